@@ -13,6 +13,12 @@ pub(crate) const WEIR_ENTERPRISE: u32 = 32473;
 /// some collectors ignore the enterprise number: python `netflow` 0.12.2 overwrote its octets and
 /// packets.
 const WEIR_FIRST_NUMBER: u16 = 1000;
+// Numbers of elements that basic templates treat in another way than the rest.
+const TCP_CONTROL_BITS: u16 = 6;
+const SOURCE_TRANSPORT_PORT: u16 = 7;
+const DESTINATION_TRANSPORT_PORT: u16 = 11;
+const ICMP_TYPE_CODE_IPV4: u16 = 32;
+const ICMP_TYPE_CODE_IPV6: u16 = 139;
 /// Private enterprise number of the reverse direction of IANA elements (RFC 5103 section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
 /// Private enterprise number of ntop, whose elements many collectors support.
@@ -73,6 +79,15 @@ pub(crate) enum Units {
     Nanoseconds = 8,
 }
 
+/// Which elements records have (docs/outputs.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Template {
+    /// One direction per record, elements of IANA only, one template per network, and one for ICMP.
+    Basic,
+    /// All elements that apply to a flow.
+    Full,
+}
+
 /// A format with templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -98,6 +113,8 @@ pub(crate) struct Element {
     pub with_anomalies_only: bool,
     in_ipfix: bool,
     in_netflow9: bool,
+    in_full: bool,
+    in_basic: bool,
     /// Restricts the element to flows of this network.
     network: Option<Network>,
     /// Smallest number that is sent.
@@ -118,6 +135,8 @@ impl Element {
             with_anomalies_only: false,
             in_ipfix: true,
             in_netflow9: false,
+            in_full: true,
+            in_basic: false,
             network: None,
             min: 0,
         }
@@ -147,6 +166,16 @@ impl Element {
         units: Units,
     ) -> Self {
         Self { weir: Some((semantics, units)), ..Self::iana(WEIR_FIRST_NUMBER + number, name, data_type) }
+    }
+
+    /// In basic templates too.
+    pub const fn basic(self) -> Self {
+        Self { in_basic: true, ..self }
+    }
+
+    /// In basic templates only.
+    pub const fn only_basic(self) -> Self {
+        Self { in_full: false, in_basic: true, ..self }
     }
 
     /// In NetFlow v9 only.
@@ -184,7 +213,46 @@ impl Element {
         }
     }
 
-    /// Whether the element is sent for this value. `without_anomalies`: the direction has no TCP
+    /// Whether basic templates have the element.
+    #[cfg(test)]
+    pub fn is_basic(&self) -> bool {
+        self.in_basic
+    }
+
+    /// Whether the basic template of a network has the element. ICMP has a template of its own:
+    /// nfdump 1.7.1 stores the type and code of ICMP as the destination port of any protocol.
+    #[inline(always)]
+    pub fn applies_to_basic(&self, network: Network, icmp: bool) -> bool {
+        let of_protocol = match self.number {
+            SOURCE_TRANSPORT_PORT | DESTINATION_TRANSPORT_PORT => !icmp,
+            ICMP_TYPE_CODE_IPV4 | ICMP_TYPE_CODE_IPV6 => icmp,
+            _ => true,
+        };
+        let of_network = match self.data_type {
+            DataType::Ipv4Address => network == Network::Ipv4,
+            DataType::Ipv6Address => network == Network::Ipv6,
+            _ => self.network.is_none_or(|only| only == network),
+        };
+        self.in_basic && of_network && of_protocol
+    }
+
+    /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets
+    /// is sent as the largest one, and control bits without those above FIN to CWR.
+    #[inline(always)]
+    pub fn write_basic(&self, value: &FieldValue, boot_ms: u64, out: &mut Vec<u8>) {
+        let value = match *value {
+            FieldValue::NotApplicable if self.data_type == DataType::Ipv6Address => {
+                return out.extend_from_slice(&[0; 16]);
+            }
+            FieldValue::NotApplicable => FieldValue::Unsigned(0),
+            FieldValue::Unsigned(bits) if self.number == TCP_CONTROL_BITS => FieldValue::Unsigned(bits & 0xff),
+            FieldValue::Unsigned(number) => FieldValue::Unsigned(number.min(u64::MAX >> (64 - 8 * self.octets))),
+            other => other,
+        };
+        self.write(&value, boot_ms, out);
+    }
+
+    /// Whether full templates have the element for this value. `without_anomalies`: the direction has no TCP
     /// anomalies.
     #[inline(always)]
     pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
@@ -201,7 +269,10 @@ impl Element {
             FieldValue::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
             _ => true,
         };
-        fits && !(without_anomalies && self.with_anomalies_only) && self.network.is_none_or(|only| only == network)
+        self.in_full
+            && fits
+            && !(without_anomalies && self.with_anomalies_only)
+            && self.network.is_none_or(|only| only == network)
     }
 
     /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms

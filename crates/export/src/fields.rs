@@ -128,49 +128,49 @@ fields! {
     /// last.
     FIELDS, visit_fields:
     flow "start", "time", "", "Time of the earliest packet of both directions, in UTC with ns resolution.",
-        [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
-         Element::common(152, "flowStartMilliseconds", DateTimeMilliseconds),
+        [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9().basic(),
+         Element::common(152, "flowStartMilliseconds", DateTimeMilliseconds).basic(),
          Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.start_ns());
     flow "end", "time", "", "Time of the latest packet of both directions, in UTC with ns resolution.",
-        [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9(),
-         Element::common(153, "flowEndMilliseconds", DateTimeMilliseconds),
+        [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9().basic(),
+         Element::common(153, "flowEndMilliseconds", DateTimeMilliseconds).basic(),
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.end_ns());
     flow "duration_ns", "integer", "ns", "Time from `start` to `end`.",
         [], |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
     flow "src_ip", "address", "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
-        [Element::common(8, "sourceIPv4Address", Ipv4Address), Element::common(27, "sourceIPv6Address", Ipv6Address)],
+        [Element::common(8, "sourceIPv4Address", Ipv4Address).basic(), Element::common(27, "sourceIPv6Address", Ipv6Address).basic()],
         |r| optional(r.flow.source_ip(), FieldValue::Ip);
     flow "dst_ip", "address", "", "Destination address: the address of the responder.",
-        [Element::common(12, "destinationIPv4Address", Ipv4Address),
-         Element::common(28, "destinationIPv6Address", Ipv6Address)],
+        [Element::common(12, "destinationIPv4Address", Ipv4Address).basic(),
+         Element::common(28, "destinationIPv6Address", Ipv6Address).basic()],
         |r| optional(r.flow.destination_ip(), FieldValue::Ip);
     flow "src_port", "integer", "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
-        [Element::common(7, "sourceTransportPort", Unsigned16)], |r| when(r.flow.has_ports(), r.flow.source_port);
+        [Element::common(7, "sourceTransportPort", Unsigned16).basic()], |r| when(r.flow.has_ports(), r.flow.source_port);
     flow "dst_port", "integer", "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
-        [Element::common(11, "destinationTransportPort", Unsigned16)],
+        [Element::common(11, "destinationTransportPort", Unsigned16).basic()],
         |r| when(r.flow.has_ports(), r.flow.destination_port);
     flow "protocol", "integer", "", "IP protocol number, after IPv6 extension headers.",
-        [Element::common(4, "protocolIdentifier", Unsigned8)], |r| when(is_ip(r), r.flow.protocol);
+        [Element::common(4, "protocolIdentifier", Unsigned8).basic()], |r| when(is_ip(r), r.flow.protocol);
     each "packets", "integer", "packets", "Number of packets.",
-        [Element::common(2, "packetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.packets);
+        [Element::common(2, "packetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.packets);
     each "bytes", "integer", "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
-        [Element::common(1, "octetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.bytes);
+        [Element::common(1, "octetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.bytes);
     each "l2_bytes", "integer", "octets", "Sum of the frame lengths on the wire.",
-        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.frame_bytes);
+        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.frame_bytes);
     each "tcp_flags", "integer", "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
-        [Element::common(6, "tcpControlBits", Unsigned16).in_octets(1),
+        [Element::common(6, "tcpControlBits", Unsigned16).in_octets(1).basic(),
          Element::common(6, "tcpControlBits", Unsigned16).only_if_longer_than(1)],
         |r| number(r, is_ip(r) && r.flow.protocol == 6, |d| d.tcp_flags);
     each "tos", "integer", "", "Type of service or traffic class of the first packet.",
-        [Element::common(5, "ipClassOfService", Unsigned8)], |r| number(r, is_ip(r), |d| d.tos);
+        [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos);
     each "ttl_min", "integer", "hops", "Smallest TTL or hop limit.",
-        [Element::common(52, "minimumTTL", Unsigned8)], |r| number(r, is_ip(r), |d| d.ttl_min);
+        [Element::common(52, "minimumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_min);
     each "ttl_max", "integer", "hops", "Largest TTL or hop limit.",
-        [Element::common(53, "maximumTTL", Unsigned8)], |r| number(r, is_ip(r), |d| d.ttl_max);
+        [Element::common(53, "maximumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_max);
     each "packet_size_min", "integer", "octets", "Length of the shortest IP packet.",
         [Element::common(25, "minimumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_min);
     each "packet_size_max", "integer", "octets", "Length of the longest IP packet.",
@@ -194,7 +194,7 @@ fields! {
         [quantity(6, "interArrivalTimeStandardDeviation", Float64, Units::Nanoseconds)],
         |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
     each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
-        [Element::common(58, "vlanId", Unsigned16), Element::common(243, "dot1qVlanId", Unsigned16)],
+        [Element::common(58, "vlanId", Unsigned16).basic(), Element::common(243, "dot1qVlanId", Unsigned16)],
         |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan);
     each "inner_vlan_id", "integer", "", "VLAN identifier of the second tag of the first packet.",
         [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
@@ -323,7 +323,7 @@ fields! {
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
-        [Element::common(10, "ingressInterface", Unsigned32)], |r| FieldValue::Unsigned(r.flow.interface.into());
+        [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into());
     flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost);
@@ -335,7 +335,7 @@ fields! {
          Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
     flow "end_reason", "word", "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
-        [Element::common(136, "flowEndReason", Unsigned8)],
+        [Element::common(136, "flowEndReason", Unsigned8).basic()],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
@@ -343,14 +343,14 @@ fields! {
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
-        [Element::common(256, "ethernetType", Unsigned16)],
+        [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
     flow "src_mac", "mac", "", "Source MAC address of a layer-2 flow.",
-        [Element::common(56, "sourceMacAddress", MacAddress)],
+        [Element::common(56, "sourceMacAddress", MacAddress).only_for(Network::Layer2).basic()],
         |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.source)) };
     flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
-        [Element::common(80, "destinationMacAddress", MacAddress)],
+        [Element::common(80, "destinationMacAddress", MacAddress).only_for(Network::Layer2).basic()],
         |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.destination)) };
 }
 
@@ -359,8 +359,10 @@ fields! {
     /// Fields of templates only: the fields above in other encodings that collectors expect.
     TEMPLATE_FIELDS, visit_template_fields:
     each "icmp_type, icmp_code", "integer", "", "ICMP type * 256 + code.",
-        [Element::common(32, "icmpTypeCodeIPv4", Unsigned16).only_for(Network::Ipv4),
-         Element::common(139, "icmpTypeCodeIPv6", Unsigned16).only_for(Network::Ipv6)],
+        // NetFlow v9 has number 32 for both (RFC 3954 section 8); nfdump 1.7.1 does not read 139.
+        [Element::common(32, "icmpTypeCodeIPv4", Unsigned16).only_for(Network::Ipv4).basic(),
+         Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).only_netflow9().only_for(Network::Ipv6).basic(),
+         Element::common(139, "icmpTypeCodeIPv6", Unsigned16).only_for(Network::Ipv6).basic()],
         type_and_code;
     each "tunnel_id", "integer", "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
@@ -369,6 +371,9 @@ fields! {
     flow "sampling_max", "integer", "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2));
+    flow "sampling_max", "integer", "packets", "1 in N packets was metered; 1 without sampling. In basic templates only: some collectors ignore records without a rate.",
+        [Element::common(34, "samplingInterval", Unsigned32).only_basic()],
+        |r| FieldValue::Unsigned(r.flow.sampling.map_or(1, |[_, max]| max.into()));
     flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(3));

@@ -10,7 +10,7 @@
 //! soon after a message was lost. Sets are padded to 4 octets, which is less than the shortest
 //! record.
 
-use crate::element::Format;
+use crate::element::{Format, Template};
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::pending_records::PendingRecords;
@@ -24,18 +24,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
-/// Number of messages after which all templates are retransmitted over UDP.
-const TEMPLATE_REFRESH_MESSAGES: u32 = 1000;
-/// Time after which templates and type information are retransmitted over UDP.
+/// Over UDP all templates are retransmitted when the data sent since is this many times longer, after
+/// at least [`MIN_MESSAGES_BETWEEN_TEMPLATES`].
+const DATA_PER_TEMPLATE_OCTET: usize = 100;
+const MIN_MESSAGES_BETWEEN_TEMPLATES: u32 = 20;
+/// Default time after which templates and type information are retransmitted over UDP.
 const TEMPLATE_REFRESH: Duration = Duration::from_secs(60);
+/// The same for templates in the first minute, for a collector that starts shortly after Weir.
+const EARLY: Duration = Duration::from_secs(60);
+const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
 const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Set ID of options templates (RFC 7011 section 3.3.2).
 const OPTIONS_TEMPLATE_SET: u16 = 3;
-/// Largest number of templates of bidirectional flows. Ordinary traffic needs some dozens. Further
-/// flows are sent as unidirectional records, which need fewer templates than there are template IDs
-/// left.
-const MAX_BIFLOW_TEMPLATES: usize = 4096;
+/// Number of templates from which on no new full template is added. Ordinary traffic needs some
+/// dozens, crafted packets could make tens of thousands. Records that would need another one are
+/// basic records, which have five templates.
+const MAX_FULL_TEMPLATES: usize = 256;
+/// Key in `altered` of flows that were written as basic records for that reason.
+const BASIC_TEMPLATE: &str = "basic_template";
 /// The first template ID (RFC 7011 section 3.4.1).
 const FIRST_TEMPLATE_ID: u16 = 256;
 const SET_HEADER_OCTETS: usize = 4;
@@ -73,10 +80,29 @@ pub(crate) enum Transport {
     File(FileOutput),
 }
 
+/// Which templates a sink writes, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TemplateSettings {
+    pub template: Template,
+    /// Time after which templates and type information are retransmitted over UDP.
+    pub refresh: Duration,
+}
+
+impl TemplateSettings {
+    /// Of a file.
+    pub const FILE: Self = Self { template: Template::Full, refresh: TEMPLATE_REFRESH };
+    /// Of a collector, by default.
+    pub const COLLECTOR: Self = Self { template: Template::Basic, refresh: TEMPLATE_REFRESH };
+}
+
 /// A sink that writes messages with templates.
 pub(crate) struct TemplateSink {
     format: Format,
     encoder: RecordEncoder,
+    template: Template,
+    template_refresh: Duration,
+    /// Sends type information records of Weir's elements.
+    type_information: bool,
     uniflow: bool,
     domain: u32,
     transport: Transport,
@@ -88,8 +114,14 @@ pub(crate) struct TemplateSink {
     /// Sets in the order of their template IDs.
     template_order: Vec<ElementSet>,
     /// Time of the last transmission of templates and type information.
+    all_sent_at: Option<Instant>,
+    /// Time of the last transmission of templates.
     templates_sent_at: Option<Instant>,
     messages_since_templates: u32,
+    octets_since_templates: usize,
+    /// Length of all templates.
+    template_octets: usize,
+    started: Option<Instant>,
     /// A message was lost since the last transmission of templates.
     lost_since_templates: bool,
     uptime: SysUptime,
@@ -113,11 +145,20 @@ struct Message {
 }
 
 impl TemplateSink {
-    pub fn new(sink: &str, format: Format, transport: Transport, options: &ExportOptions) -> Self {
+    pub fn new(
+        sink: &str,
+        format: Format,
+        templates: TemplateSettings,
+        transport: Transport,
+        options: &ExportOptions,
+    ) -> Self {
         Self {
             format,
             encoder: RecordEncoder::new(format),
-            uniflow: options.uniflow || format == Format::Netflow9,
+            template: templates.template,
+            template_refresh: templates.refresh,
+            type_information: format == Format::Ipfix && templates.template == Template::Full,
+            uniflow: options.uniflow || format == Format::Netflow9 || templates.template == Template::Basic,
             domain: options.observation_domain,
             transport,
             message: Message::default(),
@@ -125,8 +166,12 @@ impl TemplateSink {
             templates: HashMap::new(),
             last_template: None,
             template_order: Vec::new(),
+            all_sent_at: None,
             templates_sent_at: None,
             messages_since_templates: 0,
+            octets_since_templates: 0,
+            template_octets: 0,
+            started: None,
             lost_since_templates: false,
             uptime: SysUptime::default(),
             buffer: Vec::new(),
@@ -177,23 +222,37 @@ impl TemplateSink {
 
     /// Fills `buffer` and `records`: one record, or one for each direction.
     fn encode(&mut self, flow: &FlowRecord) {
-        let boot_ms = self.uptime.boot_ms();
         self.buffer.clear();
         self.records.clear();
         let has_reverse = flow.reverse.packets > 0;
-        if !has_reverse || !self.uniflow && flow.forward.packets > 0 {
-            let elements = self.encoder.encode(flow, false, boot_ms, &mut self.buffer);
-            let has_template = self.template(elements).is_some();
-            if !has_reverse || has_template || self.template_order.len() < MAX_BIFLOW_TEMPLATES {
-                self.records.push((elements, self.buffer.len()));
-                return;
-            }
-            self.buffer.clear();
+        let one_record = !has_reverse || !self.uniflow && flow.forward.packets > 0;
+        if one_record && self.encode_record(flow, false, self.template) {
+            return;
         }
+        let mut altered = false;
         for (part, from_responder) in unidirectional(flow) {
-            let elements = self.encoder.encode(&part, from_responder, boot_ms, &mut self.buffer);
-            self.records.push((elements, self.buffer.len()));
+            if !self.encode_record(&part, from_responder, self.template) {
+                self.encode_record(&part, from_responder, Template::Basic);
+                altered = true;
+            }
         }
+        if altered {
+            *self.counters.altered.entry(BASIC_TEMPLATE).or_default() += 1;
+        }
+    }
+
+    /// Appends a record to `buffer` and `records`. Returns false, and appends nothing, if it needs a
+    /// new full template and there are too many.
+    fn encode_record(&mut self, flow: &FlowRecord, from_responder: bool, template: Template) -> bool {
+        let start = self.buffer.len();
+        let elements = self.encoder.encode(flow, from_responder, template, self.uptime.boot_ms(), &mut self.buffer);
+        let full = self.template_order.len() >= MAX_FULL_TEMPLATES;
+        if template == Template::Full && full && self.template(elements).is_none() {
+            self.buffer.truncate(start);
+            return false;
+        }
+        self.records.push((elements, self.buffer.len()));
+        true
     }
 
     /// The template ID of a set. Consecutive records mostly have the same one.
@@ -211,10 +270,12 @@ impl TemplateSink {
     /// Adds a template for a set and sends it.
     fn add_template(&mut self, elements: ElementSet) {
         let id = self.format.first_data_template_id() as usize + self.template_order.len();
-        let id = u16::try_from(id).expect("sets of unidirectional flows are fewer than template IDs");
+        let id = u16::try_from(id).expect("templates are few");
         self.templates.insert(elements, id);
         self.template_order.push(elements);
-        self.append_record(self.format.template_set(), &self.encoder.template(id, elements));
+        let template = self.encoder.template(id, elements);
+        self.template_octets += template.len();
+        self.append_record(self.format.template_set(), &template);
     }
 
     /// Sends templates and type information at the start, and regularly over UDP. They begin a
@@ -222,24 +283,27 @@ impl TemplateSink {
     fn send_templates_if_due(&mut self) {
         let udp = matches!(self.transport, Transport::Udp(_));
         // The clock is not read for a file.
-        let all = self.templates_sent_at.is_none_or(|sent_at| {
-            udp && {
-                let age = sent_at.elapsed();
-                age >= TEMPLATE_REFRESH || self.lost_since_templates && age >= TEMPLATE_REFRESH_AFTER_LOSS
-            }
-        });
-        let templates = all || udp && self.messages_since_templates >= TEMPLATE_REFRESH_MESSAGES;
-        if !templates {
+        let due = |sent_at: Option<Instant>, interval| sent_at.is_none_or(|at| udp && at.elapsed() >= interval);
+        let interval = if self.lost_since_templates { TEMPLATE_REFRESH_AFTER_LOSS } else { self.template_refresh };
+        let all = due(self.all_sent_at, interval);
+        let early = !due(self.started, EARLY) && due(self.templates_sent_at, EARLY_TEMPLATE_REFRESH);
+        let after_data = udp
+            && self.messages_since_templates >= MIN_MESSAGES_BETWEEN_TEMPLATES
+            && self.octets_since_templates >= DATA_PER_TEMPLATE_OCTET * self.template_octets;
+        if !(all || early || after_data) {
             return;
         }
         self.send();
+        let now = Instant::now();
+        self.started.get_or_insert(now);
+        self.templates_sent_at = Some(now);
         if all {
-            (self.templates_sent_at, self.lost_since_templates) = (Some(Instant::now()), false);
-            if self.format == Format::Ipfix {
+            (self.all_sent_at, self.lost_since_templates) = (Some(now), false);
+            if self.type_information {
                 self.send_type_information();
             }
         }
-        self.messages_since_templates = 0;
+        (self.messages_since_templates, self.octets_since_templates) = (0, 0);
         for at in 0..self.template_order.len() {
             let template =
                 self.encoder.template(self.format.first_data_template_id() + at as u16, self.template_order[at]);
@@ -305,6 +369,7 @@ impl TemplateSink {
             }
         }
         self.messages_since_templates += 1;
+        self.octets_since_templates += octets.len();
         match &mut self.transport {
             Transport::Udp(udp) => {
                 let sent = udp.send(octets, message.pending, &mut self.counters);

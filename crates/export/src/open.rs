@@ -1,13 +1,14 @@
-//! Opens a sink from its specification: a scheme, then a path or `//HOST[:PORT][?mtu=N&rate=N]`.
+//! Opens a sink from its specification: a scheme, then a path or `//HOST[:PORT][?NAME=VALUE&...]`.
 
-use crate::element::{Format, MIN_MESSAGE_BYTES};
+use crate::element::{Format, MIN_MESSAGE_BYTES, Template};
 use crate::file_output::FileOutput;
-use crate::ipfix_netflow9::{TemplateSink, Transport};
+use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
 /// Ethernet path.
@@ -16,8 +17,10 @@ const DEFAULT_DATAGRAMS_PER_S: u32 = 10_000;
 
 /// Opens a sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output),
 /// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default
-/// ports are 4739, 2055 and 9995. `?mtu=N` (UDP payload of a datagram in octets, default 1420) and
-/// `rate=N` (datagrams per second, default 10 000, 0 for no limit), joined by `&`, may follow.
+/// ports are 4739, 2055 and 9995. Settings may follow after `?`, joined by `&`: `mtu=N` (UDP payload
+/// of a datagram in octets, default 1420), `rate=N` (datagrams per second, default 10 000, 0 for no
+/// limit), and for IPFIX and NetFlow v9 `template=basic` (default) or `template=full`, and
+/// `refresh=N` (seconds after which templates are retransmitted, default 60).
 ///
 /// # Errors
 /// The specification is invalid, or the file or socket cannot be opened.
@@ -28,54 +31,81 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
     let path = || if rest.is_empty() { Err(invalid(no_path.clone())) } else { Ok(rest) };
     let connect = |default_port, min_payload| {
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"));
-        let collector = endpoint.and_then(|endpoint| Collector::parse(endpoint, default_port)).map_err(invalid)?;
-        UdpOutput::connect(spec, &collector, min_payload).map_err(|error| Error::Io { sink: spec.into(), error })
+        let parsed = endpoint.and_then(|endpoint| parse_collector(endpoint, default_port));
+        let (collector, templates) = parsed.map_err(invalid)?;
+        let udp = UdpOutput::connect(spec, &collector, min_payload);
+        Ok((udp.map_err(|error| Error::Io { sink: spec.into(), error })?, templates))
     };
-    let templates = |format, transport| Box::new(TemplateSink::new(spec, format, transport, options));
+    let udp = |format, (udp, templates): (UdpOutput, Option<TemplateSettings>)| {
+        let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
+        Box::new(TemplateSink::new(spec, format, templates, Transport::Udp(udp), options))
+    };
     Ok(match scheme {
         "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
         "csv" => Box::new(TextSink::create(spec, path()?, TextFormat::Csv, options)?),
-        "ipfix" => templates(Format::Ipfix, Transport::File(FileOutput::create(spec, path()?)?)),
-        "ipfix+udp" => templates(Format::Ipfix, Transport::Udp(connect(4739, MIN_MESSAGE_BYTES)?)),
-        "netflow9+udp" => templates(Format::Netflow9, Transport::Udp(connect(2055, MIN_MESSAGE_BYTES)?)),
-        "netflow5+udp" => Box::new(Netflow5Sink::new(spec, connect(9995, MIN_DATAGRAM_BYTES)?, options)),
+        "ipfix" => {
+            let file = Transport::File(FileOutput::create(spec, path()?)?);
+            Box::new(TemplateSink::new(spec, Format::Ipfix, TemplateSettings::FILE, file, options))
+        }
+        "ipfix+udp" => udp(Format::Ipfix, connect(4739, MIN_MESSAGE_BYTES)?),
+        "netflow9+udp" => udp(Format::Netflow9, connect(2055, MIN_MESSAGE_BYTES)?),
+        "netflow5+udp" => {
+            let (udp, templates) = connect(9995, MIN_DATAGRAM_BYTES)?;
+            if templates.is_some() {
+                return Err(invalid(InvalidSink::Syntax("NetFlow v5 has no templates; remove template= and refresh=")));
+            }
+            Box::new(Netflow5Sink::new(spec, udp, options))
+        }
         _ => return Err(invalid(InvalidSink::Scheme)),
     })
 }
 
-impl Collector {
-    /// Parses `HOST[:PORT][?mtu=N&rate=N]`. An IPv6 address has brackets.
-    fn parse(text: &str, default_port: u16) -> Result<Self, InvalidSink> {
-        let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
-        let (host, port) = split_port(endpoint)?;
-        if host.is_empty() {
-            return Err(InvalidSink::Syntax("the host is missing after //"));
-        }
-        if host.contains('/') || port.is_some_and(|port| port.contains('/')) {
-            return Err(InvalidSink::Syntax("only ?mtu=N&rate=N may follow host and port"));
-        }
-        let port = match port {
-            None => default_port,
-            Some(port) => match port.parse() {
-                Ok(number) if number > 0 => number,
-                _ => return Err(InvalidSink::Port(port.into())),
-            },
-        };
-        let mut collector = Self { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_DATAGRAMS_PER_S };
-        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
-            match setting.split_once('=') {
-                Some(("mtu", octets)) => match octets.parse() {
-                    Ok(number) if (MIN_MESSAGE_BYTES..=MAX_MTU).contains(&number) => collector.mtu = number,
-                    _ => return Err(InvalidSink::Mtu(octets.into())),
-                },
-                Some(("rate", rate)) => {
-                    collector.rate = rate.parse().map_err(|_| InvalidSink::Rate(rate.into()))?;
-                }
-                _ => return Err(InvalidSink::Setting(setting.into())),
-            }
-        }
-        Ok(collector)
+/// Parses `HOST[:PORT][?NAME=VALUE&...]`. An IPv6 address has brackets. The template settings are
+/// `None` if the text has none.
+fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<TemplateSettings>), InvalidSink> {
+    let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
+    let (host, port) = split_port(endpoint)?;
+    if host.is_empty() {
+        return Err(InvalidSink::Syntax("the host is missing after //"));
     }
+    if host.contains('/') || port.is_some_and(|port| port.contains('/')) {
+        return Err(InvalidSink::Syntax("only ?NAME=VALUE&... may follow host and port"));
+    }
+    let port = match port {
+        None => default_port,
+        Some(port) => match port.parse() {
+            Ok(number) if number > 0 => number,
+            _ => return Err(InvalidSink::Port(port.into())),
+        },
+    };
+    let mut templates: Option<TemplateSettings> = None;
+    let mut collector = Collector { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_DATAGRAMS_PER_S };
+    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+        match setting.split_once('=') {
+            Some(("mtu", octets)) => match octets.parse() {
+                Ok(number) if (MIN_MESSAGE_BYTES..=MAX_MTU).contains(&number) => collector.mtu = number,
+                _ => return Err(InvalidSink::Mtu(octets.into())),
+            },
+            Some(("rate", rate)) => {
+                collector.rate = rate.parse().map_err(|_| InvalidSink::Rate(rate.into()))?;
+            }
+            Some(("template", "basic")) => {
+                templates.get_or_insert(TemplateSettings::COLLECTOR).template = Template::Basic;
+            }
+            Some(("template", "full")) => {
+                templates.get_or_insert(TemplateSettings::COLLECTOR).template = Template::Full;
+            }
+            Some(("refresh", seconds)) => match seconds.parse() {
+                Ok(number) if number > 0 => {
+                    templates.get_or_insert(TemplateSettings::COLLECTOR).refresh = Duration::from_secs(number);
+                }
+                _ => return Err(InvalidSink::Refresh(seconds.into())),
+            },
+            Some(("template", other)) => return Err(InvalidSink::Template(other.into())),
+            _ => return Err(InvalidSink::Setting(setting.into())),
+        }
+    }
+    Ok((collector, templates))
 }
 
 /// Splits `HOST[:PORT]`, where an IPv6 address has brackets.
@@ -86,7 +116,7 @@ fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
         if host.parse::<Ipv6Addr>().is_err() {
             return Err(InvalidSink::NotIpv6(host.into()));
         }
-        let after_bracket = InvalidSink::Syntax("after the bracket, :PORT or ?mtu=N&rate=N must follow");
+        let after_bracket = InvalidSink::Syntax("after the bracket, :PORT or ?mtu=N must follow");
         return match rest {
             "" => Ok((host, None)),
             rest => Ok((host, Some(rest.strip_prefix(':').ok_or(after_bracket)?))),
@@ -120,7 +150,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<(String, u16, usize, u32), InvalidSink> {
-        Collector::parse(text, 4739).map(|c| (c.host, c.port, c.mtu, c.rate))
+        parse_collector(text, 4739).map(|(c, _)| (c.host, c.port, c.mtu, c.rate))
     }
 
     #[test]
@@ -139,8 +169,8 @@ mod tests {
             ("host:", "the port must be a number from 1 to 65535, not \"\""),
             ("host:0", "the port must be a number from 1 to 65535, not \"0\""),
             ("host:65536", "the port must be a number from 1 to 65535, not \"65536\""),
-            ("host:4739/", "only ?mtu=N&rate=N may follow"),
-            ("host/path", "only ?mtu=N&rate=N may follow"),
+            ("host:4739/", "only ?NAME=VALUE&... may follow"),
+            ("host/path", "only ?NAME=VALUE&... may follow"),
             ("::1", "an IPv6 address needs brackets"),
             ("[::1", "the bracket of the IPv6 address is not closed"),
             ("[::1]4739", "after the bracket"),
@@ -149,6 +179,8 @@ mod tests {
             ("host?mtu=65508", "mtu must be a number of octets from 1232 to 65507, not \"65508\""),
             ("host?rate=fast", "rate must be a number of datagrams per second, not \"fast\""),
             ("host?rate=-1", "rate must be a number of datagrams per second, not \"-1\""),
+            ("host?template=rich", "template must be basic or full, not \"rich\""),
+            ("host?refresh=0", "refresh must be a number of seconds from 1, not \"0\""),
             ("host?color=red", "\"color=red\" is not a setting"),
             ("host?mtu", "\"mtu\" is not a setting"),
         ] {

@@ -1,7 +1,9 @@
 //! Encodes a flow record as a data record of a template. The set of elements that apply to the flow
 //! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
-use crate::element::{Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT};
+use crate::element::{
+    Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, Template, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
+};
 use crate::field_value::FieldValue;
 use crate::fields::{DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, visit_fields, visit_template_fields};
 use weir_flow::FlowRecord;
@@ -68,12 +70,21 @@ impl RecordEncoder {
     }
 
     /// Appends the elements that apply to a flow and returns their set. SysUptime counts from
-    /// `boot_ms`. NetFlow v9 supports unidirectional flows only.
-    pub fn encode(&self, flow: &FlowRecord, from_responder: bool, boot_ms: u64, out: &mut Vec<u8>) -> ElementSet {
+    /// `boot_ms`. NetFlow v9 and basic templates support unidirectional flows only.
+    pub fn encode(
+        &self,
+        flow: &FlowRecord,
+        from_responder: bool,
+        template: Template,
+        boot_ms: u64,
+        out: &mut Vec<u8>,
+    ) -> ElementSet {
         let (format, network) = (self.format, flow.network);
         let mut encoder = Encoder {
             format,
+            basic: template == Template::Basic,
             network,
+            icmp: flow.is_icmp(),
             without_anomalies: false,
             boot_ms,
             out,
@@ -149,7 +160,9 @@ impl RecordEncoder {
 /// Appends the elements that apply to the value of each field.
 struct Encoder<'a> {
     format: Format,
+    basic: bool,
     network: Network,
+    icmp: bool,
     /// The direction has TCP analysis and no anomalies.
     without_anomalies: bool,
     boot_ms: u64,
@@ -171,7 +184,12 @@ impl Visitor for Encoder<'_> {
         }
         let value = value();
         for element in field.elements {
-            if element.is_in(self.format) && element.applies(&value, self.network, self.without_anomalies) {
+            if self.basic {
+                if element.is_in(self.format) && element.applies_to_basic(self.network, self.icmp) {
+                    element.write_basic(&value, self.boot_ms, self.out);
+                    self.elements.add(self.position);
+                }
+            } else if element.is_in(self.format) && element.applies(&value, self.network, self.without_anomalies) {
                 element.write(&value, self.boot_ms, self.out);
                 self.elements.add(self.position);
             }
@@ -235,7 +253,7 @@ mod tests {
                 tcp: Some([report; 2]),
                 ..FlowRecord::default()
             };
-            layout.encode(&flow, false, 0, &mut Vec::new()).count()
+            layout.encode(&flow, false, Template::Full, 0, &mut Vec::new()).count()
         };
         let mut report = TcpReport {
             unique_bytes: 1000,

@@ -102,7 +102,13 @@ pub enum InvalidSink {
     /// The rate is not a number.
     #[error("rate must be a number of datagrams per second, not {0:?}")]
     Rate(String),
+    /// The interval is not a number, or 0.
+    #[error("refresh must be a number of seconds from 1, not {0:?}")]
+    Refresh(String),
+    /// The template is unknown.
+    #[error("template must be basic or full, not {0:?}")]
+    Template(String),
     /// The setting is unknown.
-    #[error("{0:?} is not a setting; use mtu=N and rate=N")]
+    #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, and template=basic or full")]
     Setting(String),
 }

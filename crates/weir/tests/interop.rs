@@ -43,7 +43,8 @@ fn send_all(sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<Value
 fn send(capture: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<Value> {
     let json = folder.join("own.json");
     let own = format!("json:{}", json.display());
-    let sink = format!("{sink}://127.0.0.1:{port}");
+    let (scheme, settings) = sink.split_once('?').unwrap_or((sink, ""));
+    let sink = format!("{scheme}://127.0.0.1:{port}?{settings}");
     let domain = domain.to_string();
     let fixed = ["read", capture.to_str().unwrap(), "-q", "--domain", &domain, "-o", &own, "-o", &sink];
     let output = command().args(fixed).args(options).output().unwrap();
@@ -190,17 +191,22 @@ fn nfdump_decodes_every_netflow5_record() {
 
 #[test]
 fn nfdump_decodes_every_netflow9_record() {
-    compare_with_nfcapd("netflow9+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    for sink in ["netflow9+udp", "netflow9+udp?template=full"] {
+        compare_with_nfcapd(sink, &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    }
 }
 
 #[test]
 fn nfdump_decodes_every_unidirectional_ipfix_record() {
-    compare_with_nfcapd("ipfix+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    for sink in ["ipfix+udp", "ipfix+udp?template=full"] {
+        compare_with_nfcapd(sink, &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    }
 }
 
 #[test]
 fn nfdump_decodes_both_directions_of_every_bidirectional_ipfix_record() {
-    compare_with_nfcapd("ipfix+udp", &[], &["icmp_type", "icmp_code", "vlan", "rev_packets", "rev_bytes"], |_| true);
+    let fields = ["icmp_type", "icmp_code", "vlan", "rev_packets", "rev_bytes"];
+    compare_with_nfcapd("ipfix+udp?template=full", &[], &fields, |_| true);
 }
 
 /// Adds up rows that differ only in their counters, as nfacctd does.
@@ -274,12 +280,16 @@ fn nfacctd_decodes_every_netflow5_record() {
 
 #[test]
 fn nfacctd_decodes_every_netflow9_record() {
-    compare_with_nfacctd("netflow9+udp", false, &["vlan"], |_| true);
+    for sink in ["netflow9+udp", "netflow9+udp?template=full"] {
+        compare_with_nfacctd(sink, false, &["vlan"], |_| true);
+    }
 }
 
 #[test]
 fn nfacctd_decodes_every_unidirectional_ipfix_record() {
-    compare_with_nfacctd("ipfix+udp", true, &["vlan"], |_| true);
+    for sink in ["ipfix+udp", "ipfix+udp?template=full"] {
+        compare_with_nfacctd(sink, true, &["vlan"], |_| true);
+    }
 }
 
 /// Writes the received datagrams to a capture that tshark can read (link type raw IP).
@@ -431,13 +441,24 @@ fn tshark_decodes_every_netflow5_record() {
 
 #[test]
 fn tshark_decodes_every_netflow9_record() {
-    compare_with_tshark("netflow9+udp", &["vlan", "end_reason"], |_| true);
+    for sink in ["netflow9+udp", "netflow9+udp?template=full"] {
+        compare_with_tshark(sink, &["vlan", "end_reason"], |_| true);
+    }
+}
+
+#[test]
+fn tshark_decodes_every_basic_ipfix_record() {
+    compare_with_tshark("ipfix+udp", &["vlan", "end_reason"], |_| true);
 }
 
 #[test]
 fn tshark_decodes_every_unidirectional_ipfix_record_to_the_nanosecond() {
     let tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
-    compare_with_tshark("ipfix+udp", &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(), |_| true);
+    compare_with_tshark(
+        "ipfix+udp?template=full",
+        &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(),
+        |_| true,
+    );
 }
 
 #[test]
@@ -450,7 +471,7 @@ fn tshark_with_default_settings_decodes_bidirectional_ipfix_records_without_anom
     let port = socket.local_addr().unwrap().port();
     let capture = folder.path().join("export.pcap");
     let clean = Path::new("synth:mix,flows=50,packets=4k,ipv6=50%,rst=20%,seed=3");
-    let records = record(&socket, || send(clean, 1, "ipfix+udp", port, folder.path(), &[]), &capture);
+    let records = record(&socket, || send(clean, 1, "ipfix+udp?template=full", port, folder.path(), &[]), &capture);
     let two_way = |record: &&Value| record["protocol"] == 6 && record["rev_packets"].as_u64() > Some(0);
     assert!(records.iter().filter(two_way).count() > 50, "{} records", records.len());
     assert!(records.iter().all(|record| record["tcp_degraded"].is_null()));

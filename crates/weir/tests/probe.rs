@@ -276,7 +276,8 @@ fn exported_datagrams_are_not_metered() {
     ip("link set lo up");
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = collector.local_addr().unwrap().port();
-    let sink = format!("ipfix+udp://127.0.0.1:{port}");
+    // With type information, which makes two datagrams at least.
+    let sink = format!("ipfix+udp://127.0.0.1:{port}?template=full");
     let probe = Running::probe("af_packet:lo", &["-o", &sink, "--idle", "200ms", "--active", "200ms"]);
     let (client, server) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     for _ in 0..10 {

@@ -113,7 +113,7 @@ fn every_flow_to_a_closed_port_is_refused() {
 #[test]
 fn templates_are_retransmitted_to_a_collector_that_starts_late() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut sink = open(&format!("ipfix+udp://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
+    let mut sink = open(&format!("ipfix+udp://127.0.0.1:{port}?template=full"), &ExportOptions::default()).unwrap();
     sink.write(&[plain(1, 1)]).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let listener = UdpSocket::bind(("127.0.0.1", port)).unwrap();

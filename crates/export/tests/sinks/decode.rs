@@ -22,7 +22,7 @@ pub type Record = BTreeMap<String, Value>;
 pub struct Decoder {
     /// Number to name and type, from the IANA registry and from type information records.
     registry: HashMap<(u32, u16), (String, String)>,
-    templates: HashMap<u16, Vec<Field>>,
+    pub templates: HashMap<u16, Vec<Field>>,
     types_id: Option<u16>,
     /// Number of template records, retransmitted ones included.
     pub templates_seen: usize,
@@ -43,7 +43,7 @@ pub struct Header {
     pub data_records: u32,
 }
 
-struct Field {
+pub struct Field {
     enterprise: u32,
     number: u16,
     octets: usize,

@@ -79,7 +79,15 @@ pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
         ];
         !is_weir(name) && !name.ends_with("TotalCount") && !name.starts_with("ntop") && !ipfix_only.contains(&name)
     };
-    unidirectional(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| has(name)).collect()).collect()
+    let netflow9 = |part: &FlowRecord| {
+        let mut record: Record = record(part).into_iter().filter(|(name, _)| has(name)).collect();
+        // Number 32 has type and code of ICMPv6 too.
+        if let Some(value) = record.get("icmpTypeCodeIPv6").cloned() {
+            record.insert("icmpTypeCodeIPv4".into(), value);
+        }
+        record
+    };
+    unidirectional(flow).iter().map(netflow9).collect()
 }
 
 fn record(flow: &FlowRecord) -> Record {

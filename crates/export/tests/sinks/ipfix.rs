@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
     fn datagrams_are_within_the_mtu(flows in prop::collection::vec(flow(), 1..60), mtu in 1232usize..3000) {
-        let (counters, datagrams) = send("ipfix+udp", &format!("?mtu={mtu}"), &ExportOptions::default(), &flows);
+        let (counters, datagrams) = send("ipfix+udp", &format!("?mtu={mtu}&template=full"), &ExportOptions::default(), &flows);
         let mut decoder = Decoder::new();
         let records: Vec<Record> = datagrams.iter().flat_map(|datagram| decoder.message(datagram)).collect();
         let expected: Vec<Record> = flows.iter().flat_map(|flow| expected::ipfix(flow, false)).collect();
@@ -101,7 +101,8 @@ proptest! {
 #[test]
 fn templates_are_retransmitted_after_a_thousand_messages() {
     let flows: Vec<FlowRecord> = (0..18_000).map(|number| answered(number, 2)).collect();
-    let (counters, datagrams) = send("ipfix+udp", "?mtu=1232&rate=20000", &ExportOptions::default(), &flows);
+    let (counters, datagrams) =
+        send("ipfix+udp", "?mtu=1232&rate=20000&template=full", &ExportOptions::default(), &flows);
     assert!(counters.messages > 2000, "{}", counters.messages);
     let mut decoder = Decoder::new();
     let records: usize = datagrams.iter().map(|datagram| decoder.message(datagram).len()).sum();

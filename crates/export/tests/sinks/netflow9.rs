@@ -36,7 +36,7 @@ proptest! {
     fn every_field_of_every_flow_is_decoded(mut flows in prop::collection::vec(flow(), 1..60)) {
         flows.iter_mut().for_each(within_uptime);
         let options = ExportOptions { observation_domain: 5, ..ExportOptions::default() };
-        let (counters, datagrams) = send("netflow9+udp", "?mtu=1300", &options, &flows);
+        let (counters, datagrams) = send("netflow9+udp", "?mtu=1300&template=full", &options, &flows);
         let (decoder, records) = decode(&datagrams);
         let expected: Vec<Record> = flows.iter().flat_map(expected::netflow9).collect();
         prop_assert_eq!(records, expected.as_slice());
