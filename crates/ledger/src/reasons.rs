@@ -68,7 +68,7 @@ reasons! {
         /// the frame.
         LengthFromFrame = "length_from_frame",
         /// The length in the IP header is longer than the frame on the wire: the length in the
-        /// header counts.
+        /// header counts, up to 65535 octets, else that of the frame.
         LengthBeyondFrame = "length_beyond_frame",
         /// The capture ends before the ports: both ports are 0.
         PortsNotCaptured = "ports_not_captured",

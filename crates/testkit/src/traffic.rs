@@ -96,8 +96,8 @@ enum Length {
     More(u16),
     /// Too small by this number.
     Less(u16),
-    /// Zero, with a jumbo payload option (IPv6).
-    Jumbo,
+    /// Zero, with a jumbo payload option (IPv6) that states this many octets more.
+    Jumbo(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -296,9 +296,9 @@ fn header() -> impl Strategy<Value = Header> {
     let length = prop_oneof![
         16 => Just(Length::Right),
         1 => Just(Length::Zero),
-        1 => (1..60_u16).prop_map(Length::More),
+        1 => prop_oneof![1..60_u16, Just(u16::MAX)].prop_map(Length::More),
         1 => (1..60_u16).prop_map(Length::Less),
-        1 => Just(Length::Jumbo),
+        1 => prop_oneof![Just(0), Just(1), any::<u32>()].prop_map(Length::Jumbo),
     ];
     let fields = (select(vec![1, 63, 64]), select(vec![0, 0xb8]), 0..3_u8, fragment, extensions, length);
     fields.prop_map(|fields| {
@@ -541,7 +541,7 @@ fn length_field(length: Length, truth: usize) -> u16 {
     let truth = truth as u16;
     match length {
         Length::Right => truth,
-        Length::Zero | Length::Jumbo => 0,
+        Length::Zero | Length::Jumbo(_) => 0,
         Length::More(more) => truth.saturating_add(more),
         Length::Less(less) => truth.saturating_sub(less),
     }
@@ -586,8 +586,8 @@ fn ipv6(from: u8, to: u8, protocol: u8, header: &Header, payload: Vec<u8>) -> Ve
         put(front, number);
         last = number;
     }
-    if let Length::Jumbo = header.length {
-        let length = (bytes.len() + 8) as u32;
+    if let Length::Jumbo(more) = header.length {
+        let length = ((bytes.len() + 8) as u32).saturating_add(more);
         bytes.splice(0..0, [&[next, 0, 0xc2, 4][..], &length.to_be_bytes()].concat());
         next = 0;
     }

@@ -2,8 +2,8 @@
 
 mod common;
 use common::{
-    Pcap, SMALL_BYTES, SMALL_PACKETS, START, SavedCapture, arguments, arp, command, failure, ledger_of, packets,
-    read_flows, signal, small, success, text_of, udp, weir, weir_with_closed_output, weir_with_input,
+    Pcap, SMALL_BYTES, SMALL_PACKETS, START, SavedCapture, arguments, arp, command, failure, ledger_of, metered,
+    packets, read_flows, signal, small, success, text_of, udp, weir, weir_with_closed_output, weir_with_input,
 };
 use serde_json::{Value, json};
 use std::io::Write;
@@ -589,6 +589,43 @@ fn a_flow_cache_that_does_not_fit_into_memory_is_refused_with_its_size() {
         let reason = "weir: --flows 100000: a flow cache of this size with TCP analysis needs up to 176 MB, \
                       which is not available; choose fewer flows\n";
         assert_eq!(err, reason, "{kilobytes}");
+    }
+}
+
+/// An Ethernet frame with UDP over IPv6 from host `host`. If `jumbo` is a length, a jumbo payload
+/// option states it.
+fn udp_over_ipv6(host: u16, payload_length: u16, jumbo: Option<u32>) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0];
+    frame.extend(payload_length.to_be_bytes());
+    frame.extend([if jumbo.is_some() { 0 } else { 17 }, 64]);
+    frame.extend([&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1][..], &host.to_be_bytes()].concat());
+    frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1]);
+    if let Some(length) = jumbo {
+        frame.extend([&[17, 0, 0xc2, 4][..], &length.to_be_bytes()].concat());
+    }
+    frame.extend([0, 5, 0, 6, 0, 0, 0, 0]);
+    frame
+}
+
+#[test]
+fn false_lengths_do_not_take_the_full_counters_of_jumbograms() {
+    for (payload_length, jumbo) in [(0, Some(100_000)), (0, Some(u32::MAX)), (u16::MAX, None)] {
+        let mut frames = (0..4096).fold(Pcap::new(), |pcap, host| {
+            pcap.frame(START, host.into(), &udp_over_ipv6(host, payload_length, jumbo))
+        });
+        let jumbogram = udp_over_ipv6(5000, 0, Some(70_000));
+        for packet in 0..100 {
+            frames = frames.record(START + 1, packet, &jumbogram, 14 + 40 + 70_000);
+        }
+        let (code, err, flows, ledger) = metered(&["read", frames.saved().name()]);
+        assert_eq!((code, ledger["flows"]["created"].as_u64()), (0, Some(4097)), "{err}");
+        let jumbograms: Vec<_> = flows.iter().filter(|flow| flow["src_ip"] == "2001:db8::1:1388").collect();
+        assert_eq!(jumbograms.len(), 1);
+        assert_eq!((&jumbograms[0]["packets"], &jumbograms[0]["bytes"]), (&json!(100), &json!(100 * 70_040)));
+        // The others have the lengths of their frames.
+        let bytes = udp_over_ipv6(0, 0, jumbo).len() - 14;
+        assert!(flows.iter().filter(|flow| flow["bytes"] == bytes).count() == 4096, "{}", flows[0]);
+        assert_eq!(ledger["anomalies"]["length_beyond_frame"], 4096, "{ledger}");
     }
 }
 

@@ -8,6 +8,10 @@ use weir_ledger::{PacketAnomaly, RefusalReason};
 /// Length of the fixed header, octets.
 const FIXED_BYTES: u32 = 40;
 
+/// Largest length that counts although it exceeds the frame. A meter has only few counters for longer
+/// packets, and a false length must not take them.
+const MAX_FALSE_REST_BYTES: u32 = u16::MAX as u32 - FIXED_BYTES;
+
 /// A whole fixed IPv6 header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ipv6<'a> {
@@ -30,33 +34,35 @@ impl<'a> Ipv6<'a> {
         Ok(Self { fixed, rest })
     }
 
-    /// Octets after the fixed header, and whether they were taken from the frame length.
+    /// Octets after the fixed header.
     #[inline]
-    fn rest_bytes(self) -> (u32, bool) {
+    fn rest_bytes(self, anomalies: &mut AnomalySet) -> u32 {
+        let frame_bytes = self.rest.wire_bytes();
         // The payload length is 0 in jumbograms, or if segmentation offload left it empty.
-        let length = be16(self.fixed, 4).into();
-        if length > 0 {
-            return (length, false);
-        }
-        let next_header = self.fixed[6];
-        let jumbo = if next_header == HOP_BY_HOP { extension::jumbo_length(self.rest) } else { None };
-        match jumbo {
-            // The largest jumbogram with its header is longer than 32 bits can count.
-            Some(length) => (length.min(u32::MAX - FIXED_BYTES), false),
-            None => (self.rest.wire_bytes(), self.rest.wire_bytes() > 0),
+        let stated = match be16(self.fixed, 4) {
+            0 if self.fixed[6] == HOP_BY_HOP => extension::jumbo_length(self.rest),
+            0 => None,
+            length => Some(length.into()),
+        };
+        match stated {
+            Some(length) if length <= frame_bytes => length,
+            Some(length) => {
+                anomalies.add(PacketAnomaly::LengthBeyondFrame);
+                if length <= MAX_FALSE_REST_BYTES { length } else { frame_bytes }
+            }
+            None => {
+                if frame_bytes > 0 {
+                    anomalies.add(PacketAnomaly::LengthFromFrame);
+                }
+                frame_bytes
+            }
         }
     }
 
     /// See [`super::Ip::fill`].
     #[inline]
     pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {
-        let (rest_bytes, from_frame) = self.rest_bytes();
-        if from_frame {
-            anomalies.add(PacketAnomaly::LengthFromFrame);
-        }
-        if rest_bytes > self.rest.wire_bytes() {
-            anomalies.add(PacketAnomaly::LengthBeyondFrame);
-        }
+        let rest_bytes = self.rest_bytes(anomalies);
         packet.source = array(self.fixed, 8);
         packet.destination = array(self.fixed, 24);
         packet.network = Network::Ipv6;
@@ -132,9 +138,25 @@ mod tests {
 
     #[test]
     fn the_longest_jumbogram_does_not_overflow() {
-        let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff, 0, 5, 0, 6]);
+        let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff - 40, 0, 5, 0, 6]);
+        ip[4..6].fill(0);
+        let mut packet = Packet::default();
+        let anomalies = crate::decode(229, &ip, u32::MAX, crate::DecodeOptions::default(), &mut packet).unwrap();
+        assert!(anomalies.is_empty());
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 40 - 16));
+    }
+
+    #[test]
+    fn a_length_over_65535_octets_and_beyond_the_frame_is_taken_from_the_frame() {
+        let mut ip = udp_in_v6(5, 6, b"x");
+        for (stated, expected) in [(65_495, 65_535), (65_496, 49), (u16::MAX, 49)] {
+            ip[4..6].copy_from_slice(&stated.to_be_bytes());
+            let packet = with_anomalies(decoded_as(229, &ip), &[PacketAnomaly::LengthBeyondFrame]);
+            assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (expected, expected - 48, 5));
+        }
+        let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff, 0, 5, 0, 6, 0, 0, 0, 0]);
         ip[4..6].fill(0);
         let packet = with_anomalies(decoded_as(229, &ip), &[PacketAnomaly::LengthBeyondFrame]);
-        assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 40 - 16));
+        assert_eq!((packet.ip_bytes, packet.protocol), (56, 17));
     }
 }

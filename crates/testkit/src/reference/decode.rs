@@ -454,17 +454,24 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, found: &mut AnomalyS
     packet.source = header[8..24].try_into().expect("sixteen octets");
     packet.destination = header[24..40].try_into().expect("sixteen octets");
     let after = (frame_end - at - 40) as u32;
+    let stated = |length: u32, found: &mut AnomalySet| {
+        let beyond = length > after;
+        if beyond {
+            found.insert(PacketAnomaly::LengthBeyondFrame);
+        }
+        if beyond && u64::from(length) + 40 > 65_535 { after } else { length }
+    };
     packet.ip_bytes = 40
         + match u32::from(be16(header, 4).ok_or(cut)?) {
             0 => match jumbo(bytes, at + 40, header[6]) {
-                Some(length) => length.min(u32::MAX - 40),
+                Some(length) => stated(length, found),
                 None if after > 0 => {
                     found.insert(PacketAnomaly::LengthFromFrame);
                     after
                 }
                 None => 0,
             },
-            length => length,
+            length => stated(length, found),
         };
     let end = at + packet.ip_bytes as usize;
     let reach = bytes.len().min(end);
