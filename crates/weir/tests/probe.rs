@@ -50,7 +50,7 @@ fn the_configuration_can_be_printed_read_again_and_checked() {
     for fact in [
         "source     synth:mix,packets=10",
         "idle 7.00s, active 9.00s",
-        "cores      capture and metering 0; export any\n",
+        "cores      reading and metering 0; export any\n",
         "flow cache 1048576 slots per pipeline\n",
         "user       if started as root, drop to nobody after opening sources and sinks\n",
         "log        info and above, as text\n",

@@ -49,7 +49,7 @@ fn sources_that_cannot_be_opened_are_refused_with_advice() {
 fn check_prints_the_cores_and_their_reason() {
     for (arguments, cores) in [
         (&["-i", "af_packet:lo"][..], "cores      not assigned: lo has no PCI device\n"),
-        (&["-i", "af_packet:lo", "--cores", "0"], "cores      capture and metering 0; export any\n"),
+        (&["-i", "af_packet:lo", "--cores", "0"], "cores      reading and metering 0; export any\n"),
         (&["-i", "synth:mix"], "cores      not assigned: synth:mix is not a NIC\n"),
     ] {
         let out = success(["probe", "--check"].iter().chain(arguments));

@@ -35,7 +35,7 @@ struct Line<'a> {
     lost_records: u64,
     /// `None` in the sum line.
     pipeline: Option<&'a GroupStatus>,
-    /// Load of each capture and metering thread, in percent.
+    /// Load of each reading and metering thread, in percent.
     thread_loads: Vec<f64>,
     /// Load of each export thread, in percent; only in the last line.
     sink_loads: Vec<f64>,
