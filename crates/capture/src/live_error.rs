@@ -13,8 +13,8 @@ pub enum LiveError {
     Settings(#[from] SettingsError),
     #[error("an interface is named twice, so each of its packets would count twice")]
     DuplicateInterface,
-    #[error("more than {} interfaces cannot share one source", crate::MAX_BURST_FRAMES)]
-    TooManyInterfaces,
+    #[error("more than {0} interfaces cannot share one source")]
+    TooManyInterfaces(usize),
     #[error("the interfaces have different numbers of queues; set queues=")]
     QueueCountsDiffer,
     #[error("cannot {0}: {1}")]

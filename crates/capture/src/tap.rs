@@ -30,7 +30,7 @@ pub(crate) struct Tap {
 /// The interfaces have different numbers of queues, or are more than a burst has frames.
 pub(crate) fn queue_by_queue<S>(opened: Vec<Vec<S>>) -> Result<Vec<Vec<S>>, LiveError> {
     if opened.len() > MAX_BURST_FRAMES {
-        return Err(LiveError::TooManyInterfaces);
+        return Err(LiveError::TooManyInterfaces(MAX_BURST_FRAMES));
     }
     let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
     if opened.iter().any(|queues| queues.len() != fewest) {

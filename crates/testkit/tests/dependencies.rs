@@ -45,9 +45,12 @@ fn dependencies(manifest: &toml::Table, kind: &str) -> Vec<String> {
     let platforms = manifest.get("target").and_then(toml::Value::as_table);
     let manifests = platforms.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);
     let tables = manifests.chain([manifest]).filter_map(|manifest| manifest.get(kind)?.as_table());
-    let names: BTreeSet<&str> =
-        tables.flat_map(toml::Table::keys).filter_map(|name| name.strip_prefix("weir-")).collect();
-    names.into_iter().map(String::from).collect()
+    // `name = { package = "weir-..." }` gives a crate another name.
+    let package = |(name, value): (&'_ String, &'_ toml::Value)| {
+        value.get("package").and_then(toml::Value::as_str).unwrap_or(name).strip_prefix("weir-").map(String::from)
+    };
+    let names: BTreeSet<String> = tables.flatten().filter_map(package).collect();
+    names.into_iter().collect()
 }
 
 #[test]
@@ -111,22 +114,50 @@ fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// Modules that a module imports from, by its `use` declarations. Re-exports and test code do not count.
-fn imports(name: &str, text: &str, modules: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+/// The code of a file without its unit tests, comments and strings.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = lines.collect::<Vec<_>>().join("\n");
+    code.split('"').step_by(2).collect()
+}
+
+/// Paths that code names: `use` declarations, expanded, and all others that begin with `crate` or
+/// `super`; true for re-exports.
+fn paths(code: &str) -> Vec<(String, bool)> {
     let mut paths = Vec::new();
-    for declaration in code.split(';').filter_map(|part| {
-        part.trim_start()
-            .rsplit_once("\nuse ")
-            .map_or_else(|| part.trim_start().strip_prefix("use "), |(_, tree)| Some(tree))
-    }) {
-        let tree: String = declaration.split(" as ").next().unwrap_or_default().split_whitespace().collect();
-        expand("", &tree, &mut paths);
+    let mut rest = code;
+    while let Some(at) = ["use ", "crate::", "super::"].iter().filter_map(|start| rest.find(start)).min() {
+        let before = rest[..at].chars().next_back();
+        let is_word = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_' && letter != ':');
+        let is_public = rest[..at].trim_end().rsplit([';', '}', '\n']).next().unwrap_or_default().contains("pub");
+        rest = &rest[at..];
+        let end = if let Some(declaration) = rest.strip_prefix("use ").filter(|_| is_word) {
+            let tree = declaration.split(';').next().unwrap_or_default();
+            let tree: String = tree.split(" as ").next().unwrap_or_default().split_whitespace().collect();
+            let mut trees = Vec::new();
+            expand("", &tree, &mut trees);
+            paths.extend(trees.into_iter().map(|path| (path, is_public)));
+            declaration.find(';').map_or(rest.len(), |end| end + 4)
+        } else {
+            let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':');
+            let end = end.unwrap_or(rest.len()).max(4);
+            if is_word {
+                paths.push((rest[..end].trim_end_matches(':').into(), false));
+            }
+            end
+        };
+        rest = &rest[end..];
     }
-    let resolve = |path: &str| -> Option<String> {
+    paths
+}
+
+/// Modules that a module names. A name that the crate root re-exports counts for the module that
+/// defines it; the re-exports of a parent do not count.
+fn imports(name: &str, text: &str, modules: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let resolve = |of: &str, path: &str| -> Option<String> {
         let mut parts: Vec<&str> = path.split("::").collect();
-        let mut base: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+        let mut base: Vec<&str> = of.split("::").filter(|part| !part.is_empty()).collect();
         match parts[0] {
             "crate" => base.clear(),
             "super" => {
@@ -142,7 +173,21 @@ fn imports(name: &str, text: &str, modules: &BTreeMap<String, String>) -> BTreeS
         base.extend(&parts[1..]);
         (0..=base.len()).rev().map(|length| base[..length].join("::")).find(|path| modules.contains_key(path))
     };
-    paths.iter().filter_map(|path| resolve(path)).filter(|target| target != name).collect()
+    let root = paths(&code(&modules[""]));
+    let definer = |item: &str| {
+        let (path, _) = root.iter().find(|(path, _)| path.rsplit("::").next() == Some(item))?;
+        resolve("", path)
+    };
+    let target = |(path, is_re_export): (String, bool)| {
+        assert!(path != "crate::*", "{name}: {path} hides what the file needs");
+        let mut target = resolve(name, &path)?;
+        if target.is_empty() && !name.is_empty() {
+            target = definer(path.rsplit("::").next().unwrap_or_default()).unwrap_or(target);
+        }
+        let is_child = name.is_empty() || target.starts_with(&format!("{name}::"));
+        (target != name && !(is_child && is_re_export)).then_some(target)
+    };
+    paths(&code(text)).into_iter().filter_map(target).collect()
 }
 
 /// A cycle among the imports, if there is one.
@@ -167,13 +212,21 @@ fn files_of_a_crate_import_without_cycles() {
 
 #[test]
 fn cycles_are_found() {
-    let files = [
-        ("", "mod a;\nmod b;\npub use a::A;"),
-        ("a", "use crate::b::{B, C};\n"),
-        ("b", "use std::fmt;\nuse super::a::A;\n"),
+    let files = [("", "mod a;\nmod b;\npub use a::A;"), ("a", "use crate::b::{B, C};\n"), ("b", "")];
+    let back = [
+        "use std::fmt;\nuse super::a::A;\n",
+        "pub use crate::a::A;",
+        "pub(crate) use crate::a::A;",
+        "fn f() { use crate::a::A; }",
+        "fn f(_: &crate::a::A) {}",
+        "use crate::A;",
     ];
-    let files: BTreeMap<String, String> = files.map(|(name, text)| (name.into(), text.into())).into();
-    let graph: BTreeMap<_, _> = files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
-    assert_eq!(cycle(&graph), Some(vec!["a".into(), "b".into()]));
-    assert!(graph[""].is_empty());
+    for text in back {
+        let mut files: BTreeMap<String, String> = files.map(|(name, text)| (name.into(), text.into())).into();
+        files.insert("b".into(), text.into());
+        let graph: BTreeMap<_, _> =
+            files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
+        assert_eq!(cycle(&graph), Some(vec!["a".into(), "b".into()]), "{text}");
+        assert!(graph[""].is_empty());
+    }
 }

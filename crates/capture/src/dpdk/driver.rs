@@ -89,9 +89,8 @@ unsafe extern "C" {
     fn weir_dpdk_release(packets: *const RawPacket, count: c_uint);
 }
 
-/// Result of the start of the environment, which happens once per process: the arguments, or the
-/// error message.
-type Outcome = Option<Result<Vec<String>, String>>;
+/// Result of the start of the environment, which happens once per process: its arguments.
+type Outcome = Option<Result<Vec<String>, Failure>>;
 
 static OUTCOME: Mutex<Outcome> = Mutex::new(None);
 
@@ -104,8 +103,8 @@ impl Environment {
         Self(OUTCOME.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the arguments of the start or its error message; `None` before the start.
-    pub(super) fn outcome(&self) -> Option<&Result<Vec<String>, String>> {
+    /// Returns the arguments of the start or its failure; `None` before the start.
+    pub(super) fn outcome(&self) -> Option<&Result<Vec<String>, Failure>> {
         self.0.as_ref()
     }
 
@@ -141,7 +140,7 @@ impl Environment {
         take_log();
         *self.0 = Some(match &outcome {
             Ok(()) => Ok(arguments),
-            Err(failure) => Err(failure.message.clone()),
+            Err(failure) => Err(failure.clone()),
         });
         outcome
     }

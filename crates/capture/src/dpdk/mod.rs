@@ -58,7 +58,7 @@ fn start(environment: &mut Environment, settings: &Settings, pages_are_free: boo
     let running = match environment.outcome() {
         None => None,
         Some(Ok(arguments)) => Some(arguments),
-        Some(Err(message)) => return Err(DpdkError::NotStarted(message.clone())),
+        Some(Err(failure)) => return Err(DpdkError::NotStarted(failure.message.clone())),
     };
     if let Some(arguments) = running {
         let without = arguments.iter().any(|argument| argument == NO_HUGE);
