@@ -376,7 +376,7 @@ impl TemplateSink {
                 self.lost_since_templates |= !sent.accepted || sent.lost_before.is_some();
                 if sent.path_mtu_fell {
                     // Messages with templates may be lost.
-                    self.templates_sent_at = None;
+                    self.all_sent_at = None;
                 }
             }
             Transport::File(output) => {
@@ -411,6 +411,15 @@ impl Sink for TemplateSink {
             Transport::Udp(_) => Ok(()),
             Transport::File(output) => output.report_end(),
         }
+    }
+
+    fn connect(&mut self) -> bool {
+        let Transport::Udp(udp) = &mut self.transport else { return false };
+        let is_new = udp.connect();
+        if is_new {
+            (self.started, self.all_sent_at) = (None, None);
+        }
+        is_new
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -167,6 +167,10 @@ impl Sink for Netflow5Sink {
         Ok(())
     }
 
+    fn connect(&mut self) -> bool {
+        self.udp.connect()
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         self.send();
         self.udp.finish(&mut self.counters);

@@ -7,7 +7,7 @@ use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
@@ -33,7 +33,7 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"));
         let parsed = endpoint.and_then(|endpoint| parse_collector(endpoint, default_port));
         let (collector, templates) = parsed.map_err(invalid)?;
-        let udp = UdpOutput::connect(spec, &collector, min_payload);
+        let udp = UdpOutput::open(spec, collector, min_payload, options.retries);
         Ok((udp.map_err(|error| Error::Io { sink: spec.into(), error })?, templates))
     };
     let udp = |format, (udp, templates): (UdpOutput, Option<TemplateSettings>)| {
@@ -70,6 +70,9 @@ fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<T
     }
     if host.contains('/') || port.is_some_and(|port| port.contains('/')) {
         return Err(InvalidSink::Syntax("only ?NAME=VALUE&... may follow host and port"));
+    }
+    if host.parse::<IpAddr>().is_err() && !is_host_name(host) {
+        return Err(InvalidSink::Host(host.into()));
     }
     let port = match port {
         None => default_port,
@@ -129,6 +132,19 @@ fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
     }
 }
 
+/// RFC 1123 section 2.1, and underscores. The last label of a name is not a number: that would be an
+/// address.
+fn is_host_name(host: &str) -> bool {
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !(label.starts_with('-') || label.ends_with('-'))
+            && label.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"-_".contains(&octet))
+    };
+    let last = name.rsplit('.').next().unwrap_or(name);
+    name.len() <= 253 && name.split('.').all(is_label) && !last.bytes().all(|octet| octet.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +188,10 @@ mod tests {
             ("host:4739/", "only ?NAME=VALUE&... may follow"),
             ("host/path", "only ?NAME=VALUE&... may follow"),
             ("::1", "an IPv6 address needs brackets"),
+            ("192.0.2.300:4739", "\"192.0.2.300\" is neither a host name nor an address"),
+            ("two words:4739", "\"two words\" is neither a host name nor an address"),
+            ("-host:4739", "\"-host\" is neither a host name nor an address"),
+            ("a..b:4739", "\"a..b\" is neither a host name nor an address"),
             ("[::1", "the bracket of the IPv6 address is not closed"),
             ("[::1]4739", "after the bracket"),
             ("[host]:4739", "host is not an IPv6 address"),

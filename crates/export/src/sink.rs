@@ -18,6 +18,13 @@ pub trait Sink {
     /// are the records of later batches.
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error>;
 
+    /// Connects, if the sink needs a connection and has none. May wait for a name server for long.
+    /// Called by the thread that writes to the sink, again and again. Returns whether there is a
+    /// new connection, with new [`Sink::udp_endpoints`].
+    fn connect(&mut self) -> bool {
+        false
+    }
+
     /// Writes all buffered records.
     ///
     /// # Errors
@@ -42,11 +49,13 @@ pub struct ExportOptions {
     pub uniflow: bool,
     /// Observation Domain ID (IPFIX), Source ID (NetFlow v9), engine ID (NetFlow v5, low octet).
     pub observation_domain: u32,
+    /// A collector that cannot be reached is no error: [`Sink::connect`] tries it again.
+    pub retries: bool,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { uniflow: false, observation_domain: 1 }
+        Self { uniflow: false, observation_domain: 1, retries: false }
     }
 }
 
@@ -93,6 +102,9 @@ pub enum InvalidSink {
     /// The text in brackets is not an address.
     #[error("{0} is not an IPv6 address")]
     NotIpv6(String),
+    /// The host is neither a name nor an address.
+    #[error("{0:?} is neither a host name nor an address")]
+    Host(String),
     /// The port is not a number, or 0.
     #[error("the port must be a number from 1 to 65535, not {0:?}")]
     Port(String),

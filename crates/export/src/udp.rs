@@ -9,20 +9,25 @@
 //! A datagram fits the path MTU where the format permits. The system refuses one that is too long
 //! for a path whose MTU has become smaller: it is then sent in fragments, and later ones are
 //! shorter. If a router of the path reports it (ICMP), the previous datagram is lost.
+//!
+//! An output may begin without a connection: [`UdpOutput::connect`] then tries to connect about
+//! once a second, and datagrams until then are lost.
 
 use crate::path_mtu::{is_too_long, path_mtu, set_fragmentation};
 use crate::pending_records::PendingRecords;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{info, warn};
 use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// Largest number of attempts to send a datagram, each of which may only report an earlier refusal.
 const MAX_ATTEMPTS: usize = 4;
 /// How long [`UdpOutput::finish`] waits for the refusal of the last datagram.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
+/// Time between two attempts to connect.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of datagrams that may be sent without a pause: a third of what the default receive buffer
 /// of Linux holds (212 992 bytes, of which a datagram of 1420 octets takes about 2300).
 const BURST: u32 = 32;
@@ -40,7 +45,12 @@ pub(crate) struct Collector {
 /// A connected UDP socket.
 pub(crate) struct UdpOutput {
     sink: String,
-    socket: UdpSocket,
+    collector: Collector,
+    /// `None` until the collector can be reached.
+    socket: Option<UdpSocket>,
+    last_attempt: Option<Instant>,
+    /// The log says that the collector cannot be reached.
+    is_unreachable: bool,
     rate_limiter: RateLimiter,
     /// Records of the last datagram, if it may still be refused.
     last: Option<PendingRecords>,
@@ -68,35 +78,75 @@ pub(crate) struct SendOutcome {
 impl UdpOutput {
     /// Local and remote address.
     pub fn endpoints(&self) -> Option<[SocketAddr; 2]> {
-        Some([self.socket.local_addr().ok()?, self.socket.peer_addr().ok()?])
+        let socket = self.socket.as_ref()?;
+        Some([socket.local_addr().ok()?, socket.peer_addr().ok()?])
     }
 
-    /// Connects to the first reachable address of the collector. Datagrams of `min_payload` octets
-    /// must be possible: where they do not fit the path, they are sent in fragments.
-    pub fn connect(sink: &str, collector: &Collector, min_payload: usize) -> io::Result<Self> {
-        let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in (collector.host.as_str(), collector.port).to_socket_addrs()? {
-            match connect(address) {
-                Ok(socket) => {
-                    let mut output = Self {
-                        sink: sink.into(),
-                        socket,
-                        rate_limiter: RateLimiter::new(collector.rate),
-                        last: None,
-                        last_octets: 0,
-                        min_payload,
-                        max_payload: collector.mtu,
-                        unfragmented: usize::MAX,
-                        fragments: false,
-                    };
-                    output.adapt_to_path();
-                    output.permit_fragments(output.needs_fragments());
-                    return Ok(output);
-                }
-                Err(error) => last_error = error,
+    /// Opens the output. Datagrams of `min_payload` octets must be possible: where they do not fit
+    /// the path, they are sent in fragments. With `retries`, a collector that cannot be reached is
+    /// no error, and a name is left to [`UdpOutput::connect`], because a name server may not answer
+    /// for long.
+    pub fn open(sink: &str, collector: Collector, min_payload: usize, retries: bool) -> io::Result<Self> {
+        let is_name = collector.host.parse::<IpAddr>().is_err();
+        let mut output = Self {
+            sink: sink.into(),
+            socket: None,
+            last_attempt: None,
+            is_unreachable: false,
+            rate_limiter: RateLimiter::new(collector.rate),
+            last: None,
+            last_octets: 0,
+            min_payload,
+            max_payload: collector.mtu,
+            unfragmented: usize::MAX,
+            fragments: false,
+            collector,
+        };
+        if !(retries && is_name)
+            && let Err(error) = output.try_to_connect()
+        {
+            if !(retries && is_unreachable(&error)) {
+                return Err(error);
             }
+            output.log_unreachable(&error);
         }
-        Err(last_error)
+        Ok(output)
+    }
+
+    /// Connects if there is no connection and no attempt within the last second. May wait for a name
+    /// server. Returns whether there is a new connection.
+    pub fn connect(&mut self) -> bool {
+        if self.socket.is_some() || self.last_attempt.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+            return false;
+        }
+        match self.try_to_connect() {
+            Ok(()) => self.log_reachable(),
+            Err(error) => self.log_unreachable(&error),
+        }
+        self.socket.is_some()
+    }
+
+    /// Connects to the first reachable address of the collector.
+    fn try_to_connect(&mut self) -> io::Result<()> {
+        let result = connect_to_any((&self.collector.host, self.collector.port));
+        self.last_attempt = Some(Instant::now());
+        self.socket = Some(result?);
+        self.adapt_to_path();
+        self.permit_fragments(self.needs_fragments());
+        Ok(())
+    }
+
+    fn log_unreachable(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_unreachable, true) {
+            let sink = &self.sink;
+            warn!(sink, error = %error, "collector cannot be reached, trying again, its records are lost until then");
+        }
+    }
+
+    fn log_reachable(&mut self) {
+        if std::mem::replace(&mut self.is_unreachable, false) {
+            info!(sink = self.sink, "collector can be reached");
+        }
     }
 
     /// Present limit of the UDP payload of a datagram, octets.
@@ -107,7 +157,7 @@ impl UdpOutput {
     /// Lowers the limit to what fits the path MTU, as far as the format permits. Returns whether the
     /// path MTU has become too small for the limit.
     fn adapt_to_path(&mut self) -> bool {
-        let Some((path_mtu, unfragmented)) = path_mtu(&self.socket) else { return false };
+        let Some((path_mtu, unfragmented)) = self.socket.as_ref().and_then(path_mtu) else { return false };
         let fell = unfragmented < self.max_payload && unfragmented < self.unfragmented;
         self.unfragmented = unfragmented;
         if fell {
@@ -127,19 +177,26 @@ impl UdpOutput {
     }
 
     fn permit_fragments(&mut self, fragments: bool) {
-        if fragments != self.fragments && set_fragmentation(&self.socket, fragments).is_ok() {
+        if let Some(socket) = &self.socket
+            && fragments != self.fragments
+            && set_fragmentation(socket, fragments).is_ok()
+        {
             self.fragments = fragments;
         }
     }
 
     /// Sends a datagram and counts its records.
     pub fn send(&mut self, datagram: &[u8], pending: PendingRecords, counters: &mut SinkCounters) -> SendOutcome {
-        self.rate_limiter.wait();
         let mut outcome = SendOutcome { accepted: false, lost_before: None, path_mtu_fell: false };
-        let mut reason = ExportLossReason::WriteFailed;
+        let mut reason = ExportLossReason::CollectorUnreachable;
+        if self.socket.is_some() {
+            self.rate_limiter.wait();
+        }
         for _ in 0..MAX_ATTEMPTS {
-            match self.socket.send(datagram) {
+            let Some(socket) = &self.socket else { break };
+            match socket.send(datagram) {
                 Ok(octets) => {
+                    self.log_reachable();
                     counters.messages += 1;
                     counters.octets += octets as u64;
                     pending.count_exported(counters);
@@ -163,7 +220,12 @@ impl UdpOutput {
                         outcome.lost_before = Some(reason);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => reason = ExportLossReason::WriteFailed,
+                Err(error) if is_unreachable(&error) => {
+                    reason = ExportLossReason::CollectorUnreachable;
+                    self.log_unreachable(&error);
+                    break;
+                }
                 Err(_) => {
                     reason = ExportLossReason::WriteFailed;
                     break;
@@ -189,7 +251,8 @@ impl UdpOutput {
     pub fn finish(&mut self, counters: &mut SinkCounters) -> bool {
         let start = Instant::now();
         while self.last.is_some() && start.elapsed() < REFUSAL_TIMEOUT {
-            match self.socket.take_error() {
+            let Some(socket) = &self.socket else { break };
+            match socket.take_error() {
                 Ok(Some(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     return self.revoke_last(ExportLossReason::CollectorRefused, counters);
                 }
@@ -217,6 +280,23 @@ impl UdpOutput {
     fn revoke_too_long(&mut self, counters: &mut SinkCounters) -> bool {
         self.last_octets > self.unfragmented && self.revoke_last(ExportLossReason::WriteFailed, counters)
     }
+}
+
+/// The collector may be reachable later.
+fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable};
+    matches!(error.kind(), AddrNotAvailable | HostUnreachable | NetworkDown | NetworkUnreachable)
+}
+
+fn connect_to_any((host, port): (&str, u16)) -> io::Result<UdpSocket> {
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match connect(address) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
 }
 
 fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
@@ -270,7 +350,7 @@ mod tests {
 
     fn connect_to(host: &str, port: u16) -> UdpOutput {
         let collector = Collector { host: host.into(), port, mtu: 1420, rate: 0 };
-        UdpOutput::connect("ipfix+udp://host", &collector, 1232).unwrap()
+        UdpOutput::open("ipfix+udp://host", collector, 1232, false).unwrap()
     }
 
     #[test]

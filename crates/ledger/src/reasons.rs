@@ -110,6 +110,8 @@ reasons! {
         NotIp = "not_ip",
         /// The host of the collector refused the datagram (ICMP port unreachable).
         CollectorRefused = "collector_refused",
+        /// The collector could not be reached: its name has no known address, or there is no route.
+        CollectorUnreachable = "collector_unreachable",
         /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
         /// The reader of the output closed it.

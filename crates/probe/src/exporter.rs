@@ -16,6 +16,7 @@ use crate::sink_worker::{SinkWorker, SinkWorkers};
 use crate::sync::lock;
 use crate::thread::CpuAffinity;
 use std::io;
+use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -108,6 +109,7 @@ impl Exporter {
         let mut threads = Vec::new();
         for worker in lock(&self.sinks).all_mut() {
             worker.queue = None;
+            lock(&worker.state).metering_ended = true;
             threads.extend(worker.thread.take().map(|thread| (thread, worker.state.clone())));
         }
         let may_time_out = self.back_pressure == BackPressure::Drop;
@@ -147,6 +149,18 @@ impl Exporter {
     /// CPU time of the thread of each open sink up to its last whole batch, ns.
     pub fn cpu_time_ns(&self) -> Vec<u64> {
         lock(&self.sinks).open.iter().map(|worker| lock(&worker.state).cpu_time_ns).collect()
+    }
+
+    /// Local and remote address of the datagrams of each open sink that sends some.
+    pub(crate) fn udp_endpoints(&self) -> Vec<Option<[SocketAddr; 2]>> {
+        lock(&self.sinks).open.iter().map(|worker| lock(&worker.state).endpoints).collect()
+    }
+
+    /// Confirms that the probe does not meter the datagrams of [`Exporter::udp_endpoints`].
+    pub(crate) fn confirm_filtered(&self, endpoints: &[Option<[SocketAddr; 2]>]) {
+        for (worker, &endpoints) in lock(&self.sinks).open.iter().zip(endpoints) {
+            lock(&worker.state).filtered = endpoints;
+        }
     }
 
     /// Whether there are sinks and all of them have failed.

@@ -17,7 +17,6 @@ use crate::thread::CpuAffinity;
 use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
 use std::iter::{self, zip};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,9 +31,7 @@ pub struct Probe {
     groups: Vec<RunningGroup>,
     exporter: Exporter,
     stop: Arc<AtomicBool>,
-    /// Source and destination of the datagrams of each sink that sends some.
-    sink_endpoints: Vec<Option<[SocketAddr; 2]>>,
-    self_traffic: SelfTrafficFilter,
+    settings: Settings,
 }
 
 /// The result of a run.
@@ -60,11 +57,10 @@ impl Probe {
         sink_affinity: CpuAffinity,
         back_pressure: BackPressure,
     ) -> io::Result<Self> {
-        let sink_endpoints: Vec<_> = sinks.iter().map(|sink| sink.udp_endpoints()).collect();
-        let self_traffic = SelfTrafficFilter::new(sink_endpoints.iter().copied().flatten());
-        let settings = Settings { self_traffic: self_traffic.clone(), ..settings };
+        let self_traffic = SelfTrafficFilter::new(sinks.iter().filter_map(|sink| sink.udp_endpoints()));
+        let settings = Settings { self_traffic, ..settings };
         let exporter = Exporter::new(sinks, sink_affinity, back_pressure)?;
-        let mut probe = Self { groups: Vec::new(), exporter, stop: Arc::default(), sink_endpoints, self_traffic };
+        let mut probe = Self { groups: Vec::new(), exporter, stop: Arc::default(), settings: settings.clone() };
         for group in groups {
             let threads =
                 |of: fn(&RunningGroup) -> &Vec<WorkerThread>| probe.groups.iter().map(|group| of(group).len()).sum();
@@ -138,22 +134,38 @@ impl Probe {
     /// # Errors
     /// The system cannot start a thread for a sink. The old sinks then stay open.
     pub fn reconfigure(&mut self, settings: Settings, sinks: Option<Vec<SinkChange>>) -> io::Result<()> {
-        if let Some(sinks) = &sinks {
-            let endpoints = |change: &SinkChange| match change {
-                SinkChange::Keep(number) => self.sink_endpoints.get(*number).copied().flatten(),
+        let old = self.exporter.udp_endpoints();
+        let self_traffic = match &sinks {
+            None => self.settings.self_traffic.clone(),
+            Some(sinks) => SelfTrafficFilter::new(sinks.iter().filter_map(|change| match change {
+                SinkChange::Keep(number) => old.get(*number).copied().flatten(),
                 SinkChange::Open(sink) => sink.udp_endpoints(),
-            };
-            self.sink_endpoints = sinks.iter().map(endpoints).collect();
-            self.self_traffic = SelfTrafficFilter::new(self.sink_endpoints.iter().copied().flatten());
+            })),
+        };
+        self.apply(Settings { self_traffic, ..settings });
+        sinks.map_or(Ok(()), |sinks| self.exporter.replace_sinks(sinks))
+    }
+
+    /// Stops metering the datagrams of sinks that have connected since the last call. Such a sink
+    /// waits for this call.
+    pub fn filter_new_connections(&mut self) {
+        let endpoints = self.exporter.udp_endpoints();
+        let self_traffic = SelfTrafficFilter::new(endpoints.iter().copied().flatten());
+        if self_traffic != self.settings.self_traffic {
+            self.apply(Settings { self_traffic, ..self.settings.clone() });
         }
-        let settings = Settings { self_traffic: self.self_traffic.clone(), ..settings };
+        self.exporter.confirm_filtered(&endpoints);
+    }
+
+    /// Passes settings to all threads, and waits until these use them.
+    fn apply(&mut self, settings: Settings) {
+        self.settings = settings.clone();
         let threads: Vec<_> = self.groups.iter().flat_map(RunningGroup::threads).collect();
         let requests: Vec<_> = threads.iter().map(|thread| thread.mailbox.request_settings(&settings)).collect();
         let deadline = Instant::now() + REPLY_TIMEOUT;
         for (thread, request) in threads.iter().zip(requests) {
             drop(thread.mailbox.wait_for_reply(request, deadline));
         }
-        sinks.map_or(Ok(()), |sinks| self.exporter.replace_sinks(sinks))
     }
 
     /// Stops receiving, meters the packets that have arrived, ends every flow and finishes every

@@ -5,7 +5,8 @@ use crate::account::totals;
 use crate::sync::lock;
 use crate::thread::{CpuAffinity, cpu_time_ns};
 use std::io;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,6 +16,11 @@ use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// At the end of live traffic, a sink that accepts no records for this time is abandoned.
 pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time between two calls of [`Sink::connect`] while there are no records.
+const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a sink with a new connection waits until its datagrams are not metered.
+const FILTER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The workers of all sinks that were ever open. Locked once per batch.
 #[derive(Default)]
@@ -49,6 +55,12 @@ pub(crate) struct SinkState {
     /// The sink has timed out. Records that it has not reported are lost.
     is_abandoned: bool,
     pub error: Option<Error>,
+    /// Local and remote address of the datagrams of the sink.
+    pub endpoints: Option<[SocketAddr; 2]>,
+    /// Those that the probe does not meter.
+    pub filtered: Option<[SocketAddr; 2]>,
+    /// The probe meters nothing any more.
+    pub metering_ended: bool,
 }
 
 /// Records on their way to several sinks. The last sink returns their memory to the pipeline.
@@ -92,12 +104,15 @@ impl SinkWorker {
             has_failed: false,
             is_abandoned: false,
             error: None,
+            endpoints: sink.udp_endpoints(),
+            filtered: sink.udp_endpoints(),
+            metering_ended: false,
         };
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let run = move || {
             affinity.apply();
-            for batch in batches {
+            while let Some(batch) = next_batch(&batches, &mut *sink, &shared) {
                 lock(&shared).last_progress = Instant::now();
                 let result = sink.write(&batch.records);
                 lock(&shared).update(sink.counters(), result, totals(&batch.records));
@@ -139,6 +154,43 @@ impl SinkWorker {
             counters.add_lost(ExportLossReason::ExporterBehind, lost);
         }
         counters
+    }
+}
+
+/// The next batch; `None` after the last one. Connects the sink meanwhile and before each batch.
+fn next_batch(
+    batches: &Receiver<Arc<RecordBatch>>,
+    sink: &mut dyn Sink,
+    state: &Mutex<SinkState>,
+) -> Option<Arc<RecordBatch>> {
+    loop {
+        connect(sink, state);
+        match batches.recv_timeout(CONNECT_INTERVAL) {
+            Ok(batch) => {
+                connect(sink, state);
+                return Some(batch);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+/// Connects the sink. Returns when the probe does not meter its datagrams: metering them would cause
+/// more datagrams.
+fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
+    if !sink.connect() {
+        return;
+    }
+    let endpoints = sink.udp_endpoints();
+    lock(state).endpoints = endpoints;
+    let since = Instant::now();
+    let must_wait = || {
+        let state = lock(state);
+        state.filtered != endpoints && !state.metering_ended
+    };
+    while must_wait() && since.elapsed() < FILTER_TIMEOUT {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

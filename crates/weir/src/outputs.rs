@@ -31,7 +31,9 @@ pub struct Outputs {
     /// All outputs: the option as the user wrote it, and its target.
     pub targets: Vec<(String, Target)>,
     pub on_standard_output: Option<String>,
-    stats: Option<PathBuf>,
+    /// Collectors that cannot be reached are tried again while the command runs.
+    pub retries: bool,
+    pub stats: Option<PathBuf>,
 }
 
 pub struct OpenOutputs {
@@ -56,7 +58,7 @@ impl Outputs {
             targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
-        Self { sinks, targets, on_standard_output, stats: stats.map(Path::to_path_buf) }
+        Self { sinks, targets, on_standard_output, retries: false, stats: stats.map(Path::to_path_buf) }
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -68,7 +70,8 @@ impl Outputs {
         let summary = Arc::new(Mutex::new(TrafficSummary::default()));
         let wait = |sink: &String| wait_for_reader(sink, stop);
         let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
-        let mut sinks = self.sinks.iter().map(|sink| open_sink(sink, options)).collect::<Result<Vec<_>, _>>()?;
+        let mut sinks =
+            self.sinks.iter().map(|sink| open_sink(sink, options, self.retries)).collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
         let first = sinks.remove(0);
         sinks.insert(0, Box::new(SummarySink { sink: first, summary: summary.clone() }));
@@ -91,7 +94,7 @@ impl Outputs {
                 return Ok(SinkChange::Keep(position));
             }
             let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
-            let sink = open_sink(sink, options)?;
+            let sink = open_sink(sink, options, self.retries)?;
             drop(pipe);
             Ok(SinkChange::Open(match summary.take() {
                 Some(summary) => Box::new(SummarySink { sink, summary: summary.clone() }),
@@ -159,7 +162,7 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
     RunStatus::Success
 }
 
-fn open_sink(sink: &str, options: &arguments::Sinks) -> Result<Box<dyn Sink + Send>, Error> {
+fn open_sink(sink: &str, options: &arguments::Sinks, retries: bool) -> Result<Box<dyn Sink + Send>, Error> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {
             Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
@@ -167,7 +170,7 @@ fn open_sink(sink: &str, options: &arguments::Sinks) -> Result<Box<dyn Sink + Se
             _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
         });
     }
-    let options = ExportOptions { uniflow: options.uniflow, observation_domain: options.domain };
+    let options = ExportOptions { uniflow: options.uniflow, observation_domain: options.domain, retries };
     Ok(weir_export::open(sink, &options)?)
 }
 

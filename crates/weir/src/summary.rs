@@ -102,6 +102,10 @@ impl Sink for SummarySink {
         self.sink.write(flows)
     }
 
+    fn connect(&mut self) -> bool {
+        self.sink.connect()
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         self.sink.finish()
     }

@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn every_field_of_every_flow_is_decoded(flows in prop::collection::vec(flow(), 1..60), uniflow: bool) {
-        let options = ExportOptions { uniflow, observation_domain: 77 };
+        let options = ExportOptions { uniflow, observation_domain: 77, ..ExportOptions::default() };
         let (counters, octets) = export_file("ipfix", &options, &flows);
         let mut decoder = Decoder::new();
         let records = decoder.file(&octets);

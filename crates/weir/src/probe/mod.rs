@@ -54,7 +54,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     input::check_sources(&inputs, "probe")?;
     check::reject_duplicates(&inputs)?;
-    let outputs = Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref());
+    let outputs = Outputs { retries: true, ..Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref()) };
     files::check_targets(&inputs, &outputs.targets)?;
     let settings =
         Settings { overload: probe.overload, sampling_population: probe.sample, ..settings(&probe.metering)? };
@@ -100,6 +100,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         if reload.swap(false, Ordering::Relaxed) {
             reloader.reload(&mut running.probe, &open.summary);
         }
+        running.probe.filter_new_connections();
         if let Some(status) = monitor.update(&running.probe) {
             notify(NotifyState::Status(&status));
         }

@@ -57,7 +57,7 @@ impl Reloader {
         let Some(path) = &self.current.config else { return Err(Error::ReloadWithoutConfig) };
         let merged = config::merge(&self.current, &self.arguments)?;
         let (probe, _) = config::parse(&merged)?;
-        let outputs = Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref());
+        let outputs = Outputs { retries: true, ..Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref()) };
         let before = Outputs::new(&self.current.sinks.outputs, self.current.reporting.stats.as_deref());
         let settings = settings(&probe.metering)?;
         let meter = settings.meter;

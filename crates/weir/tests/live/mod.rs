@@ -8,7 +8,7 @@ use crate::common::{
 use crate::network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Takes the test into a network namespace: a sender of frames that arrive at interface `right`.
 /// Prints the reason and returns `None` where that is not permitted.
@@ -42,9 +42,14 @@ impl Running {
     }
 
     fn start(arguments: &[&str]) -> Self {
+        Self::start_in(command(), arguments)
+    }
+
+    /// Starts `weir` through a command that ends with its name.
+    pub fn start_in(mut command: Command, arguments: &[&str]) -> Self {
         let output = JsonOutput::new();
         let has_sinks = arguments.contains(&"-o") || arguments.contains(&"--config");
-        let child = command()
+        let child = command
             .args(arguments)
             .args(if has_sinks { vec![] } else { vec!["-o", &output.sink] })
             .arg("--stats")
