@@ -13,6 +13,7 @@
 use crate::element::{Format, Template};
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
+use crate::ipfix_file::{FIRST_TEMPLATE_ID, FileTemplates, OPTIONS_TEMPLATE_SET, TEMPLATE_SET};
 use crate::pending_records::PendingRecords;
 use crate::record_encoder::{ElementSet, RecordEncoder};
 use crate::sink::{Error, ExportOptions, Sink};
@@ -35,16 +36,12 @@ const EARLY: Duration = Duration::from_secs(60);
 const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
 const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
-/// Set ID of options templates (RFC 7011 section 3.3.2).
-const OPTIONS_TEMPLATE_SET: u16 = 3;
 /// Number of templates from which on no new full template is added. Ordinary traffic needs some
 /// dozens, crafted packets could make tens of thousands. Records that would need another one are
 /// basic records, which have five templates.
 const MAX_FULL_TEMPLATES: usize = 256;
 /// Key in `altered` of flows that were written as basic records for that reason.
 const BASIC_TEMPLATE: &str = "basic_template";
-/// The first template ID (RFC 7011 section 3.4.1).
-const FIRST_TEMPLATE_ID: u16 = 256;
 const SET_HEADER_OCTETS: usize = 4;
 /// Most octets that pad a set.
 const MAX_PADDING: usize = 3;
@@ -69,7 +66,7 @@ impl Format {
 
     const fn template_set(self) -> u16 {
         match self {
-            Self::Ipfix => 2,
+            Self::Ipfix => TEMPLATE_SET,
             Self::Netflow9 => 0,
         }
     }
@@ -111,8 +108,11 @@ pub(crate) struct TemplateSink {
     sequence: u32,
     templates: HashMap<ElementSet, u16>,
     last_template: Option<(ElementSet, u16)>,
-    /// Sets in the order of their template IDs.
+    /// Sets in the order in which their templates were added.
     template_order: Vec<ElementSet>,
+    next_template_id: u16,
+    /// Templates of the file that is continued: the ID of each, by the rest of its record.
+    file_templates: HashMap<Vec<u8>, u16>,
     /// Time of the last transmission of templates and type information.
     all_sent_at: Option<Instant>,
     /// Time of the last transmission of templates.
@@ -167,6 +167,8 @@ impl TemplateSink {
             last_template: None,
             template_order: Vec::new(),
             all_sent_at: None,
+            next_template_id: format.first_data_template_id(),
+            file_templates: HashMap::new(),
             templates_sent_at: None,
             messages_since_templates: 0,
             octets_since_templates: 0,
@@ -185,6 +187,11 @@ impl TemplateSink {
             Transport::Udp(udp) => udp.max_payload(),
             Transport::File(_) => MAX_FILE_MESSAGE_BYTES,
         }
+    }
+
+    /// Uses the templates that the file has already.
+    pub fn continue_templates(&mut self, templates: FileTemplates) {
+        (self.file_templates, self.next_template_id) = (templates.ids, templates.next_id);
     }
 
     /// Appends the records of a flow to the message.
@@ -269,11 +276,18 @@ impl TemplateSink {
 
     /// Adds a template for a set and sends it.
     fn add_template(&mut self, elements: ElementSet) {
-        let id = self.format.first_data_template_id() as usize + self.template_order.len();
-        let id = u16::try_from(id).expect("templates are few");
+        let mut template = self.encoder.template(self.next_template_id, elements);
+        let id = match self.file_templates.get(&template[2..]) {
+            Some(&id) => id,
+            None => {
+                let next = self.next_template_id.checked_add(1);
+                let next = next.expect("templates are few");
+                std::mem::replace(&mut self.next_template_id, next)
+            }
+        };
+        template[..2].copy_from_slice(&id.to_be_bytes());
         self.templates.insert(elements, id);
         self.template_order.push(elements);
-        let template = self.encoder.template(id, elements);
         self.template_octets += template.len();
         self.append_record(self.format.template_set(), &template);
     }
@@ -305,8 +319,8 @@ impl TemplateSink {
         }
         (self.messages_since_templates, self.octets_since_templates) = (0, 0);
         for at in 0..self.template_order.len() {
-            let template =
-                self.encoder.template(self.format.first_data_template_id() + at as u16, self.template_order[at]);
+            let elements = self.template_order[at];
+            let template = self.encoder.template(self.templates[&elements], elements);
             self.append_record(self.format.template_set(), &template);
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::field_value::FieldValue;
 use crate::fields::{DirectionView, Field, Visitor, columns, unidirectional, visit_fields};
-use crate::file_output::{FileOutput, RecordBoundary};
+use crate::file_output::{FileOutput, RecordBoundary, whole_lines};
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Sink};
 use jiff::Timestamp;
@@ -35,11 +35,17 @@ pub(crate) struct TextSink {
 
 impl TextSink {
     pub fn create(sink: &str, path: &str, format: TextFormat, options: &ExportOptions) -> Result<Self, Error> {
-        let output = FileOutput::create(sink, path)?;
+        let mut names = columns(|_| true);
+        let start = match format {
+            TextFormat::Json => format!("{{\"{}\":", names.next().expect("records have fields")),
+            TextFormat::Csv => names.collect::<Vec<_>>().join(",") + "\n",
+        };
+        let output = FileOutput::open(sink, path, options.file_mode, |file, length| {
+            whole_lines(file, length, start.as_bytes())
+        })?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + 4096);
-        if format == TextFormat::Csv {
-            buffer.extend(columns(|_| true).collect::<Vec<_>>().join(",").into_bytes());
-            buffer.push(b'\n');
+        if format == TextFormat::Csv && !output.is_continued() {
+            buffer.extend(start.into_bytes());
         }
         Ok(Self {
             format,

@@ -15,6 +15,7 @@ mod field_value;
 mod fields;
 mod fields_page;
 mod file_output;
+mod ipfix_file;
 mod ipfix_netflow9;
 mod json_csv;
 mod netflow5;
@@ -27,6 +28,7 @@ mod udp;
 mod uptime;
 
 pub use fields_page::fields_text;
+pub use file_output::open_file;
 pub use json_csv::{append_tcp_csv, append_tcp_json, tcp_columns};
 pub use open::open;
-pub use sink::{Error, ExportOptions, InvalidSink, Sink};
+pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Sink, UnusableFile};

@@ -2,11 +2,14 @@
 
 use crate::element::{Format, MIN_MESSAGE_BYTES, Template};
 use crate::file_output::FileOutput;
+use crate::ipfix_file::FileTemplates;
 use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
+use std::fs::File;
+use std::io::BufReader;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
@@ -44,8 +47,12 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
         "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
         "csv" => Box::new(TextSink::create(spec, path()?, TextFormat::Csv, options)?),
         "ipfix" => {
-            let file = Transport::File(FileOutput::create(spec, path()?)?);
-            Box::new(TemplateSink::new(spec, Format::Ipfix, TemplateSettings::FILE, file, options))
+            let mut file_templates = FileTemplates::default();
+            let read = |file: &File, _| file_templates.read(BufReader::new(file));
+            let file = Transport::File(FileOutput::open(spec, path()?, options.file_mode, read)?);
+            let mut sink = TemplateSink::new(spec, Format::Ipfix, TemplateSettings::FILE, file, options);
+            sink.continue_templates(file_templates);
+            Box::new(sink)
         }
         "ipfix+udp" => udp(Format::Ipfix, connect(4739, MIN_MESSAGE_BYTES)?),
         "netflow9+udp" => udp(Format::Netflow9, connect(2055, MIN_MESSAGE_BYTES)?),

@@ -41,6 +41,18 @@ pub trait Sink {
     }
 }
 
+/// How a regular file that exists is opened. It makes no difference for devices and pipes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileMode {
+    /// A file that is not empty is refused.
+    New,
+    /// The content is replaced.
+    Overwrite,
+    /// Records are appended. The file must have the same format and columns. An incomplete last
+    /// record, which a crash leaves, is removed.
+    Append,
+}
+
 /// Options that apply to all sinks of a run.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
@@ -51,11 +63,13 @@ pub struct ExportOptions {
     pub observation_domain: u32,
     /// A collector that cannot be reached is no error: [`Sink::connect`] tries it again.
     pub retries: bool,
+    /// How files are opened.
+    pub file_mode: FileMode,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { uniflow: false, observation_domain: 1, retries: false }
+        Self { uniflow: false, observation_domain: 1, retries: false, file_mode: FileMode::New }
     }
 }
 
@@ -69,6 +83,14 @@ pub enum Error {
         spec: String,
         /// What is invalid.
         invalid: InvalidSink,
+    },
+    /// The file cannot be used.
+    #[error("{sink}: {problem}")]
+    File {
+        /// The sink as the user wrote it.
+        sink: String,
+        /// Why not.
+        problem: UnusableFile,
     },
     /// The operating system reported an error.
     #[error("{sink}: {error}")]
@@ -85,6 +107,20 @@ impl Error {
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == std::io::ErrorKind::BrokenPipe)
     }
+}
+
+/// Why records cannot be written to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableFile {
+    /// Another user may have made the link, so it is not followed.
+    #[error("this is a symbolic link")]
+    SymbolicLink,
+    /// Only a new or empty file can be written.
+    #[error("the file exists and is not empty")]
+    NotEmpty,
+    /// Records cannot be appended.
+    #[error("the file exists and has another format or other columns, so records cannot be appended")]
+    OtherContent,
 }
 
 /// Why a sink specification is invalid.

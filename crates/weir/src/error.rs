@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use weir_export::UnusableFile;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -91,10 +92,8 @@ pub enum Error {
     AutotuneStopped,
     #[error("started without --config: there is no file to read again")]
     ReloadWithoutConfig,
-    #[error(
-        "{sink} was already written; opening it again{reason} would empty it: give it another name or leave it unchanged"
-    )]
-    ReloadWouldTruncate { sink: String, reason: &'static str },
+    #[error("{0}: top, uniflow and domain of an open sink cannot change; restart the probe, or name another file")]
+    ReloadChangesOpenFile(String),
 
     // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
     #[error("no interface '{name}'; there is {existing}")]
@@ -196,6 +195,11 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
         weir_export::Error::Io { error, .. } => advice(error),
         weir_export::Error::Spec { invalid: weir_export::InvalidSink::Scheme, .. } => ", or table:PATH",
         weir_export::Error::Spec { .. } => "",
+        weir_export::Error::File { problem, .. } => match problem {
+            UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
+            UnusableFile::NotEmpty => "; name another file, or replace its content with --overwrite",
+            UnusableFile::OtherContent => "; name another file, or move this one away",
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use weir_export::FileMode;
 
 /// Where an output goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +58,13 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
     Ok(())
 }
 
-pub fn create(path: &Path) -> Result<File, Error> {
-    File::create(path).map_err(|error| Error::file(path, error))
+pub fn open(path: &Path, mode: FileMode) -> Result<File, Error> {
+    Ok(weir_export::open_file(&path.display().to_string(), path, mode)?)
 }
 
 /// Opens a file for writing and keeps its content until it is written.
 pub fn open_without_truncation(path: &Path) -> Result<File, Error> {
-    let file = File::options().write(true).create(true).truncate(false).open(path);
-    file.map_err(|error| Error::file(path, error))
+    open(path, FileMode::Append)
 }
 
 /// Empties a regular file. A pipe has no length.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{Level, error, warn};
-use weir_export::{ExportOptions, Sink};
+use weir_export::{ExportOptions, FileMode, Sink};
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
 
@@ -66,16 +66,19 @@ impl Outputs {
     }
 
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
-    pub fn open(&self, options: &arguments::Sinks, stop: &AtomicBool) -> Result<OpenOutputs, Error> {
+    pub fn open(&self, options: &arguments::Sinks, mode: FileMode, stop: &AtomicBool) -> Result<OpenOutputs, Error> {
         let summary = Arc::new(Mutex::new(TrafficSummary::default()));
         let wait = |sink: &String| wait_for_reader(sink, stop);
         let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
-        let mut sinks =
-            self.sinks.iter().map(|sink| open_sink(sink, options, self.retries)).collect::<Result<Vec<_>, _>>()?;
+        let mut sinks = self
+            .sinks
+            .iter()
+            .map(|sink| open_sink(sink, options, self.retries, mode))
+            .collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
         let first = sinks.remove(0);
         sinks.insert(0, Box::new(SummarySink { sink: first, summary: summary.clone() }));
-        Ok(OpenOutputs { sinks, summary, stats: open_stats(self.stats.as_deref())? })
+        Ok(OpenOutputs { sinks, summary, stats: open_stats(self.stats.as_deref(), mode)? })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open.
@@ -94,7 +97,7 @@ impl Outputs {
                 return Ok(SinkChange::Keep(position));
             }
             let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
-            let sink = open_sink(sink, options, self.retries)?;
+            let sink = open_sink(sink, options, self.retries, FileMode::Append)?;
             drop(pipe);
             Ok(SinkChange::Open(match summary.take() {
                 Some(summary) => Box::new(SummarySink { sink, summary: summary.clone() }),
@@ -145,32 +148,43 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     }
 }
 
-/// Opens the file of the ledger as JSON; `None` without one, and for standard output.
-pub fn open_stats(path: Option<&Path>) -> Result<Option<File>, Error> {
-    path.filter(|path| *path != Path::new("-")).map(files::create).transpose()
+/// Opens the file of the ledger as JSON; `None` without one, and for standard output. Except with
+/// [`FileMode::New`], the ledger of an earlier run stays in the file until it is replaced.
+pub fn open_stats(path: Option<&Path>, mode: FileMode) -> Result<Option<File>, Error> {
+    let mode = if mode == FileMode::New { mode } else { FileMode::Append };
+    path.filter(|path| *path != Path::new("-")).map(|path| files::open(path, mode)).transpose()
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.
 pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatus {
     let mut json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
     json.push(b'\n');
-    let Some(mut file) = file else { return console::print(&json) };
-    if let Err(error) = file.write_all(&json) {
+    let Some(file) = file else { return console::print(&json) };
+    if let Err(error) = files::truncate(file).and_then(|mut file| file.write_all(&json)) {
         error!(error = %Error::file(path, error), "cannot write the ledger");
         return RunStatus::Problems;
     }
     RunStatus::Success
 }
 
-fn open_sink(sink: &str, options: &arguments::Sinks, retries: bool) -> Result<Box<dyn Sink + Send>, Error> {
+fn open_sink(
+    sink: &str,
+    options: &arguments::Sinks,
+    retries: bool,
+    mode: FileMode,
+) -> Result<Box<dyn Sink + Send>, Error> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {
             Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
-            Target::File(path) => Box::new(Table::new(sink, options.top, Box::new(files::create(&path)?), None)),
+            Target::File(path) => {
+                let file = weir_export::open_file(sink, &path, mode)?;
+                Box::new(Table::new(sink, options.top, Box::new(file), None))
+            }
             _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
         });
     }
-    let options = ExportOptions { uniflow: options.uniflow, observation_domain: options.domain, retries };
+    let options =
+        ExportOptions { uniflow: options.uniflow, observation_domain: options.domain, retries, file_mode: mode };
     Ok(weir_export::open(sink, &options)?)
 }
 

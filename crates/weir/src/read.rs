@@ -14,6 +14,7 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, warn};
 use weir_capture::{Input, Source};
+use weir_export::FileMode;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
 
@@ -29,7 +30,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, error))?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
-    let mut open = outputs.open(&read.sinks, &stop)?;
+    let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
+    let mut open = outputs.open(&read.sinks, mode, &stop)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)

@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use tracing::{error, info};
 use weir_capture::{PcapWriter, Source};
+use weir_export::FileMode;
 
 /// Bursts between two updates of the progress line.
 const BURSTS_BETWEEN_UPDATES: u64 = 64;
@@ -32,7 +33,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     }
     let open = |target| -> Result<Box<dyn Write>, Error> {
         match target {
-            Target::File(path) => Ok(Box::new(files::create(&path)?)),
+            Target::File(path) => Ok(Box::new(files::open(&path, FileMode::Overwrite)?)),
             _ => Ok(Box::new(io::stdout())),
         }
     };

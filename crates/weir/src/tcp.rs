@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
 use weir_capture::{PacketFilter, Source};
+use weir_export::FileMode;
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, LookupError, PacketConsumer, PacketReader, Pass, ReportOptions,
@@ -58,7 +59,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     })
     .map_err(TcpError::Engine)?;
     let files = open_outputs(&outputs, tcp.svg.as_deref())?;
-    let stats = open_stats(stats_path)?;
+    let stats = open_stats(stats_path, FileMode::Overwrite)?;
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);

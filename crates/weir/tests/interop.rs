@@ -46,7 +46,7 @@ fn send(capture: &Path, domain: u32, sink: &str, port: u16, folder: &Path, optio
     let (scheme, settings) = sink.split_once('?').unwrap_or((sink, ""));
     let sink = format!("{scheme}://127.0.0.1:{port}?{settings}");
     let domain = domain.to_string();
-    let fixed = ["read", capture.to_str().unwrap(), "-q", "--domain", &domain, "-o", &own, "-o", &sink];
+    let fixed = ["read", capture.to_str().unwrap(), "-q", "--overwrite", "--domain", &domain, "-o", &own, "-o", &sink];
     let output = command().args(fixed).args(options).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
     wait_until("the collector has received everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));

@@ -181,6 +181,73 @@ fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
 }
 
 #[test]
+fn a_restarted_probe_appends_to_its_files() {
+    let capture = small().saved();
+    let path = capture.beside("flows");
+    for (scheme, incomplete) in [("csv", "2026-"), ("json", "{\"start\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")] {
+        let sink = format!("{scheme}:{}", path.display());
+        let run = || {
+            success(["probe", "-i", capture.name(), "-q", "-o", &sink]);
+            fs::read(&path).unwrap()
+        };
+        let first = run();
+        // The beginning of a record that a crash left.
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(incomplete.as_bytes()).unwrap();
+        let both = run();
+        let header = if scheme == "csv" { first.iter().position(|&octet| octet == b'\n').unwrap() + 1 } else { 0 };
+        if scheme == "ipfix" {
+            // The export times differ.
+            assert_eq!((&both[..first.len()], both.len()), (&first[..], 2 * first.len()));
+        } else {
+            assert_eq!(both, [&first[..], &first[header..]].concat(), "{scheme}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn tshark_decodes_every_record_of_a_continued_ipfix_file() {
+    if !is_installed("tshark") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.ipfix");
+    let sink = format!("ipfix:{}", path.display());
+    let mut records = 0;
+    for name in ["web.pcap", "vxlan-over-gre.pcap", "sctp.pcap", "web.pcap"] {
+        let capture = common::captures().join(name);
+        let csv = success(["probe", "-i", capture.to_str().unwrap(), "-q", "--uniflow", "-o", &sink, "-o", "csv:-"]);
+        records += csv.lines().count() - 1;
+        let output = Command::new("tshark")
+            .args(["-r", path.to_str().unwrap(), "-o", "cflow.max_template_fields:0"])
+            .args(["-T", "fields", "-E", "occurrence=a", "-e", "cflow.packets"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty()).count(),
+            records,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_appends_to_no_file_with_another_content() {
+    let capture = small().saved();
+    let path = capture.beside("flows");
+    for scheme in ["csv", "json", "ipfix"] {
+        for content in ["start,end\n1,2\n", "{\"other\":1}\n", "x", "\0\x09\0\x04and no IPFIX message"] {
+            fs::write(&path, content).unwrap();
+            let err = failure(1, ["probe", "-i", capture.name(), "-o", &format!("{scheme}:{}", path.display())]);
+            assert!(err.contains("other columns, so records cannot be appended; name another file"), "{err}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+    }
+}
+
+#[test]
 fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
     let Some(mut sender) = wire() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -212,18 +279,24 @@ fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
     assert_eq!(read_flows(&after).len(), 1, "an unchanged sink was reopened");
     write(&before, "idle = \"300ms\"\n");
     probe.signal(libc::SIGHUP);
-    probe.wait_for("would empty it");
+    until("the first sink is open again", || probe.times("configuration reloaded") == 3);
+    send_requests(&mut sender, 300..310);
+    until("the first sink has more records", || read_flows(&before).len() == 110);
+
+    write(&before, "idle = \"300ms\"\nuniflow = true\n");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("uniflow and domain of an open sink cannot change");
 
     fs::write(&file, "output = [\"json:/nonexistent/folder/x\"]\n").unwrap();
     probe.signal(libc::SIGHUP);
     probe.wait_for("continuing with the old one");
     let (err, _, ledger) = probe.stop(0);
-    assert_eq!((read_flows(&before).len(), read_flows(&after).len()), (100, 1), "{err}");
+    assert_eq!((read_flows(&before).len(), read_flows(&after).len()), (110, 1), "{err}");
     let line = &ledger["packets"];
-    assert_eq!([&line["received"], &line["filtered"], &line["metered"]], [600, 398, 202], "{ledger}");
+    assert_eq!([&line["received"], &line["filtered"], &line["metered"]], [620, 398, 222], "{ledger}");
     let sinks = ledger["sinks"].as_array().unwrap();
     let counts: Vec<_> = sinks.iter().map(|sink| [&sink["exported"]["flows"], &sink["not_open"]["flows"]]).collect();
-    assert_eq!(counts, [[100, 1], [1, 100]], "{ledger}");
+    assert_eq!(counts, [[100, 11], [1, 110], [10, 101]], "{ledger}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use common::{
 };
 use serde_json::{Value, json};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -353,6 +354,52 @@ fn a_sink_that_cannot_be_opened_has_exit_code_1() {
     ] {
         let err = failure(1, ["read", capture.name(), option, value]);
         assert!(err.contains(value) || err.contains(nowhere), "{value}: {err}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_empty_is_replaced_only_with_overwrite() {
+    let capture = small().saved();
+    let (used, empty) = (capture.beside("used"), capture.beside("empty"));
+    std::fs::write(&empty, "").unwrap();
+    for scheme in ["table", "csv", "json", "ipfix"] {
+        std::fs::write(&used, "notes").unwrap();
+        let sink = format!("{scheme}:{}", used.display());
+        let err = failure(1, ["read", capture.name(), "-o", &sink]);
+        assert!(err.contains("exists and is not empty; name another file, or replace its content with"), "{err}");
+        assert_eq!(std::fs::read(&used).unwrap(), b"notes", "{scheme}");
+        success(["read", capture.name(), "-q", "--overwrite", "-o", &sink]);
+        let written = std::fs::read(&used).unwrap();
+        assert!(written.len() > 300 && !written.starts_with(b"notes"), "{scheme}");
+    }
+    let used = used.to_str().unwrap();
+    let err = failure(1, ["read", capture.name(), "--stats", used]);
+    assert!(err.contains("not empty"), "{err}");
+    success(["read", capture.name(), "-q", "--overwrite", "-o", "json:/dev/null", "--stats", used]);
+    common::read_ledger(used.as_ref());
+    success(["read", capture.name(), "-q", "-o", &format!("json:{}", empty.display())]);
+}
+
+#[test]
+fn an_output_is_private_and_no_symbolic_link() {
+    let capture = small().saved();
+    let [link, file] = ["link", "file"].map(|name| capture.beside(name));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for command in ["read", "probe"] {
+        for scheme in ["table", "csv", "json", "ipfix"] {
+            let sink = |path: &Path| format!("{scheme}:{}", path.display());
+            // A link to nothing, then one to a file.
+            for _ in 0..2 {
+                let err = failure(1, [command, "-i", capture.name(), "-o", &sink(&link)]);
+                assert!(err.contains("this is a symbolic link; name the file itself"), "{err}");
+                assert!(!std::fs::read(&file).is_ok_and(|octets| !octets.is_empty()));
+                std::fs::write(&file, "").unwrap();
+            }
+            std::fs::remove_file(&file).unwrap();
+            success([command, "-i", capture.name(), "-q", "-o", &sink(&file)]);
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640, "{command} {scheme}");
+            std::fs::remove_file(&file).unwrap();
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Options of `weir read`.
 
-use super::{INPUT, Metering, Reporting, Sinks};
+use super::{INPUT, Metering, OUTPUT, Reporting, Sinks};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -19,6 +19,10 @@ pub struct Read {
 
     #[command(flatten)]
     pub sinks: Sinks,
+
+    /// Replace the content of output files. Without this option, a file that is not empty is refused
+    #[arg(long, help_heading = OUTPUT)]
+    pub overwrite: bool,
 
     #[command(flatten)]
     pub metering: Metering,

@@ -36,6 +36,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
+use weir_export::FileMode;
 use weir_ledger::Ledger;
 use weir_probe::Settings;
 
@@ -76,7 +77,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         None => probe,
     };
     let groups = start::open_worker_groups(&probe, &stop)?;
-    let mut open = outputs.open(&probe.sinks, &stop)?;
+    let mut open = outputs.open(&probe.sinks, FileMode::Append, &stop)?;
     let mut watchdog = Watchdog::from_environment();
     privileges::raise_priority();
     privileges::drop_to(&probe.user)?;

@@ -22,8 +22,6 @@ pub struct Reloader {
     started_with: Vec<OsString>,
     /// Options in effect, as far as they are reloadable.
     current: ProbeOptions,
-    /// Sinks that this run has opened.
-    opened: Vec<String>,
     /// The sink whose records the summary counts.
     summarized: Option<String>,
 }
@@ -35,8 +33,7 @@ impl Reloader {
         started_with: Vec<OsString>,
         outputs: &Outputs,
     ) -> Self {
-        let (opened, summarized) = (outputs.sinks.clone(), outputs.sinks.first().cloned());
-        Self { arguments, started_with, current, opened, summarized }
+        Self { arguments, started_with, current, summarized: outputs.sinks.first().cloned() }
     }
 
     /// Applies the file and logs the result. After an error, the old configuration stays in effect.
@@ -67,9 +64,8 @@ impl Reloader {
         let is_new = |sink: &&String| position(sink).is_none();
         let is_file = |sink: &&String| matches!(Target::of_sink(sink), Target::File(_));
         let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
-        if let Some(sink) = new_files.find(|sink| self.opened.contains(sink)) {
-            let reason = if same_options { "" } else { " (top, uniflow or domain has changed)" };
-            return Err(Error::ReloadWouldTruncate { sink: sink.clone(), reason });
+        if let Some(sink) = new_files.find(|sink| before.sinks.contains(sink)) {
+            return Err(Error::ReloadChangesOpenFile(sink.clone()));
         }
         let stays_summarized =
             self.summarized.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));
@@ -92,7 +88,6 @@ impl Reloader {
             self.summarized = outputs.sinks.iter().find(is_new).cloned();
         }
         self.current.sinks = probe.sinks;
-        self.opened.extend(outputs.sinks);
         Ok(())
     }
 }

@@ -1,0 +1,100 @@
+//! Reads the messages of an IPFIX file that is to be continued.
+//!
+//! Input: the file. Output: where its last whole message ends, and its templates. They are used
+//! again, and new ones get other IDs: tshark 4.0 ignores that a file defines an ID differently,
+//! with and without a template withdrawal.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+
+/// Set ID of templates (RFC 7011 section 3.3.2).
+pub(crate) const TEMPLATE_SET: u16 = 2;
+/// Set ID of options templates.
+pub(crate) const OPTIONS_TEMPLATE_SET: u16 = 3;
+/// The first template ID (RFC 7011 section 3.4.1).
+pub(crate) const FIRST_TEMPLATE_ID: u16 = 256;
+const HEADER_OCTETS: usize = 16;
+/// A file with higher IDs is from another program. Weir adds few templates to those of a file.
+const MAX_TEMPLATE_ID: u16 = 32_768;
+
+/// The templates of a file.
+pub(crate) struct FileTemplates {
+    /// The ID of each template, by the rest of its record.
+    pub ids: HashMap<Vec<u8>, u16>,
+    /// No template has this ID or a higher one.
+    pub next_id: u16,
+}
+
+impl Default for FileTemplates {
+    fn default() -> Self {
+        Self { ids: HashMap::new(), next_id: FIRST_TEMPLATE_ID + 1 }
+    }
+}
+
+impl FileTemplates {
+    /// Reads a file to its end: the length of its whole messages, octets. `None` if these are not
+    /// messages to which Weir can add others.
+    pub fn read(&mut self, mut file: impl Read) -> io::Result<Option<u64>> {
+        let (mut whole, mut message) = (0, Vec::new());
+        loop {
+            message.clear();
+            file.by_ref().take(HEADER_OCTETS as u64).read_to_end(&mut message)?;
+            let version = &message[..message.len().min(2)];
+            if !10_u16.to_be_bytes().starts_with(version) {
+                return Ok(None);
+            }
+            if message.len() < HEADER_OCTETS {
+                return Ok(Some(whole));
+            }
+            let length = word(&message, 2).unwrap_or(0);
+            let Some(body) = length.checked_sub(HEADER_OCTETS) else { return Ok(None) };
+            file.by_ref().take(body as u64).read_to_end(&mut message)?;
+            if message.len() < length {
+                return Ok(Some(whole));
+            }
+            if self.add_sets(&message[HEADER_OCTETS..]).is_none() {
+                return Ok(None);
+            }
+            whole += length as u64;
+        }
+    }
+
+    /// `None` if the sets are malformed or have IDs that Weir does not use.
+    fn add_sets(&mut self, mut sets: &[u8]) -> Option<()> {
+        while !sets.is_empty() {
+            let (id, length) = (word(sets, 0)?, word(sets, 2)?);
+            let records = sets.get(4..length)?;
+            sets = &sets[length..];
+            if id == usize::from(TEMPLATE_SET) {
+                self.add_templates(records)?;
+            } else if id == usize::from(OPTIONS_TEMPLATE_SET) && word(records, 0)? != usize::from(FIRST_TEMPLATE_ID) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn add_templates(&mut self, mut records: &[u8]) -> Option<()> {
+        // Shorter rests are padding.
+        while records.len() >= 4 {
+            let (id, fields) = (word(records, 0)? as u16, word(records, 2)?);
+            let mut end = 4;
+            for _ in 0..fields {
+                let has_enterprise = records.get(end)? & 0x80 != 0;
+                end += if has_enterprise { 8 } else { 4 };
+            }
+            if !(FIRST_TEMPLATE_ID < id && id <= MAX_TEMPLATE_ID) {
+                return None;
+            }
+            self.ids.insert(records.get(2..end)?.to_vec(), id);
+            self.next_id = self.next_id.max(id + 1);
+            records = &records[end..];
+        }
+        Some(())
+    }
+}
+
+fn word(octets: &[u8], at: usize) -> Option<usize> {
+    let octets = octets.get(at..at + 2)?;
+    Some(usize::from(u16::from_be_bytes([octets[0], octets[1]])))
+}
