@@ -345,3 +345,30 @@ fn collectors_that_can_never_be_reached_are_refused_at_start() {
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://"], "the host is missing"),
     ]);
 }
+
+#[test]
+fn a_route_that_is_lost_during_the_run_is_logged_and_so_is_its_return() {
+    if !network() {
+        return;
+    }
+    let mut sender = Sender::new(LEFT);
+    ip("addr add 192.0.2.1/24 dev left");
+    let folder = tempfile::tempdir().unwrap();
+    let flows = folder.path().join("flows.json");
+    let sinks = ["-o", "netflow5+udp://192.0.2.9:4739", "-o", &format!("json:{}", flows.display())];
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&sinks[..], &["--idle", "100ms"]].concat());
+    for (round, command) in
+        ["addr show", "addr del 192.0.2.1/24 dev left", "addr add 192.0.2.1/24 dev left"].into_iter().enumerate()
+    {
+        ip(command);
+        send_requests(&mut sender, 0..50);
+        until("the other sink has all records", || read_flows(&flows).len() == 50 * (round + 1));
+        // The sinks work at the same time.
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!([UNREACHABLE, REACHABLE].map(|event| probe.times(event)), [[0, 0], [1, 0], [1, 1]][round]);
+    }
+    let (_, _, ledger) = probe.stop(2);
+    let sink = &ledger["sinks"][0];
+    assert_eq!(sink["lost"]["collector_unreachable"]["flows"], 50, "{ledger}");
+    assert_eq!(sink["exported"]["flows"], 100, "{ledger}");
+}
