@@ -8,7 +8,7 @@ use crate::pending_records::PendingRecords;
 use crate::sink::{Error, FileMode, UnusableFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -131,8 +131,8 @@ pub(crate) fn whole_lines(file: &File, length: u64, start: &[u8]) -> io::Result<
     Ok(lines.or((tail_start == 0).then_some(0)))
 }
 
-/// Opens a file for an output, with access for its owner and group (mode 0640) if it is new. All
-/// writes append. Devices and pipes are opened as they are; `name` is used in errors.
+/// Opens a file for an output, with access for its owner and group (mode 0640) if it is new. It is
+/// locked until it is closed (flock). All writes append. Devices and pipes are opened as they are; `name` is used in errors.
 ///
 /// # Errors
 /// The file cannot be opened, is a symbolic link to a regular file or to nothing, or `mode` refuses
@@ -153,6 +153,10 @@ pub fn open_file(name: &str, path: &Path, mode: FileMode) -> Result<File, Error>
         Some(Errno::LOOP) => unusable(UnusableFile::SymbolicLink),
         _ => io_error(error),
     })?;
+    // Some file systems have no locks.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(unusable(UnusableFile::Locked));
+    }
     match mode {
         FileMode::New if file.metadata().map_err(io_error)?.len() > 0 => return Err(unusable(UnusableFile::NotEmpty)),
         FileMode::Overwrite => file.set_len(0).map_err(io_error)?,

@@ -118,6 +118,9 @@ pub enum UnusableFile {
     /// Only a new or empty file can be written.
     #[error("the file exists and is not empty")]
     NotEmpty,
+    /// Another program, or another output of this one, has locked it.
+    #[error("another program writes to this file")]
+    Locked,
     /// Records cannot be appended.
     #[error("the file exists and has another format or other columns, so records cannot be appended")]
     OtherContent,

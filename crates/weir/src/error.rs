@@ -198,6 +198,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
             UnusableFile::NotEmpty => "; name another file, or replace its content with --overwrite",
+            UnusableFile::Locked => "; give each a file of its own",
             UnusableFile::OtherContent => "; name another file, or move this one away",
         },
     }

@@ -16,7 +16,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 /// Number of the user and group nobody.
 const NOBODY_ID: u32 = 65534;
@@ -180,6 +180,55 @@ fn a_blocked_output_delays_no_other_and_is_abandoned_at_the_end() {
     let lost = ledger["sinks"][0]["lost"]["exporter_behind"]["flows"].as_u64().unwrap();
     assert_eq!((of(0, "exported") + lost, of(1, "exported")), (FLOWS.into(), FLOWS.into()), "{ledger}");
     assert_eq!(ledger["sinks"][1]["lost"], serde_json::json!({}), "{ledger}");
+}
+
+/// A capture on standard input of a probe, which ends flows after 1 s without packets.
+struct Input {
+    pipe: ChildStdin,
+    seconds: u32,
+}
+
+impl Input {
+    fn new(pipe: ChildStdin) -> Self {
+        let mut input = Self { pipe, seconds: START };
+        input.pipe.write_all(&Pcap::new().0).unwrap();
+        input
+    }
+
+    /// Sends 300 flows, which end the flows sent before.
+    fn send_flows(&mut self) {
+        self.seconds += 10;
+        let header_bytes = Pcap::new().0.len();
+        let frames = (0..300).flat_map(request_and_response);
+        let pcap = frames.fold(Pcap::new(), |pcap, frame| pcap.frame(self.seconds, 0, &frame));
+        self.pipe.write_all(&pcap.0[header_bytes..]).unwrap();
+    }
+}
+
+#[test]
+fn a_file_has_one_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows");
+    let sink = format!("csv:{}", path.display());
+    let mut first = command()
+        .args(["probe", "-i", "-", "-q", "--flows", "1k", "--idle", "1s", "-o", &sink])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = Input::new(first.stdin.take().unwrap());
+    until("the first probe writes", || {
+        input.send_flows();
+        std::fs::metadata(&path).is_ok_and(|file| file.len() > 0)
+    });
+    let others = [("csv", "probe", "--quiet"), ("json", "read", "--overwrite"), ("table", "probe", "--quiet")];
+    for (scheme, command, option) in others {
+        let sink = format!("{scheme}:{}", path.display());
+        let err = failure(1, [command, "-i", "synth:mix,packets=10", option, "-o", &sink]);
+        assert!(err.contains("another program writes to this file; give each a file of its own"), "{command}: {err}");
+    }
+    drop(input);
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("start,"));
 }
 
 #[test]
