@@ -1,7 +1,7 @@
 //! The ledger as text for people, and whether it shows problems.
 
 use crate::protocols::link_type;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use weir_ledger::{ExportLossReason, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters};
 
 /// Whether packets were malformed or dropped, or records were not delivered to an open output.
@@ -18,12 +18,10 @@ pub fn has_problems(ledger: &Ledger) -> bool {
 
 /// The ledger as text: every counter that is not 0, and whether the ledger balances.
 pub fn text(ledger: &Ledger) -> String {
-    let mut text = format!("{:<32} {:>20} {:>20}\n", "ledger", "packets", "bytes on the wire");
-    let mut line = |name: &str, packets: u64, bytes: u64| {
-        let _ = writeln!(text, "{name:<32} {packets:>20} {bytes:>20}");
-    };
+    let mut rows = Rows::default();
+    rows.add("ledger", &["packets", "bytes on the wire"]);
     let (packets, bytes) = (&ledger.packets, &ledger.bytes);
-    line("received", packets.received, bytes.received);
+    rows.add("received", &[packets.received, bytes.received]);
     for (name, counter) in [
         ("dropped by the NIC", (|line| line.dropped_nic) as fn(&TrafficCounters) -> u64),
         ("dropped by the kernel", |line| line.dropped_kernel),
@@ -33,53 +31,51 @@ pub fn text(ledger: &Ledger) -> String {
         ("sampled out", |line| line.sampled_out),
     ] {
         if counter(packets) > 0 {
-            line(&format!("- {name}"), counter(packets), counter(bytes));
+            rows.add(format!("- {name}"), &[counter(packets), counter(bytes)]);
         }
     }
     for (reason, count) in packets.refused.nonzero() {
-        line(&format!("- refused, {}", reason.key()), count, bytes.refused.get(reason));
+        rows.add(format!("- refused, {}", reason.key()), &[count, bytes.refused.get(reason)]);
     }
-    line("= metered", packets.metered, bytes.metered);
-    for (&number, frames) in &ledger.link_types {
-        let _ = writeln!(text, "{:<32} {frames:>20}", format!("  refused, {}", link_type(number)));
+    rows.add("= metered", &[packets.metered, bytes.metered]);
+    for (&number, &frames) in &ledger.link_types {
+        rows.add(format!("  refused, {}", link_type(number)), &[frames]);
     }
     for (anomaly, count) in ledger.anomalies.nonzero() {
-        let _ = writeln!(text, "{:<32} {count:>20}", format!("  anomaly, {}", anomaly.key()));
+        rows.add(format!("  anomaly, {}", anomaly.key()), &[count]);
     }
     let OverloadCounters { level, highest, level_changes, unanalysed_flows, sampled_flows, .. } = ledger.overload;
     if highest > 0 {
         let levels = format!("level {level}, highest {highest}, {level_changes} changes");
-        let _ = writeln!(text, "{:<32} {levels}", "overload (docs/overload.md)");
+        rows.add("overload (docs/overload.md)", &[levels]);
     }
     for (name, flows) in [("  records without TCP analysis", unanalysed_flows), ("  sampled records", sampled_flows)] {
         if flows > 0 {
-            let _ = writeln!(text, "{name:<32} {flows:>20}");
+            rows.add(name, &[flows]);
         }
     }
-    let _ = writeln!(text, "{:<32} {:>20} {:>20} {:>20}", "records", "flows", "packets", "bytes on the wire");
-    let mut line = |name: &str, records: RecordTotals| {
-        let RecordTotals { flows, packets, bytes } = records;
-        let _ = writeln!(text, "{name:<32} {flows:>20} {packets:>20} {bytes:>20}");
-    };
-    line("created", RecordTotals { flows: ledger.flows_created, packets: packets.metered, bytes: bytes.metered });
+    rows.add("records", &["flows", "packets", "bytes on the wire"]);
+    let mut add = |name: &str, RecordTotals { flows, packets, bytes }| rows.add(name, &[flows, packets, bytes]);
+    add("created", RecordTotals { flows: ledger.flows_created, packets: packets.metered, bytes: bytes.metered });
     if ledger.live.flows > 0 {
-        line("- live", ledger.live);
+        add("- live", ledger.live);
     }
     for sink in &ledger.sinks {
-        line(&format!("= {}, exported", sink.sink), sink.exported);
+        add(&format!("= {}, exported", sink.sink), sink.exported);
         if sink.waiting.flows > 0 {
-            line("  + waiting", sink.waiting);
+            add("  + waiting", sink.waiting);
         }
         if sink.not_open.flows > 0 {
-            line("  + while the sink was not open", sink.not_open);
+            add("  + while the sink was not open", sink.not_open);
         }
         for (reason, &records) in &sink.lost {
-            line(&format!("  + lost, {reason}"), records);
+            add(&format!("  + lost, {reason}"), records);
         }
         for (what, &flows) in &sink.altered {
-            line(&format!("  of the exported, {what}"), RecordTotals { flows, ..RecordTotals::default() });
+            add(&format!("  of the exported, {what}"), RecordTotals { flows, ..RecordTotals::default() });
         }
     }
+    let mut text = rows.text();
     match ledger.check().as_slice() {
         [] => text += "the ledger balances\n",
         imbalances => {
@@ -93,6 +89,23 @@ pub fn text(ledger: &Ledger) -> String {
         }
     }
     text
+}
+
+/// Rows of labels and figures. The figures stand behind the longest label.
+#[derive(Default)]
+struct Rows(Vec<(String, String)>);
+
+impl Rows {
+    fn add(&mut self, label: impl Into<String>, figures: &[impl Display]) {
+        let figures = figures.iter().map(|figure| format!(" {figure:>20}")).collect();
+        self.0.push((label.into(), figures));
+    }
+
+    fn text(&self) -> String {
+        const MIN_LABEL_COLUMNS: usize = 32;
+        let columns = self.0.iter().map(|(label, _)| label.chars().count()).fold(MIN_LABEL_COLUMNS, usize::max);
+        self.0.iter().map(|(label, figures)| format!("{label:<columns$}{figures}\n")).collect()
+    }
 }
 
 #[cfg(test)]
