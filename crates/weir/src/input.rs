@@ -2,11 +2,12 @@
 
 use crate::error::{Error, SourceError};
 use crate::protocols;
+use rustix::fs::OFlags;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +92,8 @@ pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
     sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))
 }
 
-/// Opens every source and merges them in time order. Live traffic cannot be merged.
+/// Opens every source and merges them in time order. Live traffic cannot be merged. If `stop` is
+/// set while a pipe has no writer or no data, its source has no packets.
 ///
 /// # Errors
 /// Lists all sources that cannot be opened.
@@ -111,6 +113,8 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
     for &source in sources {
         match open_source(source, stop) {
             Ok(source) => opened.push(source),
+            // After a signal, a pipe may have ended before the header of a capture.
+            Err(_) if stop.load(Ordering::Relaxed) => {}
             Err(error) => errors.push(error),
         }
     }
@@ -151,7 +155,8 @@ fn open_pipe(path: &Path) -> Option<File> {
     let file = if path == Path::new("-") {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)
     } else if is_pipe(path.as_os_str()) {
-        File::open(path)
+        // Without the flag, this waits for a writer, and no signal ends that. `Pipe` waits instead.
+        File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
     } else {
         return None;
     };
@@ -174,7 +179,10 @@ impl Read for Pipe {
             }
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&STOP_CHECK_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return self.file.read(buffer),
+                Ok(_) => match self.file.read(buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    result => return result,
+                },
                 Err(error) => return Err(error.into()),
             }
         }

@@ -616,6 +616,48 @@ fn an_interrupt_ends_a_read_of_a_silent_pipe() {
     drop(input);
 }
 
+#[test]
+fn the_wait_for_a_writer_of_a_pipe_ends_with_a_writer_or_a_signal() {
+    use std::time::{Duration, Instant};
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let name = pipe.to_str().unwrap();
+    // Weir opens the pipe after it handles signals.
+    let start = |arguments: &[&str]| {
+        let mut child = command().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let descriptors = format!("/proc/{}/fd", child.id());
+        let is_pipe = |link: std::fs::DirEntry| std::fs::read_link(link.path()).is_ok_and(|target| target == pipe);
+        let started = Instant::now();
+        while !std::fs::read_dir(&descriptors).unwrap().flatten().any(is_pipe) {
+            if started.elapsed() > Duration::from_secs(20) {
+                child.kill().unwrap();
+                panic!("{arguments:?}: the pipe is not open");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child
+    };
+    for (arguments, expected) in [
+        (&["read", name][..], 2),
+        (&["tcp", name], 2),
+        // A signal is the regular end of a probe.
+        (&["probe", "-i", name, "-o", "json:/dev/null"], 0),
+    ] {
+        let child = start(arguments);
+        signal(&child, libc::SIGTERM);
+        let (code, _, err) = text_of(&child.wait_with_output().unwrap());
+        assert_eq!(code, expected, "{arguments:?}: {err}");
+        assert!(err.contains("interrupted"), "{arguments:?}: {err}");
+    }
+    let child = start(&["read", name]);
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::write(&pipe, &small().0).unwrap();
+    let (code, out, err) = text_of(&child.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("12 received, 12 metered"), "{out}");
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).unwrap();
