@@ -40,7 +40,7 @@ pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
     };
     match scale(digits, unit_ns) {
         Some(0) => Err(ParseError::Invalid("must be longer than 0")),
-        Some(ns) => Ok(ns),
+        Some(ns) => u64::try_from(ns).map_err(|_| ParseError::Invalid("too long; at most 5124095h (584 years)")),
         None => Err(ParseError::Invalid("not a duration; write for example 500ms, 120s or 5m")),
     }
 }
@@ -60,15 +60,12 @@ pub fn parse_length(text: &str) -> Result<usize, ParseError> {
     parse_within(text, 0, usize::MAX as u64).map(|length| length as usize)
 }
 
-fn parse_within(text: &str, min: u64, max: u64) -> Result<u64, ParseError> {
-    match parse_number(text)? {
-        number if (min..=max).contains(&number) => Ok(number),
-        _ => Err(ParseError::Range { min, max }),
-    }
-}
-
 /// Parses a number with an optional decimal suffix: `k`, `M` or `G`.
 pub fn parse_number(text: &str) -> Result<u64, ParseError> {
+    parse_within(text, 0, u64::MAX)
+}
+
+fn parse_within(text: &str, min: u64, max: u64) -> Result<u64, ParseError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1,
@@ -77,11 +74,15 @@ pub fn parse_number(text: &str) -> Result<u64, ParseError> {
         "G" | "g" => 1_000_000_000,
         other => return Err(ParseError::Suffix(other.into())),
     };
-    scale(digits, factor).ok_or(ParseError::Invalid("not a number; write for example 65536 or 4M"))
+    let number = scale(digits, factor).ok_or(ParseError::Invalid("not a number; write for example 65536 or 4M"))?;
+    let number = u64::try_from(number).ok().filter(|number| (min..=max).contains(number));
+    number.ok_or(ParseError::Range { min, max })
 }
 
 /// Multiplies a decimal number by a factor, exactly. Digits below 1 are cut off.
-fn scale(number: &str, factor: u64) -> Option<u64> {
+/// A decimal number times a factor; `None` if the text is not a number. Values of 2^64 and more are
+/// not exact.
+fn scale(number: &str, factor: u64) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !all_digits(whole) || !all_digits(fraction) || fraction.len() > 18 {
@@ -89,7 +90,9 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
     }
     let fraction_of = 10_u128.pow(fraction.len() as u32);
     let fraction = fraction.parse::<u128>().ok()? * u128::from(factor) / fraction_of;
-    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(u64::try_from(fraction).ok()?)
+    // Only digits: parsing fails if they are too many.
+    let whole = whole.parse::<u128>().unwrap_or(u128::MAX);
+    Some(whole.saturating_mul(factor.into()).saturating_add(fraction))
 }
 
 /// A count in at most five characters: exact below 10 000, else three digits and a decimal prefix (`12.3k`).
@@ -206,6 +209,9 @@ mod tests {
         for text in ["0", "", "k", "5G", "4x", "-1", "4294967296"] {
             assert!(parse_flows(text).is_err(), "{text}");
         }
+        let range = Err(ParseError::Range { min: 0, max: u64::MAX });
+        assert_eq!(parse_number("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!([parse_number("18446744073709551616"), parse_number(&"9".repeat(50))], [range.clone(), range]);
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub enum Error {
     // Command line and configuration file.
     #[error("nothing to read: name {wanted}, or - for standard input (weir {command} --help)")]
     NoInput { command: &'static str, wanted: &'static str },
+    #[error("an input name is empty; is a shell variable not set? (weir {command} --help)")]
+    EmptyInputName { command: &'static str },
     #[error("standard input (-) can be read only once")]
     StandardInputTwice,
     #[error(
@@ -170,6 +172,7 @@ pub fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; ls -l shows who may use it",
         io::ErrorKind::NotFound => "; does its directory exist?",
+        io::ErrorKind::AlreadyExists => "; name a directory, not a file",
         io::ErrorKind::IsADirectory => "; name a file in it",
         io::ErrorKind::FileTooLarge if error.raw_os_error().is_some() => "; ulimit -f shows the limit of file sizes",
         io::ErrorKind::StorageFull => "; free some space, or write elsewhere",

@@ -77,7 +77,10 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
     if let Some(live) = find_live(sources).filter(|_| command == "tcp") {
         return Err(Error::TcpOfLiveTraffic(live.into()));
     }
-    if sources.is_empty() || sources.iter().any(|source| source.is_empty()) {
+    if sources.iter().any(|source| source.is_empty()) {
+        return Err(Error::EmptyInputName { command });
+    }
+    if sources.is_empty() {
         let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
         return Err(Error::NoInput { command, wanted });
     }

@@ -1,7 +1,7 @@
 //! Help texts, usage errors, completions and manual pages.
 
 mod common;
-use common::{arguments, assert_usage_errors, success};
+use common::{arguments, assert_usage_errors, small, success};
 
 const COMMANDS: [&str; 10] =
     ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
@@ -62,12 +62,14 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
     assert_usage_errors(&[
         (&["nonsense"], "nonsense"),
         (&["read"], "nothing to read"),
-        (&["read", ""], "nothing to read"),
+        (&["read", ""], "an input name is empty"),
         (&["read", "-", "-o", ""], "a value is required for '--output"),
         (&["tcp", "-", "--explain", ""], "a value is required for '--explain"),
         (&["read", "-", "-"], "only once"),
         (&["read", "-", "--idle", "5d"], "unit of time"),
         (&["read", "-", "--idle", "0"], "longer than 0"),
+        (&["read", "-", "--idle", "99999999999999999999s"], "too long; at most 5124095h"),
+        (&["read", "-", "--flows", "99999999999999999999"], "must be from 1"),
         (&["read", "-", "--active", "soon"], "soon"),
         (&["read", "-", "--flows", "0"], "must be from 1"),
         (&["read", "-", "--flows", "5G"], "must be from 1"),
@@ -135,4 +137,19 @@ fn the_fields_are_listed_with_their_names() {
     for field in ["src_ip", "rev_packets", "community_id", "iat_mean_ns"] {
         assert!(out.contains(field), "{field}: {out}");
     }
+}
+
+#[test]
+fn files_of_the_wrong_kind_are_named_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"\xff\xfe\0").unwrap();
+    let name = file.to_str().unwrap();
+    let capture = small().saved();
+    assert_usage_errors(&[
+        (&["man", "-o", name], "; name a directory, not a file"),
+        (&["tcp", capture.name(), "--svg", name], "; name a directory, not a file"),
+        (&["bench", "--quick", "--svg", name], "; name a directory, not a file"),
+        (&["probe", "--config", name], "not a text file"),
+    ]);
 }

@@ -55,7 +55,7 @@ fn read(path: &Path) -> io::Result<String> {
             "longer than 1 MiB, the limit of a configuration file",
         ));
     }
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a text file (TOML in UTF-8)"))
 }
 
 /// Adds the options of the configuration file, if there is one.
