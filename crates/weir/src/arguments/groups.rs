@@ -114,7 +114,8 @@ pub struct Reporting {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Print no report, summary, statistics and progress; log only warnings and errors
+    /// Print no report, summary, statistics and progress; the default of --log-level is warn. If packets were refused or
+    /// dropped, or records were lost (exit code 2), the ledger is printed nevertheless
     #[arg(short, long)]
     pub quiet: bool,
 }

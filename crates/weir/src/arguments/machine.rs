@@ -57,7 +57,7 @@ ethtool). docs/doctor.md explains every check.
 Exit codes:
   0  no critical findings
   1  usage error, no such interface, or nothing to read
-  2  critical findings";
+  2  critical findings, or an output could not be written";
 
 /// Calculate the cores and memory that a probe needs for a link
 #[derive(Debug, Args)]
@@ -110,4 +110,5 @@ Examples:
 Exit codes:
   0  the machine is large enough, as far as known
   1  usage error, no such interface, or nothing to read
-  2  the machine is too small; the output lists what is missing";
+  2  the machine is too small, and the output lists what is missing; or the output could not be
+     written";

@@ -96,7 +96,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = LOGGING)]
 pub struct Logging {
-    /// Log events of this severity and above [default: info; with --quiet: warn]
+    /// Log events of this severity and above [default: info]
     #[arg(long, value_name = "LEVEL", global = true, value_parser = log_level())]
     pub log_level: Option<LevelFilter>,
 

@@ -20,7 +20,7 @@ pub struct Synth {
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
 
-    /// Print no progress; log only warnings and errors
+    /// Print no progress; the default of --log-level is warn
     #[arg(short, long)]
     pub quiet: bool,
 }
