@@ -8,6 +8,7 @@ use crate::report::CaptureReport;
 use crate::totals::Totals;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use weir_ledger::RefusalReason;
 use weir_tcp::{Degradation, SegmentClass};
 use weir_text::columns::{Column, lines, rows};
 use weir_text::{units, wrap};
@@ -93,11 +94,13 @@ impl CaptureReport {
     fn packet_counts(&self) -> String {
         let packets = &self.counts.ledger.packets;
         let mut text = format!("{} received, {} analysed", packets.received, packets.metered);
+        // The ledger is printed, with the reasons, if packets were refused for another reason.
+        let only_non_ip = packets.refused.total() == packets.refused.get(RefusalReason::NonIp);
         for (count, what) in [
             (self.counts.not_matching, "filtered"),
             (self.counts.not_tcp, "not TCP"),
             (self.counts.without_ports, "TCP without ports"),
-            (packets.refused.total(), "refused (-v lists the reasons)"),
+            (packets.refused.total(), if only_non_ip { "refused (not IP)" } else { "refused" }),
             (self.left_out(), "left out (see the notes)"),
         ] {
             if count > 0 {

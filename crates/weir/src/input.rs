@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::warn;
-use weir_capture::{FilterError, Input, LiveSource, Source};
+use tracing::{debug, warn};
+use weir_capture::{Burst, FilterError, Input, LiveSource, Progress, Source};
 
 /// Bursts between two checks of signals, sinks and progress.
 pub const BURSTS_BETWEEN_CHECKS: u64 = 16;
@@ -72,6 +72,10 @@ pub fn log_filter_errors(errors: &[FilterError]) -> bool {
     !errors.is_empty()
 }
 
+pub fn log_interrupted() {
+    warn!("interrupted: the rest of the input was not read");
+}
+
 /// Checks what a command is given to read. At most one source is standard input.
 pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Error> {
     if let Some(live) = find_live(sources).filter(|_| command == "tcp") {
@@ -115,9 +119,10 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
     let mut errors = Vec::new();
     for &source in sources {
         match open_source(source, stop) {
-            Ok(source) => opened.push(source),
-            // After a signal, a pipe may have ended before the header of a capture.
-            Err(_) if stop.load(Ordering::Relaxed) => {}
+            Ok(opened_source) => {
+                debug!(source = source.display().to_string(), is_pipe = is_pipe(source), "source opened");
+                opened.push(opened_source);
+            }
             Err(error) => errors.push(error),
         }
     }
@@ -126,6 +131,7 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
 
 pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let queues = weir_capture::open_live(live).map_err(Error::Live)?;
+    debug!(source = live, queues = queues.len(), "source opened");
     if let Some(notice) = weir_capture::notice(live) {
         warn!("{live}: {notice}");
     }
@@ -140,11 +146,12 @@ fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source 
         };
     }
     let path = Path::new(source);
-    let opened = match open_pipe(path) {
-        Some(file) => weir_capture::from_reader(path, Box::new(Pipe { file, stop: stop.clone() })),
-        None => weir_capture::open(path),
-    };
-    opened.map_err(SourceError::Capture)
+    let Some(file) = open_pipe(path) else { return weir_capture::open(path).map_err(SourceError::Capture) };
+    let stop = stop.clone();
+    match weir_capture::from_reader(path, Box::new(Pipe { file, stop: stop.clone() })) {
+        Err(error) if !stop.load(Ordering::Relaxed) => Err(SourceError::Capture(error)),
+        opened => Ok(Box::new(PipeCapture { capture: opened.ok(), stop })),
+    }
 }
 
 /// Whether a source is a pipe, which can be read only once.
@@ -164,6 +171,27 @@ fn open_pipe(path: &Path) -> Option<File> {
         return None;
     };
     file.ok().filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file()))
+}
+
+/// The capture in a pipe. After a signal it ends, wherever the pipe ended.
+struct PipeCapture {
+    /// `None` if the pipe ended before it was known to be a capture.
+    capture: Option<Box<dyn Source + Send>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Source for PipeCapture {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
+        let Some(capture) = &mut self.capture else { return Ok(false) };
+        match capture.fill(burst) {
+            Err(_) if self.stop.load(Ordering::Relaxed) => Ok(false),
+            filled => filled,
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.capture.as_ref().map(|capture| capture.progress()).unwrap_or_default()
+    }
 }
 
 /// A pipe whose input ends when `stop` is set.

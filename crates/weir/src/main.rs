@@ -40,16 +40,16 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let given: Vec<String> = std::env::args_os().map(|given| given.to_string_lossy().into_owned()).collect();
+            let one_line = |given: std::ffi::OsString| printable(&given.to_string_lossy()).replace('\n', "\u{fffd}");
+            let given: Vec<String> = std::env::args_os().map(one_line).collect();
             let wants_json = given.join("=").contains("--log-format=json");
+            // The message repeats arguments: here those without control characters.
+            let error = Arguments::try_parse_from(&given).err().unwrap_or(error);
             if wants_json && error.use_stderr() {
                 log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);
                 print_failure(error.to_string().trim_start_matches("error: ").trim_end());
-            } else if given.iter().all(|given| printable(given) == *given) {
-                let _ = error.print();
             } else {
-                // The message repeats arguments. Without control characters it has no colours.
-                eprint(&error.render().to_string());
+                let _ = error.print();
             }
             return ExitCode::from(u8::from(error.use_stderr()));
         }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tracing::{Level, error, warn};
+use tracing::{Level, debug, error, warn};
 use weir_export::{ExportOptions, FileMode, Sink};
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
@@ -73,7 +73,7 @@ impl Outputs {
         let mut sinks = self
             .sinks
             .iter()
-            .map(|sink| open_sink(sink, options, self.retries, mode))
+            .map(|sink| open_sink(sink, options, self.retries, mode).inspect(|_| debug!(sink, "sink opened")))
             .collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
         let first = sinks.remove(0);
@@ -111,6 +111,10 @@ impl Outputs {
     /// if requested or if it shows problems, and the ledger as JSON. If no sink is read any more, there
     /// is no summary. Returns `status`, with the problems of the report.
     pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &Reporting, status: RunStatus) -> RunStatus {
+        for sink in &ledger.sinks {
+            let lost = sink.lost.values().map(|lost| lost.flows).sum::<u64>();
+            debug!(sink = sink.sink, exported = sink.exported.flows, lost, "sink closed");
+        }
         let mut status = status.and(RunStatus::from_problems(has_problems(ledger)));
         let is_closed = |sink: &SinkCounters| sink.lost.contains_key(ExportLossReason::OutputClosed.key());
         if !options.quiet && !ledger.sinks.iter().all(is_closed) {
@@ -123,16 +127,16 @@ impl Outputs {
                 console::eprint(&text);
             }
         }
-        print_ledger(ledger, options.verbose, status);
         if let Some(path) = &self.stats {
             status = status.and(write_stats(ledger, path, open.stats));
         }
+        print_ledger(ledger, options.verbose, status);
         status
     }
 }
 
-/// Prints the ledger on standard error if `wanted` or if it shows problems. In a JSON log it is an
-/// event, together with the `status` of the run.
+/// Prints the ledger on standard error if `wanted` or if it shows problems. In a JSON log it is the
+/// last event, together with the `status` of the run: call this after everything that can fail.
 pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     if log::is_json() {
         let (level, message) = match status {

@@ -12,7 +12,7 @@ use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::{error, warn};
+use tracing::error;
 use weir_capture::{Input, Source};
 use weir_export::FileMode;
 use weir_ledger::Ledger;
@@ -71,8 +71,6 @@ fn meter(
         match pipeline.process_burst(source) {
             Ok(true) => {}
             Ok(false) => break,
-            // After a signal, a pipe may end within a packet.
-            Err(_) if is_interrupted() => {}
             Err(error) => damage.log(&error),
         }
         if bursts % BURSTS_BETWEEN_CHECKS == 0 {
@@ -90,7 +88,7 @@ fn meter(
     filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
     damage.log_end();
     if interrupted {
-        warn!("interrupted: the rest of the input was not read");
+        input::log_interrupted();
     }
     // The table is written when the pipeline finishes.
     progress.clear();

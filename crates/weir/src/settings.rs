@@ -3,6 +3,7 @@
 use crate::arguments::{FullPolicy, KeyField, Metering, Selection};
 use crate::error::Error;
 use std::io;
+use tracing::debug;
 use weir_capture::PacketFilter;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_packet::DecodeOptions;
@@ -27,10 +28,13 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let flows = metering.flows.unwrap_or(default.flows);
     let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
+    let meter = Config { flows, idle_timeout_ns, active_timeout_ns, key, cache_full_policy: policy, ..default };
+    let memory = units::quantity(weir_flow::Meter::memory_bytes_for(&meter) as u64, "B");
+    debug!(flows, memory, "flow cache of each meter");
     Ok(Settings {
         busy_poll: false,
         filter,
-        meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, cache_full_policy: policy, ..default },
+        meter,
         decode,
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),

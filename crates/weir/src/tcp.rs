@@ -92,10 +92,10 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             status = status.and(print_with(|output| report.write_text(console::terminal_columns(), output)));
         }
     }
-    print_ledger(ledger, tcp.reporting.verbose, status);
     if let Some(path) = stats_path {
         status = status.and(write_stats(ledger, path, stats));
     }
+    print_ledger(ledger, tcp.reporting.verbose, status);
     Ok(status)
 }
 
@@ -140,8 +140,6 @@ fn read_all(
         match reader.read_burst(source, consumer) {
             Ok(true) => {}
             Ok(false) => break,
-            // After a signal, a pipe may end within a packet.
-            Err(_) if stop.load(Ordering::Relaxed) => {}
             Err(error) if log_problems => damage.log(&error),
             Err(_) => {}
         }
@@ -158,7 +156,7 @@ fn read_all(
         input::log_filter_errors(&filter_errors);
         damage.log_end();
         if interrupted {
-            warn!("interrupted: the rest of the input was not read");
+            input::log_interrupted();
         }
     }
     progress.clear();

@@ -1,7 +1,7 @@
 //! Help texts, usage errors, completions and manual pages.
 
 mod common;
-use common::{arguments, assert_usage_errors, small, success};
+use common::{arguments, assert_usage_errors, failure, small, success};
 
 const COMMANDS: [&str; 10] =
     ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
@@ -24,6 +24,15 @@ fn every_command_has_help_with_examples() {
     assert!(out.contains("Examples:") && out.contains("weir bench live"), "{out}");
     let out = success(["--help"]);
     assert!(out.contains("Exit codes:"), "{out}");
+}
+
+#[test]
+fn help_names_the_default_log_level_and_what_changes_it() {
+    for command in COMMANDS {
+        let words = success([command, "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("this severity and above [default: info]"), "{words}");
+        assert_eq!(words.contains("the default of --log-level is warn"), words.contains("--quiet"), "{words}");
+    }
 }
 
 #[test]
@@ -107,6 +116,15 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["plan", "--link", "10G", "--bench", "/dev/null"], "not JSON"),
         (&["completions", "dos"], "dos"),
     ]);
+}
+
+#[test]
+fn control_characters_of_arguments_are_not_printed() {
+    for arguments in [&["--x\nweir: error: forged"][..], &["read", "-", "--idle", "5\u{1b}[2J\nweir: forged"]] {
+        let err = failure(1, arguments);
+        assert!(!err.lines().any(|line| line.starts_with("weir: ")) && !err.contains('\u{1b}'), "{err:?}");
+        assert!(err.contains("\u{fffd}weir: "), "{err:?}");
+    }
 }
 
 #[test]

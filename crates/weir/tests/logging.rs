@@ -94,3 +94,49 @@ fn figures_of_statistics_and_autotune_are_numbers_and_states_are_words() {
         }
     }
 }
+
+#[test]
+fn the_last_event_comes_after_a_failure_of_stats() {
+    let capture = small().saved();
+    let report = capture.beside("report.json");
+    let flows = JsonOutput::new();
+    for command in [
+        &["read", capture.name(), "-o", &flows.sink][..],
+        &["probe", "-i", capture.name(), "-o", &flows.sink],
+        &["tcp", capture.name(), "--json", report.to_str().unwrap(), "--quiet", "--log-level", "info"],
+    ] {
+        let (code, events) = events(&[command, &["--stats", "/dev/full"]].concat());
+        assert_eq!((code, &events.last().unwrap()["message"]), (2, &"finished with problems".into()), "{events:?}");
+        assert_eq!(find(&events, "cannot write the ledger")["level"], "ERROR");
+    }
+}
+
+#[test]
+fn log_level_debug_names_what_was_opened_and_closed() {
+    let (capture, flows) = (small().saved(), JsonOutput::new());
+    for command in [&["read"][..], &["probe", "-i"]] {
+        let arguments = [command, &[capture.name(), "-o", &flows.sink, "--log-level", "debug"]].concat();
+        let (code, events) = events(&arguments);
+        assert_eq!(code, 0, "{events:?}");
+        assert_eq!(find(&events, "source opened")["source"], capture.name());
+        assert_eq!(find(&events, "sink opened")["sink"], *flows.sink);
+        let closed = find(&events, "sink closed");
+        assert_eq!((&closed["level"], &closed["exported"], &closed["lost"]), (&"DEBUG".into(), &3.into(), &0.into()));
+        assert!(find(&events, "flow cache of each meter")["memory"].is_string(), "{events:?}");
+    }
+}
+
+#[test]
+fn an_invalid_configuration_file_is_reported_in_its_own_log_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    let path = file.to_str().unwrap();
+    for text in ["log-format = \"json\"\nidle = \"5d\"\n", "idle =\nlog-format = \"json\"\n"] {
+        std::fs::write(&file, text).unwrap();
+        let (code, _, err) = weir(["probe", "--config", path]);
+        let event: Value = serde_json::from_str(&err).expect(&err);
+        assert_eq!((code, &event["message"]), (1, &"command failed".into()));
+        let (_, _, err) = weir(["probe", "--config", path, "--log-format", "text"]);
+        assert!(err.starts_with("weir: "), "{err}");
+    }
+}

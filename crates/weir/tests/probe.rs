@@ -264,19 +264,22 @@ fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
     permit_all_users(folder.path());
     write(&before, "idle = \"300ms\"\n");
     permit_all_users(&file);
-    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap(), "--log-level", "debug"]);
     send_requests(&mut sender, 0..100);
     until("the first sink has the records", || read_flows(&before).len() == 100);
 
     write(&after, "idle = \"300ms\"\nfilter = \"udp and host 10.0.0.200\"\n");
     probe.signal(libc::SIGHUP);
     probe.wait_for("configuration reloaded");
+    probe.wait_for("reload: sink opened");
+    probe.wait_for("reload: sink is closed");
     send_requests(&mut sender, 100..300);
     until("the second sink has the filtered records", || read_flows(&after).len() == 1);
 
     probe.signal(libc::SIGHUP);
     until("the unchanged configuration is reloaded", || probe.times("configuration reloaded") == 2);
     assert_eq!(read_flows(&after).len(), 1, "an unchanged sink was reopened");
+    probe.wait_for("reload: sink stays open");
     write(&before, "idle = \"300ms\"\n");
     probe.signal(libc::SIGHUP);
     until("the first sink is open again", || probe.times("configuration reloaded") == 3);

@@ -638,16 +638,11 @@ fn the_wait_for_a_writer_of_a_pipe_ends_with_a_writer_or_a_signal() {
         }
         child
     };
-    for (arguments, expected) in [
-        (&["read", name][..], 2),
-        (&["tcp", name], 2),
-        // A signal is the regular end of a probe.
-        (&["probe", "-i", name, "-o", "json:/dev/null"], 0),
-    ] {
+    for arguments in [&["read", name][..], &["tcp", name], &["probe", "-i", name, "-o", "json:/dev/null"]] {
         let child = start(arguments);
         signal(&child, libc::SIGTERM);
         let (code, _, err) = text_of(&child.wait_with_output().unwrap());
-        assert_eq!(code, expected, "{arguments:?}: {err}");
+        assert_eq!(code, 2, "{arguments:?}: {err}");
         assert!(err.contains("interrupted"), "{arguments:?}: {err}");
     }
     let child = start(&["read", name]);
@@ -656,6 +651,29 @@ fn the_wait_for_a_writer_of_a_pipe_ends_with_a_writer_or_a_signal() {
     let (code, out, err) = text_of(&child.wait_with_output().unwrap());
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("12 received, 12 metered"), "{out}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_before_or_within_the_first_packet_is_no_damage() {
+    let half_a_packet = [Pcap::new().0, one_packet(START, 1)[..40].to_vec()].concat();
+    let commands: [&[&str]; 3] = [&["read", "-"], &["tcp", "-"], &["probe", "-i", "-"]];
+    for (command_line, bytes) in commands.iter().flat_map(|command| [(command, &[][..]), (command, &half_a_packet)]) {
+        let mut command = command();
+        command.args(*command_line).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(bytes).unwrap();
+        common::wait_for_handler_of_sigint(&child);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        signal(&child, libc::SIGINT);
+        let (code, _, err) = text_of(&child.wait_with_output().unwrap());
+        assert_eq!(code, 2, "{command_line:?}: {err}");
+        assert!(err.contains("interrupted: the rest of the input was not read"), "{command_line:?}: {err}");
+        for wrong in ["empty", "cut", "damaged", "failed"] {
+            assert!(!err.contains(wrong), "{command_line:?}: {err}");
+        }
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -329,14 +329,7 @@ fn an_interrupted_run_explains_no_connection() {
     // Enough packets that the run does not end before the signal, however slow the test is.
     let arguments = ["tcp", "synth:lossy,flows=100,packets=4G", "--engine", "cpu", "--explain", "#1"].map(OsStr::new);
     let (code, out, err) = interrupted(&arguments, |weir| {
-        // Bit 1 is SIGINT.
-        let has_handler = |status: String| {
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim);
-            caught.is_some_and(|caught| u64::from_str_radix(caught, 16).unwrap() & 2 != 0)
-        };
-        while !has_handler(std::fs::read_to_string(format!("/proc/{}/status", weir.id())).unwrap()) {
-            std::thread::yield_now();
-        }
+        common::wait_for_handler_of_sigint(weir);
         Vec::new()
     });
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
@@ -460,7 +453,14 @@ fn the_page_is_well_formed_and_loads_nothing() {
 fn the_ledger_balances() {
     let capture = small().frame(START + 2, 0, &common::arp()).saved();
     let out = printed(&capture, &["--engine", "cpu"]);
-    assert!(out.contains("13 received, 8 analysed, 4 not TCP, 1 refused"), "{out}");
+    assert!(out.contains("13 received, 8 analysed, 4 not TCP, 1 refused (not IP)\n"), "{out}");
+    let damaged = small().frame(START + 2, 0, &ipv4(6, [1; 4], [2; 4], &[])[..20]).saved();
+    let (code, out, err) = weir(arguments!["tcp", damaged]);
+    assert_eq!(code, 2);
+    assert!(
+        out.contains("8 analysed, 4 not TCP, 1 refused\n") && err.contains("- refused, ipv4_truncated"),
+        "{out}{err}"
+    );
     let (code, err, ledger) = ledger_of(["tcp", capture.name(), "-v", "--engine", "cpu"]);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("the ledger balances") && err.contains("CPU"), "{err}");

@@ -3,10 +3,10 @@
 //! A file is translated into command line arguments, which the command line parser validates. So a
 //! file and a command line have the same options, values and error messages.
 
-use crate::arguments::{self, Arguments, Logging, ProbeOptions};
+use crate::arguments::{self, Arguments, LogFormat, Logging, ProbeOptions};
 use crate::error::{ConfigProblem, Error};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::Path;
@@ -64,6 +64,16 @@ pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<Vec<OsStrin
         Some(path) => add_file(arguments, path),
         None => Ok(arguments.to_vec()),
     }
+}
+
+/// The log format of a file with an error elsewhere, unless the command line has one.
+pub fn log_format(given: &ProbeOptions, arguments: &[OsString]) -> Option<LogFormat> {
+    if arguments.iter().any(|argument| argument.to_string_lossy().starts_with("--log-format")) {
+        return None;
+    }
+    let text = read(given.config.as_ref()?).ok()?;
+    let value = |line: &str| Some(line.parse::<toml::Table>().ok()?.get("log-format")?.as_str()?.to_owned());
+    LogFormat::from_str(&text.lines().find_map(value)?, false).ok()
 }
 
 /// Parses arguments of `weir probe`.

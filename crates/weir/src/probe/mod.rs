@@ -16,7 +16,7 @@ mod service;
 mod start;
 mod statistics;
 
-use crate::arguments::{Layout, ProbeOptions};
+use crate::arguments::{Layout, Logging, ProbeOptions};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
@@ -46,7 +46,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Opens sources and sinks, drops privileges, meters, and reports.
 pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let merged = config::merge(given, &arguments)?;
+    let merged = config::merge(given, &arguments).inspect_err(|_| {
+        if let Some(log_format) = config::log_format(given, &arguments) {
+            log::init(Logging { log_level: None, log_format }, given.reporting.quiet, Prefix::Time);
+        }
+    })?;
     let (probe, logging) = config::parse(&merged)?;
     log::init(logging, probe.reporting.quiet, Prefix::Time);
     if probe.print_config {
@@ -109,11 +113,17 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     }
     notify(NotifyState::Stopping);
     let no_sink_left = running.probe.exporter().all_sinks_failed();
+    // A signal is the regular end of live traffic, and an interruption of everything else.
+    let is_interrupted = stop.load(Ordering::Relaxed) && !running.is_live;
+    if is_interrupted {
+        input::log_interrupted();
+    }
     let ledger = finish(running, &mut monitor);
     if no_sink_left && monitor.has_failed_sinks() {
         error!("all outputs have failed");
     }
-    Ok(outputs.report(&ledger, open, &probe.reporting, RunStatus::from_problems(monitor.has_problems())))
+    let status = RunStatus::from_problems(monitor.has_problems() || is_interrupted);
+    Ok(outputs.report(&ledger, open, &probe.reporting, status))
 }
 
 /// Stops receiving, ends and exports all flows, and waits for the sinks.

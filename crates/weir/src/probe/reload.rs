@@ -9,7 +9,7 @@ use crate::settings::settings;
 use crate::summary::TrafficSummary;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use weir_text::units;
 
 /// Options that are applied without a restart.
@@ -75,6 +75,12 @@ impl Reloader {
             let summary = if stays_summarized { None } else { Some(summary) };
             Some(outputs.change_sinks(&probe.sinks, position, summary)?)
         };
+        for sink in &outputs.sinks {
+            debug!(sink, "reload: sink {}", if is_new(&sink) { "opened" } else { "stays open" });
+        }
+        for sink in before.sinks.iter().filter(|&sink| !outputs.sinks.contains(sink)) {
+            debug!(sink, "reload: sink is closed after its last records");
+        }
         running.reconfigure(settings, sinks).map_err(Error::Thread)?;
         let mut ignored = config::differing_options(&self.started_with, &merged)?;
         ignored.retain(|name| !RELOADABLE.contains(&name.as_str()));

@@ -7,8 +7,7 @@ use crate::error::Error;
 use crate::input;
 use crate::settings::start_error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::warn;
+use std::sync::atomic::AtomicBool;
 use weir_capture::Input;
 use weir_export::Sink;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
@@ -39,9 +38,6 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
             queues.extend(sources.into_iter().enumerate().map(named));
         } else {
             let source = input::open_sources(&[input], stop)?;
-            if stop.load(Ordering::Relaxed) {
-                warn!(source = name, "interrupted: the input was not read");
-            }
             queues.push((name, source));
         }
         counts.push(queues.len() - before);

@@ -275,6 +275,18 @@ pub fn signal(child: &Child, signal: i32) {
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
+/// Waits until a child process handles SIGINT.
+pub fn wait_for_handler_of_sigint(child: &Child) {
+    // Bit 1 is SIGINT.
+    let has_handler = |status: String| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim);
+        caught.is_some_and(|caught| u64::from_str_radix(caught, 16).unwrap() & 2 != 0)
+    };
+    while !has_handler(std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap()) {
+        std::thread::yield_now();
+    }
+}
+
 pub fn is_root() -> bool {
     // SAFETY: the call takes no memory.
     unsafe { libc::geteuid() == 0 }
