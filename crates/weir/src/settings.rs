@@ -29,8 +29,8 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
     let meter = Config { flows, idle_timeout_ns, active_timeout_ns, key, cache_full_policy: policy, ..default };
-    let memory = units::quantity(weir_flow::Meter::memory_bytes_for(&meter) as u64, "B");
-    debug!(flows, memory, "flow cache of each meter");
+    let max_memory = units::quantity(weir_flow::Meter::memory_bytes_for(&meter) as u64, "B");
+    debug!(flows, max_memory, "flow cache of each meter");
     Ok(Settings {
         busy_poll: false,
         filter,

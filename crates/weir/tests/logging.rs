@@ -122,7 +122,7 @@ fn log_level_debug_names_what_was_opened_and_closed() {
         assert_eq!(find(&events, "sink opened")["sink"], *flows.sink);
         let closed = find(&events, "sink closed");
         assert_eq!((&closed["level"], &closed["exported"], &closed["lost"]), (&"DEBUG".into(), &3.into(), &0.into()));
-        assert!(find(&events, "flow cache of each meter")["memory"].is_string(), "{events:?}");
+        assert!(find(&events, "flow cache of each meter")["max_memory"].is_string(), "{events:?}");
     }
 }
 
