@@ -82,7 +82,8 @@ pub(crate) enum Units {
 /// Which elements records have (docs/outputs.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Template {
-    /// One direction per record, elements of IANA only, one template per network, and one for ICMP.
+    /// One direction per record and elements of IANA only. There are five templates: IPv4 and IPv6,
+    /// each with ports or with ICMP, and layer 2.
     Basic,
     /// All elements that apply to a flow.
     Full,
@@ -252,8 +253,8 @@ impl Element {
         self.write(&value, boot_ms, out);
     }
 
-    /// Whether full templates have the element for this value. `without_anomalies`: the direction has no TCP
-    /// anomalies.
+    /// Whether full templates have the element for this value. `without_anomalies`: the direction has
+    /// no TCP anomalies.
     #[inline(always)]
     pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {

@@ -132,7 +132,8 @@ pub(crate) fn whole_lines(file: &File, length: u64, start: &[u8]) -> io::Result<
 }
 
 /// Opens a file for an output, with access for its owner and group (mode 0640) if it is new. It is
-/// locked until it is closed (flock). All writes append. Devices and pipes are opened as they are; `name` is used in errors.
+/// locked until it is closed (flock). All writes append. Devices and pipes are opened as they are.
+/// Errors contain `name`.
 ///
 /// # Errors
 /// The file cannot be opened, is a symbolic link to a regular file or to nothing, or `mode` refuses

@@ -25,13 +25,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
-/// Over UDP all templates are retransmitted when the data sent since is this many times longer, after
-/// at least [`MIN_MESSAGES_BETWEEN_TEMPLATES`].
+/// Over UDP all templates are retransmitted when the data sent since then is this many times longer,
+/// after at least [`MIN_MESSAGES_BETWEEN_TEMPLATES`].
 const DATA_PER_TEMPLATE_OCTET: usize = 100;
 const MIN_MESSAGES_BETWEEN_TEMPLATES: u32 = 20;
 /// Default time after which templates and type information are retransmitted over UDP.
 const TEMPLATE_REFRESH: Duration = Duration::from_secs(60);
-/// The same for templates in the first minute, for a collector that starts shortly after Weir.
+/// In this time after the start, templates are retransmitted more often, for a collector that starts
+/// shortly after Weir.
 const EARLY: Duration = Duration::from_secs(60);
 const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
@@ -43,7 +44,7 @@ const MAX_FULL_TEMPLATES: usize = 256;
 /// Key in `altered` of flows that were written as basic records for that reason.
 const BASIC_TEMPLATE: &str = "basic_template";
 const SET_HEADER_OCTETS: usize = 4;
-/// Most octets that pad a set.
+/// Largest number of octets that pad a set.
 const MAX_PADDING: usize = 3;
 /// Longest message in a file, octets.
 const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
