@@ -4,10 +4,11 @@
 //! are verified, and an end inside a member or frame is an error. Errors of the underlying reader
 //! pass through unchanged; all others are an [`io::Error`] that holds a [`StreamError`].
 //!
-//! A damaged gzip stream delivers all content before the damage, however its bytes arrive. The gzip
+//! A damaged stream delivers all content before the damage, however its bytes arrive. The gzip
 //! decoders of flate2 drop the content of the call that meets the damage, so only its deflate
-//! decoder is used.
+//! decoder is used. The Zstandard decoder retains a window, which is read after the damage.
 
+use crate::memory_budget::{MemoryClaim, MemoryExceeded};
 use flate2::{Crc, CrcReader, Decompress, FlushDecompress, Status};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors::FrameDecoderError};
 use std::error::Error;
@@ -43,6 +44,8 @@ pub enum StreamError {
          decompress it with `zstd -dc --long=31` and read it from `-`"
     )]
     Window(u64),
+    #[error(transparent)]
+    Memory(#[from] MemoryExceeded),
 }
 
 impl From<StreamError> for io::Error {
@@ -73,7 +76,7 @@ impl Compression {
     pub(crate) fn reader(self, source: impl BufRead + Send + 'static) -> Box<dyn Read + Send> {
         match self {
             Self::Gzip => Box::new(Gzip::new(source)),
-            Self::Zstd => Box::new(Zstd { source, decoder: FrameDecoder::new(), inside: false }),
+            Self::Zstd => Box::new(Zstd::new(source)),
         }
     }
 }
@@ -211,11 +214,19 @@ const MAX_WINDOW_BYTES: u64 = 128 * 1024 * 1024;
 /// Size of a Zstandard frame header: magic number, descriptor, window, dictionary and content size.
 const MAX_HEADER_BYTES: usize = 18;
 
+/// Largest content of a block.
+const MAX_BLOCK_BYTES: usize = 128 * 1024;
+
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
     /// Inside a frame whose content has not been returned completely.
     inside: bool,
+    window_bytes: u64,
+    /// The decoder's buffer.
+    memory: MemoryClaim,
+    /// Why the frame cannot be decoded further. Returned after the content that was decoded.
+    failure: Option<io::Error>,
 }
 
 impl<R: BufRead> Read for Zstd<R> {
@@ -232,6 +243,9 @@ impl<R: BufRead> Read for Zstd<R> {
             if bytes > 0 || into.is_empty() {
                 return Ok(bytes);
             }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             if self.decoder.is_finished() {
                 self.inside = false;
                 if let Some(expected) = self.decoder.get_checksum_from_data()
@@ -241,12 +255,38 @@ impl<R: BufRead> Read for Zstd<R> {
                 }
                 continue;
             }
-            self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(zstd_error)?;
+            if let Err(error) = self.decode_block() {
+                self.failure = Some(error);
+                self.end_frame();
+            }
         }
     }
 }
 
 impl<R: BufRead> Zstd<R> {
+    fn new(source: R) -> Self {
+        let (decoder, memory) = (FrameDecoder::new(), MemoryClaim::default());
+        Self { source, decoder, inside: false, window_bytes: 0, memory, failure: None }
+    }
+
+    /// Decodes the next block into the decoder's buffer, which holds at most a window before.
+    fn decode_block(&mut self) -> io::Result<()> {
+        let content_bytes = self.decoder.blocks_decoded().saturating_mul(MAX_BLOCK_BYTES);
+        let buffer_bytes = content_bytes.min(self.window_bytes as usize) + MAX_BLOCK_BYTES;
+        // The decoder doubles its buffer.
+        self.memory.grow_to(buffer_bytes.next_power_of_two()).map_err(StreamError::from)?;
+        self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(zstd_error)?;
+        Ok(())
+    }
+
+    /// Ends the frame, so that the decoder returns its window.
+    fn end_frame(&mut self) {
+        /// A last block without content, and a checksum that is read only if the frame has one.
+        const END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
+        // If only the checksum is missing, the frame is finished when it is read.
+        let _ = self.decoder.decode_blocks(&END[..], BlockDecodingStrategy::UptoBlocks(1));
+    }
+
     /// Reads the header of the next frame. Returns false after a skippable frame.
     ///
     /// The decoder parses the header again. It is parsed here because the decoder limits the window
@@ -291,7 +331,9 @@ impl<R: BufRead> Zstd<R> {
         if window_bytes > MAX_WINDOW_BYTES {
             return Err(StreamError::Window(window_bytes).into());
         }
-        self.decoder = FrameDecoder::new();
+        // A new decoder has no buffer.
+        (self.decoder, self.memory) = (FrameDecoder::new(), MemoryClaim::default());
+        self.window_bytes = window_bytes;
         self.decoder.reset(&*header).map_err(zstd_error)?;
         Ok(true)
     }

@@ -76,8 +76,8 @@ pub enum FormatError {
     Pcapng(Damage),
     #[error("it looks like a pcapng file that was cut in its first block, after {0} bytes. {SUPPORTED}")]
     PcapngCut(usize),
-    /// A compressed stream is damaged before the first packet.
-    #[error("it looks like a compressed file that is damaged before the first packet: {0}. {SUPPORTED}")]
+    /// A compressed stream cannot be read up to the first packet.
+    #[error("it looks like a compressed file, with an error before the first packet: {0}. {SUPPORTED}")]
     Compressed(#[source] StreamError),
 }
 

@@ -19,6 +19,7 @@ mod interface;
 mod link_type;
 mod live;
 mod live_error;
+mod memory_budget;
 mod merge;
 mod open;
 mod pcap;

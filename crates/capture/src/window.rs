@@ -2,6 +2,7 @@
 
 use crate::Progress;
 use crate::decompress::StreamError;
+use crate::memory_budget::MemoryClaim;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -79,12 +80,15 @@ pub(crate) struct Stream {
     /// Bytes taken from the compressed source, if there is one.
     compressed: Option<Arc<AtomicU64>>,
     total_bytes: Option<u64>,
+    /// The buffer, once it is larger than at first.
+    memory: MemoryClaim,
 }
 
 impl Stream {
     /// A stream without compression. `total_bytes` is its length, if known.
     pub(crate) fn plain(source: Box<dyn Read + Send>, total_bytes: Option<u64>) -> Self {
-        Self { source, buffer: Vec::new(), filled: 0, offset: 0, ended: false, compressed: None, total_bytes }
+        let (buffer, memory) = (Vec::new(), MemoryClaim::default());
+        Self { source, buffer, filled: 0, offset: 0, ended: false, compressed: None, total_bytes, memory }
     }
 
     /// The output of a decompressor. `compressed` counts its input, `total_bytes` is the length of
@@ -107,6 +111,15 @@ impl Stream {
         self.total_bytes
     }
 
+    fn grow(&mut self) -> Result<(), StreamError> {
+        let bytes = (2 * self.buffer.len()).max(WINDOW_BYTES);
+        if bytes > WINDOW_BYTES {
+            self.memory.grow_to(bytes)?;
+        }
+        self.buffer.resize(bytes, 0);
+        Ok(())
+    }
+
     fn read_more(&mut self, cursor: &mut usize) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);
@@ -115,8 +128,11 @@ impl Stream {
         self.filled -= *cursor;
         self.offset += *cursor as u64;
         *cursor = 0;
-        if self.filled == self.buffer.len() {
-            self.buffer.resize((2 * self.buffer.len()).max(WINDOW_BYTES), 0);
+        if self.filled == self.buffer.len()
+            && let Err(error) = self.grow()
+        {
+            self.ended = true;
+            return Err(ReadError::Stream(error));
         }
         loop {
             match self.source.read(&mut self.buffer[self.filled..]) {

@@ -269,6 +269,24 @@ fn gzip_in_blocks(bytes: &[u8]) -> Vec<u8> {
     file
 }
 
+/// A Zstandard frame of a raw block and these blocks, without its end. `window` is 2 to this power.
+fn zstd_in_blocks(window: u8, content: &[u8], blocks: &[u8]) -> Vec<u8> {
+    let raw = (content.len() as u32 * 8).to_le_bytes();
+    [&[0x28, 0xb5, 0x2f, 0xfd, 0, (window - 10) << 3], &raw[..3], content, blocks].concat()
+}
+
+#[test]
+fn a_damaged_zstd_file_is_metered_up_to_the_damage_also_from_a_pipe() {
+    // The third block has a type that does not exist.
+    let file = zstd_in_blocks(21, &small().0, &[6, 0, 0]);
+    let (code, err, ledger) = read_ledger_of(&Pcap(file.clone()).saved(), &[]);
+    assert_eq!((code, &ledger["packets"]["metered"]), (2, &json!(SMALL_PACKETS)), "{err}");
+    assert!(err.contains("the zstd stream is damaged") && err.contains("12 packets before it were read"), "{err}");
+    let (from_file, from_pipe) =
+        (weir(["read", Pcap(file.clone()).saved().name()]), weir_with_input(["read", "-"], &file));
+    assert_eq!((from_file.0, from_file.1), (from_pipe.0, from_pipe.1));
+}
+
 #[test]
 fn several_files_are_merged_in_time_order() {
     let (a, b) = (([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2));
@@ -751,6 +769,21 @@ fn compressed_captures_with_huge_records_do_not_exhaust_memory() {
     let (code, _, err) = text_of(&weir);
     assert_eq!((code, err.matches("the record claims 268435456 captured bytes").count()), (2, 8), "{err}");
     assert_eq!(err.matches("12 packets before it were read").count(), 8, "{err}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn zstd_files_with_long_windows_do_not_exhaust_memory() {
+    // 1100 blocks of 128 KiB of the same byte: the window, 128 MiB, is full.
+    let block = |_| [&(2_u32 + (128 << 10 << 3)).to_le_bytes()[..3], &[0]].concat();
+    let blocks: Vec<u8> = (0..1100).flat_map(block).collect();
+    let bomb = Pcap(zstd_in_blocks(27, &small().0, &blocks));
+    let folder = tempfile::tempdir().unwrap();
+    let bombs: Vec<_> = (0..8).map(|number| bomb.save(folder.path(), &format!("{number}.zst"))).collect();
+    let script = "ulimit -v 2000000; exec \"$0\" read -v --flows 1k \"$@\"";
+    let weir = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_weir")]).args(&bombs).output().unwrap();
+    let (code, _, err) = text_of(&weir);
+    assert!(code == 1 && err.contains("4.zst") && err.contains("read fewer at once"), "{code} {err}");
 }
 
 #[test]

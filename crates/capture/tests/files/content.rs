@@ -80,6 +80,28 @@ fn damaged_gzip_delivers_every_frame_before_the_damage() {
 }
 
 #[test]
+fn damaged_zstd_delivers_every_frame_before_the_damage() {
+    // The window, 2 MiB, is larger than the content. With and without a content checksum.
+    let whole = (0..6000).fold(Pcap::new(false, 0xa1b2_c3d4), |file, n| file.record(n, n, n % 90, 100)).done();
+    let (expected, _) = damage(&whole[..200_000]);
+    assert!(expected.len() > 2000);
+    for descriptor in [0, 4] {
+        let raw = |content: &[u8]| [&(content.len() as u32 * 8).to_le_bytes()[..3], content].concat();
+        let blocks: Vec<u8> = whole[..200_000].chunks(100_000).flat_map(raw).collect();
+        let start = [&[0x28, 0xb5, 0x2f, 0xfd, descriptor, 0x58][..], &blocks].concat();
+        // A block of a type that does not exist, and a cut within a block.
+        for (end, words) in
+            [(&[6, 0, 0][..], "the zstd stream is damaged"), (&[80, 0, 0, 1, 2], "the zstd stream is cut")]
+        {
+            let (frames, errors) = damage(&[&start, end].concat());
+            assert_eq!((frames.len(), errors.len()), (expected.len(), 1), "{errors:?}");
+            assert_eq!(frames, expected);
+            assert!(errors[0].1.contains(words), "{errors:?}");
+        }
+    }
+}
+
+#[test]
 fn wrong_checksum_is_reported_after_all_frames() {
     let mut file = gzip(&capture());
     let checksum = file.len() - 8;
