@@ -3,7 +3,10 @@
 use crate::error::Error;
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid, setpriority_process};
-use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
+};
 use std::fs;
 
 const DEFAULT_USER: &str = "nobody";
@@ -20,26 +23,51 @@ pub fn reset_priority() {
     let _ = setpriority_process(None, 0);
 }
 
-/// Drops root privileges: this thread and those that it starts from now on run as `user`. Call it
-/// while there are no other threads. Open files stay open. A process that is not root keeps its
-/// user. Afterwards no program that the process starts can gain privileges.
+/// Drops the privileges of this thread and of those that it starts from now on: all capabilities,
+/// and root's user and group for those of `user`. Call it while there are no other threads. Open
+/// files stay open. A process that is not root keeps its user; root as `user` keeps everything.
+/// Afterwards no program that the process starts can gain privileges.
 ///
 /// # Errors
 /// The user does not exist, or the system refuses.
 pub fn drop_to(user: &str) -> Result<(), Error> {
     let failed = |action, error: Errno| Error::Privileges { user: user.into(), action, error: error.into() };
+    let keeps_all = geteuid().is_root() && (user == "root" || user == "0");
+    if !keeps_all {
+        // The change of the user takes the permission away.
+        drop_bounding_set();
+    }
     if !geteuid().is_root() {
         // The default applies to root only.
         if user != DEFAULT_USER && look_up(user)?.0 != geteuid().as_raw() {
             return Err(Error::NotRoot(user.into()));
         }
-    } else if user != "root" && user != "0" {
+    } else if !keeps_all {
         let (uid, gid) = look_up(user)?;
         set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
         set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("change the group (needs CAP_SETGID)", error))?;
         set_thread_uid(Uid::from_raw(uid)).map_err(|error| failed("change the user (needs CAP_SETUID)", error))?;
     }
+    if !keeps_all {
+        drop_capabilities().map_err(|error| failed("drop its capabilities", error))?;
+    }
     set_no_new_privs(true).map_err(|error| failed("set no_new_privs", error))
+}
+
+/// Removes all capabilities from the bounding set if permitted (CAP_SETPCAP). Otherwise the set
+/// stays, without effect: it limits what a program may gain that is started later (execve), and
+/// with no_new_privs that is nothing.
+fn drop_bounding_set() {
+    let mut all = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
+    // The first error: the kernel has no more capabilities, or does not permit it.
+    let _ = all.try_for_each(remove_capability_from_bounding_set);
+}
+
+fn drop_capabilities() -> Result<(), Errno> {
+    let none = CapabilitySet::empty();
+    // Kernels before 4.3 have no ambient capabilities.
+    let _ = clear_ambient_capability_set();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
 fn look_up(user: &str) -> Result<(u32, u32), Error> {

@@ -3,7 +3,8 @@
 #![allow(dead_code)]
 
 use crate::common::{
-    Background, JsonOutput, Pcap, captures, command, metered, read_ledger, request_and_response, signal,
+    Background, JsonOutput, Pcap, captures, command, metered, permit_all_users, read_ledger, request_and_response,
+    signal,
 };
 use crate::network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
@@ -48,6 +49,8 @@ impl Running {
     /// Starts `weir` through a command that ends with its name.
     pub fn start_in(mut command: Command, arguments: &[&str]) -> Self {
         let output = JsonOutput::new();
+        // The command may start it as another user.
+        permit_all_users(output.folder.path());
         let has_sinks = arguments.contains(&"-o") || arguments.contains(&"--config");
         let child = command
             .args(arguments)
