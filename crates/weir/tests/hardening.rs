@@ -1,4 +1,4 @@
-//! What a running `weir` may still do: capabilities of all its threads.
+//! What a running `weir` may still do: capabilities of all its threads, and the systemd unit.
 
 mod common;
 mod live;
@@ -60,4 +60,20 @@ fn no_thread_of_a_running_probe_has_a_capability() {
         assert_eq!(of_threads(&probe, "NoNewPrivs:"), only("1"), "{start:?}");
         probe.stop(0);
     }
+}
+
+#[test]
+fn the_systemd_unit_exposes_little() {
+    let mut analyze = Command::new("systemd-analyze");
+    // Exposure 2.5 of 10; more is an error.
+    analyze.args(["security", "--no-pager", "--offline=true", "--threshold=25"]);
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/weir.service");
+    let Ok(output) = analyze.arg(unit).output() else { return eprintln!("SKIPPED: there is no systemd-analyze") };
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if err.contains("unrecognized option") {
+        return eprintln!("SKIPPED: this systemd-analyze is older than version 250");
+    }
+    assert!(output.status.success() && out.contains("Overall exposure level"), "{out}{err}");
+    // Unknown settings, for example.
+    assert!(!err.contains("weir.service"), "{err}");
 }
