@@ -1,10 +1,13 @@
 //! A file or standard output that counts which records were written.
 //!
-//! Callers pass octets together with the offsets at which records end. The first write that fails
-//! ends the output: records that end before the first octet not written are exported, all later
-//! ones are lost.
+//! Callers pass octets together with the offsets at which records end. If a write fails, records that
+//! end before the first octet not written are exported, all later ones are lost.
+//!
+//! This ends the output, except for a regular file that is appended to. Such a file may be writable
+//! again later, for example when the disk has space. The incomplete record at its end is removed, and
+//! after a second the next octets are written. Until then all records are lost.
 
-use crate::pending_records::PendingRecords;
+use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, FileMode, UnusableFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -13,18 +16,43 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, SinkCounters};
+
+/// Time from a failed write to the next attempt.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest time between two warnings that a file cannot be written.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An open file or standard output, unbuffered.
 pub(crate) struct FileOutput {
     sink: String,
     file: File,
-    /// The file has records of an earlier run.
-    is_continued: bool,
-    ended: Option<ExportLossReason>,
+    /// The file, or what was written to a pipe, has no octets.
+    is_empty: bool,
+    /// The last write failed for this reason.
+    failed: Option<ExportLossReason>,
     /// The error that ended the output, until it is reported.
     error: Option<io::Error>,
+    /// `None` if a failed write ends the output.
+    retry: Option<Retry>,
+}
+
+/// What happened to an output that continues after a failed write.
+#[derive(Default)]
+struct Retry {
+    last_attempt: Option<Instant>,
+    /// Octets of an incomplete record at the end of the file.
+    incomplete: u64,
+    /// Last warning that the file cannot be written.
+    last_warning: Option<Instant>,
+    /// The log does not say yet that the file can be written again.
+    is_warned: bool,
+    /// Lost flow records since the log last said that the file can be written again.
+    lost_flows: u64,
 }
 
 /// Records that are complete when the octets before `end` are written.
@@ -44,36 +72,119 @@ impl FileOutput {
         whole_records: impl FnOnce(&File, u64) -> io::Result<Option<u64>>,
     ) -> Result<Self, Error> {
         let io_error = |error| Error::Io { sink: sink.into(), error };
-        let (file, is_continued) = if path == "-" {
+        let (file, is_empty, retry) = if path == "-" {
             // Not `Stdout`, which buffers and so does not report which octets were written.
-            (io::stdout().as_fd().try_clone_to_owned().map(File::from).map_err(io_error)?, false)
+            (io::stdout().as_fd().try_clone_to_owned().map(File::from).map_err(io_error)?, true, None)
         } else {
             let file = open_file(sink, Path::new(path), mode)?;
-            let length = file.metadata().map_err(io_error)?.len();
+            let metadata = file.metadata().map_err(io_error)?;
+            let length = metadata.len();
             let whole = if length == 0 { Some(0) } else { whole_records(&file, length).map_err(io_error)? };
             let whole = whole.ok_or(Error::File { sink: sink.into(), problem: UnusableFile::OtherContent })?;
             if whole < length {
                 file.set_len(whole).map_err(io_error)?;
             }
-            (file, whole > 0)
+            let retries = mode == FileMode::Append && metadata.is_file();
+            (file, whole == 0, retries.then(Retry::default))
         };
-        Ok(Self { sink: sink.into(), file, is_continued, ended: None, error: None })
+        Ok(Self { sink: sink.into(), file, is_empty, failed: None, error: None, retry })
     }
 
-    /// Whether the file has records of an earlier run.
-    pub fn is_continued(&self) -> bool {
-        self.is_continued
+    /// Whether what comes next begins the file.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
-    /// Writes octets and counts the records in them.
-    pub fn write(&mut self, octets: &[u8], boundaries: &[RecordBoundary], counters: &mut SinkCounters) {
-        let written = if self.ended.is_none() { self.write_octets(octets) } else { 0 };
+    /// Whether a write is attempted at present. If not, records are lost.
+    pub fn is_ready(&mut self) -> bool {
+        let Some(retry) = &self.retry else { return self.failed.is_none() };
+        if self.failed.is_some() && retry.last_attempt.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
+            match self.remove_incomplete() {
+                Ok(()) => self.failed = None,
+                Err(error) => self.fail(error),
+            }
+        }
+        self.failed.is_none()
+    }
+
+    /// Counts flows as lost, while the output is not ready.
+    pub fn lose(&mut self, flows: &[FlowRecord], counters: &mut SinkCounters) {
+        let mut pending = PendingRecords::default();
+        flows.iter().for_each(|flow| pending.flows.merge(totals(flow)));
+        self.count_lost(pending, counters);
+    }
+
+    fn count_lost(&mut self, pending: PendingRecords, counters: &mut SinkCounters) {
+        pending.count_lost(self.failed.unwrap_or(ExportLossReason::WriteFailed), counters);
+        self.retry.iter_mut().for_each(|retry| retry.lost_flows += pending.flows.flows);
+    }
+
+    /// Writes octets and counts the records in them. Returns whether all octets are written.
+    pub fn write(&mut self, octets: &[u8], boundaries: &[RecordBoundary], counters: &mut SinkCounters) -> bool {
+        let mut written = 0;
+        if self.failed.is_none() {
+            match self.write_octets(octets, &mut written) {
+                Ok(()) => self.log_recovery(),
+                Err(error) => {
+                    if let Some(retry) = &mut self.retry {
+                        let ends = boundaries.iter().map(|boundary| boundary.end);
+                        let whole = ends.take_while(|&end| end <= written).last().unwrap_or(0);
+                        retry.incomplete = (written - whole) as u64;
+                        written = whole;
+                        // If this fails, the next attempt repeats it.
+                        let _ = self.remove_incomplete();
+                    }
+                    self.fail(error);
+                }
+            }
+        }
+        self.is_empty &= written == 0;
         counters.octets += written as u64;
         for boundary in boundaries {
-            match self.ended {
-                Some(reason) if boundary.end > written => boundary.pending.count_lost(reason, counters),
-                _ => boundary.pending.count_exported(counters),
+            if boundary.end <= written {
+                boundary.pending.count_exported(counters);
+            } else {
+                self.count_lost(boundary.pending, counters);
             }
+        }
+        self.failed.is_none()
+    }
+
+    /// Removes the incomplete record at the end of the file.
+    fn remove_incomplete(&mut self) -> io::Result<()> {
+        let Some(retry) = self.retry.as_mut() else { return Ok(()) };
+        // Another program may have emptied the file meanwhile.
+        let length = self.file.metadata()?.len();
+        let whole = length.saturating_sub(std::mem::take(&mut retry.incomplete));
+        if whole < length
+            && let Err(error) = self.file.set_len(whole)
+        {
+            retry.incomplete = length - whole;
+            return Err(error);
+        }
+        self.is_empty = whole == 0;
+        Ok(())
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        self.failed = Some(if closed { ExportLossReason::OutputClosed } else { ExportLossReason::WriteFailed });
+        let Some(retry) = &mut self.retry else {
+            self.error = Some(error);
+            return;
+        };
+        retry.last_attempt = Some(Instant::now());
+        if !retry.is_warned && retry.last_warning.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            (retry.is_warned, retry.last_warning) = (true, Some(Instant::now()));
+            let sink = &self.sink;
+            warn!(sink, %error, "file cannot be written, trying again, its records are lost until then");
+        }
+    }
+
+    fn log_recovery(&mut self) {
+        if let Some(retry) = self.retry.as_mut().filter(|retry| retry.is_warned) {
+            info!(sink = self.sink, lost = retry.lost_flows, "file can be written again");
+            (retry.is_warned, retry.lost_flows) = (false, 0);
         }
     }
 
@@ -85,32 +196,19 @@ impl FileOutput {
         self.error.take().map_or(Ok(()), |error| Err(Error::Io { sink: self.sink.clone(), error }))
     }
 
-    /// Returns the number of octets written. The output has ended if not all were.
-    fn write_octets(&mut self, octets: &[u8]) -> usize {
-        let mut written = 0;
-        while written < octets.len() {
-            let error = match self.file.write(&octets[written..]) {
-                Ok(0) => io::ErrorKind::WriteZero.into(),
-                Ok(more) => {
-                    written += more;
-                    continue;
-                }
-                Err(error) => error,
-            };
-            match error.kind() {
-                io::ErrorKind::Interrupted => continue,
+    /// Adds the number of octets that it writes to `written`.
+    fn write_octets(&mut self, octets: &[u8], written: &mut usize) -> io::Result<()> {
+        while *written < octets.len() {
+            match self.file.write(&octets[*written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => *written += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The pipe was inherited in non-blocking mode: wait until it can take more.
-                io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(Duration::from_millis(1));
-                    continue;
-                }
-                io::ErrorKind::BrokenPipe => self.ended = Some(ExportLossReason::OutputClosed),
-                _ => self.ended = Some(ExportLossReason::WriteFailed),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(1)),
+                Err(error) => return Err(error),
             }
-            self.error = Some(error);
-            break;
         }
-        written
+        Ok(())
     }
 }
 

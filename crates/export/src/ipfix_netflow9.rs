@@ -369,24 +369,25 @@ impl TemplateSink {
         message.close_set();
         debug_assert!(message.octets.len() <= self.max_message_bytes(), "a message is within its limit");
         let octets = &mut message.octets;
-        match self.format {
+        let next_sequence = match self.format {
             Format::Ipfix => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
                 let length = u16::try_from(octets.len()).expect("the limit is below 65536");
                 write_header(10, length, &[now as u32, self.sequence, self.domain], octets);
-                self.sequence = self.sequence.wrapping_add(message.data_records);
+                self.sequence.wrapping_add(message.data_records)
             }
             Format::Netflow9 => {
                 let (up_ms, seconds) = self.uptime.header();
                 let count = u16::try_from(message.records).expect("records are longer than an octet");
                 write_header(9, count, &[up_ms, seconds, self.sequence, self.domain], octets);
-                self.sequence = self.sequence.wrapping_add(1);
+                self.sequence.wrapping_add(1)
             }
-        }
+        };
         self.messages_since_templates += 1;
         self.octets_since_templates += octets.len();
         match &mut self.transport {
             Transport::Udp(udp) => {
+                self.sequence = next_sequence;
                 let sent = udp.send(octets, message.pending, &mut self.counters);
                 self.lost_since_templates |= !sent.accepted || sent.lost_before.is_some();
                 if sent.path_mtu_fell {
@@ -395,10 +396,14 @@ impl TemplateSink {
                 }
             }
             Transport::File(output) => {
-                let before = self.counters.octets;
                 let boundary = RecordBoundary { end: octets.len(), pending: message.pending };
-                output.write(octets, &[boundary], &mut self.counters);
-                self.counters.messages += u64::from(self.counters.octets - before == octets.len() as u64);
+                if output.write(octets, &[boundary], &mut self.counters) {
+                    // Records that are not in the file were not sent.
+                    self.sequence = next_sequence;
+                    self.counters.messages += 1;
+                } else {
+                    self.lost_since_templates = true;
+                }
             }
         }
         // The next message reuses the memory.
@@ -420,6 +425,15 @@ impl Message {
 
 impl Sink for TemplateSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        if let Transport::File(output) = &mut self.transport {
+            if !output.is_ready() {
+                output.lose(flows, &mut self.counters);
+                return output.report_end();
+            }
+            if self.lost_since_templates {
+                self.all_sent_at = None;
+            }
+        }
         flows.iter().for_each(|flow| self.write_flow(flow));
         self.send();
         match &mut self.transport {

@@ -27,6 +27,8 @@ pub(crate) enum TextFormat {
 pub(crate) struct TextSink {
     format: TextFormat,
     uniflow: bool,
+    /// Octets that begin a file.
+    header: Vec<u8>,
     buffer: Vec<u8>,
     boundaries: Vec<RecordBoundary>,
     output: FileOutput,
@@ -43,18 +45,24 @@ impl TextSink {
         let output = FileOutput::open(sink, path, options.file_mode, |file, length| {
             whole_lines(file, length, start.as_bytes())
         })?;
-        let mut buffer = Vec::with_capacity(BUFFER_BYTES + 4096);
-        if format == TextFormat::Csv && !output.is_continued() {
-            buffer.extend(start.into_bytes());
-        }
-        Ok(Self {
+        let mut sink = Self {
             format,
             uniflow: options.uniflow,
-            buffer,
+            header: if format == TextFormat::Csv { start.into_bytes() } else { Vec::new() },
+            buffer: Vec::with_capacity(BUFFER_BYTES + 4096),
             boundaries: Vec::new(),
             output,
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
-        })
+        };
+        sink.begin();
+        Ok(sink)
+    }
+
+    /// Adds the header to an empty file, also if its first write failed.
+    fn begin(&mut self) {
+        if self.buffer.is_empty() && self.output.is_empty() {
+            self.buffer.extend(&self.header);
+        }
     }
 
     fn append(&mut self, flow: &FlowRecord, from_responder: bool) {
@@ -73,6 +81,11 @@ impl TextSink {
 
 impl Sink for TextSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        if !self.output.is_ready() {
+            self.output.lose(flows, &mut self.counters);
+            return self.output.report_end();
+        }
+        self.begin();
         for flow in flows {
             let mut lines = 1;
             if self.uniflow {

@@ -11,7 +11,8 @@ pub(crate) const MAX_MTU: usize = 65_507;
 /// A destination of flow records.
 pub trait Sink {
     /// Writes a batch. Losses are counted in [`Sink::counters`] and are not errors, except when no
-    /// further write can succeed: the reader of a pipe closed it, or a file cannot be written.
+    /// further write can succeed: the reader of a pipe closed it, or a file cannot be written that
+    /// was not opened with [`FileMode::Append`].
     ///
     /// # Errors
     /// The sink has ended. Every record of this batch that was not written is counted as lost, as
@@ -49,7 +50,7 @@ pub enum FileMode {
     /// The content is replaced.
     Overwrite,
     /// Records are appended. The file must have the same format and columns. An incomplete last
-    /// record, which a crash leaves, is removed.
+    /// record, which a crash leaves, is removed. After a failed write, writing is tried again.
     Append,
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weir_export::FileMode;
@@ -73,6 +73,26 @@ pub fn truncate(file: File) -> io::Result<File> {
         file.set_len(0)?;
     }
     Ok(file)
+}
+
+/// A file to which texts are appended. A text that cannot be written whole is removed again, except
+/// from a pipe.
+pub struct WholeTexts(pub File);
+
+impl Write for WholeTexts {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write(text)
+    }
+
+    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        let length = self.0.metadata()?.len();
+        // Fails for a pipe.
+        self.0.write_all(text).inspect_err(|_| self.0.set_len(length).unwrap_or(()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

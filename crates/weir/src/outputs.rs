@@ -127,10 +127,9 @@ impl Outputs {
                 console::eprint(&text);
             }
         }
-        if let Some(path) = &self.stats {
-            status = status.and(write_stats(ledger, path, open.stats));
-        }
-        print_ledger(ledger, options.verbose, status);
+        let written = self.stats.as_ref().map_or(RunStatus::Success, |path| write_stats(ledger, path, open.stats));
+        status = status.and(written);
+        print_ledger(ledger, options.verbose || written != RunStatus::Success, status);
         status
     }
 }
@@ -164,7 +163,7 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
     let mut json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
     json.push(b'\n');
     let Some(file) = file else { return console::print(&json) };
-    if let Err(error) = files::truncate(file).and_then(|mut file| file.write_all(&json)) {
+    if let Err(error) = files::truncate(file).and_then(|file| files::WholeTexts(file).write_all(&json)) {
         error!(error = %Error::file(path, error), "cannot write the ledger");
         return RunStatus::Problems;
     }
@@ -182,7 +181,9 @@ fn open_sink(
             Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
             Target::File(path) => {
                 let file = weir_export::open_file(sink, &path, mode)?;
-                Box::new(Table::new(sink, options.top, Box::new(file), None))
+                let output: Box<dyn Write + Send> =
+                    if mode == FileMode::Append { Box::new(files::WholeTexts(file)) } else { Box::new(file) };
+                Box::new(Table::new(sink, options.top, output, None))
             }
             _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
         });
