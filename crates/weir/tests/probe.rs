@@ -310,7 +310,7 @@ fn nfcapd_receives_every_record_across_reload_overload_and_stop() {
     let Some(mut sender) = wire() else { return };
     ip("link set lo up");
     let port = free_port();
-    let collector = Nfcapd::start(port);
+    let mut collector = Nfcapd::start(port);
     until("nfcapd listens", || UdpSocket::bind(("127.0.0.1", port)).is_err());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probe.toml");

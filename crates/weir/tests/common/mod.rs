@@ -391,8 +391,10 @@ impl Nfcapd {
     }
 
     /// Stops nfcapd, and returns the output of nfdump for its files.
-    pub fn dump(mut self, options: &[&str]) -> String {
-        self.process.stop(libc::SIGTERM);
+    pub fn dump(&mut self, options: &[&str]) -> String {
+        if self.process.0.try_wait().unwrap().is_none() {
+            self.process.stop(libc::SIGTERM);
+        }
         let mut nfdump = Command::new("nfdump");
         nfdump.args(options).args(["-q", "-R"]).arg(self.files.path()).env("TZ", "UTC");
         String::from_utf8(nfdump.output().unwrap().stdout).unwrap()
