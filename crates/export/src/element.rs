@@ -4,6 +4,7 @@
 use crate::field_value::FieldValue;
 use crate::uptime::uptime_ms;
 use std::net::IpAddr;
+use weir_flow::KeyOptions;
 use weir_packet::Network;
 
 /// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the
@@ -203,6 +204,23 @@ impl Element {
     /// Omitted if 0.
     pub const fn not_zero(self) -> Self {
         Self { min: 1, ..self }
+    }
+
+    /// Whether the element is in the flow key. ICMP types and codes are in place of the ports.
+    pub fn is_flow_key(&self, key: KeyOptions) -> bool {
+        const TUNNEL_TYPE: u16 = WEIR_FIRST_NUMBER + 7;
+        const TUNNEL_IDENTIFIER: u16 = WEIR_FIRST_NUMBER + 8;
+        match self.number {
+            // Addresses, ports, protocol.
+            8 | 12 | 27 | 28 | SOURCE_TRANSPORT_PORT | DESTINATION_TRANSPORT_PORT | 4 => true,
+            ICMP_TYPE_CODE_IPV4 | ICMP_TYPE_CODE_IPV6 | 176..=179 => true,
+            // MAC addresses and EtherType of layer-2 flows.
+            56 | 80 | 256 => true,
+            58 | 243 | 245 => key.vlan,
+            10 => key.interface,
+            351 | TUNNEL_TYPE | TUNNEL_IDENTIFIER => key.tunnel,
+            _ => false,
+        }
     }
 
     /// Whether a format has the element.

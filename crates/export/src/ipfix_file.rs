@@ -13,6 +13,8 @@ pub(crate) const TEMPLATE_SET: u16 = 2;
 pub(crate) const OPTIONS_TEMPLATE_SET: u16 = 3;
 /// The first template ID (RFC 7011 section 3.4.1).
 pub(crate) const FIRST_TEMPLATE_ID: u16 = 256;
+/// The first ID of a template of flow records. Those before are options templates.
+pub(crate) const FIRST_DATA_TEMPLATE_ID: u16 = FIRST_TEMPLATE_ID + 16;
 const HEADER_OCTETS: usize = 16;
 /// A file with higher IDs is from another program. Weir adds few templates to those of a file.
 const MAX_TEMPLATE_ID: u16 = 32_768;
@@ -27,7 +29,7 @@ pub(crate) struct FileTemplates {
 
 impl Default for FileTemplates {
     fn default() -> Self {
-        Self { ids: HashMap::new(), next_id: FIRST_TEMPLATE_ID + 1 }
+        Self { ids: HashMap::new(), next_id: FIRST_DATA_TEMPLATE_ID }
     }
 }
 
@@ -67,7 +69,9 @@ impl FileTemplates {
             sets = &sets[length..];
             if id == usize::from(TEMPLATE_SET) {
                 self.add_templates(records)?;
-            } else if id == usize::from(OPTIONS_TEMPLATE_SET) && word(records, 0)? != usize::from(FIRST_TEMPLATE_ID) {
+            } else if id == usize::from(OPTIONS_TEMPLATE_SET)
+                && word(records, 0)? >= usize::from(FIRST_DATA_TEMPLATE_ID)
+            {
                 return None;
             }
         }
@@ -83,7 +87,7 @@ impl FileTemplates {
                 let has_enterprise = records.get(end)? & 0x80 != 0;
                 end += if has_enterprise { 8 } else { 4 };
             }
-            if !(FIRST_TEMPLATE_ID < id && id <= MAX_TEMPLATE_ID) {
+            if !(FIRST_DATA_TEMPLATE_ID..=MAX_TEMPLATE_ID).contains(&id) {
                 return None;
             }
             self.ids.insert(records.get(2..end)?.to_vec(), id);

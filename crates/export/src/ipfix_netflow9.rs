@@ -13,7 +13,8 @@
 use crate::element::{Format, Template};
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
-use crate::ipfix_file::{FIRST_TEMPLATE_ID, FileTemplates, OPTIONS_TEMPLATE_SET, TEMPLATE_SET};
+use crate::ipfix_file::{FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, OPTIONS_TEMPLATE_SET, TEMPLATE_SET};
+use crate::options_records::{MeteringStatus, flow_keys_record, options_records, options_templates};
 use crate::pending_records::PendingRecords;
 use crate::record_encoder::{ElementSet, RecordEncoder};
 use crate::sink::{Error, ExportOptions, Sink};
@@ -22,7 +23,7 @@ use crate::uptime::SysUptime;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_flow::FlowRecord;
+use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
 
 /// Over UDP all templates are retransmitted when the data sent since then is this many times longer,
@@ -57,18 +58,17 @@ impl Format {
         }
     }
 
-    /// IPFIX has the type information under the first template ID.
-    const fn first_data_template_id(self) -> u16 {
-        match self {
-            Self::Ipfix => FIRST_TEMPLATE_ID + 1,
-            Self::Netflow9 => FIRST_TEMPLATE_ID,
-        }
-    }
-
     const fn template_set(self) -> u16 {
         match self {
             Self::Ipfix => TEMPLATE_SET,
             Self::Netflow9 => 0,
+        }
+    }
+
+    const fn options_template_set(self) -> u16 {
+        match self {
+            Self::Ipfix => OPTIONS_TEMPLATE_SET,
+            Self::Netflow9 => 1,
         }
     }
 }
@@ -103,6 +103,8 @@ pub(crate) struct TemplateSink {
     type_information: bool,
     uniflow: bool,
     domain: u32,
+    /// The flow key.
+    key: KeyOptions,
     transport: Transport,
     message: Message,
     /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
@@ -120,8 +122,12 @@ pub(crate) struct TemplateSink {
     templates_sent_at: Option<Instant>,
     messages_since_templates: u32,
     octets_since_templates: usize,
-    /// Length of all templates.
+    /// Length of all templates, options templates and options records.
     template_octets: usize,
+    /// What the options records report.
+    status: MeteringStatus,
+    /// The status has changed so that collectors have to know it at once.
+    status_changed: bool,
     started: Option<Instant>,
     /// A message was lost since the last transmission of templates.
     lost_since_templates: bool,
@@ -161,6 +167,7 @@ impl TemplateSink {
             type_information: format == Format::Ipfix && templates.template == Template::Full,
             uniflow: options.uniflow || format == Format::Netflow9 || templates.template == Template::Basic,
             domain: options.observation_domain,
+            key: options.key,
             transport,
             message: Message::default(),
             sequence: 0,
@@ -168,12 +175,14 @@ impl TemplateSink {
             last_template: None,
             template_order: Vec::new(),
             all_sent_at: None,
-            next_template_id: format.first_data_template_id(),
+            next_template_id: FIRST_DATA_TEMPLATE_ID,
             file_templates: HashMap::new(),
             templates_sent_at: None,
             messages_since_templates: 0,
             octets_since_templates: 0,
             template_octets: 0,
+            status: MeteringStatus::default(),
+            status_changed: false,
             started: None,
             lost_since_templates: false,
             uptime: SysUptime::default(),
@@ -289,14 +298,43 @@ impl TemplateSink {
         template[..2].copy_from_slice(&id.to_be_bytes());
         self.templates.insert(elements, id);
         self.template_order.push(elements);
-        self.template_octets += template.len();
-        self.append_record(self.format.template_set(), &template);
+        self.append_template(elements);
     }
 
-    /// Sends templates and type information at the start, and regularly over UDP. They begin a
-    /// message, so that a collector that starts with this message can decode it.
+    /// Appends a template and the record of its flow keys.
+    fn append_template(&mut self, elements: ElementSet) {
+        let id = self.templates[&elements];
+        let template = self.encoder.template(id, elements);
+        self.append_repeated(self.format.template_set(), &template);
+        let keys = self.encoder.flow_keys(elements, self.key);
+        if let Some((set, record)) = keys.and_then(|keys| flow_keys_record(self.format, id, keys)) {
+            self.append_repeated(set, &record);
+        }
+    }
+
+    fn append_options_templates(&mut self) {
+        for template in options_templates(self.format) {
+            self.append_repeated(self.format.options_template_set(), &template);
+        }
+    }
+
+    /// Appends the options records except those of flow keys.
+    fn append_options(&mut self) {
+        for (set, record) in options_records(self.format, self.domain, &self.status, &self.counters) {
+            self.append_repeated(set, &record);
+        }
+    }
+
+    /// Appends a record that is retransmitted.
+    fn append_repeated(&mut self, set: u16, record: &[u8]) {
+        self.template_octets += record.len();
+        self.append_record(set, record);
+    }
+
+    /// Sends templates, options records and type information at the start, and regularly over UDP.
+    /// They begin a message, so that a collector that starts with this message can decode it.
     fn send_templates_if_due(&mut self) {
-        let udp = matches!(self.transport, Transport::Udp(_));
+        let udp = self.is_udp();
         // The clock is not read for a file.
         let due = |sent_at: Option<Instant>, interval| sent_at.is_none_or(|at| udp && at.elapsed() >= interval);
         let interval = if self.lost_since_templates { TEMPLATE_REFRESH_AFTER_LOSS } else { self.template_refresh };
@@ -305,10 +343,16 @@ impl TemplateSink {
         let after_data = udp
             && self.messages_since_templates >= MIN_MESSAGES_BETWEEN_TEMPLATES
             && self.octets_since_templates >= DATA_PER_TEMPLATE_OCTET * self.template_octets;
-        if !(all || early || after_data) {
+        if !(all || early || after_data || self.status_changed) {
             return;
         }
         self.send();
+        self.status_changed = false;
+        if self.started.is_some() && !udp {
+            // The file has the templates.
+            self.append_options();
+            return;
+        }
         let now = Instant::now();
         self.started.get_or_insert(now);
         self.templates_sent_at = Some(now);
@@ -318,12 +362,27 @@ impl TemplateSink {
                 self.send_type_information();
             }
         }
-        (self.messages_since_templates, self.octets_since_templates) = (0, 0);
+        (self.messages_since_templates, self.octets_since_templates, self.template_octets) = (0, 0, 0);
+        self.append_options_templates();
+        self.append_options();
         for at in 0..self.template_order.len() {
-            let elements = self.template_order[at];
-            let template = self.encoder.template(self.templates[&elements], elements);
-            self.append_record(self.format.template_set(), &template);
+            self.append_template(self.template_order[at]);
         }
+    }
+
+    /// Sends the options records for the last time.
+    fn send_last_options(&mut self) {
+        if self.started.is_some() {
+            if self.is_udp() {
+                self.append_options_templates();
+            }
+            self.append_options();
+            self.send();
+        }
+    }
+
+    fn is_udp(&self) -> bool {
+        matches!(self.transport, Transport::Udp(_))
     }
 
     /// Sends the type information of Weir's elements in separate messages and no more often than
@@ -340,7 +399,8 @@ impl TemplateSink {
 
     /// Appends a record to the open set or to a new one; to a new message if this one is too full.
     fn append_record(&mut self, set: u16, record: &[u8]) {
-        let opens = self.message.set.is_none_or(|(open, _)| open != set);
+        // nfdump 1.7.1 reads one options template per set.
+        let opens = self.message.set.is_none_or(|(open, _)| open != set || set == self.format.options_template_set());
         let needed = if opens { MAX_PADDING + SET_HEADER_OCTETS } else { 0 } + record.len() + MAX_PADDING;
         if !self.message.octets.is_empty() && self.message.octets.len() + needed > self.max_message_bytes() {
             self.send();
@@ -349,7 +409,7 @@ impl TemplateSink {
         if message.octets.is_empty() {
             message.octets.resize(self.format.header_octets(), 0);
         }
-        if message.set.is_none_or(|(open, _)| open != set) {
+        if opens || message.set.is_none() {
             message.close_set();
             message.set = Some((set, message.octets.len()));
             message.octets.extend(set.to_be_bytes());
@@ -451,13 +511,20 @@ impl Sink for TemplateSink {
         is_new
     }
 
+    fn set_metering_status(&mut self, status: &MeteringStatus) {
+        self.status_changed |= status.sampling_population.max(1) != self.status.sampling_population.max(1);
+        self.status.clone_from(status);
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         self.send();
+        if let Transport::Udp(udp) = &mut self.transport {
+            // The last options records count its losses.
+            udp.finish(&mut self.counters);
+        }
+        self.send_last_options();
         match &mut self.transport {
-            Transport::Udp(udp) => {
-                self.lost_since_templates |= udp.finish(&mut self.counters);
-                Ok(())
-            }
+            Transport::Udp(_) => Ok(()),
             Transport::File(output) => output.report_end(),
         }
     }

@@ -6,7 +6,7 @@ use crate::element::{
 };
 use crate::field_value::FieldValue;
 use crate::fields::{DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, visit_fields, visit_template_fields};
-use weir_flow::FlowRecord;
+use weir_flow::{FlowRecord, KeyOptions};
 use weir_packet::Network;
 
 /// The elements of a record: one bit for each position of the encoder.
@@ -129,6 +129,17 @@ impl RecordEncoder {
             }
         }
         record
+    }
+
+    /// The elements of a template that are flow keys: bit n stands for element n (RFC 7011 section
+    /// 4.4). `None` if one is not among the first 64.
+    pub fn flow_keys(&self, elements: ElementSet, key: KeyOptions) -> Option<u64> {
+        let positions = self.positions.iter().enumerate().filter(|(at, _)| elements.has(*at));
+        let is_key = |position: &ElementPosition| !position.reverse && position.element.is_flow_key(key);
+        positions
+            .enumerate()
+            .filter(|(_, (_, position))| is_key(position))
+            .try_fold(0, |keys, (number, _)| Some(keys | 1_u64.checked_shl(number as u32)?))
     }
 
     /// The type information records of Weir's elements (RFC 5610 section 3): enterprise number,

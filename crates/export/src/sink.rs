@@ -1,8 +1,9 @@
 //! The interface of all sinks, their options and errors.
 
 use crate::element::MIN_MESSAGE_BYTES;
+use crate::options_records::MeteringStatus;
 use std::net::SocketAddr;
-use weir_flow::FlowRecord;
+use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
 
 /// Longest UDP payload over IPv4, octets.
@@ -25,6 +26,10 @@ pub trait Sink {
     fn connect(&mut self) -> bool {
         false
     }
+
+    /// Receives the status of the metering process, for sinks that report it to collectors. The last
+    /// one before [`Sink::finish`] is that of the whole run.
+    fn set_metering_status(&mut self, _status: &MeteringStatus) {}
 
     /// Writes all buffered records.
     ///
@@ -62,6 +67,8 @@ pub struct ExportOptions {
     pub uniflow: bool,
     /// Observation Domain ID (IPFIX), Source ID (NetFlow v9), engine ID (NetFlow v5, low octet).
     pub observation_domain: u32,
+    /// The flow key of the records, which IPFIX reports.
+    pub key: KeyOptions,
     /// A collector that cannot be reached is no error: [`Sink::connect`] tries it again.
     pub retries: bool,
     /// How files are opened.
@@ -70,7 +77,13 @@ pub struct ExportOptions {
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { uniflow: false, observation_domain: 1, retries: false, file_mode: FileMode::New }
+        Self {
+            uniflow: false,
+            observation_domain: 1,
+            key: KeyOptions::default(),
+            retries: false,
+            file_mode: FileMode::New,
+        }
     }
 }
 

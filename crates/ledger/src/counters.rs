@@ -28,6 +28,13 @@ pub struct TrafficCounters {
 }
 
 impl TrafficCounters {
+    /// Neither metered nor left out on purpose: dropped, or refused for another reason than that the
+    /// frame carries no IP packet.
+    pub fn ignored(&self) -> u64 {
+        self.dropped_nic + self.dropped_kernel + self.dropped_queue + self.dropped_cache_full + self.refused.total()
+            - self.refused.get(RefusalReason::NonIp)
+    }
+
     pub(crate) fn merge(&mut self, other: &Self) {
         self.received += other.received;
         self.dropped_nic += other.dropped_nic;

@@ -11,6 +11,7 @@
 
 use crate::account::Account;
 use crate::export_handle::ExportHandle;
+use crate::load_shedder::LevelSettings;
 use crate::settings::BackPressure;
 use crate::sink_worker::{SinkWorker, SinkWorkers};
 use crate::sync::lock;
@@ -21,7 +22,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_export::{Error, Sink};
+use weir_export::{Error, MeteringStatus, Sink};
 use weir_ledger::{ExportLossReason, Ledger, RecordTotals};
 
 /// Batches in the queue of a sink that pipelines wait for: few, so that they stay in the CPU cache.
@@ -86,10 +87,28 @@ impl Exporter {
         let mut old: Vec<_> = std::mem::take(&mut sinks.open).into_iter().map(Some).collect();
         let kept = |started: Result<SinkWorker, usize>| started.map_or_else(|number| old.get_mut(number)?.take(), Some);
         sinks.open = started.into_iter().filter_map(kept).collect();
+        sinks.pass_status();
         let mut closed: Vec<_> = old.into_iter().flatten().collect();
         closed.iter_mut().for_each(|worker| worker.queue = None);
         sinks.closed.append(&mut closed);
         Ok(())
+    }
+
+    /// Passes the status of the metering process to the sinks, which report it to collectors:
+    /// what the accounts of all pipelines count, and that 1 in `sampling_population` packets is
+    /// metered without overload.
+    pub fn report_status<'a>(&self, accounts: impl IntoIterator<Item = &'a Account>, sampling_population: u32) {
+        let mut sum = Account::default();
+        accounts.into_iter().for_each(|account| sum.merge(account));
+        let Account { ledger, lost, .. } = sum;
+        let mut sinks = lock(&self.sinks);
+        sinks.status = MeteringStatus {
+            sampling_population: LevelSettings::new(ledger.overload.level, sampling_population.max(1)).population,
+            ignored_packets: ledger.packets.ignored(),
+            ignored_octets: ledger.bytes.ignored(),
+            lost_before_sink: lost,
+        };
+        sinks.pass_status();
     }
 
     /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a

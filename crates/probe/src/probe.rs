@@ -12,6 +12,7 @@
 use crate::admission::SelfTrafficFilter;
 use crate::control_mailbox::WorkerReport;
 use crate::exporter::{Exporter, SinkChange};
+use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
@@ -61,6 +62,7 @@ impl Probe {
         let settings = Settings { self_traffic, ..settings };
         let exporter = Exporter::new(sinks, sink_affinity, back_pressure)?;
         let mut probe = Self { groups: Vec::new(), exporter, stop: Arc::default(), settings: settings.clone() };
+        probe.report_status(&[]);
         for group in groups {
             let threads =
                 |of: fn(&RunningGroup) -> &Vec<WorkerThread>| probe.groups.iter().map(|group| of(group).len()).sum();
@@ -80,7 +82,8 @@ impl Probe {
         Ok(probe)
     }
 
-    /// The current ledger, and the status of every worker group. Waits until each thread has come
+    /// The current ledger, and the status of every worker group. Also passes them to the sinks, which
+    /// report them to collectors. Waits until each thread has come
     /// to the end of a burst, at most 1 s.
     pub fn status(&self) -> (Ledger, Vec<GroupStatus>) {
         let mut groups = Vec::new();
@@ -89,7 +92,15 @@ impl Probe {
             groups.iter().map(|group| group.account.clone()).collect::<Vec<_>>()
         });
         let ledger = self.exporter.ledger(accounts.flatten());
+        self.report_status(&groups);
         (ledger, groups)
+    }
+
+    fn report_status(&self, groups: &[GroupStatus]) {
+        let accounts = groups.iter().map(|group| &group.account);
+        let Settings { overload, sampling_population, .. } = self.settings;
+        let without_overload = LevelSettings::new(overload.base_level(), sampling_population);
+        self.exporter.report_status(accounts, without_overload.population);
     }
 
     fn group_statuses(&self) -> Vec<GroupStatus> {
@@ -175,6 +186,7 @@ impl Probe {
     /// If a thread has panicked.
     pub fn finish(mut self) -> FinalReport {
         let groups: Vec<_> = self.stop().into_iter().map(RunningGroup::join).collect();
+        self.report_status(&groups);
         self.exporter.finish();
         let ledger = self.exporter.ledger(groups.iter().map(|group| group.account.clone()));
         FinalReport { ledger, groups, sink_errors: self.exporter.take_errors() }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_export::{Error, Sink};
+use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
@@ -29,6 +29,8 @@ pub(crate) struct SinkWorkers {
     pub closed: Vec<SinkWorker>,
     /// Records that pipelines have sent.
     pub received: RecordTotals,
+    /// The latest status of the metering process.
+    pub status: MeteringStatus,
 }
 
 /// The queue to one sink, its thread, and the records that it was offered while it was open.
@@ -59,6 +61,8 @@ pub(crate) struct SinkState {
     pub endpoints: Option<[SocketAddr; 2]>,
     /// Those that the probe does not meter.
     pub filtered: Option<[SocketAddr; 2]>,
+    /// A status that the sink has not received yet.
+    pub status: Option<MeteringStatus>,
     /// The probe meters nothing any more.
     pub metering_ended: bool,
 }
@@ -80,6 +84,15 @@ pub(crate) enum Offer {
 impl SinkWorkers {
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut SinkWorker> {
         self.closed.iter_mut().chain(&mut self.open)
+    }
+
+    /// Passes the latest status to the open sinks.
+    pub fn pass_status(&self) {
+        for worker in &self.open {
+            let mut status = self.status.clone();
+            status.lost_before_sink.merge(worker.lost);
+            lock(&worker.state).status = Some(status);
+        }
     }
 
     /// The counters of every sink that was ever open.
@@ -106,6 +119,7 @@ impl SinkWorker {
             error: None,
             endpoints: sink.udp_endpoints(),
             filtered: sink.udp_endpoints(),
+            status: None,
             metering_ended: false,
         };
         let state = Arc::new(Mutex::new(state));
@@ -113,11 +127,11 @@ impl SinkWorker {
         let run = move || {
             affinity.apply();
             while let Some(batch) = next_batch(&batches, &mut *sink, &shared) {
-                lock(&shared).last_progress = Instant::now();
+                pass_status(&mut *sink, &shared);
                 let result = sink.write(&batch.records);
                 lock(&shared).update(sink.counters(), result, totals(&batch.records));
             }
-            lock(&shared).last_progress = Instant::now();
+            pass_status(&mut *sink, &shared);
             let result = sink.finish();
             let mut state = lock(&shared);
             state.update(sink.counters(), result, RecordTotals::default());
@@ -192,6 +206,15 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
     while must_wait() && since.elapsed() < FILTER_TIMEOUT {
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Notes that the sink begins to work, and passes a new status to it.
+fn pass_status(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
+    let mut state = lock(state);
+    state.last_progress = Instant::now();
+    let status = state.status.take();
+    drop(state);
+    status.into_iter().for_each(|status| sink.set_metering_status(&status));
 }
 
 impl SinkState {

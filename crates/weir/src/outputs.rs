@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{Level, debug, error, warn};
 use weir_export::{ExportOptions, FileMode, Sink};
+use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
 
@@ -66,14 +67,20 @@ impl Outputs {
     }
 
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
-    pub fn open(&self, options: &arguments::Sinks, mode: FileMode, stop: &AtomicBool) -> Result<OpenOutputs, Error> {
+    pub fn open(
+        &self,
+        options: &arguments::Sinks,
+        key: KeyOptions,
+        mode: FileMode,
+        stop: &AtomicBool,
+    ) -> Result<OpenOutputs, Error> {
         let summary = Arc::new(Mutex::new(TrafficSummary::default()));
         let wait = |sink: &String| wait_for_reader(sink, stop);
         let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
         let mut sinks = self
             .sinks
             .iter()
-            .map(|sink| open_sink(sink, options, self.retries, mode).inspect(|_| debug!(sink, "sink opened")))
+            .map(|sink| open_sink(sink, options, key, self.retries, mode).inspect(|_| debug!(sink, "sink opened")))
             .collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
         let first = sinks.remove(0);
@@ -89,6 +96,7 @@ impl Outputs {
     pub fn change_sinks(
         &self,
         options: &arguments::Sinks,
+        key: KeyOptions,
         position: impl Fn(&String) -> Option<usize>,
         mut summary: Option<&Arc<Mutex<TrafficSummary>>>,
     ) -> Result<Vec<SinkChange>, Error> {
@@ -97,7 +105,7 @@ impl Outputs {
                 return Ok(SinkChange::Keep(position));
             }
             let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
-            let sink = open_sink(sink, options, self.retries, FileMode::Append)?;
+            let sink = open_sink(sink, options, key, self.retries, FileMode::Append)?;
             drop(pipe);
             Ok(SinkChange::Open(match summary.take() {
                 Some(summary) => Box::new(SummarySink { sink, summary: summary.clone() }),
@@ -173,6 +181,7 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
 fn open_sink(
     sink: &str,
     options: &arguments::Sinks,
+    key: KeyOptions,
     retries: bool,
     mode: FileMode,
 ) -> Result<Box<dyn Sink + Send>, Error> {
@@ -189,7 +198,7 @@ fn open_sink(
         });
     }
     let options =
-        ExportOptions { uniflow: options.uniflow, observation_domain: options.domain, retries, file_mode: mode };
+        ExportOptions { uniflow: options.uniflow, observation_domain: options.domain, key, retries, file_mode: mode };
     Ok(weir_export::open(sink, &options)?)
 }
 

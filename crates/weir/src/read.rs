@@ -12,11 +12,15 @@ use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::{Input, Source};
 use weir_export::FileMode;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
+
+/// Time between two reports of the metering process to the sinks.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
@@ -31,7 +35,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
-    let mut open = outputs.open(&read.sinks, mode, &stop)?;
+    let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)
@@ -51,6 +55,7 @@ fn meter(
     mut progress: Progress,
 ) -> (Ledger, RunStatus) {
     let (mut damage, mut filter_failed) = (DamageLog::default(), false);
+    let mut status_reported = Instant::now();
     let (mut interrupted, mut no_sink_left, mut sink_failed) = (false, false, false);
     // A signal is the regular end of live traffic, and an interruption of everything else.
     let is_live = matches!(source, Input::Live(_));
@@ -76,6 +81,10 @@ fn meter(
         if bursts % BURSTS_BETWEEN_CHECKS == 0 {
             log_sink_errors(exporter.take_errors());
             filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
+            if status_reported.elapsed() >= STATUS_INTERVAL {
+                status_reported = Instant::now();
+                exporter.report_status([&pipeline.account()], 1);
+            }
             no_sink_left = exporter.all_sinks_failed();
             interrupted = is_interrupted();
             if no_sink_left || interrupted {
@@ -93,6 +102,7 @@ fn meter(
     // The table is written when the pipeline finishes.
     progress.clear();
     let account = pipeline.finish();
+    exporter.report_status([&account], 1);
     exporter.finish();
     log_sink_errors(exporter.take_errors());
     let ledger = exporter.ledger([account]);

@@ -12,13 +12,7 @@ use weir_text::units;
 
 /// Settings of a pipeline that reads captures; `weir probe` changes those of live traffic.
 pub fn settings(metering: &Metering) -> Result<Settings, Error> {
-    let has = |field| metering.key.contains(&field);
-    let key = KeyOptions {
-        vlan: has(KeyField::Vlan),
-        interface: has(KeyField::Interface),
-        tunnel: has(KeyField::Tunnel),
-        unidirectional: metering.uniflow_key,
-    };
+    let key = key_options(metering);
     let policy = match metering.full {
         FullPolicy::Overflow => CacheFullPolicy::Overflow,
         FullPolicy::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
@@ -41,6 +35,16 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         overload: OverloadPolicy::Lose,
         sampling_population: 1,
     })
+}
+
+pub fn key_options(metering: &Metering) -> KeyOptions {
+    let has = |field| metering.key.contains(&field);
+    KeyOptions {
+        vlan: has(KeyField::Vlan),
+        interface: has(KeyField::Interface),
+        tunnel: has(KeyField::Tunnel),
+        unidirectional: metering.uniflow_key,
+    }
 }
 
 /// Which packets are processed, and how they are decoded.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_export::{Error, Sink};
+use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, Ledger, RefusalReason, SinkCounters, TrafficCounters};
 use weir_packet::Network;
@@ -104,6 +104,10 @@ impl Sink for SummarySink {
 
     fn connect(&mut self) -> bool {
         self.sink.connect()
+    }
+
+    fn set_metering_status(&mut self, status: &MeteringStatus) {
+        self.sink.set_metering_status(status);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -24,6 +24,10 @@ pub struct Decoder {
     registry: HashMap<(u32, u16), (String, String)>,
     pub templates: HashMap<u16, Vec<Field>>,
     types_id: Option<u16>,
+    /// Fields of options templates. The names of NetFlow v9's scopes are `scope N`.
+    options_templates: HashMap<u16, Vec<Field>>,
+    /// Options data records, without those of type information.
+    pub options: Vec<Record>,
     /// Number of template records, retransmitted ones included.
     pub templates_seen: usize,
     /// Number of type information records.
@@ -66,6 +70,8 @@ impl<'a> Reader<'a> {
 
 const REVERSE: u32 = 29305;
 const NTOP: u32 = 35632;
+/// In place of the enterprise number of a scope of NetFlow v9.
+const SCOPE: u32 = u32::MAX;
 
 impl Decoder {
     pub fn new() -> Self {
@@ -81,6 +87,11 @@ impl Decoder {
             decoder.registry.insert((NTOP, number), (format!("ntop {number}"), "unsigned".into()));
         }
         decoder
+    }
+
+    /// Numbers of the elements of a template.
+    pub fn numbers(&self, template: u16) -> Vec<u16> {
+        self.templates[&template].iter().map(|field| field.number).collect()
     }
 
     /// Decodes the messages of a file.
@@ -122,12 +133,12 @@ impl Decoder {
             let set = reader.take(octets - 4);
             all += match id {
                 0 | 2 => self.templates(set, version),
-                3 => self.options(set),
+                1 | 3 => self.options(set, version),
                 _ => {
                     let before = records.len();
-                    let types = self.data(id, set, &mut records);
-                    header.data_records += (types + records.len() - before) as u32;
-                    types + records.len() - before
+                    let others = self.data(id, set, &mut records);
+                    header.data_records += (others + records.len() - before) as u32;
+                    others + records.len() - before
                 }
             };
         }
@@ -154,20 +165,27 @@ impl Decoder {
         seen
     }
 
-    fn options(&mut self, set: &[u8]) -> usize {
+    /// Reads the options template of a set.
+    fn options(&mut self, set: &[u8], version: u64) -> usize {
         let mut reader = Reader(set);
         let id = reader.number(2) as u16;
-        let count = reader.number(2);
-        assert_eq!(reader.number(2), 2, "two scope fields");
-        let fields: Vec<Field> = (0..count).map(|_| field(&mut reader, 10)).collect();
-        let numbers: Vec<u16> = fields.iter().map(|field| field.number).collect();
-        assert_eq!(numbers, [346, 303, 339, 344, 345, 341]);
+        let (first, second) = (reader.number(2), reader.number(2));
+        let (count, scopes) = if version == 9 { ((first + second) / 4, first / 4) } else { (first, second) };
+        let mut fields: Vec<Field> = (0..count).map(|_| field(&mut reader, version)).collect();
         assert!(reader.0.len() < 4);
-        self.types_id = Some(id);
+        let numbers: Vec<u16> = fields.iter().map(|field| field.number).collect();
+        if numbers == [346, 303, 339, 344, 345, 341] {
+            assert_eq!(scopes, 2, "two scope fields");
+            self.types_id = Some(id);
+            return 1;
+        }
+        assert_eq!(scopes, 1, "one scope field");
+        fields[0].enterprise = if version == 9 { SCOPE } else { 0 };
+        self.options_templates.insert(id, fields);
         1
     }
 
-    /// Decodes data records. Returns the number of type information records.
+    /// Decodes data records. Returns the number of options data records.
     fn data(&mut self, id: u16, set: &[u8], records: &mut Vec<Record>) -> usize {
         let mut reader = Reader(set);
         if self.types_id == Some(id) {
@@ -191,15 +209,31 @@ impl Decoder {
             self.types_seen += types;
             return types;
         }
+        if let Some(fields) = self.options_templates.get(&id) {
+            let options = self.records(fields, reader);
+            let count = options.len();
+            self.options.extend(options);
+            return count;
+        }
         let fields = self.templates.get(&id).expect("a template is sent before its data");
+        records.extend(self.records(fields, reader));
+        0
+    }
+
+    fn records(&self, fields: &[Field], mut reader: Reader<'_>) -> Vec<Record> {
         let shortest: usize = fields.iter().map(|field| field.octets).sum();
+        let mut records = Vec::new();
         while reader.0.len() >= shortest {
             let mut record = Record::new();
             for field in fields {
                 let (enterprise, prefix) =
                     if field.enterprise == REVERSE { (0, "reverse ") } else { (field.enterprise, "") };
                 // A decoder that starts late may not know the types of Weir elements yet.
-                let unknown = (format!("{enterprise}/{}", field.number), "octetArray".to_owned());
+                let unknown = if enterprise == SCOPE {
+                    (format!("scope {}", field.number), "unsigned32".to_owned())
+                } else {
+                    (format!("{enterprise}/{}", field.number), "octetArray".to_owned())
+                };
                 let (name, data_type) = self.registry.get(&(enterprise, field.number)).unwrap_or(&unknown);
                 let old = record.insert(format!("{prefix}{name}"), value(data_type, reader.take(field.octets)));
                 assert_eq!(old, None, "{name} occurs once");
@@ -207,7 +241,7 @@ impl Decoder {
             records.push(record);
         }
         assert!(reader.0.len() < 4 && reader.0.iter().all(|&octet| octet == 0), "padding is short and zero");
-        0
+        records
     }
 }
 

@@ -9,6 +9,7 @@ mod ipfix;
 mod json_csv;
 mod netflow5;
 mod netflow9;
+mod options;
 
 use netflow_parser::variable_versions::{ipfix as parsed_ipfix, v9 as parsed_v9};
 use netflow_parser::{NetflowPacket, NetflowParser};

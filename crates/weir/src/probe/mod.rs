@@ -81,7 +81,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         None => probe,
     };
     let groups = start::open_worker_groups(&probe, &stop)?;
-    let mut open = outputs.open(&probe.sinks, FileMode::Append, &stop)?;
+    let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
     let mut watchdog = Watchdog::from_environment();
     privileges::raise_priority();
     privileges::drop_to(&probe.user)?;

@@ -5,7 +5,7 @@ use crate::arguments::{ProbeOptions, Sinks};
 use crate::error::Error;
 use crate::files::Target;
 use crate::outputs::Outputs;
-use crate::settings::settings;
+use crate::settings::{key_options, settings};
 use crate::summary::TrafficSummary;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,8 @@ impl Reloader {
             None
         } else {
             let summary = if stays_summarized { None } else { Some(summary) };
-            Some(outputs.change_sinks(&probe.sinks, position, summary)?)
+            let key = key_options(&self.current.metering);
+            Some(outputs.change_sinks(&probe.sinks, key, position, summary)?)
         };
         for sink in &outputs.sinks {
             debug!(sink, "reload: sink {}", if is_new(&sink) { "opened" } else { "stays open" });

@@ -1,0 +1,154 @@
+//! Options records: what a sink sends about its flow records as a whole (RFC 7011 sections 3.4.2
+//! and 4, RFC 5476 section 6.5.2, RFC 3954 section 6.1).
+//!
+//! Input: the status of the metering process and the counters of the sink. Output: options templates
+//! and options data records. All fields have a fixed length. NetFlow v9 gets the elements that have
+//! the same numbers in IPFIX, with the scopes that NetFlow v9 has.
+//!
+//! No record has the times of the first and last packet or flow that was lost: they are not known.
+
+use crate::element::Format;
+use crate::ipfix_file::FIRST_TEMPLATE_ID;
+use weir_ledger::{RecordTotals, SinkCounters};
+
+/// What a sink reports about the metering process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MeteringStatus {
+    /// 1 in this number of packets is metered at present; 0 and 1 are all.
+    pub sampling_population: u32,
+    /// Packets that were neither metered nor left out on purpose, see
+    /// [`weir_ledger::TrafficCounters::ignored`].
+    pub ignored_packets: u64,
+    /// Their octets on the wire, as far as known.
+    pub ignored_octets: u64,
+    /// Records that were lost on the way to the sink.
+    pub lost_before_sink: RecordTotals,
+}
+
+/// An options template of a sink.
+struct OptionsTemplate {
+    id: u16,
+    scope: Scope,
+    /// Number and length in octets of each element.
+    elements: &'static [(u16, u16)],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    ObservationDomain,
+    ExportingProcess,
+    Selector,
+    Template,
+}
+
+impl Scope {
+    /// The element or, in NetFlow v9, the type of the scope, and its length in octets. `None` if the
+    /// format does not have it.
+    const fn field(self, format: Format) -> Option<(u16, u16)> {
+        Some(match (format, self) {
+            (Format::Ipfix, Self::ObservationDomain) => (149, 4),
+            (Format::Ipfix, Self::ExportingProcess) => (144, 4),
+            (Format::Ipfix, Self::Selector) => (302, 8),
+            (Format::Ipfix, Self::Template) => (145, 2),
+            // System.
+            (Format::Netflow9, Self::ObservationDomain | Self::ExportingProcess) => (1, 4),
+            (Format::Netflow9, Self::Selector | Self::Template) => return None,
+        })
+    }
+}
+
+/// samplingInterval and samplingAlgorithm: what collectors for NetFlow v9 read, in IPFIX too.
+const SAMPLING: OptionsTemplate =
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 1, scope: Scope::ObservationDomain, elements: &[(34, 4), (35, 1)] };
+/// selectorAlgorithm, samplingSize and samplingPopulation (RFC 5476 section 6.5.2).
+const SELECTOR: OptionsTemplate =
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 2, scope: Scope::Selector, elements: &[(304, 2), (309, 4), (310, 4)] };
+/// exportedMessageTotalCount, exportedFlowRecordTotalCount and exportedOctetTotalCount (RFC 7011
+/// section 4.1).
+const METERING_STATISTICS: OptionsTemplate = OptionsTemplate {
+    id: FIRST_TEMPLATE_ID + 3,
+    scope: Scope::ObservationDomain,
+    elements: &[(41, 8), (42, 8), (40, 8)],
+};
+/// ignoredPacketTotalCount and ignoredOctetTotalCount (RFC 7011 section 4.2).
+const METERING_RELIABILITY: OptionsTemplate =
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 4, scope: Scope::ObservationDomain, elements: &[(164, 8), (165, 8)] };
+/// notSentFlowTotalCount, notSentPacketTotalCount and notSentOctetTotalCount (RFC 7011 section 4.3).
+const EXPORTING_RELIABILITY: OptionsTemplate = OptionsTemplate {
+    id: FIRST_TEMPLATE_ID + 5,
+    scope: Scope::ExportingProcess,
+    elements: &[(166, 8), (167, 8), (168, 8)],
+};
+/// flowKeyIndicator (RFC 7011 section 4.4).
+const FLOW_KEYS: OptionsTemplate =
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 6, scope: Scope::Template, elements: &[(173, 8)] };
+
+const ALL: [OptionsTemplate; 6] =
+    [SAMPLING, SELECTOR, METERING_STATISTICS, METERING_RELIABILITY, EXPORTING_RELIABILITY, FLOW_KEYS];
+
+/// Numbers of the sampling algorithm of Weir: random n-out-of-N sampling.
+const SAMPLING_ALGORITHM: u64 = 2;
+const SELECTOR_ALGORITHM: u64 = 3;
+/// There is one selector.
+const SELECTOR_ID: u64 = 1;
+
+/// The options template records of a format.
+pub(crate) fn options_templates(format: Format) -> impl Iterator<Item = Vec<u8>> {
+    ALL.iter().filter_map(move |template| template.record(format))
+}
+
+/// The set ID of each options data record, and the record. The counters do not include the message
+/// that the records will be in (RFC 7011 section 4.1).
+pub(crate) fn options_records(
+    format: Format,
+    domain: u32,
+    status: &MeteringStatus,
+    counters: &SinkCounters,
+) -> impl Iterator<Item = (u16, Vec<u8>)> + use<> {
+    let (domain, process) = (u64::from(domain), u64::from(std::process::id()));
+    let process = if format == Format::Ipfix { process } else { domain };
+    let population = status.sampling_population.max(1).into();
+    let mut not_sent = status.lost_before_sink;
+    counters.lost.values().for_each(|&lost| not_sent.merge(lost));
+    let exported = [counters.messages, counters.wire_records, counters.octets];
+    let records = [
+        SAMPLING.data(format, domain, &[population, SAMPLING_ALGORITHM]),
+        SELECTOR.data(format, SELECTOR_ID, &[SELECTOR_ALGORITHM, 1, population]),
+        METERING_STATISTICS.data(format, domain, &exported),
+        METERING_RELIABILITY.data(format, domain, &[status.ignored_packets, status.ignored_octets]),
+        EXPORTING_RELIABILITY.data(format, process, &[not_sent.flows, not_sent.packets, not_sent.bytes]),
+    ];
+    records.into_iter().flatten()
+}
+
+/// The record of the flow keys of a template; `None` in a format without such records.
+pub(crate) fn flow_keys_record(format: Format, template_id: u16, flow_keys: u64) -> Option<(u16, Vec<u8>)> {
+    FLOW_KEYS.data(format, template_id.into(), &[flow_keys])
+}
+
+impl OptionsTemplate {
+    /// The options template record: ID and the counts of fields or, in NetFlow v9, of octets, then
+    /// the fields.
+    fn record(&self, format: Format) -> Option<Vec<u8>> {
+        let scope = self.scope.field(format)?;
+        let (elements, scopes) = (self.elements.len() as u16, 1);
+        let header = match format {
+            Format::Ipfix => [self.id, scopes + elements, scopes],
+            Format::Netflow9 => [self.id, 4 * scopes, 4 * elements],
+        };
+        let fields = [scope].into_iter().chain(self.elements.iter().copied());
+        let fields = fields.flat_map(|(number, octets)| [number, octets]);
+        Some(header.into_iter().chain(fields).flat_map(u16::to_be_bytes).collect())
+    }
+
+    /// A data record and its set ID.
+    fn data(&self, format: Format, scope: u64, values: &[u64]) -> Option<(u16, Vec<u8>)> {
+        let (_, scope_octets) = self.scope.field(format)?;
+        let octets = [scope_octets].into_iter().chain(self.elements.iter().map(|&(_, octets)| octets));
+        let values = [scope].into_iter().chain(values.iter().copied());
+        let fields = octets
+            .zip(values)
+            .flat_map(|(octets, value)| value.to_be_bytes().into_iter().skip(8 - usize::from(octets)));
+        Some((self.id, fields.collect()))
+    }
+}

@@ -1,0 +1,115 @@
+//! Options records that the binary sends, as tshark decodes them, agree with the ledger.
+
+mod common;
+use common::{Pcap, arp, command, ipv4, is_installed, number, read_ledger, udp};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// 2000 UDP flows, and after each ten of them an ARP frame and one of an unknown IP version.
+fn capture() -> Pcap {
+    let mut frames = Vec::new();
+    for number in 0..2000_u16 {
+        let [high, low] = number.to_be_bytes();
+        frames.push(udp(([10, 0, high, low], 5000), ([10, 1, 0, 1], 53), 40));
+        if number % 10 == 0 {
+            let mut damaged = frames[0].clone();
+            damaged[14] = 0x15;
+            frames.extend([arp(), damaged]);
+        }
+    }
+    Pcap::of(&frames)
+}
+
+/// Datagrams that a run sends to a port, as a capture.
+fn datagrams_of(run: &mut Command, listener: &UdpSocket) -> Pcap {
+    listener.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut child = run.spawn().unwrap();
+    let (mut buffer, mut frames, mut ended) = ([0; 2000], Vec::new(), false);
+    loop {
+        match listener.recv(&mut buffer) {
+            Ok(octets) => {
+                let port = listener.local_addr().unwrap().port().to_be_bytes();
+                let length = (8 + octets as u16).to_be_bytes();
+                let datagram = [&port[..], &port, &length, &[0, 0], &buffer[..octets]].concat();
+                frames.push(ipv4(17, [127, 0, 0, 1], [127, 0, 0, 1], &datagram));
+            }
+            Err(_) if ended => break,
+            Err(_) => ended = child.try_wait().unwrap().is_some(),
+        }
+    }
+    assert!(child.wait().unwrap().code().is_some());
+    Pcap::of(&frames)
+}
+
+/// The last value of each field in the verbose text of tshark.
+fn last_values(capture: &Path, port: u16) -> HashMap<String, String> {
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-V", "-O", "cflow", "-d", &format!("udp.port=={port},cflow"), "-r"]).arg(capture);
+    let text = String::from_utf8(tshark.output().unwrap().stdout).unwrap();
+    assert!(!text.contains("Malformed"), "{text}");
+    let values = text.lines().filter_map(|line| line.trim().split_once(": "));
+    values.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn assert_figures(values: &HashMap<String, String>, ledger: &Value, ipfix: bool) {
+    let value = |name: &str| values.get(name).unwrap_or_else(|| panic!("{name} in {values:?}")).as_str();
+    let count = |name: &str| value(name).parse::<u64>().unwrap();
+    assert_eq!((count("Sampling interval"), value("Sampling algorithm")), (4, "Random sampling (2)"));
+    if ipfix {
+        assert_eq!(value("Selector Algorithm"), "Random n-out-of-N Sampling (3)");
+        assert_eq!((count("Sampling Size"), count("Sampling Population")), (1, 4));
+    }
+    let sink = &ledger["sinks"][0];
+    // All but the message that has these figures.
+    assert_eq!(count("PacketsExp") + 1, number(&sink["messages"]));
+    assert_eq!(count("FlowsExp"), number(&sink["wire_records"]));
+    assert!((1..400).contains(&(number(&sink["octets"]) - count("OctetsExp"))));
+    for (name, key) in [("Ignored Packets", "packets"), ("Ignored Octets", "bytes")] {
+        let (dropped, refused) = (&ledger[key]["dropped_cache_full"], &ledger[key]["refused"]["ip_version"]);
+        assert!(number(dropped) > 0 && number(refused) > 0, "{ledger}");
+        assert_eq!(count(name), number(dropped) + number(refused), "{name}");
+    }
+    for name in ["Not Sent Flows", "Not Sent Packets", "Not Sent Octets"] {
+        assert_eq!(count(name), 0);
+    }
+}
+
+#[test]
+fn sampling_and_statistics_of_a_run_with_drops_agree_with_the_ledger() {
+    if !is_installed("tshark") {
+        return;
+    }
+    let capture = capture().saved();
+    let stats = capture.beside("ledger.json");
+    for sink in ["ipfix+udp", "ipfix+udp?template=full", "netflow9+udp", "netflow9+udp?template=full"] {
+        let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (scheme, settings) = sink.split_once('?').unwrap_or((sink, ""));
+        let output = format!("{scheme}://127.0.0.1:{port}?{settings}");
+        let mut probe = command();
+        probe.args(["probe", "-q", "--sample", "4", "--flows", "8", "--full", "drop", "-i"]);
+        probe.arg(&capture).args(["-o", &output, "--stats"]).arg(&stats).stderr(std::process::Stdio::null());
+        let datagrams = datagrams_of(&mut probe, &listener).save(capture.folder.path(), "export.pcap");
+        let ledger = read_ledger(&stats);
+        assert_figures(&last_values(&datagrams, port), &ledger, scheme == "ipfix+udp");
+    }
+}
+
+#[test]
+fn an_ipfix_file_ends_with_the_statistics_of_the_run() {
+    if !is_installed("tshark") {
+        return;
+    }
+    let capture = capture().saved();
+    let (stats, file) = (capture.beside("ledger.json"), capture.beside("flows.ipfix"));
+    let mut probe = command();
+    probe.args(["probe", "-q", "--sample", "4", "--flows", "8", "--full", "drop", "-i"]);
+    probe.arg(&capture).arg("-o").arg(format!("ipfix:{}", file.display())).arg("--stats").arg(&stats);
+    probe.output().unwrap();
+    let ledger = read_ledger(&stats);
+    assert_figures(&last_values(&file, 4739), &ledger, true);
+}
