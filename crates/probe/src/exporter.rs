@@ -12,6 +12,7 @@
 use crate::account::Account;
 use crate::export_handle::ExportHandle;
 use crate::load_shedder::LevelSettings;
+use crate::record_output::BATCH;
 use crate::settings::BackPressure;
 use crate::sink_worker::{SinkWorker, SinkWorkers};
 use crate::sync::lock;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
+use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, Ledger, RecordTotals};
 
 /// Batches in the queue of a sink that pipelines wait for: few, so that they stay in the CPU cache.
@@ -32,6 +34,13 @@ const QUEUE_BATCHES: usize = 8;
 const QUEUE_BATCHES_LIVE: usize = 512;
 /// Time between two checks whether a sink has finished.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
+fn queue_batches(back_pressure: BackPressure) -> usize {
+    match back_pressure {
+        BackPressure::Block => QUEUE_BATCHES,
+        BackPressure::Drop => QUEUE_BATCHES_LIVE,
+    }
+}
 
 /// The running sinks.
 pub struct Exporter {
@@ -49,6 +58,12 @@ pub enum SinkChange {
 }
 
 impl Exporter {
+    /// Memory that the queues of this number of sinks can take, bytes, with batches of the usual
+    /// length at most.
+    pub fn memory_bytes_for(sinks: usize, back_pressure: BackPressure) -> usize {
+        sinks * queue_batches(back_pressure) * 2 * BATCH * size_of::<FlowRecord>()
+    }
+
     /// Starts a thread for each sink. If a sink panics, [`Exporter::finish`] panics.
     ///
     /// # Errors
@@ -74,10 +89,7 @@ impl Exporter {
     /// # Errors
     /// The system cannot start a thread. The old sinks then stay open.
     pub fn replace_sinks(&self, changes: Vec<SinkChange>) -> io::Result<()> {
-        let queue_batches = match self.back_pressure {
-            BackPressure::Block => QUEUE_BATCHES,
-            BackPressure::Drop => QUEUE_BATCHES_LIVE,
-        };
+        let queue_batches = queue_batches(self.back_pressure);
         let start = |change| match change {
             SinkChange::Keep(number) => Ok(Err(number)),
             SinkChange::Open(sink) => SinkWorker::start(sink, self.affinity.clone(), queue_batches).map(Ok),

@@ -74,6 +74,13 @@ pub enum Error {
          choose fewer flows"
     )]
     FlowCacheMemory { flows: u32, memory: String },
+    #[error(transparent)]
+    Memory(#[from] Box<FlowCacheTooLarge>),
+    #[error(
+        "--lock-memory: {error}; the limit of locked memory is {limit} (ulimit -l): raise it, or give the probe the \
+         capability CAP_IPC_LOCK (under systemd: LimitMEMLOCK=infinity, or AmbientCapabilities=CAP_IPC_LOCK)"
+    )]
+    LockMemory { limit: String, error: io::Error },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     #[error("cannot handle signals: {0}")]
@@ -113,6 +120,22 @@ pub enum Error {
     Soak,
     #[error(transparent)]
     Tcp(#[from] TcpError),
+}
+
+/// Flow caches that do not fit into the memory that is free.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--flows {flows}: {caches} with TCP analysis and up to {needed} when full, and {reserve} for everything else, do not \
+     fit into the memory that is free: {free} ({limit}); {advice}"
+)]
+pub struct FlowCacheTooLarge {
+    pub flows: u32,
+    pub caches: String,
+    pub needed: String,
+    pub reserve: String,
+    pub free: String,
+    pub limit: String,
+    pub advice: String,
 }
 
 #[derive(Debug, thiserror::Error)]

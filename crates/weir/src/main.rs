@@ -15,6 +15,7 @@ mod files;
 mod findings;
 mod input;
 mod ledger_text;
+mod memory;
 mod outputs;
 mod pages;
 mod plan;

@@ -5,6 +5,7 @@ use crate::console::progress::Progress;
 use crate::error::{Error, sink_advice};
 use crate::files;
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
+use crate::memory::MemoryUse;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
@@ -27,13 +28,16 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     input::check_sources(&sources, "read")?;
     let outputs = Outputs::new(&read.sinks.outputs, read.reporting.stats.as_deref());
     files::check_targets(&sources, &outputs.targets)?;
-    let settings = settings(&read.metering)?;
-    let config = settings.meter;
-
-    // Before any output is opened: opening empties files.
-    weir_flow::Meter::new(config).map_err(|error| start_error(&config, error))?;
+    let mut settings = settings(&read.metering)?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
+    let reads_captures = matches!(source, Input::File(_));
+    let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
+    let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure };
+    memory.fit(&mut settings.meter, read.metering.flows.is_some())?;
+    let config = settings.meter;
+    // Before any output is opened: opening empties files.
+    weir_flow::Meter::new(config).map_err(|error| start_error(&config, error))?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();

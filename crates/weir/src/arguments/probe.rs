@@ -67,6 +67,11 @@ pub struct ProbeOptions {
     #[arg(long, help_heading = PERFORMANCE)]
     pub busy_poll: bool,
 
+    /// At the start, touch and lock the memory of rings and flow caches, so that the kernel does not swap it out. Needs root,
+    /// the capability CAP_IPC_LOCK, or a sufficient limit of locked memory (ulimit -l)
+    #[arg(long, help_heading = PERFORMANCE)]
+    pub lock_memory: bool,
+
     /// Cores for reading and metering threads, as in 2,3,4 or 2-4. Each thread takes the next core of the list [default:
     /// cores on the NUMA node of the NIC if there are enough]
     #[arg(long, value_name = "LIST", value_parser = parse_cores, help_heading = PERFORMANCE)]

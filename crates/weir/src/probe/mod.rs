@@ -20,6 +20,7 @@ use crate::arguments::{Layout, Logging, ProbeOptions};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
+use crate::memory::MemoryLock;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::settings::settings;
@@ -84,6 +85,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
     let mut watchdog = Watchdog::from_environment();
     privileges::raise_priority();
+    let memory_lock = probe.lock_memory.then(MemoryLock::prepare).transpose()?;
     privileges::drop_to(&probe.user)?;
     let placement = &groups.placement;
     if !(placement.threads.is_empty() || placement.reason.is_empty()) {
@@ -92,6 +94,12 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     }
     let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();
+    if let Some(memory_lock) = memory_lock
+        && let Err(error) = memory_lock.lock()
+    {
+        running.probe.finish();
+        return Err(error);
+    }
 
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();

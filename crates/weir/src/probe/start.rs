@@ -5,6 +5,7 @@ use super::privileges::PIPELINE_NICE;
 use crate::arguments::{Layout, ProbeOptions};
 use crate::error::Error;
 use crate::input;
+use crate::memory::MemoryUse;
 use crate::settings::start_error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -68,12 +69,19 @@ pub fn start(
     OpenGroups { groups, placement }: OpenGroups,
     sinks: Vec<Box<dyn Sink + Send>>,
 ) -> Result<Running, Error> {
-    let meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
-    let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
+    let mut meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
     let is_live = groups.iter().flat_map(|group| &group.queues).any(|queue| matches!(queue.source, Input::Live(_)));
     // Captures wait for slow sinks; live traffic does not.
     let back_pressure = if is_live { BackPressure::Drop } else { BackPressure::Block };
+    let mut queues = groups.iter().flat_map(|group| &group.queues);
+    let reads_captures = queues.any(|queue| matches!(queue.source, Input::File(_)));
+    let meters_of =
+        |group: &WorkerGroupSpec| if group.meters.is_empty() { group.queues.len() } else { group.meters.len() };
+    let meters = groups.iter().map(meters_of).sum();
+    let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure };
+    memory.fit(&mut meter, probe.metering.flows.is_some())?;
+    let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
     let probe = weir_probe::Probe::start(groups, settings, sinks, export, back_pressure);
     Ok(Running { probe: probe.map_err(|error| start_error(&meter, error))?, is_live })
 }

@@ -1,0 +1,137 @@
+//! Limits of memory: control groups, address space, locked memory.
+#![cfg(target_os = "linux")]
+
+mod common;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{Pcap, command, failure, is_root, number, permit_all_users, read_ledger, text_of};
+use network::until;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const NOBODY_ID: u32 = 65534;
+/// Most of the 2 M packets begin a flow. A full flow cache of the default size takes more than 200 MB.
+const FLOOD: &str = "synth:velan,flows=4M,packets=2M";
+
+/// A control group with a limit of memory. Removed when it is dropped.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// `None`, with a notice, if this machine does not let the test make one.
+    fn new(name: &str, limit_bytes: u64) -> Option<Self> {
+        let hierarchies = [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+        let make = |(root, limit): (&str, &str)| -> io::Result<Self> {
+            if !Path::new(root).join("cgroup.procs").exists() {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let group = Path::new(root).join(format!("weir-test-{name}-{}", std::process::id()));
+            fs::create_dir(&group)?;
+            let group = Self(group);
+            fs::write(group.0.join(limit), limit_bytes.to_string())?;
+            Ok(group)
+        };
+        let made = hierarchies.into_iter().map(make).find_map(Result::ok);
+        if made.is_none() {
+            eprintln!("SKIPPED: no control group with the memory controller can be made (needs root)");
+        }
+        made
+    }
+
+    /// Runs the binary in the group.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let script = "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).arg(&self.0).arg(env!("CARGO_BIN_EXE_weir")).args(arguments);
+        shell.stdin(Stdio::null()).output().unwrap()
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_flood_in_a_control_group_fills_a_smaller_flow_cache_and_nothing_is_killed() {
+    let Some(group) = ControlGroup::new("flood", 200_000_000) else { return };
+    for run in [&["read"][..], &["probe", "--interval", "1h"], &["probe", "--layout", "split", "--interval", "1h"]] {
+        let folder = tempfile::tempdir().unwrap();
+        permit_all_users(folder.path());
+        let stats = folder.path().join("ledger.json");
+        let options = ["-i", FLOOD, "-o", "json:/dev/null", "--stats", stats.to_str().unwrap()];
+        let (code, _, err) = text_of(&group.run(&[run, &options].concat()));
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains("the flow cache has fewer slots than by default"), "{err}");
+        assert!(err.contains(group.0.to_str().unwrap()), "{err}");
+        let ledger = read_ledger(&stats);
+        assert_eq!(ledger["packets"]["metered"], 2_000_000, "{ledger}");
+        assert!(number(&ledger["anomalies"]["overflow"]) > 0, "{ledger}");
+    }
+}
+
+#[test]
+fn requested_flow_caches_larger_than_a_control_group_are_refused_with_figures() {
+    let Some(group) = ControlGroup::new("refusal", 400_000_000) else { return };
+    for run in [&["read"][..], &["probe"], &["probe", "--layout", "spread", "--meters", "3"]] {
+        let (code, out, err) = text_of(&group.run(&[run, &["-i", FLOOD, "--flows", "1M"]].concat()));
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        let caches = if run.len() > 1 { "its 3 flow caches" } else { "its flow cache" };
+        let limit = format!("{}/memory.", group.0.display());
+        for part in ["--flows 1000000: ", caches, "is 400 MB", &limit, "fits, or raise the limit"] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+    }
+}
+
+#[test]
+fn a_default_flow_cache_fits_into_a_limited_address_space() {
+    let script = "ulimit -v 500000; exec \"$0\" probe -i synth:velan,packets=1k --interval 1h -o table:/dev/null";
+    let (code, _, err) =
+        text_of(&Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_weir")]).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("fewer slots than by default") && err.contains("ulimit -v is 512 MB"), "{err}");
+}
+
+#[test]
+fn locked_memory_is_touched_at_the_start() {
+    if !is_root() {
+        return eprintln!("SKIPPED: the limit of locked memory needs root");
+    }
+    let mut probe = command();
+    probe.args(["probe", "-i", "-", "-q", "--flows", "100k", "--lock-memory", "-o", "table:/dev/null"]);
+    let mut probe = probe.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = probe.stdin.take().unwrap();
+    input.write_all(&Pcap::new().0).unwrap();
+    let kilobytes = |key: &str| -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", probe.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    until("all memory is locked", || kilobytes("VmLck:") > 150_000 && kilobytes("VmRSS:") > 150_000);
+    drop(input);
+    let (code, _, err) = text_of(&probe.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{err}");
+}
+
+#[test]
+fn memory_that_cannot_be_locked_is_refused_with_the_limit() {
+    let script = "ulimit -l 64 && exec \"$0\" probe -i synth:velan,packets=1k -q --flows 1k -o table:/dev/null \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_weir"), "--lock-memory"]);
+    if is_root() {
+        shell.uid(NOBODY_ID).gid(NOBODY_ID);
+    }
+    let output = match shell.output() {
+        Ok(output) if output.status.code() != Some(126) => output,
+        _ => return eprintln!("SKIPPED: user nobody cannot execute the binary"),
+    };
+    let (code, out, err) = text_of(&output);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("--lock-memory: ") && err.contains("(ulimit -l)") && err.contains("LimitMEMLOCK"), "{err}");
+    assert!(failure(1, ["read", "-", "--lock-memory"]).contains("--lock-memory"));
+}
