@@ -491,7 +491,7 @@ impl Sink for TemplateSink {
                 return output.report_end();
             }
             if self.lost_since_templates {
-                self.all_sent_at = None;
+                (self.started, self.all_sent_at) = (None, None);
             }
         }
         flows.iter().for_each(|flow| self.write_flow(flow));
