@@ -103,6 +103,11 @@ pub enum Error {
     ReloadWithoutConfig,
     #[error("{0}: top, uniflow and domain of an open sink cannot change; restart the probe, or name another file")]
     ReloadChangesOpenFile(String),
+    #[error(
+        "{sink}: a running probe opens files only in the directories of the outputs that it was started with \
+         ({permitted}); restart the probe, or name a file there"
+    )]
+    ReloadOutsideSandbox { sink: String, permitted: String },
 
     // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
     #[error("no interface '{name}'; there is {existing}")]

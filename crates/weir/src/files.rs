@@ -115,7 +115,7 @@ impl FileIdentity {
 }
 
 /// The absolute path of a file that does not exist, with the links of its directory resolved.
-fn absolute(path: &Path) -> PathBuf {
+pub fn absolute(path: &Path) -> PathBuf {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (fs::canonicalize(directory), path.file_name()) {
         (Ok(directory), Some(name)) => directory.join(name),

@@ -23,6 +23,7 @@ mod probe;
 mod protocols;
 mod read;
 mod run_status;
+mod sandbox;
 mod settings;
 mod signals;
 mod summary;

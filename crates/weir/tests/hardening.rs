@@ -1,14 +1,17 @@
-//! What a running `weir` may still do: capabilities of all its threads, and the systemd unit.
+//! What a running `weir` may still do: capabilities and sandbox of all its threads, and the systemd
+//! unit.
 
 mod common;
 mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{is_installed, is_root};
+use common::{is_installed, is_root, permit_all_users, read_flows};
 use live::{Running, send_requests, wire};
+use network::{BOUND, ip, until};
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Command;
 
 /// The values that a line of `/proc/PID/task/*/status` has among the threads of a probe.
@@ -60,6 +63,85 @@ fn no_thread_of_a_running_probe_has_a_capability() {
         assert_eq!(of_threads(&probe, "NoNewPrivs:"), only("1"), "{start:?}");
         probe.stop(0);
     }
+}
+
+#[test]
+fn every_thread_is_restricted_unless_no_sandbox_is_given() {
+    let Some(mut sender) = wire() else { return };
+    for (source, options, mode) in [
+        ("af_packet:right,queues=2", &["--layout", "split"][..], "2"),
+        ("af_xdp:right,attach=generic", &[], "2"),
+        ("af_packet:right", &["--no-sandbox"], "0"),
+    ] {
+        let probe = Running::probe(source, options);
+        send_requests(&mut sender, 1..2);
+        probe.wait_for("flows 1 active");
+        assert_eq!(of_threads(&probe, "Seccomp:"), only(mode), "{source} {options:?}");
+        let (err, ..) = probe.stop(0);
+        assert!(!err.contains("sandbox is incomplete"), "{err}");
+    }
+}
+
+#[test]
+fn a_reload_opens_files_only_in_the_directories_of_the_outputs() {
+    let Some(mut sender) = wire() else { return };
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    [&folder, &other].iter().for_each(|folder| permit_all_users(folder.path()));
+    let [first, second] = ["first.json", "second.json"].map(|name| folder.path().join(name));
+    let (foreign, file) = (other.path().join("flows.json"), folder.path().join("probe.toml"));
+    let write = |paths: &[&std::path::Path]| {
+        let sinks: Vec<_> = paths.iter().map(|path| format!("\"json:{}\"", path.display())).collect();
+        fs::write(&file, format!("output = [{}]\nidle = \"200ms\"\n", sinks.join(", "))).unwrap();
+        permit_all_users(&file);
+    };
+    write(&[&first]);
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
+    write(&[&first, &foreign]);
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("continuing with the old one");
+    let reason = format!("was started with ({}); restart the probe, or name a file there", folder.path().display());
+    assert!(probe.stderr().contains(&reason), "{}", probe.stderr());
+    send_requests(&mut sender, 0..20);
+    until("the first sink goes on", || read_flows(&first).len() == 20);
+    write(&[&first, &second]);
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("configuration reloaded");
+    // The new sink has a thread of its own.
+    assert_eq!(of_threads(&probe, "Seccomp:"), only("2"));
+    send_requests(&mut sender, 20..40);
+    until("both sinks have the records", || [&first, &second].map(|path| read_flows(path).len()) == [40, 20]);
+    probe.stop(0);
+    assert!(!foreign.exists());
+}
+
+#[test]
+fn a_restricted_probe_resolves_the_name_of_a_collector() {
+    let Some(mut sender) = wire() else { return };
+    ip("link set lo up");
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    collector.set_read_timeout(Some(BOUND)).unwrap();
+    let sink = format!("ipfix+udp://localhost:{}", collector.local_addr().unwrap().port());
+    let probe = Running::probe("af_packet:right", &["-o", &sink, "--idle", "200ms"]);
+    send_requests(&mut sender, 0..20);
+    assert!(collector.recv(&mut [0; 2000]).is_ok());
+    probe.stop(0);
+}
+
+#[test]
+fn a_kernel_without_seccomp_and_landlock_is_named_in_the_log() {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "trace=seccomp,landlock_create_ruleset", "-e", "signal=none", "-o", "/dev/null"]);
+    strace.args(["-e", "inject=seccomp:error=EINVAL", "-e", "inject=landlock_create_ruleset:error=EOPNOTSUPP"]);
+    strace.args([env!("CARGO_BIN_EXE_weir"), "probe", "-i", "synth:velan,flows=10,packets=1000", "-o", "json:-"]);
+    let Ok(output) = strace.output() else { return eprintln!("SKIPPED: there is no strace") };
+    let err = String::from_utf8(output.stderr).unwrap();
+    if err.contains("strace: ") {
+        return eprintln!("SKIPPED: tracing a process is not permitted here: {err}");
+    }
+    assert!(output.status.success(), "{err}");
+    let lines: Vec<_> = err.lines().filter(|line| line.contains("sandbox is incomplete")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("Landlock") && lines[0].contains("seccomp"), "{err}");
+    assert_eq!(output.stdout.iter().filter(|&&octet| octet == b'\n').count(), 10);
 }
 
 #[test]

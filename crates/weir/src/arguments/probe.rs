@@ -86,6 +86,11 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "USER", default_value = "nobody", help_heading = OPERATION)]
     pub user: String,
 
+    /// Do not restrict the running probe to the system calls and files that it needs. To find out whether the sandbox is
+    /// the cause of an error (docs/probe.md)
+    #[arg(long, help_heading = OPERATION)]
+    pub no_sandbox: bool,
+
     /// Interval of the statistics lines on standard error (units ms, s, m, h)
     #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
     pub interval_ns: u64,

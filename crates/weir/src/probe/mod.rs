@@ -1,7 +1,7 @@
 //! `weir probe`: meters live traffic, with pipelines for each receive queue, until a signal.
 //!
 //! Order of a run: options and configuration file (`config`), validation (`check`), `--autotune`,
-//! sources and sinks (`start`), privileges, metering (`monitor`, `reload`), final report.
+//! sources and sinks (`start`), privileges, sandbox, metering (`monitor`, `reload`), final report.
 
 mod autotune;
 mod check;
@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::memory::MemoryLock;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
+use crate::sandbox::{Limits, Sandbox};
 use crate::settings::settings;
 use crate::signals::stop_signal;
 use crate::{files, input};
@@ -92,6 +93,11 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         let [cores, export_cores] = [&placement.threads, &placement.export].map(|cores| placement::list(cores));
         info!(cores, export_cores, reason = placement.reason, "cores assigned");
     }
+    let sandbox = (!probe.no_sandbox).then(|| {
+        let has_dpdk = probe.inputs.iter().any(|input| input.to_string_lossy().starts_with("dpdk:"));
+        let limits = if has_dpdk { Limits::Files } else { Limits::FilesAndCalls };
+        Sandbox::enter(&outputs.sinks, probe.config.as_deref(), limits)
+    });
     let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();
     if let Some(memory_lock) = memory_lock
@@ -111,7 +117,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         }
         std::thread::sleep(CHECK_INTERVAL);
         if reload.swap(false, Ordering::Relaxed) {
-            reloader.reload(&mut running.probe, &open.summary);
+            reloader.reload(&mut running.probe, &open.summary, sandbox.as_ref());
         }
         running.probe.filter_new_connections();
         if let Some(status) = monitor.update(&running.probe) {

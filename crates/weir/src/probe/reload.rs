@@ -5,6 +5,7 @@ use crate::arguments::{ProbeOptions, Sinks};
 use crate::error::Error;
 use crate::files::Target;
 use crate::outputs::Outputs;
+use crate::sandbox::Sandbox;
 use crate::settings::{key_options, settings};
 use crate::summary::TrafficSummary;
 use std::ffi::OsString;
@@ -37,8 +38,13 @@ impl Reloader {
     }
 
     /// Applies the file and logs the result. After an error, the old configuration stays in effect.
-    pub fn reload(&mut self, running: &mut weir_probe::Probe, summary: &Arc<Mutex<TrafficSummary>>) {
-        if let Err(error) = self.try_reload(running, summary) {
+    pub fn reload(
+        &mut self,
+        running: &mut weir_probe::Probe,
+        summary: &Arc<Mutex<TrafficSummary>>,
+        sandbox: Option<&Sandbox>,
+    ) {
+        if let Err(error) = self.try_reload(running, summary, sandbox) {
             error!(
                 error = error.to_string().trim_end(),
                 "cannot reload the configuration, continuing with the old one"
@@ -50,6 +56,7 @@ impl Reloader {
         &mut self,
         running: &mut weir_probe::Probe,
         summary: &Arc<Mutex<TrafficSummary>>,
+        sandbox: Option<&Sandbox>,
     ) -> Result<(), Error> {
         let Some(path) = &self.current.config else { return Err(Error::ReloadWithoutConfig) };
         let merged = config::merge(&self.current, &self.arguments)?;
@@ -66,6 +73,11 @@ impl Reloader {
         let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
         if let Some(sink) = new_files.find(|sink| before.sinks.contains(sink)) {
             return Err(Error::ReloadChangesOpenFile(sink.clone()));
+        }
+        if let Some(sandbox) = sandbox
+            && let Some(sink) = outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(sink))
+        {
+            return Err(Error::ReloadOutsideSandbox { sink: sink.clone(), permitted: sandbox.directories() });
         }
         let stays_summarized =
             self.summarized.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));

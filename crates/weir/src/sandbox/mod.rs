@@ -1,0 +1,118 @@
+//! Restricts the process to what it needs after start: system calls with seccomp, files and TCP
+//! connections with Landlock.
+//!
+//! Input: the files that may be opened later. The restrictions hold for the calling thread and for
+//! those that it starts from now on, and cannot be lifted. Open files stay open. They are a second
+//! line of defense, behind the dropped privileges: for code that takes over the process. What the
+//! kernel does not offer is left out, with a line in the log.
+//!
+//! A forbidden call returns an error (EPERM from seccomp, EACCES from Landlock) and does not end
+//! the process: if a library makes a call that is not on the list, one operation fails visibly, and
+//! the records in the flow cache are not lost.
+
+mod system_calls;
+
+use crate::files::{Target, absolute};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope, path_beneath_rules,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tracing::{debug, warn};
+
+/// Readable after start: libraries and files of name resolution (NSS modules, libpcap), devices
+/// without content, and the maps of this process, for the backtrace of a panic.
+const READABLE: [&str; 10] =
+    ["/etc", "/usr", "/lib", "/lib64", "/sys", "/proc/self", "/proc/sys", "/dev/null", "/dev/random", "/dev/urandom"];
+/// Name servers answer over TCP what does not fit a datagram. Weir uses no other TCP connections.
+const DNS_PORT: u16 = 53;
+
+/// What is restricted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limits {
+    FilesAndCalls,
+    /// Only files: the drivers of DPDK make system calls that depend on the device.
+    Files,
+}
+
+/// What a restricted process may still open.
+pub struct Sandbox {
+    /// Directories in which files can be opened for writing; devices and pipes.
+    writable: Vec<PathBuf>,
+}
+
+impl Sandbox {
+    /// Restricts this thread and those that it starts from now on. Files can be written in the
+    /// directories of the sinks, and read in that of the configuration file.
+    pub fn enter(sinks: &[String], config: Option<&Path>, limits: Limits) -> Self {
+        let writable: Vec<PathBuf> = sinks.iter().filter_map(|sink| writable_path(sink)).collect();
+        let mut missing = Vec::new();
+        match restrict_files(&writable, config) {
+            Ok(RulesetStatus::NotEnforced) => missing.push("Landlock".to_owned()),
+            Ok(status) => debug!(?status, "Landlock restricts files"),
+            Err(error) => missing.push(format!("Landlock ({error})")),
+        }
+        if limits == Limits::FilesAndCalls
+            && let Err(error) = system_calls::restrict()
+        {
+            missing.push(format!("seccomp ({error})"));
+        }
+        if !missing.is_empty() {
+            let missing = missing.join(", ");
+            warn!(missing, "sandbox is incomplete, the kernel does not offer all of it");
+        }
+        Self { writable }
+    }
+
+    /// Whether a sink can be opened now.
+    pub fn permits(&self, sink: &str) -> bool {
+        writable_path(sink).is_none_or(|path| self.writable.iter().any(|writable| path.starts_with(writable)))
+    }
+
+    /// The directories of [`Sandbox::permits`], for a message.
+    pub fn directories(&self) -> String {
+        let names: Vec<_> = self.writable.iter().map(|path| path.display().to_string()).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+}
+
+/// What has to be writable so that a sink can be opened: the directory of its file, or a device or
+/// pipe itself. `None` if it is no file.
+fn writable_path(sink: &str) -> Option<PathBuf> {
+    let Target::File(path) = Target::of_sink(sink) else { return None };
+    if fs::metadata(&path).is_ok_and(|file| !file.is_file()) {
+        // An inherited pipe (/dev/stdout) has no path.
+        return fs::canonicalize(path).ok();
+    }
+    directory(&path)
+}
+
+fn directory(file: &Path) -> Option<PathBuf> {
+    absolute(file).parent().map(Path::to_path_buf)
+}
+
+fn restrict_files(writable: &[PathBuf], config: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
+    // Later versions restrict more kinds of access; nothing here depends on them.
+    const VERSION: ABI = ABI::V6;
+    // The directories of files that may be replaced, and of the files that they are links to.
+    let replaced = [Some(Path::new("/etc/resolv.conf")), config].into_iter().flatten();
+    let directories =
+        replaced.flat_map(|file| [directory(file), fs::canonicalize(file).ok().as_deref().and_then(directory)]);
+    let readable = READABLE.iter().map(PathBuf::from).chain(directories.flatten()).chain(std::env::current_exe());
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::WriteFile | AccessFs::ReadFile | AccessFs::MakeReg | AccessFs::Truncate;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(VERSION))?
+        .handle_access(AccessNet::from_all(VERSION))?
+        .scope(Scope::Signal)?
+        .create()?
+        .add_rules(path_beneath_rules(readable, read))?
+        .add_rules(path_beneath_rules(writable, write))?
+        .add_rule(NetPort::new(DNS_PORT, AccessNet::ConnectTcp))?
+        .restrict_self()?;
+    Ok(status.ruleset)
+}
+
+#[cfg(test)]
+mod tests;

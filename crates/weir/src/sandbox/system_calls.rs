@@ -1,0 +1,180 @@
+//! The system calls that Weir makes after start (seccomp).
+//!
+//! The list has what Weir's own threads and the C library need: memory, threads, files, clocks,
+//! datagrams, name resolution. It starts no process, so there is no `execve`; and no call by which
+//! processes have attacked kernels, such as `ptrace`, `bpf` (except one command), `io_uring_setup`,
+//! `userfaultfd`, `perf_event_open`, `unshare` and `mount`.
+
+use seccompiler::{
+    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+/// Calls permitted with all arguments.
+const PERMITTED: &[i64] = &[
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    // Threads, and this process. `clone3` is answered by `NO_CLONE3`.
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getcpu,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getpriority,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_membarrier,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_setpriority,
+    libc::SYS_sigaltstack,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    // Clocks.
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    // Files.
+    libc::SYS_close,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_flock,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_pselect6,
+    libc::SYS_pwrite64,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    libc::SYS_write,
+    libc::SYS_writev,
+    // Sockets.
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+];
+
+/// Older forms of the same calls, which the C library still makes.
+#[cfg(target_arch = "x86_64")]
+const PERMITTED_HERE: &[i64] = &[
+    libc::SYS_access,
+    libc::SYS_lstat,
+    libc::SYS_open,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_select,
+    libc::SYS_stat,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const PERMITTED_HERE: &[i64] = &[];
+
+/// `BPF_MAP_DELETE_ELEM`: an AF_XDP queue that stops gives its packets back to the network stack.
+const BPF_MAP_DELETE: u64 = 3;
+
+/// Answers `clone3` as a kernel that has no such call. The C library then uses `clone`, whose flags
+/// can be checked: those of `clone3` are in memory, which a filter cannot read.
+const NO_CLONE3: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
+const FORBIDDEN: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
+
+/// Forbids this thread, and those that it starts from now on, all other system calls.
+///
+/// # Errors
+/// The kernel has no seccomp filters, or this architecture is unknown.
+pub fn restrict() -> Result<(), Error> {
+    let architecture = TargetArch::try_from(ARCH).map_err(Error::from)?;
+    let any_arguments = || [libc::SYS_clone3].map(|call| (call, Vec::new())).into();
+    apply(SeccompFilter::new(any_arguments(), SeccompAction::Allow, NO_CLONE3, architecture))?;
+    apply(SeccompFilter::new(permitted()?, FORBIDDEN, SeccompAction::Allow, architecture))
+}
+
+fn apply(filter: Result<SeccompFilter, BackendError>) -> Result<(), Error> {
+    let program: BpfProgram = filter?.try_into()?;
+    apply_filter(&program)
+}
+
+fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let is = |argument, value: u64| condition(argument, SeccompCmpOp::Eq, value);
+    // Threads, not processes: they share memory with this one. No new namespaces.
+    let is_thread = condition(0, SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64);
+    // Terminals (size, kind), non-blocking sockets, the resolver, the link state of interfaces.
+    let requests = [
+        libc::TCGETS,
+        libc::TIOCGWINSZ,
+        libc::FIONBIO,
+        libc::FIONREAD,
+        libc::FIOCLEX,
+        libc::SIOCGIFFLAGS,
+        libc::SIOCGIFINDEX,
+        libc::SIOCGIFNAME,
+    ];
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX];
+    let some_arguments: [(i64, Vec<_>); 7] = [
+        (libc::SYS_bpf, vec![is(0, BPF_MAP_DELETE)]),
+        (libc::SYS_clone, vec![is_thread]),
+        (libc::SYS_ioctl, requests.map(|request| is(1, request)).into()),
+        (libc::SYS_prctl, vec![is(0, libc::PR_SET_NAME as u64)]),
+        // The limits of this process; a change of them is forbidden.
+        (libc::SYS_prlimit64, vec![SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)]),
+        (libc::SYS_socket, families.map(|family| is(0, family as u64)).into()),
+        // Signals to threads of this process (`abort`).
+        (libc::SYS_tgkill, vec![is(0, std::process::id().into())]),
+    ];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        PERMITTED.iter().chain(PERMITTED_HERE).map(|&call| (call, Vec::new())).collect();
+    for (call, conditions) in some_arguments {
+        let of_call = conditions.into_iter().map(|condition| SeccompRule::new(vec![condition?]));
+        rules.insert(call, of_call.collect::<Result<_, _>>()?);
+    }
+    Ok(rules)
+}
+
+/// A condition on the low 32 bits of an argument, which is all that the kernel reads of these.
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}

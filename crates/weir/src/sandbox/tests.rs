@@ -1,0 +1,124 @@
+//! Each case restricts a thread of its own: the restrictions concern the calling thread only.
+
+use super::*;
+use rustix::net::{AddressFamily, SocketType, socket};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+
+/// Runs a case in a restricted thread, which may write to files in a directory.
+fn restricted<T: Send>(directory: &Path, case: impl FnOnce(Sandbox) -> T + Send) -> T {
+    let sinks = [format!("json:{}", directory.join("flows.json").display()), "json:/dev/null".into()];
+    thread::scope(|scope| scope.spawn(|| case(Sandbox::enter(&sinks, None, Limits::FilesAndCalls))).join().unwrap())
+}
+
+/// Whether this kernel has Landlock. Prints that the test is skipped if not.
+fn has_landlock() -> bool {
+    let status = thread::spawn(|| restrict_files(&[], None)).join().unwrap();
+    let is_enforced = !matches!(status, Ok(RulesetStatus::NotEnforced) | Err(_));
+    if !is_enforced {
+        eprintln!("SKIPPED: this kernel has no Landlock");
+    }
+    is_enforced
+}
+
+fn is_denied<T>(result: io::Result<T>) -> bool {
+    result.err().is_some_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+#[test]
+fn programs_processes_and_other_sockets_are_forbidden() {
+    let folder = tempfile::tempdir().unwrap();
+    restricted(folder.path(), |_| {
+        // `exec` replaces the process if it succeeds, `status` starts one.
+        assert_eq!(Command::new("/bin/true").exec().raw_os_error(), Some(libc::EPERM));
+        assert!(is_denied(Command::new("/bin/true").status()));
+        for family in [AddressFamily::NETLINK, AddressFamily::PACKET, AddressFamily::VSOCK, AddressFamily::BLUETOOTH] {
+            assert_eq!(socket(family, SocketType::RAW, None).err(), Some(rustix::io::Errno::PERM), "{family:?}");
+        }
+        let hidden = rustix::process::set_parent_process_death_signal(None);
+        assert_eq!(hidden, Err(rustix::io::Errno::PERM), "prctl");
+        assert_eq!(rustix::process::test_kill_process(rustix::process::getpid()), Err(rustix::io::Errno::PERM));
+    });
+}
+
+#[test]
+fn threads_names_and_datagrams_are_permitted() {
+    let folder = tempfile::tempdir().unwrap();
+    restricted(folder.path(), |_| {
+        let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = collector.local_addr().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+                sender.connect(address).unwrap();
+                sender.send(b"records").unwrap();
+            });
+        });
+        assert_eq!(collector.recv(&mut [0; 100]).unwrap(), 7);
+        assert!(("localhost", 1).to_socket_addrs().unwrap().next().is_some());
+        thread::sleep(std::time::Duration::from_millis(1));
+        // New memory, as for a queue of a new sink.
+        assert!(vec![1_u8; 64 << 20].iter().all(|&byte| byte == 1));
+        // A panic is reported with the names of functions, which are read from the program's file.
+        let trace = std::backtrace::Backtrace::force_capture().to_string();
+        assert!(trace.contains("backtrace"), "{trace}");
+    });
+}
+
+#[test]
+fn files_are_written_only_in_the_directories_of_the_outputs() {
+    if !has_landlock() {
+        return;
+    }
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let foreign = other.path().join("secret");
+    fs::write(&foreign, "x").unwrap();
+    restricted(folder.path(), |sandbox| {
+        fs::write(folder.path().join("more.json"), "x").unwrap();
+        File::options().write(true).open("/dev/null").unwrap().write_all(b"x").unwrap();
+        assert!(fs::read_to_string("/etc/passwd").is_ok());
+        assert!(is_denied(fs::read(&foreign)));
+        assert!(is_denied(File::options().append(true).open(&foreign)));
+        assert!(is_denied(File::create(other.path().join("new"))));
+        for (call, result) in [
+            ("unlink", fs::remove_file(folder.path().join("more.json"))),
+            ("mkdir", fs::create_dir(folder.path().join("directory"))),
+            ("symlink", std::os::unix::fs::symlink("/etc", folder.path().join("link"))),
+            ("rename", fs::rename(folder.path().join("more.json"), folder.path().join("renamed"))),
+            ("chmod", fs::set_permissions(folder.path().join("more.json"), fs::Permissions::from_mode(0o777))),
+        ] {
+            assert!(is_denied(result), "{call}");
+        }
+        let permits = |path: &Path| sandbox.permits(&format!("csv:{}", path.display()));
+        assert!(permits(&folder.path().join("other.csv")) && permits(Path::new("/dev/null")));
+        assert!(!permits(&foreign) && !permits(Path::new("/dev/full")));
+        assert!(sandbox.permits("json:-") && sandbox.permits("ipfix+udp://192.0.2.1"));
+    });
+}
+
+#[test]
+fn only_name_servers_are_reached_over_tcp() {
+    if !has_landlock() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    if TcpStream::connect(("127.0.0.1", DNS_PORT)).is_ok() {
+        return eprintln!("SKIPPED: a name server listens on loopback");
+    }
+    restricted(folder.path(), |_| {
+        let error = TcpStream::connect(("127.0.0.1", DNS_PORT)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+        // Kernels before 6.7 restrict no TCP connections.
+        match TcpStream::connect(address) {
+            Ok(_) => eprintln!("SKIPPED: this kernel does not restrict TCP"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}"),
+        }
+    });
+}
