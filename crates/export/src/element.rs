@@ -80,16 +80,6 @@ pub(crate) enum Units {
     Nanoseconds = 8,
 }
 
-/// Which elements records have (docs/outputs.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Template {
-    /// One direction per record and elements of IANA only. There are five templates: IPv4 and IPv6,
-    /// each with ports or with ICMP, and layer 2.
-    Basic,
-    /// All elements that apply to a flow.
-    Full,
-}
-
 /// A format with templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -232,13 +222,18 @@ impl Element {
         }
     }
 
+    /// Whether full templates have the element.
+    pub fn is_full(&self) -> bool {
+        self.in_full
+    }
+
     /// Whether basic templates have the element.
-    #[cfg(test)]
+    #[inline(always)]
     pub fn is_basic(&self) -> bool {
         self.in_basic
     }
 
-    /// Whether the basic template of a network has the element. ICMP has a template of its own:
+    /// Whether the basic template of a network has an element of basic templates. ICMP has a template of its own:
     /// nfdump 1.7.1 stores the type and code of ICMP as the destination port of any protocol.
     #[inline(always)]
     pub fn applies_to_basic(&self, network: Network, icmp: bool) -> bool {
@@ -252,7 +247,7 @@ impl Element {
             DataType::Ipv6Address => network == Network::Ipv6,
             _ => self.network.is_none_or(|only| only == network),
         };
-        self.in_basic && of_network && of_protocol
+        of_network && of_protocol
     }
 
     /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets
@@ -271,8 +266,8 @@ impl Element {
         self.write(&value, boot_ms, out);
     }
 
-    /// Whether full templates have the element for this value. `without_anomalies`: the direction has
-    /// no TCP anomalies.
+    /// Whether the element applies to this value. `without_anomalies`: the direction has no TCP
+    /// anomalies, and what follows from other fields is omitted.
     #[inline(always)]
     pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {
@@ -288,10 +283,7 @@ impl Element {
             FieldValue::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
             _ => true,
         };
-        self.in_full
-            && fits
-            && !(without_anomalies && self.with_anomalies_only)
-            && self.network.is_none_or(|only| only == network)
+        fits && !(without_anomalies && self.with_anomalies_only) && self.network.is_none_or(|only| only == network)
     }
 
     /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms

@@ -331,8 +331,7 @@ fields! {
         [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
         |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
     flow "sampling_max", "integer", "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
-        [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
-         Element::iana(310, "samplingPopulation", Unsigned32)],
+        [Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
     flow "end_reason", "word", "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
         [Element::common(136, "flowEndReason", Unsigned8).basic()],
@@ -371,8 +370,9 @@ fields! {
     flow "sampling_max", "integer", "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2));
-    flow "sampling_max", "integer", "packets", "1 in N packets was metered; 1 without sampling. In basic templates only: some collectors ignore records without a rate.",
-        [Element::common(34, "samplingInterval", Unsigned32).only_basic()],
+    flow "sampling_max", "integer", "packets", "1 in N packets was metered; 1 without sampling. In IPFIX not in full templates. Some collectors ignore records without a rate.",
+        [Element::iana(34, "samplingInterval", Unsigned32).only_basic(),
+         Element::iana(34, "samplingInterval", Unsigned32).only_netflow9().basic()],
         |r| FieldValue::Unsigned(r.flow.sampling.map_or(1, |[_, max]| max.into()));
     flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],

@@ -10,12 +10,13 @@
 //! soon after a message was lost. Sets are padded to 4 octets, which is less than the shortest
 //! record.
 
-use crate::element::{Format, Template};
+use crate::element::Format;
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::ipfix_file::{FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, OPTIONS_TEMPLATE_SET, TEMPLATE_SET};
 use crate::options_records::{MeteringStatus, flow_keys_record, options_records, options_templates};
 use crate::pending_records::PendingRecords;
+use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::{ElementSet, RecordEncoder};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::UdpOutput;
@@ -38,11 +39,13 @@ const EARLY: Duration = Duration::from_secs(60);
 const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
 const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
-/// Number of templates from which on no new full template is added. Ordinary traffic needs some
-/// dozens, crafted packets could make tens of thousands. Records that would need another one are
-/// basic records, which have five templates.
-const MAX_FULL_TEMPLATES: usize = 256;
-/// Key in `altered` of flows that were written as basic records for that reason.
+/// Number of templates from which on only basic templates are added, of which there are five.
+/// Ordinary traffic needs some dozens, crafted packets could make tens of thousands.
+const MAX_TEMPLATES: usize = 256;
+/// Shorter records are not written, because the padding of a set (RFC 7011 section 3.3.1) could be
+/// taken for one. A list of elements may lead to them, and to empty ones.
+const MIN_RECORD_OCTETS: usize = MAX_PADDING + 1;
+/// Key in `altered` of flows that were written as basic records for these reasons.
 const BASIC_TEMPLATE: &str = "basic_template";
 const SET_HEADER_OCTETS: usize = 4;
 /// Largest number of octets that pad a set.
@@ -55,6 +58,13 @@ impl Format {
         match self {
             Self::Ipfix => 16,
             Self::Netflow9 => 20,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ipfix => "IPFIX",
+            Self::Netflow9 => "NetFlow v9",
         }
     }
 
@@ -79,28 +89,25 @@ pub(crate) enum Transport {
 }
 
 /// Which templates a sink writes, and how often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateSettings {
-    pub template: Template,
+    pub elements: ElementChoice,
     /// Time after which templates and type information are retransmitted over UDP.
     pub refresh: Duration,
 }
 
 impl TemplateSettings {
     /// Of a file.
-    pub const FILE: Self = Self { template: Template::Full, refresh: TEMPLATE_REFRESH };
+    pub const FILE: Self = Self { elements: ElementChoice::FULL, refresh: TEMPLATE_REFRESH };
     /// Of a collector, by default.
-    pub const COLLECTOR: Self = Self { template: Template::Basic, refresh: TEMPLATE_REFRESH };
+    pub const COLLECTOR: Self = Self { elements: ElementChoice::BASIC, refresh: TEMPLATE_REFRESH };
 }
 
 /// A sink that writes messages with templates.
 pub(crate) struct TemplateSink {
     format: Format,
     encoder: RecordEncoder,
-    template: Template,
     template_refresh: Duration,
-    /// Sends type information records of Weir's elements.
-    type_information: bool,
     uniflow: bool,
     domain: u32,
     /// The flow key.
@@ -161,11 +168,9 @@ impl TemplateSink {
     ) -> Self {
         Self {
             format,
-            encoder: RecordEncoder::new(format),
-            template: templates.template,
+            encoder: RecordEncoder::new(format, &templates.elements),
             template_refresh: templates.refresh,
-            type_information: format == Format::Ipfix && templates.template == Template::Full,
-            uniflow: options.uniflow || format == Format::Netflow9 || templates.template == Template::Basic,
+            uniflow: options.uniflow || format == Format::Netflow9 || templates.elements.profile.base == Layout::Basic,
             domain: options.observation_domain,
             key: options.key,
             transport,
@@ -243,13 +248,13 @@ impl TemplateSink {
         self.records.clear();
         let has_reverse = flow.reverse.packets > 0;
         let one_record = !has_reverse || !self.uniflow && flow.forward.packets > 0;
-        if one_record && self.encode_record(flow, false, self.template) {
+        if one_record && self.encode_record(flow, false, false) {
             return;
         }
         let mut altered = false;
         for (part, from_responder) in unidirectional(flow) {
-            if !self.encode_record(&part, from_responder, self.template) {
-                self.encode_record(&part, from_responder, Template::Basic);
+            if !self.encode_record(&part, from_responder, false) {
+                self.encode_record(&part, from_responder, true);
                 altered = true;
             }
         }
@@ -258,13 +263,14 @@ impl TemplateSink {
         }
     }
 
-    /// Appends a record to `buffer` and `records`. Returns false, and appends nothing, if it needs a
-    /// new full template and there are too many.
-    fn encode_record(&mut self, flow: &FlowRecord, from_responder: bool, template: Template) -> bool {
+    /// Appends a record to `buffer` and `records`. Returns false, and appends nothing, if it is not
+    /// to be a basic record and is too short, or needs a new template and there are too many.
+    fn encode_record(&mut self, flow: &FlowRecord, from_responder: bool, basic: bool) -> bool {
         let start = self.buffer.len();
-        let elements = self.encoder.encode(flow, from_responder, template, self.uptime.boot_ms(), &mut self.buffer);
-        let full = self.template_order.len() >= MAX_FULL_TEMPLATES;
-        if template == Template::Full && full && self.template(elements).is_none() {
+        let elements = self.encoder.encode(flow, from_responder, basic, self.uptime.boot_ms(), &mut self.buffer);
+        let too_short = self.buffer.len() - start < MIN_RECORD_OCTETS;
+        let full = self.template_order.len() >= MAX_TEMPLATES;
+        if !basic && (too_short || full && self.template(elements).is_none()) {
             self.buffer.truncate(start);
             return false;
         }
@@ -358,9 +364,7 @@ impl TemplateSink {
         self.templates_sent_at = Some(now);
         if all {
             (self.all_sent_at, self.lost_since_templates) = (Some(now), false);
-            if self.type_information {
-                self.send_type_information();
-            }
+            self.send_type_information();
         }
         (self.messages_since_templates, self.octets_since_templates, self.template_octets) = (0, 0, 0);
         self.append_options_templates();
@@ -385,12 +389,16 @@ impl TemplateSink {
         matches!(self.transport, Transport::Udp(_))
     }
 
-    /// Sends the type information of Weir's elements in separate messages and no more often than
+    /// Sends the type information of the chosen elements of Weir, if any, in separate messages and no
+    /// more often than
     /// needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
     /// data records as lost.
     fn send_type_information(&mut self) {
-        self.append_record(OPTIONS_TEMPLATE_SET, &type_information_template());
         let types: Vec<Vec<u8>> = self.encoder.type_information().collect();
+        if types.is_empty() {
+            return;
+        }
+        self.append_record(OPTIONS_TEMPLATE_SET, &type_information_template());
         for record in types {
             self.append_record(FIRST_TEMPLATE_ID, &record);
         }

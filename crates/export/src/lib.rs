@@ -23,6 +23,7 @@ mod open;
 mod options_records;
 mod path_mtu;
 mod pending_records;
+mod profile;
 mod record_encoder;
 mod sink;
 mod udp;

@@ -1,11 +1,12 @@
 //! Opens a sink from its specification: a scheme, then a path or `//HOST[:PORT][?NAME=VALUE&...]`.
 
-use crate::element::{Format, MIN_MESSAGE_BYTES, Template};
+use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::file_output::FileOutput;
 use crate::ipfix_file::FileTemplates;
 use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
+use crate::profile::{PROFILES, element_name, is_in_format};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
 use std::fs::File;
@@ -22,8 +23,9 @@ const DEFAULT_DATAGRAMS_PER_S: u32 = 10_000;
 /// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default
 /// ports are 4739, 2055 and 9995. Settings may follow after `?`, joined by `&`: `mtu=N` (UDP payload
 /// of a datagram in octets, default 1420), `rate=N` (datagrams per second, default 10 000, 0 for no
-/// limit), and for IPFIX and NetFlow v9 `template=basic` (default) or `template=full`, and
-/// `refresh=N` (seconds after which templates are retransmitted, default 60).
+/// limit), and for IPFIX and NetFlow v9 `template=NAME` (`basic`, the default, `full`, or a profile),
+/// `fields=NAME,...` (the elements of records), and `refresh=N` (seconds after which templates are
+/// retransmitted, default 60).
 ///
 /// # Errors
 /// The specification is invalid, or the file or socket cannot be opened.
@@ -41,7 +43,10 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
     };
     let udp = |format, (udp, templates): (UdpOutput, Option<TemplateSettings>)| {
         let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
-        Box::new(TemplateSink::new(spec, format, templates, Transport::Udp(udp), options))
+        if let Some(name) = templates.elements.list.iter().find(|name| !is_in_format(name, format)) {
+            return Err(invalid(InvalidSink::NotInFormat { format: format.name(), name }));
+        }
+        Ok(Box::new(TemplateSink::new(spec, format, templates, Transport::Udp(udp), options)))
     };
     Ok(match scheme {
         "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
@@ -54,12 +59,14 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
             sink.continue_templates(file_templates);
             Box::new(sink)
         }
-        "ipfix+udp" => udp(Format::Ipfix, connect(4739, MIN_MESSAGE_BYTES)?),
-        "netflow9+udp" => udp(Format::Netflow9, connect(2055, MIN_MESSAGE_BYTES)?),
+        "ipfix+udp" => udp(Format::Ipfix, connect(4739, MIN_MESSAGE_BYTES)?)?,
+        "netflow9+udp" => udp(Format::Netflow9, connect(2055, MIN_MESSAGE_BYTES)?)?,
         "netflow5+udp" => {
             let (udp, templates) = connect(9995, MIN_DATAGRAM_BYTES)?;
             if templates.is_some() {
-                return Err(invalid(InvalidSink::Syntax("NetFlow v5 has no templates; remove template= and refresh=")));
+                return Err(invalid(InvalidSink::Syntax(
+                    "NetFlow v5 has no templates; remove template=, fields= and refresh=",
+                )));
             }
             Box::new(Netflow5Sink::new(spec, udp, options))
         }
@@ -99,11 +106,14 @@ fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<T
             Some(("rate", rate)) => {
                 collector.rate = rate.parse().map_err(|_| InvalidSink::Rate(rate.into()))?;
             }
-            Some(("template", "basic")) => {
-                templates.get_or_insert(TemplateSettings::COLLECTOR).template = Template::Basic;
+            Some(("template", name)) => {
+                let profile = PROFILES.iter().find(|profile| profile.name == name);
+                templates.get_or_insert(TemplateSettings::COLLECTOR).elements.profile =
+                    profile.ok_or_else(|| InvalidSink::Template(name.into()))?;
             }
-            Some(("template", "full")) => {
-                templates.get_or_insert(TemplateSettings::COLLECTOR).template = Template::Full;
+            Some(("fields", names)) => {
+                let list: Result<_, _> = names.split(',').map(field).collect();
+                templates.get_or_insert(TemplateSettings::COLLECTOR).elements.list = list?;
             }
             Some(("refresh", seconds)) => match seconds.parse() {
                 Ok(number) if number > 0 => {
@@ -111,11 +121,24 @@ fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<T
                 }
                 _ => return Err(InvalidSink::Refresh(seconds.into())),
             },
-            Some(("template", other)) => return Err(InvalidSink::Template(other.into())),
             _ => return Err(InvalidSink::Setting(setting.into())),
         }
     }
+    let has_profile = |templates: &TemplateSettings| {
+        let elements = &templates.elements;
+        !elements.list.is_empty() && !["basic", "full"].contains(&elements.profile.name)
+    };
+    if templates.as_ref().is_some_and(has_profile) {
+        return Err(InvalidSink::Syntax(
+            "fields= replaces the elements of a profile; use it with template=basic or full",
+        ));
+    }
     Ok((collector, templates))
+}
+
+/// The name of an element in a list.
+fn field(written: &str) -> Result<&'static str, InvalidSink> {
+    element_name(written).map_err(|similar| InvalidSink::Field { name: written.into(), similar })
 }
 
 /// Splits `HOST[:PORT]`, where an IPv6 address has brackets.
@@ -206,7 +229,14 @@ mod tests {
             ("host?mtu=65508", "mtu must be a number of octets from 1232 to 65507, not \"65508\""),
             ("host?rate=fast", "rate must be a number of datagrams per second, not \"fast\""),
             ("host?rate=-1", "rate must be a number of datagrams per second, not \"-1\""),
-            ("host?template=rich", "template must be basic or full, not \"rich\""),
+            (
+                "host?template=rich",
+                "template must be basic, full, nfdump, pmacct, goflow2, akvorado, ntopng, logstash or ipfixcol2, not \"rich\"",
+            ),
+            ("host?fields=", "there is no element \"\" (names: docs/fields.md)"),
+            ("host?fields=octetDeltaCount,", "there is no element \"\" (names: docs/fields.md)"),
+            ("host?fields=octetDeltacount", "there is no element \"octetDeltacount\" (did you mean octetDeltaCount?)"),
+            ("host?template=pmacct&fields=octetDeltaCount", "fields= replaces the elements of a profile"),
             ("host?refresh=0", "refresh must be a number of seconds from 1, not \"0\""),
             ("host?color=red", "\"color=red\" is not a setting"),
             ("host?mtu", "\"mtu\" is not a setting"),

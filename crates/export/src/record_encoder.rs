@@ -1,11 +1,10 @@
 //! Encodes a flow record as a data record of a template. The set of elements that apply to the flow
 //! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
-use crate::element::{
-    Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, Template, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
-};
+use crate::element::{Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT};
 use crate::field_value::FieldValue;
 use crate::fields::{DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, visit_fields, visit_template_fields};
+use crate::profile::{ElementChoice, Layout};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_packet::Network;
 
@@ -21,6 +20,7 @@ impl ElementSet {
         self.0[position / 64] |= 1 << (position % 64);
     }
 
+    #[inline(always)]
     fn has(&self, position: usize) -> bool {
         self.0[position / 64] >> (position % 64) & 1 == 1
     }
@@ -34,6 +34,11 @@ impl ElementSet {
 pub(crate) struct RecordEncoder {
     format: Format,
     positions: Vec<ElementPosition>,
+    layout: Layout,
+    /// The elements that records may have.
+    chosen: ElementSet,
+    /// Those of basic records.
+    basic: ElementSet,
 }
 
 struct ElementPosition {
@@ -54,7 +59,7 @@ const REVERSE_POSITIONS: usize = {
 
 impl RecordEncoder {
     /// `format` is IPFIX or NetFlow v9; only IPFIX has elements of the reverse direction.
-    pub fn new(format: Format) -> Self {
+    pub fn new(format: Format, choice: &ElementChoice) -> Self {
         // The reverse direction is first: nfdump 1.7.1 stores unknown reverse elements as the
         // forward ones, and keeps the last value.
         let positions: Vec<ElementPosition> = [true, false]
@@ -66,23 +71,35 @@ impl RecordEncoder {
             })
             .collect();
         assert!(positions.len() <= ElementSet::POSITIONS, "every position has a bit in a set");
-        Self { format, positions }
+        let positions_of = |has: &dyn Fn(&Element) -> bool| {
+            let mut set = ElementSet::default();
+            let all = positions.iter().enumerate();
+            all.filter(|(_, of)| of.element.is_in(format) && has(of.element)).for_each(|(at, _)| set.add(at));
+            set
+        };
+        let (chosen, basic) = (positions_of(&|element| choice.has(element)), positions_of(&Element::is_basic));
+        Self { format, layout: choice.layout(), chosen, basic, positions }
     }
 
     /// Appends the elements that apply to a flow and returns their set. SysUptime counts from
-    /// `boot_ms`. NetFlow v9 and basic templates support unidirectional flows only.
+    /// `boot_ms`. `basic`: the record has a basic template, whatever the choice of elements. NetFlow
+    /// v9 and basic templates support unidirectional flows only.
     pub fn encode(
         &self,
         flow: &FlowRecord,
         from_responder: bool,
-        template: Template,
+        basic: bool,
         boot_ms: u64,
         out: &mut Vec<u8>,
     ) -> ElementSet {
         let (format, network) = (self.format, flow.network);
+        let (layout, chosen) = if basic { (Layout::Basic, self.basic) } else { (self.layout, self.chosen) };
+        let without_anomalies = |record: &DirectionView<'_>| {
+            layout == Layout::Full && record.tcp.is_some_and(|report| !report.has_anomalies())
+        };
         let mut encoder = Encoder {
-            format,
-            basic: template == Template::Basic,
+            chosen,
+            basic: layout == Layout::Basic,
             network,
             icmp: flow.is_icmp(),
             without_anomalies: false,
@@ -93,13 +110,13 @@ impl RecordEncoder {
         };
         if format == Format::Ipfix && flow.reverse.packets > 0 {
             let record = DirectionView::new(flow, true, from_responder);
-            encoder.without_anomalies = is_without_anomalies(&record);
+            encoder.without_anomalies = without_anomalies(&record);
             visit_fields::<true>(&record, &mut encoder);
             visit_template_fields::<true>(&record, &mut encoder);
         }
         encoder.position = REVERSE_POSITIONS;
         let record = DirectionView::new(flow, false, from_responder);
-        encoder.without_anomalies = is_without_anomalies(&record);
+        encoder.without_anomalies = without_anomalies(&record);
         visit_fields::<false>(&record, &mut encoder);
         visit_template_fields::<false>(&record, &mut encoder);
         encoder.elements
@@ -142,10 +159,11 @@ impl RecordEncoder {
             .try_fold(0, |keys, (number, _)| Some(keys | 1_u64.checked_shl(number as u32)?))
     }
 
-    /// The type information records of Weir's elements (RFC 5610 section 3): enterprise number,
+    /// The type information records of the chosen elements of Weir (RFC 5610 section 3): enterprise
+    /// number,
     /// element number, data type, semantics, units, name.
     pub fn type_information(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.positions.iter().filter(|position| position.element.is_in(self.format)).filter_map(|position| {
+        self.positions.iter().enumerate().filter(|(at, _)| self.chosen.has(*at)).filter_map(|(_, position)| {
             let element = position.element;
             let (semantics, units) = element.weir?;
             let mut name = element.name.to_owned();
@@ -170,21 +188,18 @@ impl RecordEncoder {
 
 /// Appends the elements that apply to the value of each field.
 struct Encoder<'a> {
-    format: Format,
+    chosen: ElementSet,
+    /// Elements of basic templates are written even if they do not apply.
     basic: bool,
     network: Network,
     icmp: bool,
-    /// The direction has TCP analysis and no anomalies.
+    /// The direction has TCP analysis without anomalies, so some elements are omitted.
     without_anomalies: bool,
     boot_ms: u64,
     out: &'a mut Vec<u8>,
     /// Position of the next element.
     position: usize,
     elements: ElementSet,
-}
-
-fn is_without_anomalies(record: &DirectionView<'_>) -> bool {
-    record.tcp.is_some_and(|report| !report.has_anomalies())
 }
 
 impl Visitor for Encoder<'_> {
@@ -195,14 +210,16 @@ impl Visitor for Encoder<'_> {
         }
         let value = value();
         for element in field.elements {
-            if self.basic {
-                if element.is_in(self.format) && element.applies_to_basic(self.network, self.icmp) {
-                    element.write_basic(&value, self.boot_ms, self.out);
+            if self.chosen.has(self.position) {
+                if self.basic && element.is_basic() {
+                    if element.applies_to_basic(self.network, self.icmp) {
+                        element.write_basic(&value, self.boot_ms, self.out);
+                        self.elements.add(self.position);
+                    }
+                } else if element.applies(&value, self.network, self.without_anomalies) {
+                    element.write(&value, self.boot_ms, self.out);
                     self.elements.add(self.position);
                 }
-            } else if element.is_in(self.format) && element.applies(&value, self.network, self.without_anomalies) {
-                element.write(&value, self.boot_ms, self.out);
-                self.elements.add(self.position);
             }
             self.position += 1;
         }
@@ -222,7 +239,7 @@ mod tests {
         for (format, header, reverse, records) in
             [(Format::Ipfix, 16, true, 1), (Format::Ipfix, 16, false, 2), (Format::Netflow9, 20, false, 2)]
         {
-            let layout = RecordEncoder::new(format);
+            let layout = RecordEncoder::new(format, &ElementChoice::FULL);
             // The longest are those of TCP over IPv6 in tunnels over IPv6: all elements that apply
             // to such a flow.
             let other = |element: &Element| {
@@ -246,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_bidirectional_tcp_flow_without_anomalies_has_at_most_60_fields() {
-        let layout = RecordEncoder::new(Format::Ipfix);
+        let layout = RecordEncoder::new(Format::Ipfix, &ElementChoice::FULL);
         let fields = |network, inner_vlan, report: TcpReport| {
             let direction = Direction {
                 packets: 4,
@@ -264,7 +281,7 @@ mod tests {
                 tcp: Some([report; 2]),
                 ..FlowRecord::default()
             };
-            layout.encode(&flow, false, Template::Full, 0, &mut Vec::new()).count()
+            layout.encode(&flow, false, false, 0, &mut Vec::new()).count()
         };
         let mut report = TcpReport {
             unique_bytes: 1000,

@@ -2,6 +2,7 @@
 
 use crate::element::MIN_MESSAGE_BYTES;
 use crate::options_records::MeteringStatus;
+use crate::profile::PROFILES;
 use std::net::SocketAddr;
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
@@ -170,10 +171,32 @@ pub enum InvalidSink {
     /// The interval is not a number, or 0.
     #[error("refresh must be a number of seconds from 1, not {0:?}")]
     Refresh(String),
-    /// The template is unknown.
-    #[error("template must be basic or full, not {0:?}")]
+    /// The profile is unknown.
+    #[error("template must be {names}, not {0:?}", names = profile_names())]
     Template(String),
+    /// No element has this name.
+    #[error("there is no element {name:?} ({})", similar.map_or("names: docs/fields.md".into(), |similar| format!("did you mean {similar}?")))]
+    Field {
+        /// The name as the user wrote it.
+        name: String,
+        /// The most similar name.
+        similar: Option<&'static str>,
+    },
+    /// The element is in the other format only.
+    #[error("{format} has no element {name}")]
+    NotInFormat {
+        /// IPFIX or NetFlow v9.
+        format: &'static str,
+        /// The element.
+        name: &'static str,
+    },
     /// The setting is unknown.
-    #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, and template=basic or full")]
+    #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),
+}
+
+fn profile_names() -> String {
+    let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+    let (last, others) = names.split_last().expect("there are profiles");
+    format!("{} or {last}", others.join(", "))
 }

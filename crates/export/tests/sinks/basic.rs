@@ -57,7 +57,7 @@ fn elements(flow: &FlowRecord, netflow9: bool) -> HashSet<&'static str> {
 
 /// The basic records of a flow: the full unidirectional ones with these elements, 0 where an element
 /// does not apply. The two SysUptime elements are left out.
-fn basic(flow: &FlowRecord, netflow9: bool) -> Vec<Record> {
+pub fn basic(flow: &FlowRecord, netflow9: bool) -> Vec<Record> {
     let mut records = if netflow9 { expected::netflow9(flow) } else { expected::ipfix(flow, true) };
     for record in &mut records {
         let full = std::mem::take(record);
@@ -106,7 +106,7 @@ proptest! {
 }
 
 /// Flows that need more full templates than a sink adds.
-fn flows_of_many_shapes() -> Vec<FlowRecord> {
+pub fn flows_of_many_shapes() -> Vec<FlowRecord> {
     let mut runner = TestRunner::deterministic();
     let mut flows: Vec<FlowRecord> =
         (0..4000).map(|_| flow().new_tree(&mut runner).expect("a flow").current()).collect();

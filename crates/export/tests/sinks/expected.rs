@@ -101,12 +101,12 @@ fn record(flow: &FlowRecord) -> Record {
     insert("flowEndNanoseconds", number(ntp(end)));
     insert("ingressInterface", number(flow.interface.into()));
     insert("flowEndReason", number(flow.end_reason as u64));
+    insert("samplingInterval", number(flow.sampling.map_or(1, |[_, max]| max).into()));
     if let Some([min, max]) = flow.sampling {
         insert("samplingPopulationMinimum", number(min.into()));
         insert("samplingPopulation", number(max.into()));
         insert("samplingSize", number(1));
         insert("selectorAlgorithm", number(3));
-        insert("samplingInterval", number(max.into()));
         insert("samplingAlgorithm", number(2));
     }
     if flow.queue_lost != 0 {

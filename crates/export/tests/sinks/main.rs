@@ -10,6 +10,7 @@ mod json_csv;
 mod netflow5;
 mod netflow9;
 mod options;
+mod profiles;
 
 use netflow_parser::variable_versions::{ipfix as parsed_ipfix, v9 as parsed_v9};
 use netflow_parser::{NetflowPacket, NetflowParser};

@@ -12,7 +12,7 @@ mod ipfixdump;
 mod netflow_parser;
 mod python_netflow;
 
-use common::{Background, Nfcapd, free_port, is_installed};
+use common::{Background, Nfcapd, command, free_port, is_installed, permit_all_users, read_ledger};
 use export::{
     COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, Row,
     assert_same, is_ipv4, milliseconds, receive, row, rows_of_ip, send, send_all, wait_until, write_capture,
@@ -22,6 +22,24 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
+
+/// Every profile for a collector in both formats.
+const PROFILES: [&str; 14] = [
+    "ipfix+udp?template=nfdump",
+    "ipfix+udp?template=pmacct",
+    "ipfix+udp?template=goflow2",
+    "ipfix+udp?template=akvorado",
+    "ipfix+udp?template=ntopng",
+    "ipfix+udp?template=logstash",
+    "ipfix+udp?template=ipfixcol2",
+    "netflow9+udp?template=nfdump",
+    "netflow9+udp?template=pmacct",
+    "netflow9+udp?template=goflow2",
+    "netflow9+udp?template=akvorado",
+    "netflow9+udp?template=ntopng",
+    "netflow9+udp?template=logstash",
+    "netflow9+udp?template=ipfixcol2",
+];
 
 /// Parses the JSON output of nfdump.
 fn nfdump(text: &str) -> Vec<Row> {
@@ -43,6 +61,9 @@ fn nfdump(text: &str) -> Vec<Row> {
         row.insert("src", address("src4_addr", "src6_addr"));
         row.insert("dst", address("dst4_addr", "dst6_addr"));
         row.insert("tcp_flags", flags.to_string());
+        // Label, traffic class, and bottom-of-stack bit.
+        let label = record["mpls_1"].as_str().and_then(|text| text.split('-').next());
+        row.insert("mpls", label.unwrap_or("0").to_owned());
         row.insert("start_ms", milliseconds(record["first"].as_str().unwrap()));
         row.insert("end_ms", milliseconds(record["last"].as_str().unwrap()));
         row
@@ -59,7 +80,7 @@ fn nfacctd(path: &Path) -> Vec<Row> {
         let mut row = row(
             &record,
             "src:ip_src dst:ip_dst src_port:port_src dst_port:port_dst protocol:ip_proto packets:packets bytes:bytes \
-             tcp_flags:tcp_flags tos:tos vlan:vlan start_ms:timestamp_start end_ms:timestamp_end",
+             tcp_flags:tcp_flags tos:tos vlan:vlan start_ms:timestamp_start end_ms:timestamp_end mpls:mpls_label_top",
         );
         for time in ["start_ms", "end_ms"] {
             // Seconds since 1970 with a fraction.
@@ -85,7 +106,9 @@ fn compare_with_nfcapd(sink: &str, options: &[&str], more: &[&'static str], sele
     let theirs = nfdump(&collector.dump(&["-o", "json"]));
     assert_same(&format!("{sink} to nfcapd"), &[&COMMON[..], more].concat(), &own, &theirs);
     let summary = collector.dump(&["-I"]);
-    assert!(summary.lines().any(|line| line == "Sequence failures: 0"), "{sink} to nfcapd: {summary}");
+    // nfcapd 1.7.1 does not count the options records of IPFIX in sequence numbers (docs/outputs.md).
+    let is_ipfix = sink.starts_with("ipfix");
+    assert!(is_ipfix || summary.lines().any(|line| line == "Sequence failures: 0"), "{sink} to nfcapd: {summary}");
 }
 
 #[test]
@@ -104,6 +127,13 @@ fn nfdump_decodes_every_netflow9_record() {
 fn nfdump_decodes_every_unidirectional_ipfix_record() {
     for sink in ["ipfix+udp", "ipfix+udp?template=full"] {
         compare_with_nfcapd(sink, &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    }
+}
+
+#[test]
+fn nfdump_decodes_every_record_of_its_profile() {
+    for sink in ["ipfix+udp?template=nfdump", "netflow9+udp?template=nfdump"] {
+        compare_with_nfcapd(sink, &["--uniflow"], &["icmp_type", "icmp_code", "vlan", "mpls"], |_| true);
     }
 }
 
@@ -129,7 +159,8 @@ fn summed(rows: Vec<Row>) -> Vec<Row> {
     sums.into_iter().map(with).collect()
 }
 
-/// `times`: whether to compare timestamps, which nfacctd rounds to seconds for NetFlow v5 and v9.
+/// `times`: whether to compare timestamps, which nfacctd rounds to seconds if records have the
+/// SysUptime of NetFlow v5 and v9.
 /// With NetFlow v5 it reads ports only for TCP and UDP.
 fn compare_with_nfacctd(sink: &str, times: bool, more: &[&'static str], selected: impl Fn(&Row) -> bool) {
     if !is_installed("nfacctd") {
@@ -139,7 +170,8 @@ fn compare_with_nfacctd(sink: &str, times: bool, more: &[&'static str], selected
     let port = free_port();
     let written = folder.path().join("nfacctd.json");
     let settings = folder.path().join("nfacctd.conf");
-    let aggregate = "src_host,dst_host,src_port,dst_port,proto,tos,tcpflags,vlan,timestamp_start,timestamp_end";
+    let aggregate =
+        "src_host,dst_host,src_port,dst_port,proto,tos,tcpflags,vlan,mpls_label_top,timestamp_start,timestamp_end";
     std::fs::write(
         &settings,
         format!(
@@ -196,6 +228,13 @@ fn nfacctd_decodes_every_unidirectional_ipfix_record() {
     }
 }
 
+#[test]
+fn nfacctd_decodes_every_record_of_its_profile() {
+    for sink in ["ipfix+udp?template=pmacct", "netflow9+udp?template=pmacct"] {
+        compare_with_nfacctd(sink, true, &["vlan", "mpls"], |_| true);
+    }
+}
+
 /// Port of the collector in captures for tshark.
 const PORT: u16 = 2055;
 
@@ -213,8 +252,8 @@ fn to_the_nanosecond(value: &str) -> String {
     format!("{seconds}.{:09}", if is_exact { ns + 1 } else { ns })
 }
 
-/// The records in tshark's verbose text: each `Flow N` or `pdu N` block with an address.
-fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
+/// tshark's verbose text.
+fn tshark_text(capture: &Path, port: u16, options: &[&str]) -> String {
     let output = Command::new("tshark")
         .args(["-n", "-V", "-O", "cflow"])
         .args(options)
@@ -226,6 +265,12 @@ fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!text.contains("Malformed"), "tshark reports a malformed packet");
+    text
+}
+
+/// The records in tshark's verbose text: each `Flow N` or `pdu N` block with an address.
+fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
+    let text = tshark_text(capture, port, options);
     let mut rows: Vec<Row> = Vec::new();
     let (mut times, mut inside) = ("", false);
     for line in text.lines().map(str::trim) {
@@ -327,10 +372,58 @@ fn tshark_decodes_every_basic_ipfix_record() {
     compare_with_tshark(IPFIX_BASIC, &["vlan", "end_reason"]);
 }
 
+/// [`Export`] compares the sums of octets with the ledger.
+#[test]
+fn tshark_decodes_every_record_of_every_profile() {
+    for sink in PROFILES {
+        compare_with_tshark(Case { sink, uniflow: true }, &["vlan"]);
+    }
+}
+
 #[test]
 fn tshark_decodes_every_unidirectional_ipfix_record_to_the_nanosecond() {
     let tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
     compare_with_tshark(IPFIX_FULL, &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat());
+}
+
+#[test]
+fn a_list_of_elements_is_an_option_or_a_line_of_the_configuration_file() {
+    if !is_installed("tshark") {
+        return;
+    }
+    let list = "fields=sourceIPv4Address,sourceIPv6Address,layer2OctetDeltaCount,tcpHandshakeRoundTrip";
+    for template in ["basic", "full"] {
+        for with_config in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let [capture, stats, config] =
+                ["export.pcap", "stats.json", "probe.toml"].map(|name| folder.path().join(name));
+            permit_all_users(folder.path());
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let address = socket.local_addr().unwrap();
+            let sink = format!("ipfix+udp://{address}?template={template}&{list}");
+            let input = "synth:mix,flows=50,packets=5k,seed=3";
+            let mut weir = command();
+            if with_config {
+                std::fs::write(&config, format!("input = [\"{input}\"]\noutput = [\"{sink}\"]\n")).unwrap();
+                weir.arg("probe").arg("--config").arg(&config);
+            } else {
+                weir.args(["read", input, "-o", &sink]);
+            }
+            let sending = || weir.args(["-q", "--stats"]).arg(&stats).output().unwrap();
+            let (output, datagrams) = receive(&socket, sending);
+            assert!(output.status.success(), "{output:?}");
+            write_capture(&datagrams, PORT, &capture);
+            let text = tshark_text(&capture, PORT, &[]);
+            let counts = text.lines().filter_map(|line| line.trim().strip_prefix("Layer2 Octet Delta Count: "));
+            let octets: u64 = counts.map(|rest| rest.split(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+            let ledger = read_ledger(&stats);
+            assert_eq!(octets, ledger["bytes"]["metered"].as_u64().unwrap(), "{sink}");
+            assert_eq!(octets, ledger["sinks"][0]["exported"]["bytes"].as_u64().unwrap(), "{sink}");
+            assert_eq!(text.contains("layer2OctetDeltaCount [Reverse]"), template == "full", "{text}");
+            assert!(text.contains("Information Element Name: tcpHandshakeRoundTrip"));
+            assert!(!text.lines().any(|line| line.trim().starts_with("Octets: ")), "{text}");
+        }
+    }
 }
 
 /// tshark does not check the sequence numbers of NetFlow v5.
