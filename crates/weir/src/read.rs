@@ -8,6 +8,7 @@ use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
+use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
@@ -40,6 +41,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, error))?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
+    if !read.hardening.no_sandbox {
+        Sandbox::enter(&[], &[], Restrictions::of(&sources));
+    }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)

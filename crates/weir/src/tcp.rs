@@ -9,6 +9,7 @@ use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::ledger_text::has_problems;
 use crate::outputs::{open_stats, print_ledger, write_stats};
 use crate::run_status::RunStatus;
+use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings;
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
@@ -60,6 +61,14 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     .map_err(TcpError::Engine)?;
     let files = open_outputs(&outputs, tcp.svg.as_deref())?;
     let stats = open_stats(stats_path, FileMode::Overwrite)?;
+    // The driver of a GPU opens devices and makes system calls of its own.
+    let on_cpu = backend == Backend::Cpu || engine.counters().fallback.is_some();
+    if on_cpu && !tcp.hardening.no_sandbox {
+        let plots: Vec<String> =
+            tcp.svg.iter().map(|folder| format!("svg:{}", folder.join("plot").display())).collect();
+        let read_again: Vec<&Path> = tcp.explain.iter().flat_map(|_| &sources).map(Path::new).collect();
+        Sandbox::enter(&plots, &read_again, Restrictions::FilesAndCalls);
+    }
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);

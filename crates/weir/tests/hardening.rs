@@ -6,17 +6,18 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{is_installed, is_root, permit_all_users, read_flows};
+use common::{Background, Pcap, START, is_installed, is_root, permit_all_users, read_flows, request_and_response};
 use live::{Running, send_requests, wire};
 use network::{BOUND, ip, until};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::net::UdpSocket;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// The values that a line of `/proc/PID/task/*/status` has among the threads of a probe.
-fn of_threads(probe: &Running, name: &str) -> BTreeSet<String> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", probe.process.0.id())).unwrap();
+/// The values that a line of `/proc/PID/task/*/status` has among the threads of a process.
+fn of_threads(process: u32, name: &str) -> BTreeSet<String> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let statuses = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap());
     let value = |status: String| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("absent");
@@ -56,11 +57,11 @@ fn no_thread_of_a_running_probe_has_a_capability() {
         send_requests(&mut sender, 1..2);
         probe.wait_for("flows 1 active");
         for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
-            assert_eq!(of_threads(&probe, set), only("0000000000000000"), "{set} {start:?}");
+            assert_eq!(of_threads(probe.process.0.id(), set), only("0000000000000000"), "{set} {start:?}");
         }
-        let bounding = of_threads(&probe, "CapBnd:");
+        let bounding = of_threads(probe.process.0.id(), "CapBnd:");
         assert_eq!(bounding == only("0000000000000000"), drops_bounding_set, "{bounding:?} {start:?}");
-        assert_eq!(of_threads(&probe, "NoNewPrivs:"), only("1"), "{start:?}");
+        assert_eq!(of_threads(probe.process.0.id(), "NoNewPrivs:"), only("1"), "{start:?}");
         probe.stop(0);
     }
 }
@@ -76,9 +77,34 @@ fn every_thread_is_restricted_unless_no_sandbox_is_given() {
         let probe = Running::probe(source, options);
         send_requests(&mut sender, 1..2);
         probe.wait_for("flows 1 active");
-        assert_eq!(of_threads(&probe, "Seccomp:"), only(mode), "{source} {options:?}");
+        assert_eq!(of_threads(probe.process.0.id(), "Seccomp:"), only(mode), "{source} {options:?}");
         let (err, ..) = probe.stop(0);
         assert!(!err.contains("sandbox is incomplete"), "{err}");
+    }
+}
+
+#[test]
+fn commands_that_read_captures_are_restricted() {
+    for (command, option, mode) in
+        [("read", "--quiet", "2"), ("tcp", "--quiet", "2"), ("read", "--no-sandbox", "0"), ("tcp", "--no-sandbox", "0")]
+    {
+        let mut program = common::command();
+        program.args([command, "-", option]);
+        if command == "tcp" {
+            program.args(["--engine", "cpu"]);
+        }
+        let mut child = Background(program.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+        let mut pipe = child.0.stdin.take().unwrap();
+        // A capture is open when its header has been read.
+        pipe.write_all(&Pcap::new().0).unwrap();
+        let seccomp = || of_threads(child.0.id(), "Seccomp:");
+        if mode == "2" {
+            until("the command is restricted", || seccomp() == only("2"));
+        }
+        pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0[24..]).unwrap();
+        assert_eq!(seccomp(), only(mode), "{command} {option}");
+        drop(pipe);
+        assert!(child.0.wait().unwrap().success(), "{command} {option}");
     }
 }
 
@@ -107,7 +133,7 @@ fn a_reload_opens_files_only_in_the_directories_of_the_outputs() {
     probe.signal(libc::SIGHUP);
     probe.wait_for("configuration reloaded");
     // The new sink has a thread of its own.
-    assert_eq!(of_threads(&probe, "Seccomp:"), only("2"));
+    assert_eq!(of_threads(probe.process.0.id(), "Seccomp:"), only("2"));
     send_requests(&mut sender, 20..40);
     until("both sinks have the records", || [&first, &second].map(|path| read_flows(path).len()) == [40, 20]);
     probe.stop(0);

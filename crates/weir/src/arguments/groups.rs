@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use super::{INPUT, METERING, OUTPUT};
+use super::{INPUT, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -118,4 +118,13 @@ pub struct Reporting {
     /// dropped, or records were lost (exit code 2), the ledger is printed nevertheless
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// How far the process restricts itself: `weir read`, `weir probe` and `weir tcp`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Hardening {
+    /// Do not restrict the process, once its inputs and outputs are open, to the system calls and files that it needs. To
+    /// find out whether the sandbox is the cause of an error (docs/probe.md)
+    #[arg(long, help_heading = OPERATION)]
+    pub no_sandbox: bool,
 }

@@ -13,7 +13,7 @@ mod tcp;
 mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
-pub use groups::{FullPolicy, KeyField, Metering, Reporting, Selection, Sinks};
+pub use groups::{FullPolicy, Hardening, KeyField, Metering, Reporting, Selection, Sinks};
 pub use machine::{Doctor, Plan};
 pub use probe::{Layout, ProbeOptions};
 pub use read::Read;

@@ -1,7 +1,7 @@
 //! Options of `weir probe`. `probe::config` offers the same options in a file.
 
 use super::values::{parse_cores, parse_overload, parse_sample};
-use super::{Cores, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks};
+use super::{Cores, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -86,10 +86,8 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "USER", default_value = "nobody", help_heading = OPERATION)]
     pub user: String,
 
-    /// Do not restrict the running probe to the system calls and files that it needs. To find out whether the sandbox is
-    /// the cause of an error (docs/probe.md)
-    #[arg(long, help_heading = OPERATION)]
-    pub no_sandbox: bool,
+    #[command(flatten)]
+    pub hardening: Hardening,
 
     /// Interval of the statistics lines on standard error (units ms, s, m, h)
     #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]

@@ -1,6 +1,6 @@
 //! Options of `weir read`.
 
-use super::{INPUT, Metering, OUTPUT, Reporting, Sinks};
+use super::{Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -26,6 +26,9 @@ pub struct Read {
 
     #[command(flatten)]
     pub metering: Metering,
+
+    #[command(flatten)]
+    pub hardening: Hardening,
 
     #[command(flatten)]
     pub reporting: Reporting,

@@ -1,6 +1,6 @@
 //! Options of `weir tcp`.
 
-use super::{OUTPUT, Reporting, Selection};
+use super::{Hardening, OUTPUT, Reporting, Selection};
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -70,6 +70,9 @@ pub struct Tcp {
     /// Write the plots as SVG files into this directory
     #[arg(long, value_name = "DIRECTORY", help_heading = OUTPUT)]
     pub svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub hardening: Hardening,
 
     #[command(flatten)]
     pub reporting: Reporting,

@@ -81,7 +81,8 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
         user => format!("if started as root, drop to {user} after opening sources and sinks"),
     };
     fact("user", user);
-    let sandbox = if probe.no_sandbox { "off" } else { "system calls and files, after opening sources and sinks" };
+    let sandbox =
+        if probe.hardening.no_sandbox { "off" } else { "system calls and files, after opening sources and sinks" };
     fact("sandbox", sandbox.into());
     let format = if logging.log_format == LogFormat::Json { "JSON" } else { "text" };
     fact("log", format!("{} and above, as {format}", logging.level(probe.reporting.quiet)));

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::memory::MemoryLock;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
-use crate::sandbox::{Limits, Sandbox};
+use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::settings;
 use crate::signals::stop_signal;
 use crate::{files, input};
@@ -32,6 +32,7 @@ use reload::Reloader;
 use service::{NotifyState, Watchdog, notify};
 use start::Running;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -93,10 +94,10 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         let [cores, export_cores] = [&placement.threads, &placement.export].map(|cores| placement::list(cores));
         info!(cores, export_cores, reason = placement.reason, "cores assigned");
     }
-    let sandbox = (!probe.no_sandbox).then(|| {
-        let has_dpdk = probe.inputs.iter().any(|input| input.to_string_lossy().starts_with("dpdk:"));
-        let limits = if has_dpdk { Limits::Files } else { Limits::FilesAndCalls };
-        Sandbox::enter(&outputs.sinks, probe.config.as_deref(), limits)
+    let sandbox = (!probe.hardening.no_sandbox).then(|| {
+        let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
+        let config: Vec<&Path> = probe.config.as_deref().into_iter().collect();
+        Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs))
     });
     let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();

@@ -17,6 +17,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
     Scope, path_beneath_rules,
 };
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
@@ -30,10 +31,18 @@ const DNS_PORT: u16 = 53;
 
 /// What is restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limits {
+pub enum Restrictions {
     FilesAndCalls,
     /// Only files: the drivers of DPDK make system calls that depend on the device.
     Files,
+}
+
+impl Restrictions {
+    /// What can be restricted with these sources.
+    pub fn of(sources: &[&OsStr]) -> Self {
+        let is_dpdk = |source: &&OsStr| source.as_encoded_bytes().starts_with(b"dpdk:");
+        if sources.iter().any(is_dpdk) { Self::Files } else { Self::FilesAndCalls }
+    }
 }
 
 /// What a restricted process may still open.
@@ -44,16 +53,16 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Restricts this thread and those that it starts from now on. Files can be written in the
-    /// directories of the sinks, and read in that of the configuration file.
-    pub fn enter(sinks: &[String], config: Option<&Path>, limits: Limits) -> Self {
+    /// directories of the `sinks`, and read in those of the files that are `read_again`.
+    pub fn enter(sinks: &[String], read_again: &[&Path], restrictions: Restrictions) -> Self {
         let writable: Vec<PathBuf> = sinks.iter().filter_map(|sink| writable_path(sink)).collect();
         let mut missing = Vec::new();
-        match restrict_files(&writable, config) {
+        match restrict_files(&writable, read_again) {
             Ok(RulesetStatus::NotEnforced) => missing.push("Landlock".to_owned()),
             Ok(status) => debug!(?status, "Landlock restricts files"),
             Err(error) => missing.push(format!("Landlock ({error})")),
         }
-        if limits == Limits::FilesAndCalls
+        if restrictions == Restrictions::FilesAndCalls
             && let Err(error) = system_calls::restrict()
         {
             missing.push(format!("seccomp ({error})"));
@@ -92,11 +101,11 @@ fn directory(file: &Path) -> Option<PathBuf> {
     absolute(file).parent().map(Path::to_path_buf)
 }
 
-fn restrict_files(writable: &[PathBuf], config: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
+fn restrict_files(writable: &[PathBuf], read_again: &[&Path]) -> Result<RulesetStatus, RulesetError> {
     // Later versions restrict more kinds of access; nothing here depends on them.
     const VERSION: ABI = ABI::V6;
     // The directories of files that may be replaced, and of the files that they are links to.
-    let replaced = [Some(Path::new("/etc/resolv.conf")), config].into_iter().flatten();
+    let replaced = [Path::new("/etc/resolv.conf")].into_iter().chain(read_again.iter().copied());
     let directories =
         replaced.flat_map(|file| [directory(file), fs::canonicalize(file).ok().as_deref().and_then(directory)]);
     let readable = READABLE.iter().map(PathBuf::from).chain(directories.flatten()).chain(std::env::current_exe());

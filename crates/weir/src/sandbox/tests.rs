@@ -13,12 +13,14 @@ use std::thread;
 /// Runs a case in a restricted thread, which may write to files in a directory.
 fn restricted<T: Send>(directory: &Path, case: impl FnOnce(Sandbox) -> T + Send) -> T {
     let sinks = [format!("json:{}", directory.join("flows.json").display()), "json:/dev/null".into()];
-    thread::scope(|scope| scope.spawn(|| case(Sandbox::enter(&sinks, None, Limits::FilesAndCalls))).join().unwrap())
+    thread::scope(|scope| {
+        scope.spawn(|| case(Sandbox::enter(&sinks, &[], Restrictions::FilesAndCalls))).join().unwrap()
+    })
 }
 
 /// Whether this kernel has Landlock. Prints that the test is skipped if not.
 fn has_landlock() -> bool {
-    let status = thread::spawn(|| restrict_files(&[], None)).join().unwrap();
+    let status = thread::spawn(|| restrict_files(&[], &[])).join().unwrap();
     let is_enforced = !matches!(status, Ok(RulesetStatus::NotEnforced) | Err(_));
     if !is_enforced {
         eprintln!("SKIPPED: this kernel has no Landlock");
