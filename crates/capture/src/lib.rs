@@ -8,6 +8,7 @@
 mod af_packet;
 mod af_xdp;
 mod capture_file;
+mod clock;
 mod counters;
 mod decompress;
 #[cfg(feature = "dpdk")]
@@ -31,6 +32,7 @@ mod tap;
 mod window;
 mod write;
 
+pub use clock::ClockSteps;
 pub use error::Error;
 pub use filter::{FilterError, PacketFilter};
 pub use live::{LIVE_SCHEMES, devices, has_link, is_live, notice, open_live};

@@ -1,6 +1,6 @@
 //! What every source offers: bursts of frames, and for live sources losses, clock and end.
 
-use crate::Error;
+use crate::{ClockSteps, Error};
 use arrayvec::ArrayVec;
 use std::time::Duration;
 
@@ -98,14 +98,18 @@ pub trait LiveSource: Source {
     /// Returns the losses so far. May query the kernel or the driver.
     fn query_losses(&mut self) -> Losses;
 
-    /// Returns the current time of the clock that stamps frames, ns since 1970-01-01 UTC; never
-    /// later than the time of a frame that is still to be delivered.
+    /// Returns the current time of the clock that stamps frames, ns since 1970-01-01 UTC without the
+    /// steps of [`LiveSource::clock_steps`]; never later than the time of a frame that is still to be delivered.
     fn now_ns(&self) -> u64;
 
     /// Returns an upper bound of the times of all frames received so far, delivered or not, ns
     /// since 1970-01-01 UTC. If frames are stamped on delivery, this bound holds for those
     /// received until 0.1 s before the call.
     fn latest_ns(&self) -> u64;
+
+    /// Returns how often the system's clock was set, which does not change the times of frames. No
+    /// steps if the frames have the times of another clock.
+    fn clock_steps(&self) -> ClockSteps;
 
     /// Stops receiving. Frames that have already arrived are still delivered; then `fill` returns
     /// false.

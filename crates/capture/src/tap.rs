@@ -12,7 +12,7 @@
 //! acknowledgments, window probes).
 
 use crate::live_error::LiveError;
-use crate::{Burst, Error, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source};
+use crate::{Burst, ClockSteps, Error, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source, clock};
 use std::time::Duration;
 
 pub(crate) struct Tap {
@@ -97,6 +97,10 @@ impl LiveSource for Tap {
         self.sources.iter().map(|source| source.latest_ns()).max().unwrap_or_default()
     }
 
+    fn clock_steps(&self) -> ClockSteps {
+        clock::steps()
+    }
+
     fn query_losses(&mut self) -> Losses {
         self.sources.iter_mut().map(|source| source.query_losses()).fold(Losses::default(), Losses::plus)
     }
@@ -140,6 +144,10 @@ mod tests {
 
         fn latest_ns(&self) -> u64 {
             0
+        }
+
+        fn clock_steps(&self) -> ClockSteps {
+            ClockSteps::default()
         }
 
         fn stop(&mut self) {}

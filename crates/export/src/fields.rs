@@ -338,7 +338,7 @@ fields! {
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
-    flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
+    flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md); bits 1 to 512 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",

@@ -58,8 +58,11 @@ impl Approximate {
     /// With [`Approximate::OVERFLOW`]: a sum of small new flows under overload. Without: the record
     /// began under overload, and its first packets may be in such a sum.
     pub const AGGREGATED: u16 = 256;
+    /// The system's clock was set while the record was open: its times are those of the clock after
+    /// the step, without a jump.
+    pub const CLOCK_SET: u16 = 512;
 
-    const NAMES: [(u16, &'static str); 9] = [
+    const NAMES: [(u16, &'static str); 10] = [
         (Self::OVERFLOW, "overflow"),
         (Self::MIXED_VLAN, "mixed_vlan"),
         (Self::MIXED_MPLS, "mixed_mpls"),
@@ -69,6 +72,7 @@ impl Approximate {
         (Self::UNANALYSED, "unanalysed"),
         (Self::SAMPLED, "sampled"),
         (Self::AGGREGATED, "aggregated"),
+        (Self::CLOCK_SET, "clock_set"),
     ];
 
     /// Whether a bit is set.

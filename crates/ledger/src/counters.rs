@@ -88,6 +88,30 @@ impl OverloadCounters {
     }
 }
 
+/// Steps of the system's clock during live capture (docs/metering.md, *Clock*).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClockCounters {
+    /// Steps forward.
+    pub steps_forward: u64,
+    /// Steps back.
+    pub steps_backward: u64,
+    /// Sum of all steps, ns.
+    pub offset_ns: i64,
+}
+
+impl ClockCounters {
+    /// All live sources have the same clock; the one that read it last knows most steps.
+    pub(crate) fn merge(&mut self, other: Self) {
+        if other.steps_forward + other.steps_backward > self.steps_forward + self.steps_backward {
+            *self = other;
+        }
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A number of flow records, with the packets and octets that they count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordTotals {

@@ -1,6 +1,6 @@
 //! The ledger of a run: its counters, the equations that must hold, and its JSON form.
 
-use crate::counters::{OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
+use crate::counters::{ClockCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
 use crate::reasons::{PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct Ledger {
     pub live: RecordTotals,
     /// Load shedding.
     pub overload: OverloadCounters,
+    /// Steps of the system's clock.
+    pub clock: ClockCounters,
     /// Flow records by outcome, one entry per sink.
     pub sinks: Vec<SinkCounters>,
 }
@@ -61,6 +63,7 @@ impl Ledger {
         self.flows_created += other.flows_created;
         self.live.merge(other.live);
         self.overload.merge(other.overload);
+        self.clock.merge(other.clock);
     }
 
     /// The equations that do not hold; empty when the ledger balances.
@@ -122,6 +125,8 @@ impl Ledger {
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             link_types: &'a BTreeMap<u16, u64>,
             overload: OverloadCounters,
+            #[serde(skip_serializing_if = "ClockCounters::is_default")]
+            clock: ClockCounters,
             sinks: &'a [SinkCounters],
             balanced: bool,
         }
@@ -140,6 +145,7 @@ impl Ledger {
             ethertypes: self.ethertypes.iter().map(|(k, &n)| (format!("0x{k:04x}"), n)).collect(),
             link_types: &self.link_types,
             overload: self.overload,
+            clock: self.clock,
             sinks: &self.sinks,
             balanced: self.balanced(),
         }

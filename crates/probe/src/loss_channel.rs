@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread;
 use std::time::Duration;
+use weir_capture::ClockSteps;
 
 /// Snapshots in a queue: those of 6 s.
 const QUEUE_SNAPSHOTS: usize = 64;
@@ -129,6 +130,17 @@ impl LossHistories {
     /// Whether no packet was lost and all levels were always 0.
     pub fn are_empty(&self) -> bool {
         self.0.iter().all(|(_, history)| history.is_empty())
+    }
+
+    /// Steps of the system's clock, as far as a reader knows them.
+    pub fn clock(&self) -> ClockSteps {
+        let clocks = self.0.iter().map(|(_, history)| history.clock());
+        clocks.max_by_key(|clock| clock.forward + clock.backward).unwrap_or_default()
+    }
+
+    /// Whether the system's clock may have been set between two times, both included.
+    pub fn clock_was_set(&self, first_ns: u64, last_ns: u64) -> bool {
+        self.0.iter().any(|(_, history)| history.clock_was_set(first_ns, last_ns))
     }
 
     pub fn level(&self) -> u8 {

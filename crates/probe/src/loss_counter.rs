@@ -57,6 +57,7 @@ impl LossCounter {
         // After `query_losses`: losses in between are in the next update and have an earlier time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
-        LossSnapshot { complete_until_ns, latest_ns, lost, ..LossSnapshot::default() }
+        let clock = source.clock_steps();
+        LossSnapshot { complete_until_ns, latest_ns, lost, clock, ..LossSnapshot::default() }
     }
 }

@@ -14,11 +14,14 @@
 //! Memory is bounded: the oldest episodes are merged, which makes the figure larger, never smaller.
 
 use std::collections::VecDeque;
+use weir_capture::ClockSteps;
 
 /// Spans of levels above 0 that are kept; the oldest are merged.
 const MAX_SPANS: usize = 256;
 /// Loss episodes that are kept; the oldest are merged. These are 100 s of continuous loss.
 const MAX_EPISODES: usize = 1024;
+/// Steps of the system's clock that are kept.
+const MAX_CLOCK_STEPS: usize = 64;
 /// CPUs of the kernel may deliver packets out of order, and report losses late, by this time.
 const SLACK_NS: u64 = 10_000_000;
 
@@ -38,6 +41,8 @@ pub(crate) struct LossSnapshot {
     pub levels: [u8; 2],
     /// The level from now on.
     pub level: u8,
+    /// Steps of the system's clock so far, which are not in the times of packets.
+    pub clock: ClockSteps,
 }
 
 /// What one reader lost, and on which levels it was.
@@ -47,6 +52,8 @@ pub(crate) struct LossHistory {
     spans: VecDeque<LevelSpan>,
     /// Ordered by both start and end.
     episodes: VecDeque<LossEpisode>,
+    /// When the system's clock was set: time of the snapshot before, and when it was noticed.
+    clock_steps: VecDeque<[u64; 2]>,
     newest: LossSnapshot,
     is_live: bool,
 }
@@ -84,6 +91,12 @@ impl LossHistory {
         if snapshot.levels[1] > 0 {
             let end_ns = snapshot.complete_until_ns.max(previous.complete_until_ns);
             self.add_span(LevelSpan { start_ns, end_ns, levels: snapshot.levels });
+        }
+        if snapshot.clock != previous.clock {
+            self.clock_steps.push_back([start_ns, snapshot.clock.last_ns]);
+            if self.clock_steps.len() > MAX_CLOCK_STEPS {
+                self.clock_steps.pop_front();
+            }
         }
         let lost = snapshot.lost.saturating_sub(previous.lost);
         if lost > 0 {
@@ -153,6 +166,16 @@ impl LossHistory {
 
     pub fn level(&self) -> u8 {
         self.newest.level
+    }
+
+    /// Steps of the system's clock so far.
+    pub fn clock(&self) -> ClockSteps {
+        self.newest.clock
+    }
+
+    /// Whether the system's clock may have been set between two times, both included.
+    pub fn clock_was_set(&self, first_ns: u64, last_ns: u64) -> bool {
+        self.clock_steps.iter().any(|&[since_ns, until_ns]| since_ns <= last_ns && until_ns >= first_ns)
     }
 
     /// Whether all losses up to a time are known. Without snapshots there are none: a file.
@@ -277,6 +300,20 @@ mod tests {
         assert_eq!(history.levels_between(250 * MS, 260 * MS), [0, 5]);
         let last = 100 * (8 * MAX_SPANS as u64 - 1);
         assert_eq!(history.levels_between((last - 50) * MS, (last - 40) * MS), [5, 5]);
+    }
+
+    #[test]
+    fn records_that_overlap_a_step_of_the_clock_are_known() {
+        let set = |at: u64, noticed: u64, forward: u64| {
+            let clock = ClockSteps { forward, offset_ns: 5, last_ns: noticed * MS, ..ClockSteps::default() };
+            LossSnapshot { clock, ..snapshot(at, 0) }
+        };
+        let mut history = history_of([snapshot(100, 0), set(200, 180, 1), set(300, 180, 1)]);
+        let was_set = |history: &LossHistory, first: u64, last: u64| history.clock_was_set(first * MS, last * MS);
+        assert!(was_set(&history, 0, 150) && was_set(&history, 150, 900));
+        assert!(!was_set(&history, 0, 99) && !was_set(&history, 181, 900));
+        (2..200).for_each(|step| history.add(set(200 + 100 * step, 190 + 100 * step, step)));
+        assert_eq!(history.clock_steps.len(), MAX_CLOCK_STEPS);
     }
 
     #[test]

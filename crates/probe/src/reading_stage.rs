@@ -13,8 +13,8 @@ use crate::load_shedder::{LevelSettings, LoadShedder};
 use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
-use weir_capture::{Burst, FilterError, Frame, Input, LiveSource, MAX_BURST_FRAMES, PacketFilter, Source};
-use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
+use weir_capture::{Burst, ClockSteps, FilterError, Frame, Input, LiveSource, MAX_BURST_FRAMES, PacketFilter, Source};
+use weir_ledger::{ClockCounters, Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{AnomalySet, DecodeOptions, Network, Packet};
 
 pub(crate) type PacketBurst = Box<[Packet; MAX_BURST_FRAMES]>;
@@ -88,12 +88,14 @@ impl ReadingStage {
     /// `queue_nearly_full` is the state of the queues to the meters.
     pub fn update_losses(&mut self, source: &mut dyn LiveSource, queue_nearly_full: bool) -> LossSnapshot {
         let snapshot = self.losses.update(source, &mut self.ledger.packets);
-        let LossSnapshot { latest_ns, lost, .. } = snapshot;
+        let LossSnapshot { latest_ns, lost, clock, .. } = snapshot;
+        let ClockSteps { forward, backward, offset_ns, .. } = clock;
+        self.ledger.clock = ClockCounters { steps_forward: forward, steps_backward: backward, offset_ns };
         let previous_level = self.shedder.level();
         if self.shedder.update(latest_ns, (self.ledger.packets.received - lost, lost), queue_nearly_full) {
             self.apply_level();
             let (level, overload) = (self.shedder.level(), &mut self.ledger.overload);
-            (overload.level, overload.since_ns) = (level, latest_ns);
+            (overload.level, overload.since_ns) = (level, latest_ns.saturating_add_signed(clock.offset_ns));
             overload.highest = overload.highest.max(level);
             overload.level_changes += 1;
         }

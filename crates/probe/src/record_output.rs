@@ -8,6 +8,7 @@ use crate::load_shedder::LevelSettings;
 use crate::loss_channel::LossHistories;
 use crate::settings::Settings;
 use std::time::{Duration, Instant};
+use weir_capture::ClockSteps;
 use weir_flow::{Approximate, FlowRecord};
 use weir_ledger::{OverloadCounters, RecordTotals};
 
@@ -113,11 +114,15 @@ impl RecordAnnotator {
     }
 
     pub fn annotate(&mut self, records: &mut [FlowRecord]) {
+        let clock = self.histories.clock();
         let nothing_missing = self.base_level == 0 && self.sampling_population == 1 && self.histories.are_empty();
         for record in records {
             self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
             if !nothing_missing {
                 self.annotate_one(record);
+            }
+            if clock != ClockSteps::default() {
+                self.apply_clock_steps(record, clock.offset_ns);
             }
         }
     }
@@ -142,6 +147,17 @@ impl RecordAnnotator {
             let [_, level_at_start] = self.levels_between(start_ns, start_ns);
             let is_aggregated = !LevelSettings::new(level_at_start, 1).detail.small_flows;
             *flags |= if is_aggregated { Approximate::AGGREGATED } else { 0 };
+        }
+    }
+
+    /// Moves a record to the time of the system's clock, and marks it if that was set during it.
+    fn apply_clock_steps(&self, record: &mut FlowRecord, offset_ns: i64) {
+        if self.histories.clock_was_set(record.start_ns(), record.end_ns()) {
+            record.approximate.0 |= Approximate::CLOCK_SET;
+        }
+        for direction in [&mut record.forward, &mut record.reverse] {
+            direction.first_ns = direction.first_ns.saturating_add_signed(offset_ns);
+            direction.last_ns = direction.last_ns.saturating_add_signed(offset_ns);
         }
     }
 

@@ -8,7 +8,7 @@ use network::{BOUND, LEFT, Sender, network};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_capture::{Burst, Error, Input, LiveSource, Losses, MAX_BURST_FRAMES, Progress, Source};
+use weir_capture::{Burst, ClockSteps, Error, Input, LiveSource, Losses, MAX_BURST_FRAMES, Progress, Source};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, truth};
 use weir_trafficgen::TrafficGenerator;
@@ -46,6 +46,10 @@ impl LiveSource for RecordingSource {
 
     fn latest_ns(&self) -> u64 {
         self.source.latest_ns()
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        self.source.clock_steps()
     }
 
     fn stop(&mut self) {

@@ -2,7 +2,9 @@
 
 use crate::protocols::link_type;
 use std::fmt::{Display, Write};
-use weir_ledger::{ExportLossReason, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters};
+use weir_ledger::{
+    ClockCounters, ExportLossReason, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters,
+};
 
 /// Whether packets were malformed or dropped, or records were not delivered to an open output.
 pub fn has_problems(ledger: &Ledger) -> bool {
@@ -53,6 +55,12 @@ pub fn text(ledger: &Ledger) -> String {
         if flows > 0 {
             rows.add(name, &[flows]);
         }
+    }
+    let ClockCounters { steps_forward, steps_backward, offset_ns } = ledger.clock;
+    if steps_forward + steps_backward > 0 {
+        let seconds = offset_ns as f64 / 1e9;
+        let steps = format!("{steps_forward} forward, {steps_backward} back, {seconds:+.3} s in total");
+        rows.add("steps of the system's clock", &[steps]);
     }
     rows.add("records", &["flows", "packets", "bytes on the wire"]);
     let mut add = |name: &str, RecordTotals { flows, packets, bytes }| rows.add(name, &[flows, packets, bytes]);

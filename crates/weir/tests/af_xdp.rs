@@ -6,12 +6,14 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{command, failure, read_ledger, signal, udp};
-use live::{Running, flows_of_file, without_times};
+use common::{command, failure, permit_all_users, read_ledger, signal, udp};
+use live::{Running, flows_of_file, send_requests, without_times};
 use network::{LEFT, Sender, ip, network_of, until};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Takes the test into a network namespace with four queues. Tests with such a namespace run one at
 /// a time, because a process that another test starts inherits the open descriptors of this one
@@ -99,4 +101,65 @@ fn the_kernel_detaches_the_xdp_program_of_a_killed_probe() {
     probe.signal(libc::SIGKILL);
     probe.process.0.wait().unwrap();
     until("the XDP program is detached", || !ip("link show dev right").contains("xdp"));
+}
+
+/// Adds the seconds in the file `$WEIR_TEST_CLOCK` to the real-time clock of a process.
+const SETTABLE_CLOCK: &str = r#"
+    #include <dlfcn.h>
+    #include <fcntl.h>
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    #include <time.h>
+    extern "C" int clock_gettime(clockid_t id, struct timespec *time) noexcept {
+        static auto real = reinterpret_cast<int (*)(clockid_t, timespec *)>(dlsym(RTLD_NEXT, "clock_gettime"));
+        static auto seconds = static_cast<volatile long *>(
+            mmap(nullptr, sizeof(long), PROT_READ, MAP_SHARED, open(getenv("WEIR_TEST_CLOCK"), O_RDONLY), 0));
+        int result = real(id, time);
+        if (id == CLOCK_REALTIME) time->tv_sec += *seconds;
+        return result;
+    }"#;
+
+#[test]
+fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
+    let Some(_alone) = network() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let [library, clock] = ["clock.so", "clock"].map(|name| folder.path().join(name));
+    std::fs::write(folder.path().join("clock.cc"), SETTABLE_CLOCK).unwrap();
+    let mut compiler = std::process::Command::new("c++");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(folder.path().join("clock.cc")).arg("-ldl");
+    if !compiler.status().is_ok_and(|status| status.success()) {
+        return eprintln!("SKIPPED: no C++ compiler (make test installs it)");
+    }
+    for (hours, key) in [(1, "steps_forward"), (-1, "steps_backward")] {
+        std::fs::write(&clock, 0_i64.to_ne_bytes()).unwrap();
+        permit_all_users(&clock);
+        let mut weir = command();
+        weir.env("LD_PRELOAD", &library).env("WEIR_TEST_CLOCK", &clock);
+        let probe = Running::start_in(weir, &["probe", "-i", "af_xdp:right", "--interval", "100ms", "--flows", "10k"]);
+        probe.wait_for("packets/s");
+        let mut sender = Sender::new(LEFT);
+        send_requests(&mut sender, 0..10);
+        std::thread::sleep(Duration::from_millis(300));
+        // In place, because the file is mapped.
+        let file = std::fs::OpenOptions::new().write(true).open(&clock).unwrap();
+        file.write_all_at(&i64::to_ne_bytes(3600 * hours), 0).unwrap();
+        probe.wait_for("the system's clock was set");
+        send_requests(&mut sender, 0..10);
+        std::thread::sleep(Duration::from_millis(300));
+        let (err, flows, ledger) = probe.stop(0);
+        assert_eq!((flows.len(), &ledger["clock"][key]), (10, &serde_json::json!(1)), "{err} {ledger}");
+        assert_eq!(ledger["anomalies"], serde_json::json!({}), "{ledger}");
+        let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64 + 3600 * hours;
+        for flow in flows {
+            let [start_s, end_s] = ["start", "end"].map(|name| seconds(flow[name].as_str().unwrap()));
+            assert!(start_s <= end_s && end_s - start_s < 60 && (now_s - end_s).abs() < 60, "{flow}");
+            assert_eq!((common::packets(&flow), &flow["approximate"]), (4, &serde_json::json!("clock_set")), "{flow}");
+        }
+    }
+}
+
+/// Seconds since 1970 of a time in a flow record.
+fn seconds(time: &str) -> i64 {
+    time.parse::<jiff::Timestamp>().unwrap().as_second()
 }

@@ -77,8 +77,8 @@ impl BlockCursor {
         0
     }
 
-    /// Returns the latest time among the next frames, at most `frames` of them.
-    pub fn latest_ns(self, block: &[u8], frames: usize) -> Option<u64> {
+    /// Returns the latest converted time among the next frames, at most `frames` of them.
+    pub fn latest_ns(self, block: &[u8], frames: usize, convert: impl FnMut(u64) -> u64) -> Option<u64> {
         let mut at = self.at;
         let ahead = (self.left as usize).min(frames);
         let times = (0..ahead).map_while(|_| {
@@ -86,7 +86,7 @@ impl BlockCursor {
             at += word(frame, offset_of!(libc::tpacket3_hdr, tp_next_offset))? as usize;
             time_ns(frame)
         });
-        times.max()
+        times.map(convert).max()
     }
 }
 

@@ -20,7 +20,8 @@
 //! * Nothing is copied: frames are read in the ring that the kernel writes.
 //!
 //! Frames are captured when sent and when received; on the loopback interface, where each packet is
-//! both, only when received. Times are those of the kernel (`CLOCK_REALTIME`) or of the NIC. Sent
+//! both, only when received. Times are those of the kernel (`CLOCK_REALTIME`, without its
+//! steps: `stamp_clock`) or of the NIC. Sent
 //! frames always have the kernel's times, so synchronize the NIC's clock with the system's
 //! (`phc2sys`). The NIC keeps time-stamping every frame after the source is closed.
 //!
@@ -33,6 +34,7 @@ mod queue;
 mod ring;
 mod settings;
 mod socket;
+mod stamp_clock;
 mod steering;
 mod tap;
 

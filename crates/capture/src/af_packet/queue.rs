@@ -14,10 +14,11 @@ use super::block::{BlockCursor, FrameProperties};
 use super::program;
 use super::ring::{RETIRE_MS, Ring};
 use super::socket::{self, Socket};
+use super::stamp_clock::StampClock;
 use crate::counters::InterfaceCounters;
 use crate::live_error::LiveError;
 use crate::system::realtime_ns;
-use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
+use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock};
 use std::time::{Duration, Instant};
 
 /// Upper bound of the time that the kernel holds a frame in a block not yet full, with a margin.
@@ -35,6 +36,7 @@ pub(crate) struct Queue {
     ring: Ring,
     properties: FrameProperties,
     delivered: Delivered,
+    stamp_clock: StampClock,
     /// Counters of the interface; only in the first queue.
     counters: Option<InterfaceCounters>,
     /// The current or next block.
@@ -61,6 +63,11 @@ struct Delivered {
 }
 
 impl Delivered {
+    /// The time of the system. Frames with time stamps of the NIC follow the steps of its clock.
+    fn now_ns(&self) -> u64 {
+        if self.has_nic_timestamps { realtime_ns() } else { clock::now_ns() }
+    }
+
     fn count(&mut self, frames: &[Frame<'_>]) {
         self.packets += frames.len() as u64;
         self.bytes += frames.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
@@ -133,6 +140,7 @@ impl Queue {
             ring,
             properties,
             delivered,
+            stamp_clock: StampClock::default(),
             counters,
             block: 0,
             cursor: None,
@@ -153,10 +161,30 @@ impl Queue {
                     self.cursor = None;
                 }
                 None => match self.ring.block(self.block) {
-                    Some(block) => self.cursor = Some(BlockCursor::new(block)),
-                    None => return false,
+                    Some(block) => {
+                        self.cursor = Some(BlockCursor::new(block));
+                        self.update_stamp_clock(self.delivered.last_ns);
+                    }
+                    None => {
+                        self.note_empty_ring();
+                        return false;
+                    }
                 },
             }
+        }
+    }
+
+    /// Compares the clocks, for time stamps of the kernel. No frame before `delivered_ns` is left.
+    fn update_stamp_clock(&mut self, delivered_ns: u64) {
+        if !self.delivered.has_nic_timestamps {
+            self.stamp_clock.update(clock::steps(), clock::now_ns(), delivered_ns);
+        }
+    }
+
+    fn note_empty_ring(&mut self) {
+        let now_ns = clock::now_ns();
+        if now_ns.saturating_sub(self.stamp_clock.compared_ns) >= HELD_NS {
+            self.update_stamp_clock(now_ns - HELD_NS);
         }
     }
 
@@ -244,20 +272,22 @@ impl Queue {
             return Ok(Next::NoneBefore(0));
         };
         // Without a valid frame, no other queue has to wait for this one.
-        Ok(Next::Frames(cursor.latest_ns(block, frames).unwrap_or(u64::MAX)))
+        let mut stamp_clock = self.stamp_clock;
+        Ok(Next::Frames(cursor.latest_ns(block, frames, |ns| stamp_clock.convert(ns)).unwrap_or(u64::MAX)))
     }
 
     /// Delivers up to `frames` frames of the current block, none with a time after `until_ns`.
     pub fn take<'a>(&'a mut self, frames: usize, until_ns: u64, burst: &mut Burst<'a>) {
         let from = burst.len();
         let (Some(cursor), Some(block)) = (&mut self.cursor, self.ring.block(self.block)) else { return };
-        let mut left = frames;
-        let accepts = |time_ns| {
-            let accepted = left > 0 && time_ns <= until_ns;
+        let (mut left, mut stamp_clock) = (frames, self.stamp_clock);
+        let accepts = |stamp_ns| {
+            let accepted = left > 0 && stamp_clock.convert(stamp_ns) <= until_ns;
             left = left.saturating_sub(1);
             accepted
         };
         self.kernel.missing += u64::from(cursor.fill(block, self.properties, burst, accepts));
+        self.stamp_clock.convert_frames(&mut burst[from..]);
         self.delivered.count(&burst[from..]);
         if let State::Draining { since, .. } = &mut self.state
             && burst.len() > from
@@ -282,6 +312,7 @@ impl Source for Queue {
         }
         let (Some(cursor), Some(block)) = (&mut self.cursor, self.ring.block(self.block)) else { return Ok(true) };
         self.kernel.missing += u64::from(cursor.fill(block, self.properties, burst, |_| true));
+        self.stamp_clock.convert_frames(burst);
         self.delivered.count(burst);
         Ok(true)
     }
@@ -294,7 +325,7 @@ impl Source for Queue {
 impl LiveSource for Queue {
     /// While frames wait to be read, this is the time of the last frame that was delivered.
     fn now_ns(&self) -> u64 {
-        let now_ns = realtime_ns();
+        let now_ns = self.delivered.now_ns();
         let has_frames = match self.cursor {
             Some(BlockCursor { left: 1.., .. }) => true,
             Some(_) => self.ring.is_ready(self.ring.after(self.block)),
@@ -311,7 +342,11 @@ impl LiveSource for Queue {
         // The delay of the NIC's clock is known only up to the time that its frames waited in the
         // ring.
         let uncertainty_ns = if self.delivered.has_nic_timestamps { HELD_NS } else { 0 };
-        realtime_ns().saturating_sub(self.delivered.least_delay_ns) + uncertainty_ns
+        self.delivered.now_ns().saturating_sub(self.delivered.least_delay_ns) + uncertainty_ns
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        if self.delivered.has_nic_timestamps { ClockSteps::default() } else { clock::steps() }
     }
 
     fn set_poll_timeout(&mut self, timeout: Duration) {

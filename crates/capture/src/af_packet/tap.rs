@@ -12,7 +12,7 @@
 //! because its clock is unknown. Cost: each header is read twice. Nothing is copied.
 
 use super::queue::{HELD_NS, Next, Queue};
-use crate::{Burst, Error, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source, tap};
+use crate::{Burst, ClockSteps, Error, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source, tap};
 use std::time::{Duration, Instant};
 
 /// Longest time that a frame waits for older ones: a clock that was set back must not delay frames
@@ -90,6 +90,10 @@ impl LiveSource for Tap {
 
     fn latest_ns(&self) -> u64 {
         self.queues.iter().map(LiveSource::latest_ns).max().unwrap_or_default()
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        self.queues.first().map_or_else(ClockSteps::default, LiveSource::clock_steps)
     }
 
     fn query_losses(&mut self) -> Losses {

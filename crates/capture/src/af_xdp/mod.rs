@@ -26,8 +26,7 @@ use crate::counters::{InterfaceCounters, InterfaceLosses};
 use crate::interface::Interface;
 use crate::link_type::ETHERNET;
 use crate::live_error::LiveError;
-use crate::system::realtime_ns;
-use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, system};
+use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock, system};
 use bpf::{AttachMode, BpfLink, LoadedProgram, SocketMap};
 use settings::{Attach, Mode, Settings};
 use socket::{MAX_FRAME_BYTES, Socket, Step};
@@ -276,7 +275,7 @@ impl Source for Queue {
         if !self.wait()? {
             return Ok(self.state != State::Ended);
         }
-        let time_ns = realtime_ns();
+        let time_ns = clock::now_ns();
         for frame in self.socket.receive() {
             let (bytes, wire_bytes) = match self.snap_bytes {
                 // The program could not cut it.
@@ -314,11 +313,15 @@ impl LiveSource for Queue {
     }
 
     fn now_ns(&self) -> u64 {
-        realtime_ns()
+        clock::now_ns()
     }
 
     fn latest_ns(&self) -> u64 {
-        realtime_ns()
+        clock::now_ns()
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        clock::steps()
     }
 
     fn query_losses(&mut self) -> Losses {

@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::error::Failure;
 use super::settings::Settings;
 use crate::MAX_BURST_FRAMES;
-use crate::system::realtime_ns;
+use crate::clock;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -236,7 +236,7 @@ fn read_clocks(port: u16) -> Option<(u64, Instant, u64)> {
     let mut ticks = 0;
     // SAFETY: the caller holds the port; a variable for the number.
     let result = unsafe { weir_dpdk_read_clock(port, &raw mut ticks) };
-    (result == 0).then(|| (ticks, Instant::now(), realtime_ns()))
+    (result == 0).then(|| (ticks, Instant::now(), clock::now_ns()))
 }
 
 /// A started port; stopped when dropped.

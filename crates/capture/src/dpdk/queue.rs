@@ -8,8 +8,7 @@
 
 use super::driver::{PortCounts, Receiver};
 use crate::link_type::ETHERNET;
-use crate::system::realtime_ns;
-use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
+use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -111,7 +110,7 @@ impl Source for Queue {
         } else if !self.wait() {
             return Ok(true);
         }
-        for packet in self.receiver.packets(realtime_ns()) {
+        for packet in self.receiver.packets(clock::now_ns()) {
             self.done_bytes += packet.bytes.len() as u64;
             let bytes = &packet.bytes[..packet.bytes.len().min(self.snap)];
             burst.push(Frame {
@@ -137,11 +136,15 @@ impl LiveSource for Queue {
     }
 
     fn now_ns(&self) -> u64 {
-        realtime_ns()
+        clock::now_ns()
     }
 
     fn latest_ns(&self) -> u64 {
-        realtime_ns()
+        clock::now_ns()
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        clock::steps()
     }
 
     /// The first queue reports the losses of the whole port.

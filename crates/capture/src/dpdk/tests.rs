@@ -5,7 +5,7 @@ use super::driver::inject::{inject, injected, key, table};
 use super::driver::{PortCounts, SYMMETRIC_KEY};
 use super::error::Failure;
 use super::*;
-use crate::system::realtime_ns;
+use crate::clock;
 use crate::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, Source};
 use std::path::PathBuf;
 use std::process::Command;
@@ -89,7 +89,7 @@ fn net_pcap_delivers_every_packet_of_a_file_unchanged() {
         let name = format!("net_pcap_whole;rx_pcap={}", file.display());
         let mut queues = device(&name);
         assert_eq!(queues.len(), 1);
-        let before = realtime_ns();
+        let before = clock::now_ns();
         let packets = read_all(&mut queues[0]);
         assert_eq!(packets.len(), expected.len(), "{name}");
         for (number, ((octets, wire_bytes), expected)) in packets.iter().zip(&expected).enumerate() {

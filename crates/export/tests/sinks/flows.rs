@@ -142,7 +142,7 @@ pub fn flow() -> impl Strategy<Value = FlowRecord> {
             4 => prop::sample::select(vec![6u8, 17, 1, 58, 132, 33, 136, 47, 50]),
             1 => any::<u8>(),
         ];
-        let approximate = prop_oneof![3 => Just(0u16), 1 => 0u16..512];
+        let approximate = prop_oneof![3 => Just(0u16), 1 => 0u16..1024];
         let sampling = prop_oneof![3 => Just(None), 1 => (1..100u32, 0..16_000u32).prop_map(|(least, more)| Some([least, least + more]))];
         (
             (address(network), address(network), any::<u16>(), any::<u16>(), protocol),

@@ -8,7 +8,7 @@ use crate::read::log_sink_failure;
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{error, info, warn};
-use weir_ledger::Ledger;
+use weir_ledger::{ClockCounters, Ledger};
 use weir_probe::GroupStatus;
 
 /// Shortest time between two warnings about lost records, or about an imbalance.
@@ -26,6 +26,9 @@ pub struct Monitor<'a> {
     /// Records that sinks had lost at the last warning.
     lost_records: u64,
     loss_limit: RateLimit,
+    /// Steps of the system's clock at the last warning.
+    clock: ClockCounters,
+    clock_limit: RateLimit,
     imbalance_limit: RateLimit,
     has_problems: bool,
     has_failed_sinks: bool,
@@ -41,6 +44,8 @@ impl<'a> Monitor<'a> {
             levels: Vec::new(),
             lost_records: 0,
             loss_limit: RateLimit::new(LOG_INTERVAL),
+            clock: ClockCounters::default(),
+            clock_limit: RateLimit::new(LOG_INTERVAL),
             imbalance_limit: RateLimit::new(LOG_INTERVAL),
             has_problems: false,
             has_failed_sinks: false,
@@ -70,6 +75,7 @@ impl<'a> Monitor<'a> {
         overload::log_changes(&mut self.levels, &pipelines, self.probe.sample);
         running.exporter().take_errors().iter().for_each(|error| self.log_sink_error(error));
         self.log_lost_records(&ledger);
+        self.log_clock_steps(&ledger);
         // The counters of a pipeline that did not respond are old, so that sums may differ.
         if !pipelines.iter().any(|pipeline| pipeline.timed_out) {
             self.log_imbalances(&ledger);
@@ -115,6 +121,20 @@ impl<'a> Monitor<'a> {
             let (sink, lost) = (sink.sink.as_str(), reasons.join(", "));
             warn!(sink, lost, suppressed, "sink loses records");
         }
+    }
+
+    /// Warns if the system's clock was set.
+    fn log_clock_steps(&mut self, ledger: &Ledger) {
+        if ledger.clock == self.clock || self.clock_limit.permit(Instant::now()).is_none() {
+            return;
+        }
+        let ClockCounters { steps_forward, steps_backward, offset_ns } = ledger.clock;
+        let seconds = (offset_ns - self.clock.offset_ns) as f64 / 1e9;
+        self.clock = ledger.clock;
+        warn!(
+            seconds,
+            steps_forward, steps_backward, "the system's clock was set; flows go on, records from now on have its time"
+        );
     }
 
     /// Logs which interfaces lost their link or have it again. A source waits for an interface
