@@ -237,6 +237,30 @@ fn architecture_lists_every_crate() {
     assert_eq!(manifests.filter_map(folder).collect::<BTreeSet<_>>(), listed);
 }
 
+/// Names in inline code that look like those of tests (four words at least) and are none.
+fn missing_tests(tests: &BTreeSet<String>, inline_code: &[(usize, String)]) -> Vec<(usize, String)> {
+    let is_name = |code: &str| code.split('_').count() > 3 && code.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let missing = inline_code.iter().filter(|(_, code)| is_name(code) && !tests.contains(code));
+    missing.map(|(line, code)| (*line, format!("no such test: {code}"))).collect()
+}
+
+#[test]
+fn tests_that_the_security_page_names_exist() {
+    let root = root();
+    let sources = files(&root.join("crates"), "rs").into_iter().map(|file| fs::read_to_string(file).expect("readable"));
+    let names = |source: String| -> Vec<String> {
+        let functions = source.split("fn ").skip(1);
+        functions.filter_map(|rest| Some(rest.split_once("() {")?.0.to_owned())).collect()
+    };
+    let tests: BTreeSet<String> = sources.flat_map(names).collect();
+    let page = root.join("SECURITY.md");
+    let text = fs::read_to_string(&page).expect("the page can be read");
+    let wrong = report(&root, &page, missing_tests(&tests, &Markdown::parse(&text).inline_code));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let planted = Markdown::parse("`a_test_that_is_none`, `planted_violations_are_found`").inline_code;
+    assert_eq!(missing_tests(&tests, &planted), [(1, "no such test: a_test_that_is_none".into())]);
+}
+
 #[test]
 fn sources_are_free_of_retired_words() {
     let root = root();
