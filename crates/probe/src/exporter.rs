@@ -49,13 +49,16 @@ pub struct Exporter {
     back_pressure: BackPressure,
 }
 
-/// One entry of the new list of sinks in [`Exporter::replace_sinks`].
+/// One entry of the new list of sinks in [`Probe::reconfigure`](crate::Probe::reconfigure).
 pub enum SinkChange {
     /// Keep the sink that has this index in the old list.
     Keep(usize),
     /// Add this sink.
     Open(Box<dyn Sink + Send>),
 }
+
+/// The new list of sinks: workers of new sinks, and indices in the old list.
+pub(crate) struct StartedSinks(Vec<Result<SinkWorker, usize>>);
 
 impl Exporter {
     /// Memory that the queues of this number of sinks can take, bytes, with batches of the usual
@@ -74,7 +77,7 @@ impl Exporter {
         back_pressure: BackPressure,
     ) -> io::Result<Self> {
         let exporter = Self { sinks: Arc::default(), affinity, back_pressure };
-        exporter.replace_sinks(sinks.into_iter().map(SinkChange::Open).collect())?;
+        exporter.replace_sinks(exporter.start_sinks(sinks.into_iter().map(SinkChange::Open).collect())?);
         Ok(exporter)
     }
 
@@ -83,18 +86,22 @@ impl Exporter {
         ExportHandle::new(self.sinks.clone(), self.back_pressure)
     }
 
-    /// Replaces the open sinks by a new list. Old sinks that are not kept are finished after the
-    /// records in their queues.
+    /// Starts the threads of new sinks, which get no records before [`Exporter::replace_sinks`].
     ///
     /// # Errors
-    /// The system cannot start a thread. The old sinks then stay open.
-    pub fn replace_sinks(&self, changes: Vec<SinkChange>) -> io::Result<()> {
+    /// The system cannot start a thread. The sinks are then closed.
+    pub(crate) fn start_sinks(&self, changes: Vec<SinkChange>) -> io::Result<StartedSinks> {
         let queue_batches = queue_batches(self.back_pressure);
         let start = |change| match change {
             SinkChange::Keep(number) => Ok(Err(number)),
             SinkChange::Open(sink) => SinkWorker::start(sink, self.affinity.clone(), queue_batches).map(Ok),
         };
-        let started = changes.into_iter().map(start).collect::<io::Result<Vec<_>>>()?;
+        changes.into_iter().map(start).collect::<io::Result<_>>().map(StartedSinks)
+    }
+
+    /// Replaces the open sinks by a new list. Old sinks that are not kept are finished after the
+    /// records in their queues.
+    pub(crate) fn replace_sinks(&self, StartedSinks(started): StartedSinks) {
         let mut sinks = lock(&self.sinks);
         let mut old: Vec<_> = std::mem::take(&mut sinks.open).into_iter().map(Some).collect();
         let kept = |started: Result<SinkWorker, usize>| started.map_or_else(|number| old.get_mut(number)?.take(), Some);
@@ -103,7 +110,6 @@ impl Exporter {
         let mut closed: Vec<_> = old.into_iter().flatten().collect();
         closed.iter_mut().for_each(|worker| worker.queue = None);
         sinks.closed.append(&mut closed);
-        Ok(())
     }
 
     /// Passes the status of the metering process to the sinks, which report it to collectors:

@@ -143,7 +143,7 @@ impl Probe {
     /// arrive after the return.
     ///
     /// # Errors
-    /// The system cannot start a thread for a sink. The old sinks then stay open.
+    /// The system cannot start a thread for a sink. Nothing has changed then.
     pub fn reconfigure(&mut self, settings: Settings, sinks: Option<Vec<SinkChange>>) -> io::Result<()> {
         let old = self.exporter.udp_endpoints();
         let self_traffic = match &sinks {
@@ -153,8 +153,11 @@ impl Probe {
                 SinkChange::Open(sink) => sink.udp_endpoints(),
             })),
         };
+        let started = sinks.map(|sinks| self.exporter.start_sinks(sinks)).transpose()?;
+        // Before the new sinks send their first datagrams.
         self.apply(Settings { self_traffic, ..settings });
-        sinks.map_or(Ok(()), |sinks| self.exporter.replace_sinks(sinks))
+        started.into_iter().for_each(|started| self.exporter.replace_sinks(started));
+        Ok(())
     }
 
     /// Stops metering the datagrams of sinks that have connected since the last call. Such a sink

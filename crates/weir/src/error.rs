@@ -101,6 +101,12 @@ pub enum Error {
     AutotuneStopped,
     #[error("started without --config: there is no file to read again")]
     ReloadWithoutConfig,
+    #[error("{path}: {problem}")]
+    ReloadIncomplete { path: String, problem: IncompleteConfig },
+    #[error("these options differ from those at the start, and a change needs a restart: {0}")]
+    ReloadNeedsRestart(String),
+    #[error("the reload panicked, please report this")]
+    ReloadPanicked,
     #[error("{0}: top, uniflow and domain of an open sink cannot change; restart the probe, or name another file")]
     ReloadChangesOpenFile(String),
     #[error(
@@ -165,6 +171,22 @@ pub enum ConfigProblem {
     WrongType(&'static str),
     #[error("{0}")]
     Value(String),
+}
+
+/// Why a configuration file seems to be incomplete when it is read again.
+#[derive(Debug, thiserror::Error)]
+pub enum IncompleteConfig {
+    #[error("the file is empty")]
+    Empty,
+    #[error("the last line does not end with a line feed, so the file may be incomplete; end it with one")]
+    LastLine,
+    #[error(
+        "the file is the beginning of the configuration in effect, so it may be incomplete; if you removed its last \
+         lines, write a comment there"
+    )]
+    Beginning,
+    #[error("the file names no output, so it may be incomplete; for the table, write output = [\"table:-\"]")]
+    NoOutput,
 }
 
 /// What is wrong with a file that should be a report of `weir bench --json`.

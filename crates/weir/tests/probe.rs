@@ -524,8 +524,11 @@ fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
     send_requests(&mut sender, 0..50);
     until("the first sink has the records", || read_flows(&kept).len() == 50);
     write(&[&added, &kept], "decap = true\nfull = \"drop\"\nbatch = 9\n");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("a change needs a restart: decap, full, batch");
+    assert!(!added.exists(), "nothing is changed");
+    write(&[&added, &kept], "");
     reload(1);
-    probe.wait_for("need a restart and were not applied options=\"decap, full, batch\"");
     send_requests(&mut sender, 50..100);
     until("both sinks have the records", || [&kept, &added].map(|sink| read_flows(sink).len()) == [100, 50]);
     write(&[&kept], "");
@@ -533,7 +536,6 @@ fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
     send_requests(&mut sender, 100..150);
     until("the first sink has all records", || read_flows(&kept).len() == 150);
     let (err, _, ledger) = probe.stop(0);
-    assert_eq!(err.matches("need a restart").count(), 1, "the second reload changes no such option: {err}");
     assert_eq!(read_flows(&added).len(), 50);
     assert!(err.contains("flows      150\n"), "records counted twice: {err}");
     let sinks = ledger["sinks"].as_array().unwrap();

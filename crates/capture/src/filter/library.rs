@@ -44,8 +44,14 @@ struct Pcap {
     close: Close,
 }
 
-/// Compiles an expression for frames of a link type (DLT number) and a snap length.
-pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result<Vec<Instruction>, CompileError> {
+/// Compiles an expression for frames of a link type (DLT number) and a snap length. Without
+/// optimization the program is longer.
+pub(super) fn compile(
+    expression: &str,
+    link_type: c_int,
+    snap: c_int,
+    optimize: bool,
+) -> Result<Vec<Instruction>, CompileError> {
     let expression =
         CString::new(expression).map_err(|_| CompileError::Expression("it contains a zero byte".into()))?;
     let pcap = pcap().map_err(CompileError::Library)?;
@@ -60,7 +66,9 @@ pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result
             return Err(CompileError::Expression("libpcap is out of memory".into()));
         };
         let mut compiled = Compiled { length: 0, instructions: std::ptr::null_mut() };
-        let result = if (pcap.compile)(handle.as_ptr(), &mut compiled, expression.as_ptr(), 1, UNKNOWN_NETMASK) == 0 {
+        let status =
+            (pcap.compile)(handle.as_ptr(), &mut compiled, expression.as_ptr(), optimize.into(), UNKNOWN_NETMASK);
+        let result = if status == 0 {
             let instructions = match NonNull::new(compiled.instructions) {
                 Some(first) => std::slice::from_raw_parts(first.as_ptr(), compiled.length as usize).to_vec(),
                 None => Vec::new(),

@@ -4,6 +4,10 @@
 //! compiles the expression once per link type; the resulting program is checked and interpreted
 //! here. Invariants: the result depends only on the captured bytes of a frame and its length on the
 //! wire. Running a filter cannot fail or allocate, and takes at most one step per instruction.
+//!
+//! The time of libpcap's optimizer grows with the third power of the length of the program: for
+//! 180 hosts it is 0.4 s, for 500 hosts 6 s, for 2000 hosts minutes. The time of its code generator
+//! grows with the square. Therefore expressions have limits.
 
 mod library;
 mod program;
@@ -15,6 +19,19 @@ use library::CompileError;
 use program::ProgramError;
 pub(crate) use program::{Instruction, Program, opcode};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Largest number of words in an expression: those of 500 ports, for which the code generator
+/// of libpcap needs 2.5 s.
+const MAX_WORDS: usize = 1000;
+/// Largest number of instructions before optimization, which then lasts 0.5 s at most. 180 hosts
+/// (`host ADDRESS`), 95 ports or 400 source hosts have that many.
+const MAX_UNOPTIMIZED: usize = 6000;
+/// Link types of live sources. Their programs exist before the first frame arrives.
+const LIVE: [u16; 2] = [link_type::ETHERNET, link_type::RAW];
+/// If libpcap refuses an expression after this time, it has waited for a name server. Other link
+/// types are not tried then.
+const NAME_SERVER_TIME: Duration = Duration::from_secs(1);
 
 /// Snap length that cuts no frame, bytes.
 const SNAP_LENGTH: i32 = 262_144;
@@ -28,6 +45,9 @@ pub enum FilterError {
     /// libpcap refuses the expression, with this message.
     #[error("filter \"{0}\": {1}")]
     Expression(String, String),
+    /// libpcap would need too much time for the expression.
+    #[error("filter \"{0}...\" is too long: {1}; name networks instead of single hosts, and ranges instead of ports")]
+    Size(String, SizeError),
     /// libpcap compiles the expression to a program that is not supported.
     #[error("filter \"{0}\" compiles to a program that is not supported: {1} (protochain makes loops)")]
     Program(String, ProgramError),
@@ -43,6 +63,17 @@ pub enum FilterError {
     },
 }
 
+/// Which limit an expression exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// Its number of words.
+    #[error("it has {0} words, the limit is {MAX_WORDS}")]
+    Words(usize),
+    /// Its number of instructions before optimization.
+    #[error("libpcap makes {0} instructions of it, the limit is {MAX_UNOPTIMIZED}")]
+    Instructions(usize),
+}
+
 /// Compiles an expression for frames of a link type (LINKTYPE number). Host names in it are
 /// resolved.
 fn compile(expression: &str, link_type: u16) -> Result<Program, FilterError> {
@@ -52,14 +83,28 @@ fn compile(expression: &str, link_type: u16) -> Result<Program, FilterError> {
         link_type::ATM_RFC1483 => link_type::DLT_ATM_RFC1483,
         other => other,
     };
-    let instructions = library::compile(expression, link_type.into(), SNAP_LENGTH).map_err(|error| match error {
-        CompileError::Library(error) => FilterError::NoLibrary(error),
-        CompileError::Expression(message) => FilterError::Expression(expression.into(), message),
-    })?;
+    let size_error = |error| FilterError::Size(expression.chars().take(40).collect(), error);
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || ".:/_-".contains(c)));
+    let words = words.filter(|word| !word.is_empty()).count();
+    if words > MAX_WORDS {
+        return Err(size_error(SizeError::Words(words)));
+    }
+    let instructions = |optimize| {
+        library::compile(expression, link_type.into(), SNAP_LENGTH, optimize).map_err(|error| match error {
+            CompileError::Library(error) => FilterError::NoLibrary(error),
+            CompileError::Expression(message) => FilterError::Expression(expression.into(), message),
+        })
+    };
+    let unoptimized = instructions(false)?.len();
+    if unoptimized > MAX_UNOPTIMIZED {
+        return Err(size_error(SizeError::Instructions(unoptimized)));
+    }
+    let instructions = instructions(true)?;
     Program::new(&instructions).map_err(|error| FilterError::Program(expression.into(), error))
 }
 
-/// A filter for frames of any link type: compiled for each link type when its first frame arrives.
+/// A filter for frames of any link type: compiled for those of live sources at once, and for each
+/// other link type when its first frame arrives.
 #[derive(Clone, Debug)]
 pub struct PacketFilter {
     expression: Arc<str>,
@@ -70,18 +115,33 @@ pub struct PacketFilter {
 }
 
 impl PacketFilter {
-    /// Compiles an expression for Ethernet; if libpcap refuses that, for the first supported link
-    /// type that it accepts.
+    /// Compiles an expression for the link types of live sources; if libpcap refuses that, for the
+    /// first supported link type that it accepts. May wait for a name server, and compile for
+    /// seconds.
     ///
     /// # Errors
     /// libpcap is missing, refuses the expression (with its message for Ethernet), or compiles it
-    /// to a program with loops.
+    /// to a program with loops; or the expression is too long.
     pub fn new(expression: &str) -> Result<Self, FilterError> {
-        let compile = |link_type| compile(expression, link_type).map(|program| (link_type, Some(program)));
-        let first = compile(link_type::CHECKED[0]).or_else(|error| {
-            link_type::CHECKED[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error)
-        })?;
-        Ok(Self { expression: expression.into(), filters: vec![first], errors: Vec::new() })
+        let (mut filters, mut first_error) = (Vec::new(), None);
+        for link_type in link_type::CHECKED {
+            if !filters.is_empty() && !LIVE.contains(&link_type) {
+                break;
+            }
+            let started = Instant::now();
+            match compile(expression, link_type) {
+                Ok(program) => filters.push((link_type, Some(program))),
+                Err(error @ FilterError::Size(..)) => return Err(error),
+                Err(error) => drop(first_error.get_or_insert(error)),
+            }
+            if filters.is_empty() && started.elapsed() > NAME_SERVER_TIME {
+                break;
+            }
+        }
+        match first_error {
+            Some(error) if filters.is_empty() => Err(error),
+            _ => Ok(Self { expression: expression.into(), filters, errors: Vec::new() }),
+        }
     }
 
     /// Returns whether a frame matches. Frames of a link type for which libpcap refuses the

@@ -161,3 +161,34 @@ fn link_type_without_meaning_is_reported_once_and_its_frames_are_dropped() {
             .matches(&frame(276, &[&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6][..], &[0; 48]].concat()))
     );
 }
+
+#[test]
+fn expressions_that_take_minutes_to_compile_are_refused() {
+    let alternatives = |count: u32, one: fn(u32) -> String| (0..count).map(one).collect::<Vec<_>>().join(" or ");
+    let host = |n: u32| format!("host 10.{}.{}.1", n / 250, n % 250);
+    for (expression, reason) in [
+        (alternatives(2000, host), Some("it has 5999 words, the limit is 1000")),
+        (alternatives(300, |n| format!("port {n}")), Some("instructions of it, the limit is 6000")),
+        (alternatives(100, host), None),
+        (alternatives(60, |n| format!("port {n}")), None),
+    ] {
+        let started = Instant::now();
+        match PacketFilter::new(&expression) {
+            Err(error) if no_library(&error) => return,
+            Err(error) => {
+                let text = error.to_string();
+                assert!(reason.is_some_and(|reason| text.contains(reason)) && text.len() < 300, "{text}");
+            }
+            Ok(_) => assert_eq!(reason, None, "{expression}"),
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "{expression}: {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn the_programs_of_live_sources_exist_before_the_first_frame() {
+    match PacketFilter::new("udp") {
+        Err(error) if no_library(&error) => {}
+        filter => assert_eq!(filter.unwrap().filters.iter().map(|filter| filter.0).collect::<Vec<_>>(), LIVE),
+    }
+}

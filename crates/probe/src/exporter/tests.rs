@@ -46,6 +46,10 @@ fn batch(flows: usize) -> Vec<FlowRecord> {
     vec![flow; flows]
 }
 
+fn replace(exporter: &Exporter, changes: Vec<SinkChange>) {
+    exporter.replace_sinks(exporter.start_sinks(changes).unwrap());
+}
+
 /// Exports a batch that at least one sink accepts.
 fn write(handle: &mut ExportHandle, account: &mut Account, flows: usize) {
     account.sent.merge(totals(&batch(flows)));
@@ -114,7 +118,7 @@ fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
         }
     }
     // Another sink replaces both. The hanging sink continues before the end and is waited for.
-    exporter.replace_sinks(vec![SinkChange::Open(good())]).unwrap();
+    replace(&exporter, vec![SinkChange::Open(good())]);
     handle.start_draining();
     write(&mut handle, &mut account, 3);
     gate.store(true, Ordering::Relaxed);
@@ -139,7 +143,7 @@ fn replaced_sinks_keep_their_counters_and_the_ledger_balances() {
             write(&mut handle, &mut account, 2);
         }
         if round < 2 {
-            exporter.replace_sinks(vec![SinkChange::Open(good())]).unwrap();
+            replace(&exporter, vec![SinkChange::Open(good())]);
         }
     }
     drop(handle);
@@ -155,9 +159,9 @@ fn kept_sinks_continue_while_others_are_opened_and_closed() {
     let mut exporter = exporter(vec![named("a"), named("b")], BackPressure::Block);
     let (mut handle, mut account) = (exporter.handle(), Account::default());
     write(&mut handle, &mut account, 1);
-    exporter.replace_sinks(vec![SinkChange::Open(named("c")), SinkChange::Keep(1)]).unwrap();
+    replace(&exporter, vec![SinkChange::Open(named("c")), SinkChange::Keep(1)]);
     write(&mut handle, &mut account, 10);
-    exporter.replace_sinks(vec![SinkChange::Keep(1), SinkChange::Keep(0)]).unwrap();
+    replace(&exporter, vec![SinkChange::Keep(1), SinkChange::Keep(0)]);
     write(&mut handle, &mut account, 100);
     drop(handle);
     exporter.finish();

@@ -7,28 +7,32 @@ use crate::arguments::{self, Arguments, LogFormat, Logging, ProbeOptions};
 use crate::error::{ConfigProblem, Error};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser, ValueEnum};
+use rustix::fs::OFlags;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const COMMAND: &str = "probe";
 const COMMENT_COLUMNS: usize = 96;
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Adds the options of a file to the arguments. Options of the command line take precedence.
+/// Adds the options of a file with this text to the arguments. Options of the command line take
+/// precedence.
 ///
 /// # Errors
-/// The file cannot be read, is longer than 1 MiB or is not TOML; or a key or value is invalid.
-fn add_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
+/// The text is not TOML, or a key or value is invalid.
+pub fn add_text(arguments: &[OsString], path: &Path, text: &str) -> Result<Vec<OsString>, Error> {
     let name = path.display().to_string();
-    let text = read(path).map_err(|error| Error::ConfigFile { path: name.clone(), error })?;
     let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
     let command = probe_command();
     let matches = probe_matches(arguments)?;
     let mut from_file = Vec::new();
     for (key, value) in &table {
         let entry_error =
-            |problem| Error::ConfigEntry { path: name.clone(), line: line_of(&text, key), key: key.clone(), problem };
+            |problem| Error::ConfigEntry { path: name.clone(), line: line_of(text, key), key: key.clone(), problem };
         let Some(option) = options(&command).find(|option| option.get_long() == Some(key)) else {
             return Err(entry_error(unknown_option(&command, key)));
         };
@@ -46,9 +50,17 @@ fn add_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error>
     Ok([before, &from_file, after].concat())
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// The text of a file.
+///
+/// # Errors
+/// The file cannot be read, is longer than 1 MiB or is not UTF-8.
+fn read(path: &Path) -> Result<String, Error> {
+    File::open(path).and_then(read_text).map_err(|error| file_error(path, error))
+}
+
+fn read_text(file: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
@@ -58,12 +70,55 @@ fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a text file (TOML in UTF-8)"))
 }
 
-/// Adds the options of the configuration file, if there is one.
-pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
-    match &given.config {
-        Some(path) => add_file(arguments, path),
-        None => Ok(arguments.to_vec()),
+fn file_error(path: &Path, error: io::Error) -> Error {
+    Error::ConfigFile { path: path.display().to_string(), error }
+}
+
+/// The text of a file that no program writes: it has not changed for 1 s. Waits for that time, and
+/// at most 10 s. Does not wait for the other end of a pipe.
+///
+/// # Errors
+/// As [`read`]. The file is no regular file, or it changes again and again.
+pub fn read_settled(path: &Path) -> Result<String, Error> {
+    const SETTLED: Duration = Duration::from_secs(1);
+    const LIMIT: Duration = Duration::from_secs(10);
+    const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+    // A program can set the time of modification, but not that of the change.
+    let version = |file: &File| file.metadata().map(|file| (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()));
+    let read = || {
+        let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file, which a reload needs"));
+        }
+        let before = version(&file)?;
+        Ok((before, read_text(&file)?, version(&file)?))
+    };
+    let (started, mut last) = (Instant::now(), None::<(_, Instant)>);
+    loop {
+        let (before, text, version) = read().map_err(|error| file_error(path, error))?;
+        last = last.filter(|&(seen, _)| seen == before);
+        let (_, since) = *last.get_or_insert((before, Instant::now()));
+        let (_, _, seconds, nanoseconds) = version;
+        let changed = UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds as u32);
+        // The time of the change is in the future if the clock was set back.
+        let is_old = SystemTime::now().duration_since(changed).is_ok_and(|age| age >= SETTLED);
+        if before == version && (is_old || since.elapsed() >= SETTLED) {
+            return Ok(text);
+        }
+        if started.elapsed() >= LIMIT {
+            let error = io::Error::new(io::ErrorKind::ResourceBusy, "a program is still writing to this file");
+            return Err(file_error(path, error));
+        }
+        std::thread::sleep(RETRY_INTERVAL);
     }
+}
+
+/// Adds the options of the configuration file to the arguments, if there is one. Returns its text,
+/// too.
+pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<(Vec<OsString>, String), Error> {
+    let Some(path) = &given.config else { return Ok((arguments.to_vec(), String::new())) };
+    let text = read(path)?;
+    Ok((add_text(arguments, path, &text)?, text))
 }
 
 /// The log format of a file with an error elsewhere, unless the command line has one.
@@ -217,7 +272,7 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
         let given: Vec<OsString> = ["weir", "probe"].iter().chain(given).map(OsString::from).collect();
         let lossy = |argument: OsString| argument.to_string_lossy().into_owned();
-        match add_file(&given, file.path()) {
+        match read(file.path()).and_then(|text| add_text(&given, file.path(), &text)) {
             Ok(arguments) => Ok(arguments.into_iter().skip(2).map(lossy).collect()),
             Err(error) => Err(error.to_string().replace(&file.path().display().to_string(), "FILE")),
         }

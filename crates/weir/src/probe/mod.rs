@@ -28,7 +28,7 @@ use crate::settings::settings;
 use crate::signals::stop_signal;
 use crate::{files, input};
 use monitor::Monitor;
-use reload::Reloader;
+use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
 use start::Running;
 use std::ffi::{OsStr, OsString};
@@ -49,7 +49,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Opens sources and sinks, drops privileges, meters, and reports.
 pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let merged = config::merge(given, &arguments).inspect_err(|_| {
+    let (merged, text) = config::merge(given, &arguments).inspect_err(|_| {
         if let Some(log_format) = config::log_format(given, &arguments) {
             log::init(Logging { log_level: None, log_format }, given.reporting.quiet, Prefix::Time);
         }
@@ -78,7 +78,9 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let stop = stop_signal()?;
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone()).map_err(Error::Signals)?;
-    let mut reloader = Reloader::new(probe.clone(), arguments, merged, &outputs);
+    let summarized = outputs.sinks.first().cloned();
+    let mut effective =
+        Effective { arguments, started_with: merged, text, options: probe.clone(), summarized, sandbox: None };
     let probe = match probe.autotune_ns {
         Some(_) => autotune::tune(&probe, &settings, &stop)?,
         None => probe,
@@ -94,10 +96,10 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         let [cores, export_cores] = [&placement.threads, &placement.export].map(|cores| placement::list(cores));
         info!(cores, export_cores, reason = placement.reason, "cores assigned");
     }
-    let sandbox = (!probe.hardening.no_sandbox).then(|| {
+    effective.sandbox = (!probe.hardening.no_sandbox).then(|| {
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let config: Vec<&Path> = probe.config.as_deref().into_iter().collect();
-        Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs))
+        Arc::new(Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs)))
     });
     let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();
@@ -108,6 +110,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         return Err(error);
     }
 
+    let mut reloader = Reloader::new(effective, open.summary.clone());
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     notify(NotifyState::Ready);
@@ -117,9 +120,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
             break;
         }
         std::thread::sleep(CHECK_INTERVAL);
-        if reload.swap(false, Ordering::Relaxed) {
-            reloader.reload(&mut running.probe, &open.summary, sandbox.as_ref());
-        }
+        reloader.update(reload.swap(false, Ordering::Relaxed), &mut running.probe);
         running.probe.filter_new_connections();
         if let Some(status) = monitor.update(&running.probe) {
             notify(NotifyState::Status(&status));

@@ -1,72 +1,143 @@
 //! SIGHUP: reads the configuration file again, and applies its timeouts, filter and sinks.
+//!
+//! A thread of its own reads the file, compiles the filter and opens the sinks, all of which may
+//! wait for long. Only then does the main thread change the running probe. After an error nothing
+//! has changed. A file that may be incomplete is refused (docs/probe.md).
 
 use super::config;
 use crate::arguments::{ProbeOptions, Sinks};
-use crate::error::Error;
-use crate::files::Target;
+use crate::error::{Error, IncompleteConfig};
+use crate::files::{self, Target};
+use crate::input;
 use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
 use crate::settings::{key_options, settings};
 use crate::summary::TrafficSummary;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tracing::{debug, error, info, warn};
+use weir_probe::{Settings, SinkChange};
 use weir_text::units;
 
 /// Options that are applied without a restart.
 const RELOADABLE: [&str; 7] = ["idle", "active", "filter", "output", "top", "uniflow", "domain"];
+/// After this time the log says that a reload has not ended.
+const LOG_AFTER: Duration = Duration::from_secs(15);
 
-/// Reloads the configuration. Holds the options in effect.
+/// Reloads the configuration, one reload at a time.
 pub struct Reloader {
-    arguments: Vec<OsString>,
+    effective: Effective,
+    /// Summary of the records of one sink.
+    summary: Arc<Mutex<TrafficSummary>>,
+    running: Option<Running>,
+    /// There was a signal during the running reload.
+    is_requested: bool,
+}
+
+struct Running {
+    thread: JoinHandle<Result<Prepared, Error>>,
+    started: Instant,
+    is_logged: bool,
+}
+
+/// The configuration in effect.
+#[derive(Clone)]
+pub struct Effective {
+    /// Arguments of the command line.
+    pub arguments: Vec<OsString>,
     /// Arguments of the command line and of the file when the probe started.
-    started_with: Vec<OsString>,
+    pub started_with: Vec<OsString>,
+    /// The text of the file.
+    pub text: String,
     /// Options in effect, as far as they are reloadable.
-    current: ProbeOptions,
+    pub options: ProbeOptions,
     /// The sink whose records the summary counts.
-    summarized: Option<String>,
+    pub summarized: Option<String>,
+    /// What the probe may still open; `None` is everything.
+    pub sandbox: Option<Arc<Sandbox>>,
+}
+
+/// A configuration that can be applied: its sinks are open, its filter is compiled.
+struct Prepared {
+    settings: Settings,
+    sinks: Option<Vec<SinkChange>>,
+    effective: Effective,
 }
 
 impl Reloader {
-    pub fn new(
-        current: ProbeOptions,
-        arguments: Vec<OsString>,
-        started_with: Vec<OsString>,
-        outputs: &Outputs,
-    ) -> Self {
-        Self { arguments, started_with, current, summarized: outputs.sinks.first().cloned() }
+    pub fn new(effective: Effective, summary: Arc<Mutex<TrafficSummary>>) -> Self {
+        Self { effective, summary, running: None, is_requested: false }
     }
 
-    /// Applies the file and logs the result. After an error, the old configuration stays in effect.
-    pub fn reload(
-        &mut self,
-        running: &mut weir_probe::Probe,
-        summary: &Arc<Mutex<TrafficSummary>>,
-        sandbox: Option<&Sandbox>,
-    ) {
-        if let Err(error) = self.try_reload(running, summary, sandbox) {
-            error!(
-                error = error.to_string().trim_end(),
-                "cannot reload the configuration, continuing with the old one"
-            );
+    /// Starts a reload if that is requested, and ends one that is prepared. Call it often. A request
+    /// during a reload starts another one after it.
+    pub fn update(&mut self, is_requested: bool, probe: &mut weir_probe::Probe) {
+        self.is_requested |= is_requested;
+        if let Some(running) = &mut self.running
+            && !running.thread.is_finished()
+        {
+            if !running.is_logged && running.started.elapsed() >= LOG_AFTER {
+                running.is_logged = true;
+                warn!("the reload has not ended, the old configuration is in effect until then");
+            }
+            return;
+        }
+        if let Some(running) = self.running.take() {
+            let prepared = running.thread.join().unwrap_or(Err(Error::ReloadPanicked));
+            if let Err(error) = prepared.and_then(|prepared| self.apply(prepared, probe)) {
+                log_failure(&error);
+            }
+        }
+        if std::mem::take(&mut self.is_requested) {
+            let (effective, summary) = (self.effective.clone(), self.summary.clone());
+            let thread = std::thread::Builder::new().name("weir-reload".into());
+            match thread.spawn(move || effective.prepare_reload(&summary)) {
+                Ok(thread) => self.running = Some(Running { thread, started: Instant::now(), is_logged: false }),
+                Err(error) => log_failure(&Error::Thread(error)),
+            }
         }
     }
 
-    fn try_reload(
-        &mut self,
-        running: &mut weir_probe::Probe,
-        summary: &Arc<Mutex<TrafficSummary>>,
-        sandbox: Option<&Sandbox>,
-    ) -> Result<(), Error> {
-        let Some(path) = &self.current.config else { return Err(Error::ReloadWithoutConfig) };
-        let merged = config::merge(&self.current, &self.arguments)?;
-        let (probe, _) = config::parse(&merged)?;
-        let outputs = Outputs { retries: true, ..Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref()) };
-        let before = Outputs::new(&self.current.sinks.outputs, self.current.reporting.stats.as_deref());
-        let settings = settings(&probe.metering)?;
-        let meter = settings.meter;
+    fn apply(&mut self, prepared: Prepared, probe: &mut weir_probe::Probe) -> Result<(), Error> {
+        let Prepared { settings, sinks, effective } = prepared;
+        let (idle, active) = (settings.meter.idle_timeout_ns, settings.meter.active_timeout_ns);
+        probe.reconfigure(settings, sinks).map_err(Error::Thread)?;
+        self.effective = effective;
+        let file = self.effective.options.config.as_ref().map(|path| path.display().to_string());
+        let sinks = self.effective.outputs().sinks.join(", ");
+        info!(file, idle = units::span(idle), active = units::span(active), sinks, "configuration reloaded");
+        Ok(())
+    }
+}
+
+fn log_failure(error: &Error) {
+    error!(error = error.to_string().trim_end(), "cannot reload the configuration, continuing with the old one");
+}
+
+impl Effective {
+    fn outputs(&self) -> Outputs {
+        outputs(&self.options)
+    }
+
+    /// Reads the file, and opens and compiles what is new in it.
+    ///
+    /// # Errors
+    /// The file is invalid, may be incomplete or changes more than is reloadable; or a sink cannot
+    /// be opened.
+    fn prepare_reload(self, summary: &Arc<Mutex<TrafficSummary>>) -> Result<Prepared, Error> {
+        let Some(path) = &self.options.config else { return Err(Error::ReloadWithoutConfig) };
+        let text = config::read_settled(path)?;
+        let new = self.check(path, &text)?;
+        let (outputs, before) = (outputs(&new), self.outputs());
+        let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
+        files::check_targets(&inputs, &outputs.targets)?;
+        let settings =
+            Settings { overload: new.overload, sampling_population: new.sample, ..settings(&new.metering)? };
         let same_options =
-            Sinks { outputs: self.current.sinks.outputs.clone(), ..probe.sinks.clone() } == self.current.sinks;
+            Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
         let position = |sink: &String| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
         let is_new = |sink: &&String| position(sink).is_none();
         let is_file = |sink: &&String| matches!(Target::of_sink(sink), Target::File(_));
@@ -74,7 +145,7 @@ impl Reloader {
         if let Some(sink) = new_files.find(|sink| before.sinks.contains(sink)) {
             return Err(Error::ReloadChangesOpenFile(sink.clone()));
         }
-        if let Some(sandbox) = sandbox
+        if let Some(sandbox) = &self.sandbox
             && let Some(sink) = outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(sink))
         {
             return Err(Error::ReloadOutsideSandbox { sink: sink.clone(), permitted: sandbox.directories() });
@@ -85,8 +156,8 @@ impl Reloader {
             None
         } else {
             let summary = if stays_summarized { None } else { Some(summary) };
-            let key = key_options(&self.current.metering);
-            Some(outputs.change_sinks(&probe.sinks, key, position, summary)?)
+            let key = key_options(&self.options.metering);
+            Some(outputs.change_sinks(&new.sinks, key, position, summary)?)
         };
         for sink in &outputs.sinks {
             debug!(sink, "reload: sink {}", if is_new(&sink) { "opened" } else { "stays open" });
@@ -94,19 +165,89 @@ impl Reloader {
         for sink in before.sinks.iter().filter(|&sink| !outputs.sinks.contains(sink)) {
             debug!(sink, "reload: sink is closed after its last records");
         }
-        running.reconfigure(settings, sinks).map_err(Error::Thread)?;
-        let mut ignored = config::differing_options(&self.started_with, &merged)?;
-        ignored.retain(|name| !RELOADABLE.contains(&name.as_str()));
-        if !ignored.is_empty() {
-            warn!(options = ignored.join(", "), "some changes need a restart and were not applied");
+        let summarized =
+            if stays_summarized { self.summarized.clone() } else { outputs.sinks.iter().find(is_new).cloned() };
+        let options = ProbeOptions { sinks: new.sinks, ..self.options.clone() };
+        Ok(Prepared { settings, sinks, effective: Self { text, options, summarized, ..self } })
+    }
+
+    /// Checks a new text of the file. Returns its options, with those of the command line.
+    ///
+    /// # Errors
+    /// The text is invalid, may be incomplete, or changes more than is reloadable.
+    fn check(&self, path: &Path, text: &str) -> Result<ProbeOptions, Error> {
+        let incomplete = |problem| Err(Error::ReloadIncomplete { path: path.display().to_string(), problem });
+        if text != self.text {
+            if text.trim().is_empty() {
+                return incomplete(IncompleteConfig::Empty);
+            }
+            if !text.ends_with('\n') {
+                return incomplete(IncompleteConfig::LastLine);
+            }
+            if self.text.starts_with(text) {
+                return incomplete(IncompleteConfig::Beginning);
+            }
         }
-        let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
-        let file = path.display().to_string();
-        info!(file, idle, active, sinks = outputs.sinks.join(", "), "configuration reloaded");
-        if !stays_summarized {
-            self.summarized = outputs.sinks.iter().find(is_new).cloned();
+        let merged = config::add_text(&self.arguments, path, text)?;
+        let (new, _) = config::parse(&merged)?;
+        let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
+        input::check_sources(&inputs, "probe")?;
+        if new.sinks.outputs.is_empty() && !self.options.sinks.outputs.is_empty() {
+            return incomplete(IncompleteConfig::NoOutput);
         }
-        self.current.sinks = probe.sinks;
-        Ok(())
+        let mut changed = config::differing_options(&self.started_with, &merged)?;
+        changed.retain(|name| !RELOADABLE.contains(&name.as_str()));
+        if changed.is_empty() { Ok(new) } else { Err(Error::ReloadNeedsRestart(changed.join(", "))) }
+    }
+}
+
+fn outputs(options: &ProbeOptions) -> Outputs {
+    Outputs { retries: true, ..Outputs::new(&options.sinks.outputs, options.reporting.stats.as_deref()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effective(text: &str) -> Effective {
+        let arguments: Vec<OsString> = ["weir", "probe", "--config", "FILE"].map(OsString::from).into();
+        let started_with = config::add_text(&arguments, Path::new("FILE"), text).unwrap();
+        let (options, _) = config::parse(&started_with).unwrap();
+        Effective { arguments, started_with, text: text.into(), options, summarized: None, sandbox: None }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_anywhere_is_refused() {
+        let old = "# The probe of eth0.\nidle = 60\ninput = [\"af_packet:eth0\"]\nflows = 65536\n\
+                   output = [\"json:a\", \"ipfix+udp://192.0.2.1\"]\nfilter = \"udp\"\ntop = 20\n";
+        // As `old`, with other values of what is reloadable.
+        let new = "# Probe of eth0.\nidle = 30\ninput = [\"af_packet:eth0\"]\nflows = 65536\n\
+                   filter = \"tcp\"\ntop = 10\noutput = [\"json:b\"]\n";
+        let effective = effective(old);
+        for text in [old, new] {
+            assert!(effective.check(Path::new("FILE"), text).is_ok(), "{text}");
+            for length in 0..text.len() {
+                let cut = &text[..length];
+                assert!(effective.check(Path::new("FILE"), cut).is_err(), "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_refusal_is_named() {
+        let effective = effective("input = [\"af_packet:eth0\"]\noutput = [\"json:a\"]\nidle = 60\n");
+        for (text, reason) in [
+            ("", "FILE: the file is empty"),
+            ("\n \n", "FILE: the file is empty"),
+            ("input = [\"af_packet:eth0\"]\noutput = [\"json:a\"]\nidle = 6", "does not end with a line feed"),
+            ("input = [\"af_packet:eth0\"]\noutput = [\"json:a\"]\n", "the beginning of the configuration in effect"),
+            ("output = [\"json:a\"]\n", "nothing to read: name a source"),
+            ("input = [\"af_packet:eth0\"]\nidle = 60\n", "names no output"),
+            ("input = [\"af_packet:eth1\"]\noutput = [\"json:a\"]\ndecap = true\n", "needs a restart: input, decap"),
+            ("input = [\n", "TOML parse error"),
+        ] {
+            let error = effective.check(Path::new("FILE"), text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text:?}: {error}");
+        }
     }
 }
