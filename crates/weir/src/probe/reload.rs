@@ -134,8 +134,7 @@ impl Effective {
         let (outputs, before) = (outputs(&new), self.outputs());
         let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
         files::check_targets(&inputs, &outputs.targets)?;
-        let settings =
-            Settings { overload: new.overload, sampling_population: new.sample, ..settings(&new.metering)? };
+        let settings = Settings { overload: new.overload, sampling_population: new.sample, ..settings(&new.metering)? };
         let same_options =
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
         let position = |sink: &String| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
