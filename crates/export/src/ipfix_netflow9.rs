@@ -558,10 +558,12 @@ pub(crate) fn write_header(version: u16, length_or_count: u16, words: &[u32], oc
     }
 }
 
-/// The options template of type information (RFC 5610 section 3): two scope fields and four others.
+/// The options template of type information (RFC 5610 section 3): two scope fields and seven others.
+/// libfixbuf 2.4.1 ignores the records of a template without range and description.
 fn type_information_template() -> Vec<u8> {
     const VARIABLE: u16 = 65_535;
-    let fields = [(346, 4), (303, 2), (339, 1), (344, 1), (345, 2), (341, VARIABLE)];
+    let fields =
+        [(346, 4), (303, 2), (339, 1), (344, 1), (345, 2), (342, 8), (343, 8), (341, VARIABLE), (340, VARIABLE)];
     let mut record = Vec::new();
     record.extend(FIRST_TEMPLATE_ID.to_be_bytes());
     record.extend((fields.len() as u16).to_be_bytes());

@@ -42,6 +42,7 @@ pub(crate) struct RecordEncoder {
 }
 
 struct ElementPosition {
+    field: &'static Field,
     element: &'static Element,
     reverse: bool,
 }
@@ -67,7 +68,9 @@ impl RecordEncoder {
             .flat_map(|reverse| {
                 let fields =
                     FIELDS.iter().chain(TEMPLATE_FIELDS).filter(move |field| !reverse || field.reverse.is_some());
-                fields.flat_map(|field| field.elements).map(move |element| ElementPosition { element, reverse })
+                fields.flat_map(move |field| {
+                    field.elements.iter().map(move |element| ElementPosition { field, element, reverse })
+                })
             })
             .collect();
         assert!(positions.len() <= ElementSet::POSITIONS, "every position has a bit in a set");
@@ -160,8 +163,7 @@ impl RecordEncoder {
     }
 
     /// The type information records of the chosen elements of Weir (RFC 5610 section 3): enterprise
-    /// number,
-    /// element number, data type, semantics, units, name.
+    /// number, element number, data type, semantics, units, range, name, description.
     pub fn type_information(&self) -> impl Iterator<Item = Vec<u8>> {
         self.positions.iter().enumerate().filter(|(at, _)| self.chosen.has(*at)).filter_map(|(_, position)| {
             let element = position.element;
@@ -179,8 +181,14 @@ impl RecordEncoder {
             record.extend(number.to_be_bytes());
             record.extend([element.data_type as u8, semantics as u8]);
             record.extend((units as u16).to_be_bytes());
-            record.push(u8::try_from(name.len()).expect("names are short"));
-            record.extend(name.as_bytes());
+            // From 0 to 0: the range of the data type.
+            record.extend([0; 16]);
+            // The description is the name in JSON.
+            let described = if position.reverse { position.field.reverse } else { None };
+            for text in [&*name, described.unwrap_or(position.field.name)] {
+                record.push(u8::try_from(text.len()).expect("names are short"));
+                record.extend(text.as_bytes());
+            }
             Some(record)
         })
     }

@@ -174,7 +174,7 @@ impl Decoder {
         let mut fields: Vec<Field> = (0..count).map(|_| field(&mut reader, version)).collect();
         assert!(reader.0.len() < 4);
         let numbers: Vec<u16> = fields.iter().map(|field| field.number).collect();
-        if numbers == [346, 303, 339, 344, 345, 341] {
+        if numbers == [346, 303, 339, 344, 345, 342, 343, 341, 340] {
             assert_eq!(scopes, 2, "two scope fields");
             self.types_id = Some(id);
             return 1;
@@ -201,8 +201,12 @@ impl Decoder {
                     other => panic!("type {other}"),
                 };
                 let _semantics_and_units = reader.number(3);
+                assert_eq!((reader.number(8), reader.number(8)), (0, 0), "no range of its own");
                 let length = reader.number(1) as usize;
                 let name = String::from_utf8(reader.take(length).to_vec()).expect("a name is UTF-8");
+                let length = reader.number(1) as usize;
+                assert!(length > 0, "netflow_parser refuses an empty description");
+                reader.take(length);
                 self.registry.insert((enterprise, number), (name, data_type.into()));
                 types += 1;
             }
