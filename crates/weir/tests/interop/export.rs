@@ -19,6 +19,21 @@ pub type Row = BTreeMap<&'static str, String>;
 pub const COMMON: [&str; 11] =
     ["src", "dst", "src_port", "dst_port", "protocol", "packets", "bytes", "start_ms", "end_ms", "tcp_flags", "tos"];
 
+/// Fields of the reverse direction.
+pub const REVERSE: [&str; 11] = [
+    "rev_packets",
+    "rev_bytes",
+    "rev_l2_bytes",
+    "rev_tcp_flags",
+    "rev_tos",
+    "rev_ttl_min",
+    "rev_ttl_max",
+    "rev_vlan",
+    "rev_mpls",
+    "rev_icmp_type",
+    "rev_icmp_code",
+];
+
 /// A sink and options of the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Case {
@@ -35,7 +50,33 @@ pub const IPFIX_BASIC: Case = Case { sink: "ipfix+udp", uniflow: true };
 pub const IPFIX_FULL: Case = Case { sink: "ipfix+udp?template=full", uniflow: true };
 /// Bidirectional records.
 pub const IPFIX_TWO_WAY: Case = Case { sink: "ipfix+udp?template=full", uniflow: false };
-pub const ALL_CASES: [Case; 6] = [NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY];
+/// A list of elements.
+pub const IPFIX_LIST: Case = Case {
+    sink: "ipfix+udp?fields=flowStartMilliseconds,flowEndMilliseconds,sourceIPv4Address,destinationIPv4Address,\
+           sourceIPv6Address,destinationIPv6Address,sourceTransportPort,destinationTransportPort,protocolIdentifier,\
+           packetDeltaCount,octetDeltaCount,tcpControlBits,ipClassOfService,ingressInterface",
+    uniflow: true,
+};
+pub const ALL_CASES: [Case; 7] =
+    [NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, IPFIX_LIST];
+
+/// Every profile for a collector in both formats.
+pub const PROFILES: [&str; 14] = [
+    "ipfix+udp?template=nfdump",
+    "ipfix+udp?template=pmacct",
+    "ipfix+udp?template=goflow2",
+    "ipfix+udp?template=akvorado",
+    "ipfix+udp?template=ntopng",
+    "ipfix+udp?template=logstash",
+    "ipfix+udp?template=ipfixcol2",
+    "netflow9+udp?template=nfdump",
+    "netflow9+udp?template=pmacct",
+    "netflow9+udp?template=goflow2",
+    "netflow9+udp?template=akvorado",
+    "netflow9+udp?template=ntopng",
+    "netflow9+udp?template=logstash",
+    "netflow9+udp?template=ipfixcol2",
+];
 
 /// Long enough that templates are retransmitted between data records.
 const GENERATED: &str = "synth:mix,flows=1000,packets=20k,ipv6=30%,rst=20%,seed=5";
@@ -49,6 +90,18 @@ pub struct Export {
     pub datagrams: Vec<Vec<u8>>,
     /// The records that the datagrams must hold.
     pub own: Vec<Row>,
+}
+
+/// Fields that records of a profile have, with times in ms.
+pub fn fields_of_profile(sink: &str) -> Vec<&'static str> {
+    let mut fields = COMMON.to_vec();
+    if sink == "ipfix+udp?template=goflow2" {
+        // Nanoseconds only.
+        fields.retain(|field| !field.ends_with("_ms"));
+    } else if sink.contains("akvorado") {
+        fields.retain(|&field| field != "end_ms");
+    }
+    [&fields[..], &["vlan", "interface"]].concat()
 }
 
 static EXPORTS: Mutex<BTreeMap<Case, Arc<Export>>> = Mutex::new(BTreeMap::new());
@@ -256,7 +309,7 @@ pub fn rows(records: &[Value]) -> Vec<Row> {
              rst:tcp_rst_count retransmitted:tcp_retransmitted_packets out_of_order:tcp_out_of_order \
              rev_packets:rev_packets rev_bytes:rev_bytes rev_l2_bytes:rev_l2_bytes rev_tcp_flags:rev_tcp_flags \
              rev_tos:rev_tos rev_ttl_min:rev_ttl_min rev_ttl_max:rev_ttl_max rev_vlan:rev_vlan_id \
-             rev_mpls:rev_mpls_label rev_icmp_type:rev_icmp_type rev_icmp_code:rev_icmp_code",
+             rev_mpls:rev_mpls_label sampling:sampling_max rev_icmp_type:rev_icmp_type rev_icmp_code:rev_icmp_code",
         );
         for (ms, ns, time_of_day, name) in
             [("start_ms", "start_ns", "start_time", "start"), ("end_ms", "end_ns", "end_time", "end")]
@@ -266,6 +319,9 @@ pub fn rows(records: &[Value]) -> Vec<Row> {
             row.insert(ms, time.as_millisecond().to_string());
             row.insert(ns, time.as_nanosecond().to_string());
             row.insert(time_of_day, text[11..29].to_owned());
+        }
+        if row["sampling"] == "0" {
+            row.insert("sampling", "1".to_owned());
         }
         let reason = ["", "idle", "active", "end", "forced", "resources"];
         let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap();

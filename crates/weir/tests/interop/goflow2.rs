@@ -2,8 +2,8 @@
 //! and `scripts/bootstrap test` could fetch the modules.
 
 use crate::export::{
-    COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, Row, number,
-    row, write_capture,
+    COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_LIST, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL,
+    Row, number, row, write_capture,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 const NAMES: &str = "src:src_addr dst:dst_addr src_port:src_port dst_port:dst_port protocol:proto packets:packets \
     bytes:bytes start_ns:time_flow_start_ns end_ns:time_flow_end_ns tcp_flags:tcp_flags tos:ip_tos ttl_min:ip_ttl \
     vlan:vlan_id mpls:mpls_label icmp_type:icmp_type icmp_code:icmp_code interface:in_if src_mac:src_mac \
-    dst_mac:dst_mac";
-const BASIC: [&str; 7] = ["ttl_min", "vlan", "icmp_type", "icmp_code", "interface", "src_mac", "dst_mac"];
+    dst_mac:dst_mac sampling:sampling_rate";
+const BASIC: [&str; 8] = ["ttl_min", "vlan", "icmp_type", "icmp_code", "interface", "src_mac", "dst_mac", "sampling"];
 
 /// The program, or why it could not be built.
 static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
@@ -88,6 +88,15 @@ fn goflow2_decodes_every_netflow9_record() {
 fn goflow2_decodes_every_unidirectional_ipfix_record() {
     compare(IPFIX_BASIC, &BASIC, &[]);
     compare(IPFIX_FULL, &[&BASIC[..], &["mpls", "start_ns", "end_ns"]].concat(), &[]);
+    compare(IPFIX_LIST, &["interface", "sampling"], &[]);
+}
+
+#[test]
+fn goflow2_decodes_every_record_of_its_profile() {
+    let ipfix = Case { sink: "ipfix+udp?template=goflow2", uniflow: true };
+    compare(ipfix, &[&BASIC[..], &["mpls", "start_ns", "end_ns"]].concat(), &[]);
+    let netflow9 = Case { sink: "netflow9+udp?template=goflow2", uniflow: true };
+    compare(netflow9, &[&BASIC[..], &["mpls"]].concat(), &[]);
 }
 
 #[test]

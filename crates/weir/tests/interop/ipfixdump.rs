@@ -2,7 +2,8 @@
 
 use crate::common::is_installed;
 use crate::export::{
-    COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, Row, milliseconds, number, row, split_icmp,
+    COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_LIST, IPFIX_TWO_WAY, PROFILES, REVERSE, Row,
+    fields_of_profile, milliseconds, number, row, split_icmp,
 };
 use serde_json::{Map, Value};
 use std::process::Command;
@@ -49,7 +50,9 @@ fn parse(text: &str) -> Vec<Row> {
     let parsed = |record| {
         let mut row = row(&Value::Object(record), NAMES);
         for time in ["start_ms", "end_ms"] {
-            row.insert(time, milliseconds(&row[time].replace(' ', "T")));
+            if row[time] != "0" {
+                row.insert(time, milliseconds(&row[time].replace(' ', "T")));
+            }
         }
         // It writes every group of an IPv6 address with four digits.
         for address in ["src", "dst"] {
@@ -67,7 +70,7 @@ fn parse(text: &str) -> Vec<Row> {
     records.into_iter().map(parsed).collect()
 }
 
-fn compare(case: Case, more: &[&'static str], differences: &[(&'static str, &str)]) {
+fn compare(case: Case, fields: &[&'static str], differences: &[(&'static str, &str)]) {
     if !is_installed("ipfixDump") {
         return;
     }
@@ -82,29 +85,26 @@ fn compare(case: Case, more: &[&'static str], differences: &[(&'static str, &str
     // It knows no element of ntop. The names of ours are in the type information records.
     let unknown: Vec<&str> = text.lines().filter(|line| line.contains("(32473/") && line.contains("_alien")).collect();
     assert!(unknown.is_empty(), "{:?}: no name: {:?}", case, unknown.first());
-    export.compare("ipfixDump", &parse(&text), &[&COMMON[..], &BASIC, more].concat(), differences);
+    export.compare("ipfixDump", &parse(&text), fields, differences);
 }
 
 #[test]
 fn ipfixdump_decodes_every_unidirectional_ipfix_record() {
-    compare(IPFIX_BASIC, &[], &[]);
-    compare(IPFIX_FULL, &FULL, &[("start_time", "it prints nanoseconds without their fraction")]);
+    let basic = [&COMMON[..], &BASIC].concat();
+    compare(IPFIX_BASIC, &basic, &[]);
+    let without_fraction = [("start_time", "it prints nanoseconds without their fraction")];
+    compare(IPFIX_FULL, &[&basic[..], &FULL].concat(), &without_fraction);
+    compare(IPFIX_LIST, &[&COMMON[..], &["interface"]].concat(), &[]);
 }
 
 #[test]
 fn ipfixdump_decodes_both_directions_of_every_bidirectional_ipfix_record() {
-    let reverse = [
-        "rev_packets",
-        "rev_bytes",
-        "rev_l2_bytes",
-        "rev_tcp_flags",
-        "rev_tos",
-        "rev_ttl_min",
-        "rev_ttl_max",
-        "rev_vlan",
-        "rev_mpls",
-        "rev_icmp_type",
-        "rev_icmp_code",
-    ];
-    compare(IPFIX_TWO_WAY, &[&FULL[..], &reverse].concat(), &[]);
+    compare(IPFIX_TWO_WAY, &[&COMMON[..], &BASIC, &FULL, &REVERSE].concat(), &[]);
+}
+
+#[test]
+fn ipfixdump_decodes_every_record_of_every_profile() {
+    for sink in PROFILES.into_iter().filter(|sink| sink.starts_with("ipfix")) {
+        compare(Case { sink, uniflow: true }, &fields_of_profile(sink), &[]);
+    }
 }

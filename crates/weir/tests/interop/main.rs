@@ -14,32 +14,14 @@ mod python_netflow;
 
 use common::{Background, Nfcapd, command, free_port, is_installed, permit_all_users, read_ledger};
 use export::{
-    COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, Row,
-    assert_same, is_ipv4, milliseconds, receive, row, rows_of_ip, send, send_all, wait_until, write_capture,
+    COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, PROFILES,
+    Row, assert_same, is_ipv4, milliseconds, receive, row, rows_of_ip, send, send_all, wait_until, write_capture,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
-
-/// Every profile for a collector in both formats.
-const PROFILES: [&str; 14] = [
-    "ipfix+udp?template=nfdump",
-    "ipfix+udp?template=pmacct",
-    "ipfix+udp?template=goflow2",
-    "ipfix+udp?template=akvorado",
-    "ipfix+udp?template=ntopng",
-    "ipfix+udp?template=logstash",
-    "ipfix+udp?template=ipfixcol2",
-    "netflow9+udp?template=nfdump",
-    "netflow9+udp?template=pmacct",
-    "netflow9+udp?template=goflow2",
-    "netflow9+udp?template=akvorado",
-    "netflow9+udp?template=ntopng",
-    "netflow9+udp?template=logstash",
-    "netflow9+udp?template=ipfixcol2",
-];
 
 /// Parses the JSON output of nfdump.
 fn nfdump(text: &str) -> Vec<Row> {

@@ -1,8 +1,8 @@
 //! The crate netflow_parser.
 
 use crate::export::{
-    ALL_CASES, COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL,
-    Row, add_boot, row, split_icmp,
+    ALL_CASES, COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_LIST, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC,
+    NETFLOW9_FULL, PROFILES, REVERSE, Row, add_boot, fields_of_profile, number, row, split_icmp,
 };
 use ::netflow_parser::variable_versions::{ipfix, v9};
 use ::netflow_parser::{AutoScopedParser, DataNumber, FieldValue, NetflowPacket};
@@ -13,7 +13,7 @@ use std::fmt::Debug;
 const IPFIX: &str = "src:SourceIpv4address|SourceIpv6address dst:DestinationIpv4address|DestinationIpv6address \
     src_port:SourceTransportPort dst_port:DestinationTransportPort protocol:ProtocolIdentifier \
     packets:PacketDeltaCount bytes:OctetDeltaCount l2_bytes:Layer2octetDeltaCount start_ms:FlowStartMilliseconds \
-    end_ms:FlowEndMilliseconds start_2:FlowStartNanoseconds end_2:FlowEndNanoseconds tcp_flags:TcpControlBits \
+    end_ms:FlowEndMilliseconds tcp_flags:TcpControlBits \
     tos:IpClassOfService ttl_min:MinimumTtl ttl_max:MaximumTtl vlan:VlanId inner_vlan:Dot1qCustomerVlanId \
     mpls:MplsTopLabelStackSection icmp:IcmpTypeCodeIpv4|IcmpTypeCodeIpv6 interface:IngressInterface \
     end_reason:FlowEndReason ethertype:EthernetType src_mac:SourceMacaddress dst_mac:DestinationMacaddress \
@@ -22,8 +22,8 @@ const IPFIX: &str = "src:SourceIpv4address|SourceIpv6address dst:DestinationIpv4
     rev_ttl_max:ReverseMaximumTTL rev_vlan:ReverseVlanId rev_mpls:ReverseMplsTopLabelStackSection \
     rev_icmp:ReverseIcmpTypeCodeIPv4|ReverseIcmpTypeCodeIPv6";
 const NETFLOW9: &str = "src:Ipv4SrcAddr|Ipv6SrcAddr dst:Ipv4DstAddr|Ipv6DstAddr src_port:L4SrcPort dst_port:L4DstPort \
-    protocol:Protocol packets:InPkts bytes:InBytes start_ms:FirstSwitched end_ms:LastSwitched \
-    start_2:FlowStartMilliseconds end_2:FlowEndMilliseconds tcp_flags:TcpFlags tos:SrcTos ttl_min:MinTtl \
+    protocol:Protocol packets:InPkts bytes:InBytes \
+    start_ms:FirstSwitched|FlowStartMilliseconds end_ms:LastSwitched|FlowEndMilliseconds tcp_flags:TcpFlags tos:SrcTos ttl_min:MinTtl \
     ttl_max:MaxTtl vlan:SrcVlan inner_vlan:Dot1qCustomerVlanId mpls:MplsLabel1 icmp:IcmpType|IcmpTypeCodeIpv6 \
     interface:InputSnmp end_reason:FlowEndReason ethertype:EthernetType src_mac:InSrcMac dst_mac:InDstMac";
 const NETFLOW5_RECORD: &str = "src:src_addr dst:dst_addr src_port:src_port dst_port:dst_port protocol:protocol_number \
@@ -118,7 +118,10 @@ impl Decoded {
         let boot_ms = u64::from(seconds) * 1000 - u64::from(uptime_ms);
         self.rows.extend(records.map(|record| {
             let mut row = row(&record, names);
-            add_boot(&mut row, boot_ms);
+            // Absolute times do not fit into 32 bits.
+            if number(&row, "start_ms") <= u32::MAX.into() {
+                add_boot(&mut row, boot_ms);
+            }
             split_icmp(&mut row);
             row
         }));
@@ -175,24 +178,20 @@ fn netflow_parser_decodes_every_netflow9_record() {
 fn netflow_parser_decodes_every_unidirectional_ipfix_record() {
     compare(IPFIX_BASIC, &[&BASIC[..], &["l2_bytes"]].concat(), &[]);
     compare(IPFIX_FULL, &[&BASIC[..], &FULL, &["l2_bytes"]].concat(), &[]);
+    compare(IPFIX_LIST, &["interface"], &[]);
 }
 
 #[test]
 fn netflow_parser_decodes_both_directions_of_every_bidirectional_ipfix_record() {
-    let reverse = [
-        "rev_packets",
-        "rev_bytes",
-        "rev_l2_bytes",
-        "rev_tcp_flags",
-        "rev_tos",
-        "rev_ttl_min",
-        "rev_ttl_max",
-        "rev_vlan",
-        "rev_mpls",
-        "rev_icmp_type",
-        "rev_icmp_code",
-    ];
-    compare(IPFIX_TWO_WAY, &[&BASIC[..], &FULL, &["l2_bytes"], &reverse].concat(), &[]);
+    compare(IPFIX_TWO_WAY, &[&BASIC[..], &FULL, &["l2_bytes"], &REVERSE].concat(), &[]);
+}
+
+#[test]
+fn netflow_parser_decodes_every_record_of_every_profile() {
+    for sink in PROFILES {
+        let export = Export::of(Case { sink, uniflow: true });
+        export.compare("netflow_parser", &Decoded::of(&export).rows, &fields_of_profile(sink), &[]);
+    }
 }
 
 /// NetFlow v5 counts records, NetFlow v9 messages, IPFIX data records including those of options.
