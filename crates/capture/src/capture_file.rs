@@ -50,6 +50,11 @@ pub(crate) trait Format {
     /// reads once, so an implementation may change its state.
     fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a>;
 
+    /// Returns the names of interfaces by their numbers.
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        Vec::new()
+    }
+
     /// Describes where a file was truncated that ends with `rest`: not empty, and no whole record.
     fn truncation(&self, rest: &[u8]) -> Damage;
 }
@@ -143,6 +148,10 @@ impl<F: Format> Source for CaptureFile<F> {
         }
         self.packets += burst.len() as u64;
         Ok(true)
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        self.format.interfaces()
     }
 
     fn progress(&self) -> Progress {

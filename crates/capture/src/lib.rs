@@ -39,5 +39,7 @@ pub use live::{LIVE_SCHEMES, devices, has_link, is_live, notice, open_live};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use settings::{SettingsError, SourceSettings};
-pub use source::{Burst, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source};
+pub use source::{
+    Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source,
+};
 pub use write::PcapWriter;

@@ -9,7 +9,7 @@
 //! goes back: nothing is sorted. Cost: a copy of each frame, and a heap with one entry per input. A
 //! single input is not copied.
 
-use crate::{Burst, Error, Frame, MAX_BURST_FRAMES, Progress, Source};
+use crate::{Burst, Error, FIRST_INTERFACE, Frame, MAX_BURST_FRAMES, Progress, Source};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -98,7 +98,7 @@ impl Source for Merge {
             let interface = match input.interface {
                 Some((original, merged)) if original == frame.interface => merged,
                 _ => {
-                    let free = self.numbers.len() as u32;
+                    let free = FIRST_INTERFACE + self.numbers.len() as u32;
                     *self.numbers.entry((number, frame.interface)).or_insert(free)
                 }
             };
@@ -120,6 +120,14 @@ impl Source for Merge {
             Frame { bytes: &input.bytes[start..*end], interface, ..*frame }
         }));
         Ok(!burst.is_empty())
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        let of_input = |(at, input): (usize, &BufferedInput)| {
+            let named = input.source.interfaces().into_iter();
+            named.filter_map(move |(number, name)| Some((*self.numbers.get(&(at, number))?, name)))
+        };
+        self.inputs.iter().enumerate().flat_map(of_input).collect()
     }
 
     fn progress(&self) -> Progress {

@@ -14,7 +14,7 @@
 
 use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::{Damage, FormatError};
-use crate::{Burst, Frame};
+use crate::{Burst, FIRST_INTERFACE, Frame};
 
 /// Distance in bytes at which the file is prefetched; otherwise reading mostly waits for the next
 /// header.
@@ -125,7 +125,7 @@ impl Format for Pcap {
                 prefetch(coming);
             }
             let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit_ns;
-            Some(Frame { bytes, time_ns, wire_bytes: wire, link_type, time_assumed: false, interface: 0 })
+            Some(Frame { bytes, time_ns, wire_bytes: wire, link_type, time_assumed: false, interface: FIRST_INTERFACE })
         };
         burst.extend(std::iter::from_fn(next).take(burst.remaining_capacity()));
         rest.len() - behind.len()
@@ -153,7 +153,7 @@ impl Format for Pcap {
             wire_bytes: wire,
             link_type: self.link_type,
             time_assumed: false,
-            interface: 0,
+            interface: FIRST_INTERFACE,
         };
         Step::Frame(frame, end)
     }

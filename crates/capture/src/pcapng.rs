@@ -14,9 +14,9 @@
 //! neither the place of damage in a block nor the way past it. The tests compare this module with
 //! it.
 
-use crate::Frame;
 use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::Damage;
+use crate::{FIRST_INTERFACE, Frame};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -27,6 +27,7 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 const END_OF_OPTIONS: u16 = 0;
+const NAME: u16 = 2;
 const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;
 
@@ -43,6 +44,8 @@ const SECTION_BODY_BYTES: usize = 16;
 const MAX_BLOCK_BYTES: u32 = MAX_CAPTURED_BYTES + 64 * 1024;
 /// Largest number of interfaces in a section: bounds the memory that a stream can make us use.
 const MAX_INTERFACES: usize = 65_536;
+/// Largest number of interfaces of a file whose names are kept.
+const MAX_NAMES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
@@ -135,8 +138,10 @@ pub(crate) struct Pcapng {
     order: ByteOrder,
     /// Interfaces of this section; `None` where the block was damaged.
     interfaces: Vec<Option<Interface>>,
-    /// Number of interfaces in earlier sections.
-    earlier: u32,
+    /// Number of the section's first interface in [`Frame::interface`].
+    first: u32,
+    /// Names of the first interfaces, by number.
+    names: Vec<(u32, String)>,
     /// The section has an unsupported major version: its blocks are skipped.
     unsupported: bool,
     /// Time of the previous packet, for packets without one.
@@ -165,14 +170,15 @@ impl Pcapng {
         Self {
             order: ByteOrder { swapped: false },
             interfaces: Vec::new(),
-            earlier: 0,
+            first: FIRST_INTERFACE,
+            names: Vec::new(),
             unsupported: false,
             previous_ns: 0,
         }
     }
 
     fn begin_section(&mut self, order: ByteOrder, body: &[u8]) -> Result<(), Damage> {
-        self.earlier = self.earlier.saturating_add(self.interfaces.len() as u32);
+        self.first = self.first.saturating_add(self.interfaces.len() as u32);
         self.interfaces.clear();
         self.order = order;
         self.unsupported = false;
@@ -197,6 +203,7 @@ impl Pcapng {
             resolution: Resolution::DEFAULT,
             offset_s: 0,
         };
+        let mut name = String::new();
         while !options.is_empty() {
             let (head, rest) = options.split_first_chunk::<4>().ok_or(Damage::InterfaceOption(CUT_OPTION))?;
             let (code, length) = (self.order.half(head, 0), usize::from(self.order.half(head, 2)));
@@ -213,11 +220,15 @@ impl Pcapng {
                     let offset = u64::from_ne_bytes(bytes);
                     interface.offset_s = if self.order.swapped { offset.swap_bytes() } else { offset } as i64;
                 }
+                (NAME, _) => name = String::from_utf8_lossy(value).into_owned(),
                 _ => {}
             }
             options = rest.get(length.next_multiple_of(4) - length..).unwrap_or_default();
         }
         self.interfaces.pop();
+        if !name.is_empty() && self.names.len() < MAX_NAMES {
+            self.names.push((self.first.saturating_add(self.interfaces.len() as u32), name));
+        }
         self.interfaces.push(Some(interface));
         Ok(())
     }
@@ -226,7 +237,7 @@ impl Pcapng {
     #[inline]
     fn interface_of(&self, number: u32) -> Result<(u32, &Interface), Damage> {
         match self.interfaces.get(number as usize) {
-            Some(Some(interface)) => Ok((self.earlier.saturating_add(number), interface)),
+            Some(Some(interface)) => Ok((self.first.saturating_add(number), interface)),
             Some(None) => Err(Damage::DamagedInterface(number)),
             None => Err(Damage::UnknownInterface(number, self.interfaces.len())),
         }
@@ -286,6 +297,10 @@ fn check_length(kind: u32, length: u32) -> Result<(), Damage> {
 }
 
 impl Format for Pcapng {
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        self.names.clone()
+    }
+
     #[inline]
     fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(head) = rest.first_chunk::<8>() else { return Step::More };

@@ -10,6 +10,9 @@ pub const MAX_BURST_FRAMES: usize = 64;
 /// Longest time a live source waits for frames before it returns an empty burst.
 pub const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Number of the first interface of a capture. Collectors take 0 for an unknown interface.
+pub const FIRST_INTERFACE: u32 = 1;
+
 /// One captured frame, borrowed from its source until the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
@@ -24,8 +27,8 @@ pub struct Frame<'a> {
     /// The capture holds no time for this frame, or one outside 1970-2554. `time_ns` is then the
     /// time of the previous frame or the nearest possible time.
     pub time_assumed: bool,
-    /// Interface number. pcap: 0; pcapng: number of the interface block; live: the kernel's
-    /// interface index (`ip link`); DPDK: port number.
+    /// Interface number. pcap: 1; pcapng: number of the interface block, plus 1; live: the kernel's
+    /// interface index (`ip link`); DPDK: port number, plus 1.
     pub interface: u32,
 }
 
@@ -80,6 +83,11 @@ pub trait Source {
     fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
         let mut burst = Burst::new();
         Ok(self.fill(&mut burst)?.then_some(burst))
+    }
+
+    /// Returns the names of interfaces, as far as known, by the number in [`Frame::interface`].
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        Vec::new()
     }
 
     /// Returns how much of the input has been consumed. Cheap enough for one call per burst.
@@ -141,6 +149,13 @@ impl Source for Input<'_> {
         match self {
             Self::File(source) => source.fill(burst),
             Self::Live(source) => source.fill(burst),
+        }
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        match self {
+            Self::File(source) => source.interfaces(),
+            Self::Live(source) => source.interfaces(),
         }
     }
 

@@ -77,6 +77,10 @@ impl Source for Tap {
         Ok(true)
     }
 
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        self.sources.iter().flat_map(|source| source.interfaces()).collect()
+    }
+
     fn progress(&self) -> Progress {
         let done_bytes = self.sources.iter().map(|source| source.progress().done_bytes).sum();
         Progress { done_bytes, total_bytes: None }

@@ -322,7 +322,7 @@ fields! {
     tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
-    flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
+    flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, from 1 on; the interface index of the system (`ip link`); or the DPDK port number plus 1.",
         [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into());
     flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],

@@ -129,7 +129,7 @@ pub(crate) struct TemplateSink {
     templates_sent_at: Option<Instant>,
     messages_since_templates: u32,
     octets_since_templates: usize,
-    /// Length of all templates, options templates and options records.
+    /// Length of all templates.
     template_octets: usize,
     /// What the options records report.
     status: MeteringStatus,
@@ -304,43 +304,32 @@ impl TemplateSink {
         template[..2].copy_from_slice(&id.to_be_bytes());
         self.templates.insert(elements, id);
         self.template_order.push(elements);
-        self.append_template(elements);
+        self.template_octets += template.len();
+        self.append_record(self.format.template_set(), &template);
     }
 
-    /// Appends a template and the record of its flow keys.
-    fn append_template(&mut self, elements: ElementSet) {
-        let id = self.templates[&elements];
-        let template = self.encoder.template(id, elements);
-        self.append_repeated(self.format.template_set(), &template);
-        let keys = self.encoder.flow_keys(elements, self.key);
-        if let Some((set, record)) = keys.and_then(|keys| flow_keys_record(self.format, id, keys)) {
-            self.append_repeated(set, &record);
-        }
-    }
-
-    fn append_options_templates(&mut self) {
-        for template in options_templates(self.format) {
-            self.append_repeated(self.format.options_template_set(), &template);
-        }
-    }
-
-    /// Appends the options records except those of flow keys.
+    /// Appends the options records, in front of them their templates.
     fn append_options(&mut self) {
-        for (set, record) in options_records(self.format, self.domain, &self.status, &self.counters) {
-            self.append_repeated(set, &record);
+        for template in options_templates(self.format) {
+            self.append_record(self.format.options_template_set(), &template);
         }
-    }
-
-    /// Appends a record that is retransmitted.
-    fn append_repeated(&mut self, set: u16, record: &[u8]) {
-        self.template_octets += record.len();
-        self.append_record(set, record);
+        for (set, record) in options_records(self.format, self.domain, &self.status, &self.counters) {
+            self.append_record(set, &record);
+        }
+        for at in 0..self.template_order.len() {
+            let elements = self.template_order[at];
+            let keys = self.encoder.flow_keys(elements, self.key);
+            let id = self.templates[&elements];
+            if let Some((set, record)) = keys.and_then(|keys| flow_keys_record(self.format, id, keys)) {
+                self.append_record(set, &record);
+            }
+        }
     }
 
     /// Sends templates, options records and type information at the start, and regularly over UDP.
-    /// They begin a message, so that a collector that starts with this message can decode it.
+    /// Templates begin a message, so that a collector that starts with this message can decode it.
     fn send_templates_if_due(&mut self) {
-        let udp = self.is_udp();
+        let udp = matches!(self.transport, Transport::Udp(_));
         // The clock is not read for a file.
         let due = |sent_at: Option<Instant>, interval| sent_at.is_none_or(|at| udp && at.elapsed() >= interval);
         let interval = if self.lost_since_templates { TEMPLATE_REFRESH_AFTER_LOSS } else { self.template_refresh };
@@ -349,51 +338,39 @@ impl TemplateSink {
         let after_data = udp
             && self.messages_since_templates >= MIN_MESSAGES_BETWEEN_TEMPLATES
             && self.octets_since_templates >= DATA_PER_TEMPLATE_OCTET * self.template_octets;
-        if !(all || early || after_data || self.status_changed) {
+        let templates = all || early || after_data;
+        let options = all || early || self.status_changed;
+        if !(templates || options) {
             return;
         }
         self.send();
-        self.status_changed = false;
-        if self.started.is_some() && !udp {
-            // The file has the templates.
-            self.append_options();
-            return;
-        }
         let now = Instant::now();
         self.started.get_or_insert(now);
-        self.templates_sent_at = Some(now);
         if all {
             (self.all_sent_at, self.lost_since_templates) = (Some(now), false);
-            self.send_type_information();
+            self.append_type_information();
         }
-        (self.messages_since_templates, self.octets_since_templates, self.template_octets) = (0, 0, 0);
-        self.append_options_templates();
-        self.append_options();
-        for at in 0..self.template_order.len() {
-            self.append_template(self.template_order[at]);
-        }
-    }
-
-    /// Sends the options records for the last time.
-    fn send_last_options(&mut self) {
-        if self.started.is_some() {
-            if self.is_udp() {
-                self.append_options_templates();
-            }
+        if options {
+            self.status_changed = false;
             self.append_options();
-            self.send();
+        }
+        // Type information and options records have messages of their own, which are no more than
+        // needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
+        // data records as lost.
+        self.send();
+        if templates {
+            self.templates_sent_at = Some(now);
+            (self.messages_since_templates, self.octets_since_templates) = (0, 0);
+            for at in 0..self.template_order.len() {
+                let elements = self.template_order[at];
+                let template = self.encoder.template(self.templates[&elements], elements);
+                self.append_record(self.format.template_set(), &template);
+            }
         }
     }
 
-    fn is_udp(&self) -> bool {
-        matches!(self.transport, Transport::Udp(_))
-    }
-
-    /// Sends the type information of the chosen elements of Weir, if any, in separate messages and no
-    /// more often than
-    /// needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
-    /// data records as lost.
-    fn send_type_information(&mut self) {
+    /// Appends the type information of the chosen elements of Weir, if any.
+    fn append_type_information(&mut self) {
         let types: Vec<Vec<u8>> = self.encoder.type_information().collect();
         if types.is_empty() {
             return;
@@ -402,7 +379,6 @@ impl TemplateSink {
         for record in types {
             self.append_record(FIRST_TEMPLATE_ID, &record);
         }
-        self.send();
     }
 
     /// Appends a record to the open set or to a new one; to a new message if this one is too full.
@@ -520,7 +496,8 @@ impl Sink for TemplateSink {
     }
 
     fn set_metering_status(&mut self, status: &MeteringStatus) {
-        self.status_changed |= status.sampling_population.max(1) != self.status.sampling_population.max(1);
+        let urgent = |status: &MeteringStatus| (status.sampling_population.max(1), status.interfaces.clone());
+        self.status_changed |= urgent(status) != urgent(&self.status);
         self.status.clone_from(status);
     }
 
@@ -530,7 +507,10 @@ impl Sink for TemplateSink {
             // The last options records count its losses.
             udp.finish(&mut self.counters);
         }
-        self.send_last_options();
+        if self.started.is_some() {
+            self.append_options();
+            self.send();
+        }
         match &mut self.transport {
             Transport::Udp(_) => Ok(()),
             Transport::File(output) => output.report_end(),

@@ -21,6 +21,8 @@ pub struct MeteringStatus {
     pub ignored_packets: u64,
     /// Their octets on the wire, as far as known.
     pub ignored_octets: u64,
+    /// Numbers and names of interfaces, as far as known.
+    pub interfaces: Vec<(u32, String)>,
     /// Records that were lost on the way to the sink.
     pub lost_before_sink: RecordTotals,
 }
@@ -39,6 +41,7 @@ enum Scope {
     ExportingProcess,
     Selector,
     Template,
+    Interface,
 }
 
 impl Scope {
@@ -50,8 +53,10 @@ impl Scope {
             (Format::Ipfix, Self::ExportingProcess) => (144, 4),
             (Format::Ipfix, Self::Selector) => (302, 8),
             (Format::Ipfix, Self::Template) => (145, 2),
+            (Format::Ipfix, Self::Interface) => (10, 4),
             // System.
             (Format::Netflow9, Self::ObservationDomain | Self::ExportingProcess) => (1, 4),
+            (Format::Netflow9, Self::Interface) => (2, 4),
             (Format::Netflow9, Self::Selector | Self::Template) => return None,
         })
     }
@@ -83,8 +88,14 @@ const EXPORTING_RELIABILITY: OptionsTemplate = OptionsTemplate {
 const FLOW_KEYS: OptionsTemplate =
     OptionsTemplate { id: FIRST_TEMPLATE_ID + 6, scope: Scope::Template, elements: &[(173, 8)] };
 
-const ALL: [OptionsTemplate; 6] =
-    [SAMPLING, SELECTOR, METERING_STATISTICS, METERING_RELIABILITY, EXPORTING_RELIABILITY, FLOW_KEYS];
+/// interfaceName.
+const INTERFACE: OptionsTemplate =
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 7, scope: Scope::Interface, elements: &[(82, INTERFACE_NAME_OCTETS)] };
+/// Names are padded with octets 0. A longer name is cut.
+const INTERFACE_NAME_OCTETS: u16 = 32;
+
+const ALL: [OptionsTemplate; 7] =
+    [SAMPLING, SELECTOR, METERING_STATISTICS, METERING_RELIABILITY, EXPORTING_RELIABILITY, FLOW_KEYS, INTERFACE];
 
 /// Numbers of the sampling algorithm of Weir: random n-out-of-N sampling.
 const SAMPLING_ALGORITHM: u64 = 2;
@@ -104,7 +115,7 @@ pub(crate) fn options_records(
     domain: u32,
     status: &MeteringStatus,
     counters: &SinkCounters,
-) -> impl Iterator<Item = (u16, Vec<u8>)> + use<> {
+) -> Vec<(u16, Vec<u8>)> {
     let (domain, process) = (u64::from(domain), u64::from(std::process::id()));
     let process = if format == Format::Ipfix { process } else { domain };
     let population = status.sampling_population.max(1).into();
@@ -118,12 +129,26 @@ pub(crate) fn options_records(
         METERING_RELIABILITY.data(format, domain, &[status.ignored_packets, status.ignored_octets]),
         EXPORTING_RELIABILITY.data(format, process, &[not_sent.flows, not_sent.packets, not_sent.bytes]),
     ];
-    records.into_iter().flatten()
+    let interfaces = status.interfaces.iter().map(|(number, name)| interface_record(format, *number, name));
+    records.into_iter().chain(interfaces).flatten().collect()
 }
 
 /// The record of the flow keys of a template; `None` in a format without such records.
 pub(crate) fn flow_keys_record(format: Format, template_id: u16, flow_keys: u64) -> Option<(u16, Vec<u8>)> {
     FLOW_KEYS.data(format, template_id.into(), &[flow_keys])
+}
+
+fn interface_record(format: Format, number: u32, name: &str) -> Option<(u16, Vec<u8>)> {
+    let (set, mut record) = INTERFACE.data(format, number.into(), &[])?;
+    let end = record.len() + usize::from(INTERFACE_NAME_OCTETS);
+    for character in name.chars().take_while(|character| *character != '\0') {
+        if record.len() + character.len_utf8() > end {
+            break;
+        }
+        record.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    record.resize(end, 0);
+    Some((set, record))
 }
 
 impl OptionsTemplate {

@@ -113,9 +113,14 @@ impl Exporter {
     }
 
     /// Passes the status of the metering process to the sinks, which report it to collectors:
-    /// what the accounts of all pipelines count, and that 1 in `sampling_population` packets is
-    /// metered without overload.
-    pub fn report_status<'a>(&self, accounts: impl IntoIterator<Item = &'a Account>, sampling_population: u32) {
+    /// what the accounts of all pipelines count, that 1 in `sampling_population` packets is metered
+    /// without overload, and the numbers and names of interfaces.
+    pub fn report_status<'a>(
+        &self,
+        accounts: impl IntoIterator<Item = &'a Account>,
+        sampling_population: u32,
+        interfaces: Vec<(u32, String)>,
+    ) {
         let mut sum = Account::default();
         accounts.into_iter().for_each(|account| sum.merge(account));
         let Account { ledger, lost, .. } = sum;
@@ -124,6 +129,7 @@ impl Exporter {
             sampling_population: LevelSettings::new(ledger.overload.level, sampling_population.max(1)).population,
             ignored_packets: ledger.packets.ignored(),
             ignored_octets: ledger.bytes.ignored(),
+            interfaces,
             lost_before_sink: lost,
         };
         sinks.pass_status();

@@ -21,6 +21,7 @@ use std::iter::{self, zip};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use weir_capture::Source;
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
@@ -33,6 +34,10 @@ pub struct Probe {
     exporter: Exporter,
     stop: Arc<AtomicBool>,
     settings: Settings,
+    /// Without overload, 1 in this number of packets is metered.
+    sampling_population: u32,
+    /// Numbers and names of interfaces.
+    interfaces: Vec<(u32, String)>,
 }
 
 /// The result of a run.
@@ -60,8 +65,20 @@ impl Probe {
     ) -> io::Result<Self> {
         let self_traffic = SelfTrafficFilter::new(sinks.iter().filter_map(|sink| sink.udp_endpoints()));
         let settings = Settings { self_traffic, ..settings };
+        let without_overload = LevelSettings::new(settings.overload.base_level(), settings.sampling_population);
+        let queues = groups.iter().flat_map(|group| &group.queues);
+        let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
+        interfaces.sort();
+        interfaces.dedup();
         let exporter = Exporter::new(sinks, sink_affinity, back_pressure)?;
-        let mut probe = Self { groups: Vec::new(), exporter, stop: Arc::default(), settings: settings.clone() };
+        let mut probe = Self {
+            groups: Vec::new(),
+            exporter,
+            stop: Arc::default(),
+            settings: settings.clone(),
+            sampling_population: without_overload.population,
+            interfaces,
+        };
         probe.report_status(&[]);
         for group in groups {
             let threads =
@@ -98,9 +115,7 @@ impl Probe {
 
     fn report_status(&self, groups: &[GroupStatus]) {
         let accounts = groups.iter().map(|group| &group.account);
-        let Settings { overload, sampling_population, .. } = self.settings;
-        let without_overload = LevelSettings::new(overload.base_level(), sampling_population);
-        self.exporter.report_status(accounts, without_overload.population);
+        self.exporter.report_status(accounts, self.sampling_population, self.interfaces.clone());
     }
 
     fn group_statuses(&self) -> Vec<GroupStatus> {

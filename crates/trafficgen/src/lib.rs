@@ -43,7 +43,7 @@ use frame::Slot;
 use lossy::Lossy;
 use mix::Mix;
 use velan::Velan;
-use weir_capture::{Burst, Error, Frame, Progress, SettingsError, Source};
+use weir_capture::{Burst, Error, FIRST_INTERFACE, Frame, Progress, SettingsError, Source};
 
 const PROFILES: &[&str] = &["velan", "mix", "lossy"];
 
@@ -122,7 +122,7 @@ impl Source for TrafficGenerator {
                 wire_bytes: slot.wire_bytes,
                 link_type: ETHERNET_LINK_TYPE,
                 time_assumed: false,
-                interface: 0,
+                interface: FIRST_INTERFACE,
             });
         }
         Ok(filled > 0)

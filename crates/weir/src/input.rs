@@ -189,6 +189,10 @@ impl Source for PipeCapture {
         }
     }
 
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        self.capture.as_ref().map(|capture| capture.interfaces()).unwrap_or_default()
+    }
+
     fn progress(&self) -> Progress {
         self.capture.as_ref().map(|capture| capture.progress()).unwrap_or_default()
     }

@@ -75,6 +75,7 @@ fn meter(
             log_sink_failure(error);
         }
     };
+    exporter.report_status([&pipeline.account()], 1, source.interfaces());
     for bursts in 1_u64.. {
         if let Input::Live(live) = source
             && stop.load(Ordering::Relaxed)
@@ -91,7 +92,7 @@ fn meter(
             filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
             if status_reported.elapsed() >= STATUS_INTERVAL {
                 status_reported = Instant::now();
-                exporter.report_status([&pipeline.account()], 1);
+                exporter.report_status([&pipeline.account()], 1, source.interfaces());
             }
             no_sink_left = exporter.all_sinks_failed();
             interrupted = is_interrupted();
@@ -110,7 +111,7 @@ fn meter(
     // The table is written when the pipeline finishes.
     progress.clear();
     let account = pipeline.finish();
-    exporter.report_status([&account], 1);
+    exporter.report_status([&account], 1, source.interfaces());
     exporter.finish();
     log_sink_errors(exporter.take_errors());
     let ledger = exporter.ledger([account]);

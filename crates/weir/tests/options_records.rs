@@ -1,7 +1,7 @@
 //! Options records that the binary sends, as tshark decodes them, agree with the ledger.
 
 mod common;
-use common::{Pcap, arp, command, ipv4, is_installed, number, read_ledger, udp};
+use common::{Pcap, arp, command, ipv4, is_installed, number, read_flows, read_ledger, udp};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -112,4 +112,62 @@ fn an_ipfix_file_ends_with_the_statistics_of_the_run() {
     probe.output().unwrap();
     let ledger = read_ledger(&stats);
     assert_figures(&last_values(&file, 4739), &ledger, true);
+}
+
+/// A pcapng file with two named interfaces and a packet from each.
+fn two_interfaces() -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let mut block = kind.to_le_bytes().to_vec();
+        let length = 12 + body.len().next_multiple_of(4) as u32;
+        block.extend(length.to_le_bytes());
+        block.extend(body);
+        block.resize(length as usize - 4, 0);
+        block.extend(length.to_le_bytes());
+        block
+    };
+    let interface = |name: &[u8; 4]| block(1, &[&[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0], &name[..]].concat());
+    let packet = |interface: u32, frame: &[u8]| {
+        let length = frame.len() as u32;
+        let words = [interface, 0, 1_000_000, length, length].map(u32::to_le_bytes).concat();
+        block(6, &[&words, frame].concat())
+    };
+    let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let first = udp(([10, 0, 0, 1], 5000), ([10, 1, 0, 1], 53), 40);
+    let second = udp(([10, 0, 0, 2], 5000), ([10, 1, 0, 1], 53), 40);
+    [block(0x0a0d_0d0a, &section), interface(b"lan0"), interface(b"wan0"), packet(0, &first), packet(1, &second)]
+        .concat()
+}
+
+#[test]
+fn all_formats_number_interfaces_from_1_and_the_names_follow() {
+    if !is_installed("tshark") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("two.pcapng");
+    std::fs::write(&input, two_interfaces()).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut read = command();
+    read.args(["read", "-q"]).arg(&input);
+    for format in ["json", "csv", "ipfix"] {
+        read.arg("-o").arg(format!("{format}:{}", path(format).display()));
+    }
+    assert!(read.status().unwrap().success());
+    let mut json: Vec<u64> = read_flows(&path("json")).iter().map(|flow| number(&flow["interface"])).collect();
+    json.sort();
+    assert_eq!(json, [1, 2]);
+    let csv = std::fs::read_to_string(path("csv")).unwrap();
+    let mut lines = csv.lines();
+    let column = lines.next().unwrap().split(',').position(|name| name == "interface").unwrap();
+    let mut csv: Vec<&str> = lines.map(|line| line.split(',').nth(column).unwrap()).collect();
+    csv.sort();
+    assert_eq!(csv, ["1", "2"]);
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-T", "fields", "-e", "cflow.inputint", "-e", "cflow.if_name", "-r"]).arg(path("ipfix"));
+    let text = String::from_utf8(tshark.output().unwrap().stdout).unwrap();
+    // Options records have messages of their own, the last of which ends the file.
+    let (mut records, named): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.ends_with('\t'));
+    assert_eq!(named.last(), Some(&"1,2\tlan0,wan0"), "{text}");
+    records.retain(|line| line.len() > 1);
+    assert!(matches!(records[..], ["1,2\t" | "2,1\t"]), "{text}");
 }

@@ -16,6 +16,7 @@ use super::ring::{RETIRE_MS, Ring};
 use super::socket::{self, Socket};
 use super::stamp_clock::StampClock;
 use crate::counters::InterfaceCounters;
+use crate::interface::interface_name;
 use crate::live_error::LiveError;
 use crate::system::realtime_ns;
 use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock};
@@ -315,6 +316,10 @@ impl Source for Queue {
         self.stamp_clock.convert_frames(burst);
         self.delivered.count(burst);
         Ok(true)
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        vec![(self.properties.interface, interface_name(&self.name))]
     }
 
     fn progress(&self) -> Progress {

@@ -72,6 +72,10 @@ impl Source for Tap {
         Ok(true)
     }
 
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        self.queues.iter().flat_map(Source::interfaces).collect()
+    }
+
     fn progress(&self) -> Progress {
         let done_bytes = self.queues.iter().map(|queue| queue.progress().done_bytes).sum();
         Progress { done_bytes, total_bytes: None }

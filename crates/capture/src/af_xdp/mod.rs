@@ -23,7 +23,7 @@ mod settings;
 mod socket;
 
 use crate::counters::{InterfaceCounters, InterfaceLosses};
-use crate::interface::Interface;
+use crate::interface::{Interface, interface_name};
 use crate::link_type::ETHERNET;
 use crate::live_error::LiveError;
 use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock, system};
@@ -300,6 +300,10 @@ impl Source for Queue {
             });
         }
         Ok(true)
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        vec![(self.interface, interface_name(&self.name))]
     }
 
     fn progress(&self) -> Progress {

@@ -8,7 +8,9 @@
 
 use super::driver::{PortCounts, Receiver};
 use crate::link_type::ETHERNET;
-use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock};
+use crate::{
+    Burst, ClockSteps, Error, FIRST_INTERFACE, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -119,7 +121,7 @@ impl Source for Queue {
                 wire_bytes: packet.wire_bytes,
                 link_type: ETHERNET,
                 time_assumed: false,
-                interface: self.receiver.port().number(),
+                interface: FIRST_INTERFACE + self.receiver.port().number(),
             });
         }
         Ok(true)

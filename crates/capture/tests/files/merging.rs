@@ -38,7 +38,7 @@ fn order_within_an_input_is_kept_where_time_goes_back() {
 fn frames_of_equal_time_follow_the_order_of_the_inputs() {
     let mut merged = merge(vec![input(&[3, 3]), input(&[3])]);
     let interfaces: Vec<_> = read(&mut *merged).0.iter().map(|frame| frame.interface).collect();
-    assert_eq!(interfaces, [0, 0, 1]);
+    assert_eq!(interfaces, [1, 1, 2]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn no_input_is_empty_and_a_single_input_is_unchanged() {
     assert!(merge(Vec::new()).burst().unwrap().is_none());
     let file = Ng::section(false).interface(1, 0, &[]).interface(1, 0, &[]).enhanced(1, 5, 4, 4).done();
     let (frames, _) = read(&mut *merge(vec![from_bytes(Path::new("input"), file).unwrap()]));
-    assert_eq!(frames[0].interface, 1, "the number in the file");
+    assert_eq!(frames[0].interface, 2, "the number in the file, plus 1");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn interfaces_of_different_inputs_stay_distinct() {
     let two = two.enhanced(1, 2_000_000, 4, 4).enhanced(0, 4_000_000, 4, 4).enhanced(1, 6_000_000, 4, 4).done();
     let inputs = vec![input(&[1, 3, 5]), from_bytes(Path::new("two"), two).unwrap()];
     let (frames, _) = read(&mut *merge(inputs));
-    assert_eq!(frames.iter().map(|frame| frame.interface).collect::<Vec<_>>(), [0, 1, 0, 2, 0, 1]);
+    assert_eq!(frames.iter().map(|frame| frame.interface).collect::<Vec<_>>(), [1, 2, 1, 3, 1, 2]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn every_magic_number_gives_the_same_frames() {
             assert_eq!(frames[1].time_ns, 8_000_000_000 + 999_999 * unit_ns);
             assert_eq!((frames[0].bytes.len(), frames[0].wire_bytes), (60, 60));
             assert_eq!((frames[1].bytes.len(), frames[1].wire_bytes), (3, 1500));
-            assert_eq!((frames[0].link_type, frames[0].interface, frames[0].time_assumed), (1, 0, false));
+            assert_eq!((frames[0].link_type, frames[0].interface, frames[0].time_assumed), (1, 1, false));
         }
     }
 }

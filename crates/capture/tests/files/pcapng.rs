@@ -3,6 +3,20 @@
 use crate::*;
 
 #[test]
+fn names_of_interfaces_have_the_numbers_of_their_frames() {
+    let file = Ng::section(false).interface(1, 0, &[(2, b"eth0")]).interface(1, 0, &[]);
+    let file = file.and(Ng::section(true).interface(1, 0, &[(2, b"wlan0")]).enhanced(0, 7, 11, 20)).done();
+    let named = |number, name: &str| (number, name.to_owned());
+    let mut source = from_bytes(Path::new("input"), file.clone()).unwrap();
+    assert_eq!(source.burst().unwrap().unwrap()[0].interface, 3);
+    assert_eq!(source.interfaces(), [named(1, "eth0"), named(3, "wlan0")]);
+    let mut merged =
+        merge(vec![from_bytes(Path::new("a"), file.clone()).unwrap(), from_bytes(Path::new("b"), file).unwrap()]);
+    while merged.burst().unwrap().is_some() {}
+    assert_eq!(merged.interfaces(), [named(1, "wlan0"), named(2, "wlan0")]);
+}
+
+#[test]
 fn sections_have_their_own_byte_order_and_interface_numbers_continue() {
     let mut file = Ng::section(false).interface(1, 0, &[]).interface(101, 0, &[]);
     file = file.enhanced(1, 5, 10, 10).enhanced(0, 6, 10, 10);
@@ -10,7 +24,7 @@ fn sections_have_their_own_byte_order_and_interface_numbers_continue() {
     file = file.and(Ng::section(false).interface(113, 0, &[]).enhanced(0, 8, 12, 12));
     let frames = intact(&file.done());
     let facts: Vec<_> = frames.iter().map(|f| (f.interface, f.link_type, f.time_ns, f.wire_bytes)).collect();
-    assert_eq!(facts, [(1, 101, 5000, 10), (0, 1, 6000, 10), (2, 276, 7000, 20), (3, 113, 8000, 12)]);
+    assert_eq!(facts, [(2, 101, 5000, 10), (1, 1, 6000, 10), (3, 276, 7000, 20), (4, 113, 8000, 12)]);
 }
 
 #[test]
@@ -60,7 +74,7 @@ fn simple_packets_without_a_snap_length_are_whole() {
 fn obsolete_packet_blocks_are_read() {
     let file = Ng::section(true).interface(1, 0, &[]).interface(1, 0, &[]).obsolete(1, 4, 6, 60);
     let frames = intact(&file.done());
-    assert_eq!((frames[0].interface, frames[0].time_ns, frames[0].wire_bytes), (1, 4000, 60));
+    assert_eq!((frames[0].interface, frames[0].time_ns, frames[0].wire_bytes), (2, 4000, 60));
 }
 
 #[test]
@@ -126,7 +140,7 @@ fn damaged_interface_keeps_its_number() {
     let file = file.interface(1, 0, &[(9, &[1, 2])]).interface(1, 0, &[(14, &[1])]);
     let file = file.enhanced(0, 1, 4, 4).enhanced(1, 1, 4, 4).enhanced(2, 1, 4, 4).enhanced(3, 1, 4, 4);
     let (frames, errors) = damage(&file.enhanced(4, 1, 4, 4).done());
-    assert_eq!(frames.iter().map(|f| (f.interface, f.link_type)).collect::<Vec<_>>(), [(2, 113)]);
+    assert_eq!(frames.iter().map(|f| (f.interface, f.link_type)).collect::<Vec<_>>(), [(3, 113)]);
     assert_eq!(errors.len(), 8, "four damaged descriptions and a packet from each: {errors:?}");
 }
 
@@ -215,7 +229,7 @@ fn pcap_parser_reads_the_same_packets() {
         match reader.next() {
             Ok((octets, block)) => {
                 if let PcapBlockOwned::NG(Block::EnhancedPacket(packet)) = block {
-                    theirs.push((packet.if_id, packet.packet_data().to_vec(), packet.origlen));
+                    theirs.push((packet.if_id + 1, packet.packet_data().to_vec(), packet.origlen));
                 }
                 reader.consume(octets);
             }

@@ -11,6 +11,7 @@ pub enum Value {
     Float(f64),
     Ip(IpAddr),
     Octets(Vec<u8>),
+    Text(String),
 }
 
 /// A data record: element name to value. Names of IANA elements of the reverse direction begin with
@@ -263,6 +264,10 @@ fn value(data_type: &str, octets: &[u8]) -> Value {
         "float64" => Value::Float(f64::from_bits(number)),
         "ipv4Address" => Value::Ip(Ipv4Addr::from(<[u8; 4]>::try_from(octets).unwrap()).into()),
         "ipv6Address" => Value::Ip(Ipv6Addr::from(<[u8; 16]>::try_from(octets).unwrap()).into()),
+        "string" => {
+            let text = String::from_utf8(octets.to_vec()).expect("a text is UTF-8");
+            Value::Text(text.trim_end_matches('\0').to_owned())
+        }
         "macAddress" | "octetArray" => Value::Octets(octets.into()),
         // Whole nanoseconds since 1900, modulo 2^32 seconds.
         "dateTimeNanoseconds" => {

@@ -71,7 +71,7 @@ fn messages_of_a_file_are_filled_up_to_65535_octets() {
     assert_eq!(decoder.file(&octets).len(), flows.len());
     // The last message has options records only.
     let [full @ .., last, options] = &decoder.messages[..] else { panic!("few messages") };
-    assert!(full.len() > 10 && last.octets <= 65_535 && options.octets < 300);
+    assert!(full.len() > 10 && last.octets <= 65_535 && options.octets < 400);
     assert!(full[1..].iter().all(|message| (65_000..=65_535).contains(&message.octets)));
     // Of the elements of Weir, all but those of the whole flow have a reverse element.
     assert_eq!((decoder.templates_seen, decoder.types_seen), (1, 103), "a file has each template once");
@@ -112,7 +112,7 @@ fn templates_are_retransmitted_after_a_thousand_messages() {
     assert!(decoder.types_seen.is_multiple_of(103) && decoder.types_seen > 0, "{}", decoder.types_seen);
     assert_sequence(&decoder.messages);
     // A collector that starts with the retransmitted templates decodes all later records.
-    let again = datagrams.iter().skip(10).position(|datagram| datagram[16..18] == [0, 3]).unwrap() + 10;
+    let again = datagrams.iter().skip(10).position(|datagram| datagram[16..18] == [0, 2]).unwrap() + 10;
     let mut late = Decoder::new();
     let records: usize = datagrams[again..].iter().map(|datagram| late.message(datagram).len()).sum();
     assert!(records > flows.len() / 2);

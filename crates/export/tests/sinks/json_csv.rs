@@ -78,7 +78,7 @@ fn text_value(value: decode::Value) -> Value {
         decode::Value::Unsigned(number) => json!(number),
         decode::Value::Float(number) => json!(number),
         decode::Value::Ip(address) => json!(address.to_string()),
-        decode::Value::Octets(_) => unreachable!("no field of both formats has octets"),
+        decode::Value::Octets(_) | decode::Value::Text(_) => unreachable!("no field of both formats has them"),
     }
 }
 

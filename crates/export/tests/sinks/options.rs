@@ -95,6 +95,25 @@ fn another_sampling_rate_is_sent_at_once_and_the_last_figures_at_the_end() {
 }
 
 #[test]
+fn names_of_interfaces_are_sent_with_their_numbers() {
+    for (scheme, settings) in SINKS {
+        let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut sink = open(&format!("{scheme}://{address}{settings}"), &ExportOptions::default()).unwrap();
+        let long = "an interface name of 34 octets,äb";
+        let interfaces = vec![(3, "eth0".to_owned()), (70_000, long.to_owned())];
+        sink.set_metering_status(&MeteringStatus { interfaces, ..MeteringStatus::default() });
+        sink.write(&[plain(1, 1)]).unwrap();
+        let decoder = decode(&receive(&listener));
+        let named = decoder.options.iter().filter(|record| record.contains_key("interfaceName"));
+        let scope = if scheme.starts_with("ipfix") { "ingressInterface" } else { "scope 2" };
+        let named: Vec<_> = named.map(|record| (number(record, scope), record["interfaceName"].clone())).collect();
+        let name = |text: &str| Value::Text(text.to_owned());
+        assert_eq!(named, [(3, name("eth0")), (70_000, name("an interface name of 34 octets,"))], "{scheme}{settings}");
+    }
+}
+
+#[test]
 fn records_to_a_closed_port_are_reported_as_not_sent() {
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
