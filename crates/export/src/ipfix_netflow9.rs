@@ -501,6 +501,12 @@ impl Sink for TemplateSink {
         self.status.clone_from(status);
     }
 
+    fn drain(&mut self, flows: u64, until: Instant) {
+        if let Transport::Udp(udp) = &mut self.transport {
+            udp.drain(flows, until);
+        }
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         self.send();
         if let Transport::Udp(udp) = &mut self.transport {

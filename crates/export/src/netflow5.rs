@@ -14,6 +14,7 @@ use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{SendOutcome, UdpOutput};
 use crate::uptime::{SysUptime, uptime_ms};
 use std::net::SocketAddr;
+use std::time::Instant;
 use weir_flow::{Direction, FlowRecord};
 use weir_ledger::{ExportLossReason, SinkCounters};
 use weir_packet::Network;
@@ -169,6 +170,10 @@ impl Sink for Netflow5Sink {
 
     fn connect(&mut self) -> bool {
         self.udp.connect()
+    }
+
+    fn drain(&mut self, flows: u64, until: Instant) {
+        self.udp.drain(flows, until);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

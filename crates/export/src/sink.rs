@@ -4,6 +4,7 @@ use crate::element::MIN_MESSAGE_BYTES;
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
 use std::net::SocketAddr;
+use std::time::Instant;
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
 
@@ -31,6 +32,10 @@ pub trait Sink {
     /// Receives the status of the metering process, for sinks that report it to collectors. The last
     /// one before [`Sink::finish`] is that of the whole run.
     fn set_metering_status(&mut self, _status: &MeteringStatus) {}
+
+    /// The run ends: about `flows` records follow, which should be written until a time. A limit of
+    /// their rate is exceeded as far as this needs. Called before each batch.
+    fn drain(&mut self, _flows: u64, _until: Instant) {}
 
     /// Writes all buffered records.
     ///

@@ -32,6 +32,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// of Linux holds (212 992 bytes, of which a datagram of 1420 octets takes about 2300).
 const BURST: u32 = 32;
 
+/// The same at the end of a run, in flows. A datagram has some 10 to 30.
+const FLOWS_PER_BURST: u64 = 10 * BURST as u64;
+
 /// Destination and limits of datagrams.
 pub(crate) struct Collector {
     pub host: String,
@@ -52,6 +55,8 @@ pub(crate) struct UdpOutput {
     /// The log says that the collector cannot be reached.
     is_unreachable: bool,
     rate_limiter: RateLimiter,
+    /// At the end of a run: about how many flows are to be sent until when.
+    drain: Option<(u64, Instant)>,
     /// Records of the last datagram, if it may still be refused.
     last: Option<PendingRecords>,
     last_octets: usize,
@@ -94,6 +99,7 @@ impl UdpOutput {
             last_attempt: None,
             is_unreachable: false,
             rate_limiter: RateLimiter::new(collector.rate),
+            drain: None,
             last: None,
             last_octets: 0,
             min_payload,
@@ -185,12 +191,31 @@ impl UdpOutput {
         }
     }
 
+    /// Sends about this number of flows until a time, faster than the limit if this needs it.
+    pub fn drain(&mut self, flows: u64, until: Instant) {
+        self.drain = Some((flows, until));
+    }
+
+    /// Time for a datagram with this number of flows, and for a burst: those of the limit, or at the
+    /// end of a run their share of the time that is left, if that is shorter.
+    fn pace(&mut self, flows: u64) -> [Duration; 2] {
+        let limit = self.rate_limiter.interval;
+        let limits = [limit, limit * BURST];
+        let Some((remaining, until)) = &mut self.drain else { return limits };
+        let left = until.saturating_duration_since(Instant::now());
+        let flows_of = |limit: Duration, flows: u64| limit.min(left.mul_f64(flows as f64 / (*remaining).max(1) as f64));
+        let pace = [flows_of(limits[0], flows.max(1)), flows_of(limits[1], FLOWS_PER_BURST)];
+        *remaining = remaining.saturating_sub(flows);
+        pace
+    }
+
     /// Sends a datagram and counts its records.
     pub fn send(&mut self, datagram: &[u8], pending: PendingRecords, counters: &mut SinkCounters) -> SendOutcome {
         let mut outcome = SendOutcome { accepted: false, lost_before: None, path_mtu_fell: false };
         let mut reason = ExportLossReason::CollectorUnreachable;
         if self.socket.is_some() {
-            self.rate_limiter.wait();
+            let pace = self.pace(pending.flows.flows);
+            self.rate_limiter.wait(pace);
         }
         for _ in 0..MAX_ATTEMPTS {
             let Some(socket) = &self.socket else { break };
@@ -322,15 +347,16 @@ impl RateLimiter {
         Self { interval, full_at: Instant::now() }
     }
 
-    /// Takes one token. Waits until there is one.
-    fn wait(&mut self) {
+    /// Takes one token of the time `interval` from a bucket of the time `burst`. Waits until there is
+    /// one.
+    fn wait(&mut self, [interval, burst]: [Duration; 2]) {
         if self.interval.is_zero() {
             return;
         }
         let now = Instant::now();
-        self.full_at = self.full_at.max(now) + self.interval;
+        // The bucket may have become smaller.
+        self.full_at = self.full_at.clamp(now, now + burst) + interval;
         let ahead = self.full_at - now;
-        let burst = self.interval * BURST;
         if ahead > burst {
             std::thread::sleep(ahead - burst);
         }
@@ -357,9 +383,38 @@ mod tests {
     fn a_burst_passes_at_once_and_then_the_rate_is_kept() {
         let mut rate_limiter = RateLimiter::new(1000);
         let start = Instant::now();
-        (0..BURST).for_each(|_| rate_limiter.wait());
-        (0..20).for_each(|_| rate_limiter.wait());
+        let pace = [rate_limiter.interval, rate_limiter.interval * BURST];
+        (0..BURST).for_each(|_| rate_limiter.wait(pace));
+        (0..20).for_each(|_| rate_limiter.wait(pace));
         assert!(start.elapsed() >= Duration::from_millis(19), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn at_the_end_of_a_run_datagrams_share_the_time_that_is_left() {
+        let mut udp = connect_to("127.0.0.1", 9);
+        udp.rate_limiter = RateLimiter::new(10);
+        let limit = Duration::from_millis(100);
+        let second = Duration::from_secs(1);
+        assert_eq!(udp.pace(25), [limit, limit * BURST]);
+        udp.drain(1000, Instant::now() + second);
+        // 25 of 1000 flows get 25 ms of the second, 100 of 500 get 200 ms, of which 100 are needed.
+        let [share, burst] = udp.pace(25);
+        assert!(share > limit / 8 && share <= limit / 4 && burst < second, "{share:?}");
+        udp.drain(500, Instant::now() + second);
+        assert_eq!(udp.pace(100)[0], limit);
+        udp.drain(500, Instant::now());
+        assert_eq!(udp.pace(25), [Duration::ZERO; 2]);
+    }
+
+    #[test]
+    fn a_rate_that_rises_is_not_delayed_by_the_datagrams_before() {
+        let mut rate_limiter = RateLimiter::new(10);
+        let pace = [rate_limiter.interval, rate_limiter.interval * BURST];
+        (0..BURST).for_each(|_| rate_limiter.wait(pace));
+        let start = Instant::now();
+        let pace = [10, 320].map(Duration::from_micros);
+        (0..10).for_each(|_| rate_limiter.wait(pace));
+        assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
     }
 
     #[test]

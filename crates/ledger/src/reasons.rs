@@ -118,6 +118,9 @@ reasons! {
         OutputClosed = "output_closed",
         /// The sink was slower than the meter, and live traffic does not wait.
         ExporterBehind = "exporter_behind",
+        /// The sink had not accepted the record when the time for the end of the run was over
+        /// (`--drain-timeout`).
+        DrainTimeout = "drain_timeout",
     }
 }
 

@@ -5,16 +5,20 @@ use crate::account::totals;
 use crate::settings::BackPressure;
 use crate::sink_worker::{Offer, RecordBatch, SinkState, SinkWorkers};
 use crate::sync::lock;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use crossbeam_channel::{SendTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 use weir_flow::FlowRecord;
+use weir_ledger::RecordTotals;
 
 /// Empty batches that a pipeline gets back at most.
 pub(crate) const EMPTY_BATCHES: usize = 16;
-/// Time between two attempts to put a batch into a full queue.
+/// Time between two attempts to put a batch into all full queues.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A queue that was full, and the state of its sink.
+type FullQueue = (Sender<Arc<RecordBatch>>, Arc<Mutex<SinkState>>);
 
 /// Exports the records of one pipeline.
 pub struct ExportHandle {
@@ -32,9 +36,26 @@ impl ExportHandle {
         Self { sinks, empty, recycle, back_pressure, draining_since: None }
     }
 
-    /// From now on waits for slow sinks: the pipeline reads no more packets.
-    pub(crate) fn start_draining(&mut self) {
+    /// From now on waits for slow sinks: the pipeline reads no more packets, and has about this number
+    /// of records.
+    pub(crate) fn start_draining(&mut self, flows: u64) {
         self.draining_since = Some(Instant::now());
+        lock(&self.sinks).open.iter().for_each(|sink| lock(&sink.state).expect(flows));
+    }
+
+    /// Whether the sinks get no more records, because the end of the run is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.sinks).drain.is_some_and(|drain| drain.is_over())
+    }
+
+    /// Counts records that no sink gets for that reason.
+    pub(crate) fn lose(&self, records: RecordTotals) {
+        let mut sinks = lock(&self.sinks);
+        sinks.received.merge(records);
+        for sink in &mut sinks.open {
+            sink.offered.merge(records);
+            lock(&sink.state).lose(records);
+        }
     }
 
     /// Exports a batch. Returns an empty one in its place: `Err` if no sink accepted the batch,
@@ -66,34 +87,34 @@ impl ExportHandle {
         let states: Vec<_> = sinks.open.iter().map(|sink| sink.state.clone()).collect();
         // Unlock before waiting, so that the ledger can be read meanwhile.
         drop(sinks);
-        for (offer, state) in offers.into_iter().zip(states) {
-            if let Offer::Full(queue) = offer
-                && waits
-            {
-                self.wait_and_send(&queue, &state, batch.clone());
-            }
+        if waits {
+            let is_accepted = offers.iter().any(|offer| matches!(offer, Offer::Accepted));
+            let full = |(offer, state)| if let Offer::Full(queue) = offer { Some((queue, state)) } else { None };
+            self.wait_and_send(offers.into_iter().zip(states).filter_map(full).collect(), is_accepted, &batch);
         }
         true
     }
 
-    /// Waits until a batch fits into a queue. After live traffic, ends if the sink times out.
-    fn wait_and_send(
-        &self,
-        queue: &SyncSender<Arc<RecordBatch>>,
-        state: &Mutex<SinkState>,
-        mut batch: Arc<RecordBatch>,
-    ) {
-        let Some(since) = self.draining_since.filter(|_| self.back_pressure == BackPressure::Drop) else {
-            // Fails only if the sink has panicked, which `Exporter::finish` reports.
-            let _ = queue.send(batch);
-            return;
-        };
-        while let Err(TrySendError::Full(refused)) = queue.try_send(batch) {
-            if lock(state).check_timeout(since) {
-                return;
+    /// Waits until a batch fits into each of these queues. After live traffic, does not wait for a
+    /// sink that times out. At the end of the run the batch is lost for sinks that do not accept it in
+    /// time; these are those slower than another one, if a sink has accepted the batch.
+    fn wait_and_send(&self, mut queues: Vec<FullQueue>, mut is_accepted: bool, batch: &Arc<RecordBatch>) {
+        let live_since = self.draining_since.filter(|_| self.back_pressure == BackPressure::Drop);
+        while !queues.is_empty() {
+            let drain = lock(&self.sinks).drain;
+            if drain.is_some_and(|drain| Instant::now() >= if is_accepted { drain.target } else { drain.deadline }) {
+                let records = totals(&batch.records);
+                return queues.iter().for_each(|(_, state)| lock(state).lose(records));
             }
-            batch = refused;
-            thread::sleep(RETRY_INTERVAL);
+            let mut timeout = RETRY_INTERVAL;
+            queues.retain(|(queue, state)| {
+                // Only for the first queue, so that the others are tried meanwhile.
+                let sent = queue.send_timeout(batch.clone(), std::mem::take(&mut timeout));
+                is_accepted |= sent.is_ok();
+                // Disconnected: the sink has panicked, which `Exporter::finish` reports.
+                let is_full = matches!(sent, Err(SendTimeoutError::Timeout(_)));
+                is_full && !live_since.is_some_and(|since| lock(state).check_timeout(since))
+            });
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::export_handle::ExportHandle;
 use crate::load_shedder::LevelSettings;
 use crate::record_output::BATCH;
 use crate::settings::BackPressure;
-use crate::sink_worker::{SinkWorker, SinkWorkers};
+use crate::sink_worker::{Drain, SinkWorker, SinkWorkers};
 use crate::sync::lock;
 use crate::thread::CpuAffinity;
 use std::io;
@@ -32,8 +32,8 @@ const QUEUE_BATCHES: usize = 8;
 /// Batches in the queue of a sink that may lose records. A batch has 128 records or more; the queue
 /// holds about as many records as may end at once.
 const QUEUE_BATCHES_LIVE: usize = 512;
-/// Time between two checks whether a sink has finished.
-const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// Time between two checks whether a thread has finished.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 fn queue_batches(back_pressure: BackPressure) -> usize {
     match back_pressure {
@@ -41,6 +41,9 @@ fn queue_batches(back_pressure: BackPressure) -> usize {
         BackPressure::Drop => QUEUE_BATCHES_LIVE,
     }
 }
+
+/// Returns the deadline of the end of the run as soon as it is known.
+pub(crate) type Deadline<'a> = &'a mut dyn FnMut() -> Option<Instant>;
 
 /// The running sinks.
 pub struct Exporter {
@@ -135,19 +138,39 @@ impl Exporter {
         sinks.pass_status();
     }
 
+    /// Begins the end of the run: records that a sink has not accepted at `deadline` are lost. Only
+    /// the first call has an effect.
+    pub(crate) fn drain_until(&self, deadline: Instant) {
+        let mut sinks = lock(&self.sinks);
+        if sinks.drain.is_none() {
+            let drain = Drain::until(deadline);
+            sinks.drain = Some(drain);
+            for worker in sinks.all_mut() {
+                lock(&worker.state).start_drain(drain, worker.offered.saturating_sub(worker.lost));
+            }
+        }
+    }
+
     /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a
     /// sink that accepts no records for 10 s is abandoned.
     ///
     /// # Panics
     /// If a sink has panicked.
     pub fn finish(&mut self) {
-        if let Some(panic) = self.join() {
+        if let Some(panic) = self.join(None) {
+            resume_unwind(panic);
+        }
+    }
+
+    /// The same. `deadline` is called again and again; see [`Exporter::drain_until`].
+    pub(crate) fn finish_until(&mut self, deadline: Deadline<'_>) {
+        if let Some(panic) = self.join(Some(deadline)) {
             resume_unwind(panic);
         }
     }
 
     /// Waits for the threads of all sinks. Returns the panic of a sink.
-    fn join(&mut self) -> Option<Box<dyn std::any::Any + Send>> {
+    fn join(&mut self, mut deadline: Option<Deadline<'_>>) -> Option<Box<dyn std::any::Any + Send>> {
         let since = Instant::now();
         let mut threads = Vec::new();
         for worker in lock(&self.sinks).all_mut() {
@@ -158,8 +181,13 @@ impl Exporter {
         let may_time_out = self.back_pressure == BackPressure::Drop;
         let mut panic = None;
         for (thread, state) in threads {
-            let is_abandoned = || may_time_out && lock(&state).check_timeout(since);
-            while may_time_out && !thread.is_finished() && !is_abandoned() {
+            let is_abandoned = || {
+                let mut state = lock(&state);
+                state.check_deadline() || (may_time_out && state.check_timeout(since))
+            };
+            while (may_time_out || deadline.is_some()) && !thread.is_finished() && !is_abandoned() {
+                let known = deadline.as_mut().and_then(|deadline| deadline());
+                known.into_iter().for_each(|deadline| self.drain_until(deadline));
                 thread::sleep(CHECK_INTERVAL);
             }
             if !is_abandoned() {
@@ -221,7 +249,7 @@ impl Exporter {
 impl Drop for Exporter {
     /// Waits for the threads of an exporter that was not finished.
     fn drop(&mut self) {
-        self.join();
+        self.join(None);
     }
 }
 

@@ -114,9 +114,17 @@ impl MeteringStage {
 
     /// Ends every flow, exports the last records and returns the final account.
     pub fn finish(mut self) -> Account {
-        self.output.handle.start_draining();
-        while self.meter.drain_up_to(BATCH, &mut self.output.records) {
+        self.output.handle.start_draining(self.account().ledger.live.flows);
+        while self.meter.drain_up_to(BATCH, &mut self.output.records) && !self.output.handle.is_closed() {
             self.output.export(&mut self.annotator);
+        }
+        let mut account = self.account();
+        if self.output.handle.is_closed() {
+            // Millions of flows would take seconds.
+            let rest = std::mem::take(&mut account.ledger.live);
+            self.output.handle.lose(rest);
+            account.sent.merge(rest);
+            return account;
         }
         self.output.export(&mut self.annotator);
         self.account()

@@ -11,7 +11,7 @@
 
 use crate::admission::SelfTrafficFilter;
 use crate::control_mailbox::WorkerReport;
-use crate::exporter::{Exporter, SinkChange};
+use crate::exporter::{CHECK_INTERVAL, Exporter, SinkChange};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
@@ -20,6 +20,7 @@ use std::io;
 use std::iter::{self, zip};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::Source;
 use weir_export::{Error, Sink};
@@ -202,10 +203,29 @@ impl Probe {
     ///
     /// # Panics
     /// If a thread has panicked.
-    pub fn finish(mut self) -> FinalReport {
-        let groups: Vec<_> = self.stop().into_iter().map(RunningGroup::join).collect();
+    pub fn finish(self) -> FinalReport {
+        self.finish_until(|| None)
+    }
+
+    /// The same. Records that a sink has not accepted at a deadline are lost. `deadline` is called
+    /// again and again until it returns one. In the time until then, limits of the rate of a sink
+    /// rise as far as needed.
+    ///
+    /// # Panics
+    /// If a thread has panicked.
+    pub fn finish_until(mut self, mut deadline: impl FnMut() -> Option<Instant>) -> FinalReport {
+        let mut groups = std::mem::take(&mut self.groups);
+        loop {
+            deadline().into_iter().for_each(|deadline| self.exporter.drain_until(deadline));
+            self.stop.store(true, Ordering::Relaxed);
+            if groups.iter().flat_map(RunningGroup::threads).all(|worker| worker.thread.is_finished()) {
+                break;
+            }
+            thread::sleep(CHECK_INTERVAL);
+        }
+        let groups: Vec<_> = groups.drain(..).map(RunningGroup::join).collect();
         self.report_status(&groups);
-        self.exporter.finish();
+        self.exporter.finish_until(&mut deadline);
         let ledger = self.exporter.ledger(groups.iter().map(|group| group.account.clone()));
         FinalReport { ledger, groups, sink_errors: self.exporter.take_errors() }
     }

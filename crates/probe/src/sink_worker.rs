@@ -4,9 +4,10 @@
 use crate::account::totals;
 use crate::sync::lock;
 use crate::thread::{CpuAffinity, cpu_time_ns};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,10 +18,36 @@ use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 /// At the end of live traffic, a sink that accepts no records for this time is abandoned.
 pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Share of the time for the end of a run in which rate-limited sinks should be done.
+const DRAIN_TARGET: f64 = 0.8;
+/// How long a sink may write after the deadline: it looks at the clock between two batches.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
 /// Time between two calls of [`Sink::connect`] while there are no records.
 const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a sink with a new connection waits until its datagrams are not metered.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time in which sinks get the last records of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    /// Rate-limited sinks should be done by then. From then on no sink waits for a slower one.
+    pub target: Instant,
+    /// Records that a sink does not have by then are lost.
+    pub deadline: Instant,
+}
+
+impl Drain {
+    pub fn until(deadline: Instant) -> Self {
+        let now = Instant::now();
+        let target = now + deadline.saturating_duration_since(now).mul_f64(DRAIN_TARGET);
+        Self { target, deadline }
+    }
+
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+}
 
 /// The workers of all sinks that were ever open. Locked once per batch.
 #[derive(Default)]
@@ -29,6 +56,8 @@ pub(crate) struct SinkWorkers {
     pub closed: Vec<SinkWorker>,
     /// Records that pipelines have sent.
     pub received: RecordTotals,
+    /// Since the end of the run was requested.
+    pub drain: Option<Drain>,
     /// The latest status of the metering process.
     pub status: MeteringStatus,
 }
@@ -36,7 +65,7 @@ pub(crate) struct SinkWorkers {
 /// The queue to one sink, its thread, and the records that it was offered while it was open.
 pub(crate) struct SinkWorker {
     /// `None` after the last batch.
-    pub queue: Option<SyncSender<Arc<RecordBatch>>>,
+    pub queue: Option<Sender<Arc<RecordBatch>>>,
     pub offered: RecordTotals,
     /// Offered records that did not fit into the queue.
     pub lost: RecordTotals,
@@ -54,8 +83,14 @@ pub(crate) struct SinkState {
     /// The sink was finished and holds no records back.
     is_finished: bool,
     pub has_failed: bool,
-    /// The sink has timed out. Records that it has not reported are lost.
-    is_abandoned: bool,
+    /// The sink has timed out. Records that it has not reported are lost, for this reason.
+    abandoned: Option<ExportLossReason>,
+    /// See [`SinkWorkers::drain`].
+    drain: Option<Drain>,
+    /// About how many records the sink gets until the end, once the end has begun.
+    expected_flows: u64,
+    /// Offered records that the sink did not get because the end was over.
+    late: RecordTotals,
     pub error: Option<Error>,
     /// Local and remote address of the datagrams of the sink.
     pub endpoints: Option<[SocketAddr; 2]>,
@@ -76,7 +111,7 @@ pub(crate) struct RecordBatch {
 pub(crate) enum Offer {
     Accepted,
     /// The queue is full, and may have free slots later.
-    Full(SyncSender<Arc<RecordBatch>>),
+    Full(Sender<Arc<RecordBatch>>),
     /// The sink accepts nothing any more.
     Closed,
 }
@@ -107,7 +142,7 @@ impl SinkWorkers {
 
 impl SinkWorker {
     pub fn start(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, queue_batches: usize) -> io::Result<Self> {
-        let (queue, batches) = sync_channel::<Arc<RecordBatch>>(queue_batches);
+        let (queue, batches) = bounded::<Arc<RecordBatch>>(queue_batches);
         let state = SinkState {
             counters: sink.counters().clone(),
             written: RecordTotals::default(),
@@ -115,7 +150,10 @@ impl SinkWorker {
             cpu_time_ns: 0,
             is_finished: false,
             has_failed: false,
-            is_abandoned: false,
+            abandoned: None,
+            drain: None,
+            expected_flows: 0,
+            late: RecordTotals::default(),
             error: None,
             endpoints: sink.udp_endpoints(),
             filtered: sink.udp_endpoints(),
@@ -128,8 +166,13 @@ impl SinkWorker {
             affinity.apply();
             while let Some(batch) = next_batch(&batches, &mut *sink, &shared) {
                 pass_status(&mut *sink, &shared);
+                let totals = totals(&batch.records);
+                if !lock(&shared).prepare(&mut *sink) {
+                    lock(&shared).lose(totals);
+                    continue;
+                }
                 let result = sink.write(&batch.records);
-                lock(&shared).update(sink.counters(), result, totals(&batch.records));
+                lock(&shared).update(sink.counters(), result, totals);
             }
             pass_status(&mut *sink, &shared);
             let result = sink.finish();
@@ -154,18 +197,20 @@ impl SinkWorker {
     /// The counters of the sink, with the records that it did not get.
     fn counters(&self) -> SinkCounters {
         let state = lock(&self.state);
-        let (mut counters, mut lost) = (state.counters.clone(), self.lost);
-        let queued = self.offered.saturating_sub(lost);
-        if state.is_abandoned {
-            lost.merge(queued.saturating_sub(counters.total()));
+        let mut counters = state.counters.clone();
+        let queued = self.offered.saturating_sub(self.lost).saturating_sub(state.late);
+        let mut lost =
+            vec![(ExportLossReason::ExporterBehind, self.lost), (ExportLossReason::DrainTimeout, state.late)];
+        if let Some(reason) = state.abandoned {
+            lost.push((reason, queued.saturating_sub(counters.total())));
         } else if state.is_finished {
             // Records that the sink has received and does not report must unbalance the ledger.
             counters.waiting = queued.saturating_sub(state.written);
         } else {
             counters.waiting = queued.saturating_sub(counters.total());
         }
-        if lost.flows > 0 {
-            counters.add_lost(ExportLossReason::ExporterBehind, lost);
+        for (reason, lost) in lost.into_iter().filter(|(_, lost)| lost.flows > 0) {
+            counters.add_lost(reason, lost);
         }
         counters
     }
@@ -220,10 +265,11 @@ fn pass_status(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
 impl SinkState {
     fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, written: RecordTotals) {
         (self.last_progress, self.cpu_time_ns) = (Instant::now(), cpu_time_ns());
-        if self.is_abandoned {
+        if self.abandoned.is_some() {
             return;
         }
         self.written.merge(written);
+        self.expected_flows = self.expected_flows.saturating_sub(written.flows);
         self.counters.clone_from(counters);
         // Only the first error is kept; those after it are its consequences.
         if let Err(error) = result
@@ -233,15 +279,47 @@ impl SinkState {
         }
     }
 
+    /// Begins the end of the run. The sink is to get `flows` records that it was offered before.
+    pub fn start_drain(&mut self, drain: Drain, offered: RecordTotals) {
+        self.drain = Some(drain);
+        self.expected_flows += offered.saturating_sub(self.written).flows;
+    }
+
+    /// Announces records that a pipeline will send at its end.
+    pub fn expect(&mut self, flows: u64) {
+        self.expected_flows += flows;
+    }
+
+    /// Prepares the sink for a batch. Returns false if it is too late for that.
+    fn prepare(&self, sink: &mut dyn Sink) -> bool {
+        let Some(drain) = self.drain else { return true };
+        sink.drain(self.expected_flows, drain.target);
+        !drain.is_over()
+    }
+
+    /// Counts records that the sink does not get because the end of the run is over.
+    pub fn lose(&mut self, records: RecordTotals) {
+        self.late.merge(records);
+    }
+
+    /// Abandons a sink that still writes after the deadline. Returns whether it is abandoned.
+    pub fn check_deadline(&mut self) -> bool {
+        if !self.is_finished && self.drain.is_some_and(|drain| drain.deadline.elapsed() > DRAIN_GRACE) {
+            self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
+        }
+        self.abandoned.is_some()
+    }
+
     /// Abandons a sink without progress for [`SINK_TIMEOUT`]. Returns whether it is abandoned.
     pub fn check_timeout(&mut self, since: Instant) -> bool {
-        if !self.is_abandoned && !self.is_finished && self.last_progress.max(since).elapsed() > SINK_TIMEOUT {
-            self.is_abandoned = true;
+        let is_stuck = || self.last_progress.max(since).elapsed() > SINK_TIMEOUT;
+        if self.abandoned.is_none() && !self.is_finished && is_stuck() {
+            self.abandoned = Some(ExportLossReason::ExporterBehind);
             let text = format!("accepted no records for {} s; its remaining records are lost", SINK_TIMEOUT.as_secs());
             let error = io::Error::new(io::ErrorKind::TimedOut, text);
             self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
         }
-        self.is_abandoned
+        self.abandoned.is_some()
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, Ledger, RefusalReason, SinkCounters, TrafficCounters};
@@ -108,6 +109,10 @@ impl Sink for SummarySink {
 
     fn set_metering_status(&mut self, status: &MeteringStatus) {
         self.sink.set_metering_status(status);
+    }
+
+    fn drain(&mut self, flows: u64, until: Instant) {
+        self.sink.drain(flows, until);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

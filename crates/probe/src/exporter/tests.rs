@@ -119,7 +119,7 @@ fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
     }
     // Another sink replaces both. The hanging sink continues before the end and is waited for.
     replace(&exporter, vec![SinkChange::Open(good())]);
-    handle.start_draining();
+    handle.start_draining(3);
     write(&mut handle, &mut account, 3);
     gate.store(true, Ordering::Relaxed);
     drop(handle);

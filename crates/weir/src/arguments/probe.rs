@@ -97,6 +97,11 @@ pub struct ProbeOptions {
     #[arg(long = "duration", value_name = "TIME", value_parser = parse_duration, help_heading = OPERATION)]
     pub duration_ns: Option<u64>,
 
+    /// At the end (a signal, --duration): time in which the sinks get the last records (units ms, s, m, h). Collectors get
+    /// them faster than ?rate= if this needs it. Records that are not written then are counted as lost
+    #[arg(long = "drain-timeout", value_name = "TIME", default_value = "20s", value_parser = parse_duration, help_heading = OPERATION)]
+    pub drain_timeout_ns: u64,
+
     #[command(flatten)]
     pub reporting: Reporting,
 }
@@ -129,7 +134,8 @@ Examples:
   weir probe --config probe.toml                            run with it
 
 Signals:
-  SIGINT, SIGTERM  stop receiving, end and export all flows, exit; a second one exits at once
+  SIGINT, SIGTERM  stop receiving, end and export all flows within --drain-timeout, exit; a second
+                   one exits at once
   SIGHUP           read the file of --config again; timeouts, filter and sinks change without
                    a restart
 

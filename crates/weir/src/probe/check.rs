@@ -69,6 +69,7 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     }
     let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
     fact("timeouts", format!("idle {idle}, active {active}"));
+    fact("end", format!("after a signal, sinks get the last records within {}", units::span(probe.drain_timeout_ns)));
     if let Some(ns) = probe.autotune_ns {
         let trial = units::span(ns);
         fact("autotune", format!("first, {trial} per trial; may change layout, cores, batch size and polling"));

@@ -40,8 +40,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_export::FileMode;
-use weir_ledger::Ledger;
+use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
+use weir_text::units;
 
 /// Interval between two checks of signals and statistics.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -114,9 +115,10 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     notify(NotifyState::Ready);
+    let is_over = || probe.duration_ns.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns));
     while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed())
     {
-        if probe.duration_ns.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns)) {
+        if is_over() {
             break;
         }
         std::thread::sleep(CHECK_INTERVAL);
@@ -134,7 +136,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     if is_interrupted {
         input::log_interrupted();
     }
-    let ledger = finish(running, &mut monitor);
+    let ledger = finish(running, &mut monitor, &probe, &|| is_over() || stop.load(Ordering::Relaxed));
     if no_sink_left && monitor.has_failed_sinks() {
         error!("all outputs have failed");
     }
@@ -142,24 +144,49 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     Ok(outputs.report(&ledger, open, &probe.reporting, status))
 }
 
-/// Stops receiving, ends and exports all flows, and waits for the sinks.
-fn finish(running: Running, monitor: &mut Monitor<'_>) -> Ledger {
+/// Stops receiving, ends and exports all flows, and waits for the sinks: for `--drain-timeout` from
+/// when `is_stopped` returns true. The end of a capture alone sets no deadline.
+fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, is_stopped: &dyn Fn() -> bool) -> Ledger {
     const LOG_AFTER: Duration = Duration::from_secs(3);
     let (finished, wait) = mpsc::channel::<()>();
-    let is_live = running.is_live;
+    let timeout = units::span(probe.drain_timeout_ns);
+    let limit = match (is_stopped(), running.is_live) {
+        (true, _) => format!(", at most {timeout}"),
+        (false, true) => "; a sink that accepts nothing for 10 s is abandoned".into(),
+        (false, false) => format!("; a signal limits this to {timeout}"),
+    };
     // Without this thread, for example at the limit of `ulimit -u`, there is no reminder.
     let reminder = std::thread::Builder::new().spawn(move || {
         if wait.recv_timeout(LOG_AFTER) == Err(RecvTimeoutError::Timeout) {
-            let limit = if is_live { "; a sink that accepts nothing for 10 s is abandoned" } else { "" };
             warn!(
                 "waiting for the sinks to accept the last records{limit}; another signal ends the probe and loses them"
             );
         }
     });
-    let report = running.probe.finish();
+    let mut deadline = None;
+    let report = running.probe.finish_until(|| {
+        if is_stopped() {
+            deadline.get_or_insert_with(|| Instant::now() + Duration::from_nanos(probe.drain_timeout_ns));
+        }
+        deadline
+    });
     drop(finished);
     let _ = reminder.map(JoinHandle::join);
     report.sink_errors.iter().for_each(|error| monitor.log_sink_error(error));
     report.groups.iter().for_each(|pipeline| monitor.log_source_errors(pipeline));
+    log_late_records(&report.ledger, &timeout);
     report.ledger
+}
+
+/// Says which sinks had not accepted all records when the time of `--drain-timeout` was over.
+fn log_late_records(ledger: &Ledger, timeout: &str) {
+    let late = |sink: &SinkCounters| {
+        let lost = sink.lost.get(ExportLossReason::DrainTimeout.key())?;
+        Some(format!("{} of {}", lost.flows, sink.sink))
+    };
+    let lost: Vec<_> = ledger.sinks.iter().filter_map(late).collect();
+    if !lost.is_empty() {
+        let lost = lost.join(", ");
+        warn!(lost, "--drain-timeout {timeout} is over, records that sinks had not accepted are lost");
+    }
 }

@@ -1,0 +1,167 @@
+//! `--drain-timeout`: the end of a probe with slow sinks.
+
+mod common;
+mod live;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{Background, Pcap, command, number, read_flows, read_ledger, request_and_response, signal};
+use live::{Running, send_requests, wire};
+use network::until;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time that a busy machine may need more than the deadline.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// A probe that meters a pipe, in a folder of its own.
+struct Probe {
+    process: Background,
+    input: Option<ChildStdin>,
+    folder: tempfile::TempDir,
+}
+
+impl Probe {
+    fn start(input: &str, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = command();
+        command.args(["probe", "--interval", "100ms", "--log-level", "info", "-i", input]).args(options);
+        command.arg("--stats").arg(folder.path().join("ledger")).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(fs::File::create(folder.path().join("log")).unwrap());
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take();
+        Self { process: Background(child), input, folder }
+    }
+
+    /// A probe with this number of flows in its flow cache, or more.
+    fn with_flows(flows: u64, options: &[&str]) -> Self {
+        let mut probe = Self::start("-", options);
+        let frames: Vec<_> = (0..flows as u16).flat_map(request_and_response).collect();
+        let mut next = Pcap::of(&frames).0;
+        let last = Pcap::of(&frames[..1]).0[24..].to_vec();
+        until("all flows are metered", || {
+            probe.input.as_mut().unwrap().write_all(&next).unwrap();
+            next.clone_from(&last);
+            probe.log().contains(&format!("flows {flows} active"))
+        });
+        probe
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// Stops the probe with a signal: how long it takes, the log and the sinks in the ledger.
+    fn stop(mut self) -> (Duration, String, Vec<Value>) {
+        let started = Instant::now();
+        signal(&self.process.0, libc::SIGTERM);
+        let code = self.process.0.wait().unwrap().code();
+        let (duration, log) = (started.elapsed(), self.log());
+        // The input was not read to its end.
+        assert_eq!(code, Some(2), "{log}");
+        (duration, log, read_ledger(&self.folder.path().join("ledger"))["sinks"].as_array().unwrap().clone())
+    }
+}
+
+fn exported(sink: &Value) -> u64 {
+    number(&sink["exported"]["flows"])
+}
+
+fn late(sink: &Value) -> u64 {
+    number(&sink["lost"]["drain_timeout"]["flows"])
+}
+
+/// A pipe whose reader never reads.
+fn blocked_pipe(folder: &Path) -> (PathBuf, fs::File) {
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    (pipe, reader)
+}
+
+#[test]
+fn the_rate_limit_rises_so_that_a_collector_gets_all_records_in_time() {
+    const FLOWS: u64 = 10_000;
+    for scheme in ["ipfix+udp", "netflow5+udp"] {
+        let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        collector.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        // Some 800 datagrams, which need more than a minute at this rate.
+        let sink = format!("{scheme}://{}?rate=10", collector.local_addr().unwrap());
+        let probe = Probe::with_flows(FLOWS, &["-o", &sink, "--drain-timeout", "4s"]);
+        let received = thread::spawn(move || {
+            let (mut datagram, mut times) = ([0; 2000], Vec::new());
+            while collector.recv(&mut datagram).is_ok() {
+                times.push(Instant::now());
+            }
+            times
+        });
+        let (duration, log, sinks) = probe.stop();
+        assert_eq!((exported(&sinks[0]), late(&sinks[0])), (FLOWS, 0), "{scheme}: {log}");
+        assert!(duration < Duration::from_secs(4) + MARGIN, "{scheme}: {duration:?}");
+        // The collector is not flooded: the datagrams are spread over 80 % of the time.
+        let times = received.join().unwrap();
+        let spread = *times.last().unwrap() - times[0];
+        assert!(times.len() > 300 && spread > Duration::from_secs(2), "{scheme}: {} in {spread:?}", times.len());
+    }
+}
+
+#[test]
+fn a_blocked_output_loses_records_at_the_deadline_and_the_other_outputs_get_all() {
+    const FLOWS: u64 = 4000;
+    for layout in ["fused", "split", "spread"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, _reader) = blocked_pipe(folder.path());
+        let file = folder.path().join("flows");
+        let sinks = [&pipe, &file].map(|path| format!("json:{}", path.display()));
+        let options = ["-o", &sinks[0], "-o", &sinks[1], "--drain-timeout", "5s", "--layout", layout];
+        let (duration, log, sinks) = Probe::with_flows(FLOWS, &options).stop();
+        assert!(duration < Duration::from_secs(5) + MARGIN, "{layout}: {duration:?}");
+        assert!(late(&sinks[0]) > FLOWS / 2, "{layout}: {sinks:?}");
+        assert_eq!(exported(&sinks[0]) + late(&sinks[0]), FLOWS, "{layout}: {sinks:?}");
+        assert_eq!((exported(&sinks[1]), read_flows(&file).len()), (FLOWS, FLOWS as usize), "{layout}: {sinks:?}");
+        let message = "--drain-timeout 5.00s is over, records that sinks had not accepted are lost";
+        assert_eq!(log.matches(message).count(), 1, "{log}");
+        assert!(log.contains(&format!("{} of json:{}", late(&sinks[0]), pipe.display())), "{log}");
+    }
+}
+
+#[test]
+fn a_signal_limits_the_end_of_a_capture_that_was_read() {
+    const FLOWS: u64 = 4000;
+    let frames: Vec<_> = (0..FLOWS as u16).flat_map(request_and_response).collect();
+    let capture = Pcap::of(&frames).saved();
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _reader) = blocked_pipe(folder.path());
+    let probe = Probe::start(capture.name(), &["-o", &format!("json:{}", pipe.display()), "--drain-timeout", "500ms"]);
+    // The capture was read, and its last records wait.
+    until("the pipeline waits for the sink", || probe.log().contains("no response"));
+    let (duration, log, sinks) = probe.stop();
+    assert!(duration < MARGIN, "{duration:?}");
+    assert!(late(&sinks[0]) > 0 && exported(&sinks[0]) + late(&sinks[0]) == FLOWS, "{log}");
+}
+
+#[test]
+fn a_live_probe_with_a_blocked_output_ends_at_the_deadline() {
+    let Some(mut sender) = wire() else { return };
+    const FLOWS: u64 = 4000;
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _reader) = blocked_pipe(folder.path());
+    let file = folder.path().join("flows.json");
+    let sinks = [&pipe, &file].map(|path| format!("json:{}", path.display()));
+    let probe = Running::probe("af_packet:right", &["-o", &sinks[0], "-o", &sinks[1], "--drain-timeout", "3s"]);
+    send_requests(&mut sender, 0..FLOWS as u16);
+    probe.wait_for(&format!("flows {FLOWS} active"));
+    let started = Instant::now();
+    let (log, _, ledger) = probe.stop(2);
+    assert!(started.elapsed() < Duration::from_secs(3) + MARGIN, "{:?}", started.elapsed());
+    let sinks = &ledger["sinks"];
+    assert!(late(&sinks[0]) > 0 && exported(&sinks[0]) + late(&sinks[0]) == FLOWS, "{log}");
+    assert_eq!((exported(&sinks[1]), read_flows(&file).len()), (FLOWS, FLOWS as usize), "{log}");
+}
