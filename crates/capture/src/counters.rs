@@ -66,6 +66,12 @@ impl InterfaceCounters {
         self.lost
     }
 
+    /// Adds the losses of another interface from now on.
+    pub fn follow(&mut self, index: u32) {
+        self.index = index;
+        self.last = self.query().unwrap_or_default();
+    }
+
     /// Queries the counters for the last time.
     pub fn freeze(&mut self) {
         self.lost();

@@ -3,7 +3,7 @@
 use crate::live_error::LiveError;
 use crate::system;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Interface {
     pub name: String,
     /// Interface index.

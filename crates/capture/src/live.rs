@@ -71,6 +71,15 @@ pub fn has_link(device: &str) -> Option<bool> {
     }
 }
 
+/// Returns whether the interface of one of the [`devices`] exists and is up; true if it is not the
+/// kernel's.
+pub fn is_up(device: &str) -> bool {
+    match device.split_once(':') {
+        Some((_, interface)) if !device.starts_with(DPDK) => system::is_up(interface).unwrap_or(false),
+        _ => true,
+    }
+}
+
 fn open_interface(source: &str) -> Result<Queues, Error> {
     if source.starts_with(af_packet::SCHEME) {
         return box_all(source, af_packet::open(source));

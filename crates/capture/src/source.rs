@@ -119,6 +119,10 @@ pub trait LiveSource: Source {
     /// steps if the frames have the times of another clock.
     fn clock_steps(&self) -> ClockSteps;
 
+    /// From now on, if an interface is removed, the source waits until there is one of the same name,
+    /// instead of ending with an error. Returns false, and changes nothing, if it cannot.
+    fn wait_for_interface(&mut self) -> bool;
+
     /// Stops receiving. Frames that have already arrived are still delivered; then `fill` returns
     /// false.
     fn stop(&mut self);

@@ -105,6 +105,10 @@ impl LiveSource for Tap {
         clock::steps()
     }
 
+    fn wait_for_interface(&mut self) -> bool {
+        self.sources.iter_mut().all(|source| source.wait_for_interface())
+    }
+
     fn query_losses(&mut self) -> Losses {
         self.sources.iter_mut().map(|source| source.query_losses()).fold(Losses::default(), Losses::plus)
     }
@@ -152,6 +156,10 @@ mod tests {
 
         fn clock_steps(&self) -> ClockSteps {
             ClockSteps::default()
+        }
+
+        fn wait_for_interface(&mut self) -> bool {
+            false
         }
 
         fn stop(&mut self) {}

@@ -48,6 +48,10 @@ impl LiveSource for RecordingSource {
         self.source.latest_ns()
     }
 
+    fn wait_for_interface(&mut self) -> bool {
+        self.source.wait_for_interface()
+    }
+
     fn clock_steps(&self) -> ClockSteps {
         self.source.clock_steps()
     }

@@ -93,6 +93,11 @@ pub enum Error {
     Privileges { user: String, action: &'static str, error: io::Error },
 
     // `weir probe`.
+    #[error(
+        "--wait: {0} cannot attach to an interface again; af_packet: can, with one queue, without fanout and \
+         timestamps=hardware"
+    )]
+    CannotWait(String),
     #[error("--autotune: {0} can be read only once; use a file or a live interface")]
     AutotuneOfPipe(String),
     #[error("autotune: {candidate}: {error}")]

@@ -11,7 +11,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::{debug, warn};
+use std::time::Duration;
+use tracing::{debug, info, warn};
 use weir_capture::{Burst, FilterError, Input, LiveSource, Progress, Source};
 
 /// Bursts between two checks of signals, sinks and progress.
@@ -136,6 +137,20 @@ pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error>
         warn!("{live}: {notice}");
     }
     Ok(queues)
+}
+
+/// Waits until all interfaces of a live source are up, or `stop` is set.
+pub fn wait_for_interfaces(live: &str, stop: &AtomicBool) {
+    const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+    for device in weir_capture::devices(live) {
+        let mut is_logged = false;
+        while !weir_capture::is_up(&device) && !stop.load(Ordering::Relaxed) {
+            if !std::mem::replace(&mut is_logged, true) {
+                info!(source = device, "waiting for the interface");
+            }
+            std::thread::sleep(CHECK_INTERVAL);
+        }
+    }
 }
 
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, SourceError> {

@@ -89,6 +89,14 @@ fn requested_flow_caches_larger_than_a_control_group_are_refused_with_figures() 
 }
 
 #[test]
+fn requested_flow_caches_larger_than_the_memory_of_the_machine_are_refused() {
+    for command in ["read", "probe"] {
+        let err = failure(1, [command, "-i", "synth:velan,packets=1", "--flows", "2G"]);
+        assert!(err.contains("do not fit into the memory that is free"), "{err}");
+    }
+}
+
+#[test]
 fn a_default_flow_cache_fits_into_a_limited_address_space() {
     let script = "ulimit -v 500000; exec \"$0\" probe -i synth:velan,packets=1k --interval 1h -o table:/dev/null";
     let (code, _, err) =

@@ -136,6 +136,43 @@ fn removal_of_one_interface_is_logged_and_the_other_is_still_metered() {
 }
 
 #[test]
+fn with_wait_a_removed_interface_is_attached_again() {
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_packet:right", &["--wait"]);
+    send_requests(&mut sender, 0..50);
+    for round in 1..3 {
+        ip("link delete right");
+        until("it is missing", || probe.times("waiting for it") == usize::from(round));
+        ip("link add left mtu 65535 type veth peer name right mtu 65535");
+        ["left", "right"].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+        until_wired();
+        until("it is attached", || network::is_captured("right"));
+        send_requests(&mut Sender::new("left"), 50 * round..50 * round + 50);
+        until("it is logged", || probe.times("has a link again") == usize::from(round));
+    }
+    let (err, flows, ledger) = probe.stop(0);
+    assert_eq!((&ledger["packets"]["metered"], flows.len()), (&300.into(), 150), "{err} {ledger}");
+}
+
+#[test]
+fn with_wait_a_probe_starts_before_its_interface() {
+    let Some(_sender) = wire() else { return };
+    let source = "af_packet:right2";
+    let probe =
+        Running::start_in(command(), &["probe", "-i", source, "--wait", "--interval", "200ms", "--flows", "10k"]);
+    probe.wait_for("waiting for the interface");
+    add_second_wire();
+    probe.wait_for("packets/s");
+    send_requests(&mut Sender::new("left2"), 0..50);
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!(ledger["packets"]["metered"], 100, "{err}");
+    for source in ["af_packet:right,queues=2", "af_packet:left+right,queues=2", "af_xdp:right,attach=generic"] {
+        let err = failure(1, ["probe", "-i", source, "--wait"]);
+        assert!(err.contains("cannot attach to an interface again"), "{err}");
+    }
+}
+
+#[test]
 fn two_probes_on_one_interface_both_receive_every_packet() {
     let Some(mut sender) = wire() else { return };
     let probes = [1, 2].map(|queues| Running::probe(&format!("af_packet:right,queues={queues}"), &[]));

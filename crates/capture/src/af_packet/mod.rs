@@ -26,7 +26,8 @@
 //! (`phc2sys`). The NIC keeps time-stamping every frame after the source is closed.
 //!
 //! Frames are delivered at most 50 ms after they arrived. If an interface goes down, the source
-//! waits for it; if it is removed, the source reports an error and ends.
+//! waits for it; if it is removed, the source reports an error and ends, or waits
+//! for another one of that name.
 
 mod block;
 mod program;
@@ -43,6 +44,7 @@ use crate::interface::Interface;
 use crate::link_type::{ETHERNET, RAW};
 use crate::live_error::LiveError;
 use crate::system;
+use queue::Binding;
 pub(crate) use queue::Queue;
 use ring::Ring;
 use settings::Settings;
@@ -101,7 +103,12 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
         }
         let properties =
             block::FrameProperties { link_type, snap_bytes: settings.snap_bytes, interface: interface.index };
-        queues.push(Queue::new(source.into(), socket, ring, properties, settings.hardware, counters.take()));
+        let binding = Binding {
+            interface: interface.clone(),
+            promiscuous: settings.promiscuous,
+            can_change: settings.queues == 1 && settings.fanout.is_none() && !settings.hardware,
+        };
+        queues.push(Queue::new(source.into(), binding, socket, ring, properties, settings.hardware, counters.take()));
     }
     Ok(queues)
 }

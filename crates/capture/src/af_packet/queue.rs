@@ -16,9 +16,9 @@ use super::ring::{RETIRE_MS, Ring};
 use super::socket::{self, Socket};
 use super::stamp_clock::StampClock;
 use crate::counters::InterfaceCounters;
-use crate::interface::interface_name;
+use crate::interface::{Interface, interface_name};
 use crate::live_error::LiveError;
-use crate::system::realtime_ns;
+use crate::system::{self, realtime_ns};
 use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,10 @@ const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,
+    binding: Binding,
+    /// Waits for another interface of the same name if this one is removed.
+    waits: bool,
+    rebind_tried: Instant,
     socket: Socket,
     ring: Ring,
     properties: FrameProperties,
@@ -48,6 +52,15 @@ pub(crate) struct Queue {
     kernel: KernelCounts,
     poll_timeout: Duration,
     interface_checked: Instant,
+}
+
+/// The interface of a queue, and what is needed to bind the socket to another one.
+pub(super) struct Binding {
+    pub interface: Interface,
+    pub promiscuous: bool,
+    /// The kernel binds no socket of a fanout group again. Time stamps of the NIC would need a
+    /// capability.
+    pub can_change: bool,
 }
 
 /// Frames delivered, and the times of their clock.
@@ -127,6 +140,7 @@ impl Queue {
     /// A queue of a socket that already receives.
     pub(super) fn new(
         name: String,
+        binding: Binding,
         socket: Socket,
         ring: Ring,
         properties: FrameProperties,
@@ -137,6 +151,9 @@ impl Queue {
         let delivered = Delivered { has_nic_timestamps, last_ns: 0, delay_ns: 0, least_delay_ns, packets: 0, bytes: 0 };
         Self {
             name,
+            binding,
+            waits: false,
+            rebind_tried: Instant::now(),
             socket,
             ring,
             properties,
@@ -218,9 +235,44 @@ impl Queue {
 
     fn check_interface(&mut self) {
         self.interface_checked = Instant::now();
-        if matches!(self.state, State::Live) && matches!(self.socket.is_bound(), Ok(false)) {
-            self.state = State::Draining { since: Instant::now(), error: Some(LiveError::InterfaceRemoved) };
+        if !matches!(self.state, State::Live) || !matches!(self.socket.bound_hardware_type(), Ok(None)) {
+            return;
         }
+        if !self.waits {
+            self.drain(LiveError::InterfaceRemoved);
+        } else if self.rebind_tried.elapsed() >= INTERFACE_CHECK_INTERVAL {
+            self.rebind_tried = Instant::now();
+            self.rebind();
+        }
+    }
+
+    fn drain(&mut self, error: LiveError) {
+        self.state = State::Draining { since: Instant::now(), error: Some(error) };
+    }
+
+    /// Binds the socket to an interface of the same name, if there is one that is up. The ring is
+    /// empty. Needs no capability.
+    fn rebind(&mut self) {
+        let Interface { name, hardware_type, .. } = &self.binding.interface;
+        let Some(index) = system::interface_index(name).filter(|_| system::is_up(name).unwrap_or(false)) else {
+            return;
+        };
+        if self.socket.bind(index as i32).is_err() {
+            return;
+        }
+        match self.socket.bound_hardware_type() {
+            Ok(Some(found)) if found != *hardware_type => return self.drain(LiveError::HardwareType(found)),
+            Ok(Some(_)) => {}
+            // It is removed again.
+            _ => return,
+        }
+        if self.binding.promiscuous
+            && let Err(error) = self.socket.enable_promiscuous_mode(index)
+        {
+            return self.drain(LiveError::Io("enable promiscuous mode again".into(), error));
+        }
+        self.properties.interface = index;
+        self.counters.iter_mut().for_each(|counters| counters.follow(index));
     }
 
     /// Ends the queue when everything is delivered, or the kernel delivers nothing any more.
@@ -356,6 +408,11 @@ impl LiveSource for Queue {
 
     fn set_poll_timeout(&mut self, timeout: Duration) {
         self.poll_timeout = timeout;
+    }
+
+    fn wait_for_interface(&mut self) -> bool {
+        self.waits = self.binding.can_change;
+        self.waits
     }
 
     fn query_losses(&mut self) -> Losses {

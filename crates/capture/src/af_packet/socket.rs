@@ -68,15 +68,16 @@ impl Socket {
         system::bind(&self.0, &address)
     }
 
-    /// Returns whether the interface that the socket is bound to still exists.
-    pub fn is_bound(&self) -> io::Result<bool> {
+    /// Returns the hardware type of the interface that the socket is bound to; `None` if that does not
+    /// exist any more.
+    pub fn bound_hardware_type(&self) -> io::Result<Option<u16>> {
         // SAFETY: as in `bind`.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         let mut bytes = size_of_val(&address) as u32;
         // SAFETY: the kernel writes at most this number of bytes of the structure, which are
         // numbers.
         check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut bytes) })?;
-        Ok(address.sll_ifindex > 0)
+        Ok((address.sll_ifindex > 0).then_some(address.sll_hatype))
     }
 
     /// Makes the interface receive frames for other hosts, too, until the socket is closed.

@@ -100,6 +100,10 @@ impl LiveSource for Tap {
         self.queues.first().map_or_else(ClockSteps::default, LiveSource::clock_steps)
     }
 
+    fn wait_for_interface(&mut self) -> bool {
+        self.queues.iter_mut().all(LiveSource::wait_for_interface)
+    }
+
     fn query_losses(&mut self) -> Losses {
         self.queues.iter_mut().map(LiveSource::query_losses).fold(Losses::default(), Losses::plus)
     }

@@ -328,6 +328,10 @@ impl LiveSource for Queue {
         clock::steps()
     }
 
+    fn wait_for_interface(&mut self) -> bool {
+        false
+    }
+
     fn query_losses(&mut self) -> Losses {
         self.dropped = self.socket.dropped().unwrap_or(self.dropped);
         let mut losses = Losses { nic: 0, kernel: self.dropped, queue: self.unknown_length };

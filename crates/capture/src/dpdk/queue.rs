@@ -149,6 +149,10 @@ impl LiveSource for Queue {
         clock::steps()
     }
 
+    fn wait_for_interface(&mut self) -> bool {
+        false
+    }
+
     /// The first queue reports the losses of the whole port.
     fn query_losses(&mut self) -> Losses {
         if self.receiver.queue() != 0 {

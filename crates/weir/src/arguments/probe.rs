@@ -89,6 +89,11 @@ pub struct ProbeOptions {
     #[command(flatten)]
     pub hardening: Hardening,
 
+    /// Wait for interfaces that do not exist, are down or are removed, and attach to them when they are up. For af_packet:
+    /// with one queue, without fanout and hardware timestamps
+    #[arg(long, help_heading = OPERATION)]
+    pub wait: bool,
+
     /// Interval of the statistics lines on standard error (units ms, s, m, h)
     #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
     pub interval_ns: u64,

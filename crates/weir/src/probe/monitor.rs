@@ -141,7 +141,9 @@ impl<'a> Monitor<'a> {
     /// without a link, and itself reports an interface that is removed.
     fn log_link_changes(&mut self) {
         for (device, had_link) in &mut self.links {
-            let Some(has_link) = weir_capture::has_link(device).filter(|has_link| has_link != had_link) else {
+            // With --wait, a source also waits for an interface that is removed.
+            let has_link = weir_capture::has_link(device).or(self.probe.wait.then_some(false));
+            let Some(has_link) = has_link.filter(|has_link| has_link != had_link) else {
                 continue;
             };
             *had_link = has_link;

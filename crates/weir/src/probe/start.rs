@@ -33,7 +33,13 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
         let name = input.to_string_lossy().into_owned();
         let before = queues.len();
         if weir_capture::is_live(&name) {
-            let sources = placement::on_node_of(probe, input, || input::open_queues(&name))?;
+            if probe.wait {
+                input::wait_for_interfaces(&name, stop);
+            }
+            let mut sources = placement::on_node_of(probe, input, || input::open_queues(&name))?;
+            if probe.wait && !sources.iter_mut().all(|source| source.wait_for_interface()) {
+                return Err(Error::CannotWait(name));
+            }
             let short = name.split(',').next().unwrap_or(&name);
             let named = |(number, source)| (format!("{short}@{number}"), Input::Live(source));
             queues.extend(sources.into_iter().enumerate().map(named));

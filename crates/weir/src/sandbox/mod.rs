@@ -23,9 +23,20 @@ use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
 
 /// Readable after start: libraries and files of name resolution (NSS modules, libpcap), devices
-/// without content, and the maps of this process, for the backtrace of a panic.
-const READABLE: [&str; 10] =
-    ["/etc", "/usr", "/lib", "/lib64", "/sys", "/proc/self", "/proc/sys", "/dev/null", "/dev/random", "/dev/urandom"];
+/// without content, the maps of this process, for the backtrace of a panic, and available memory.
+const READABLE: [&str; 11] = [
+    "/etc",
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/sys",
+    "/proc/self",
+    "/proc/sys",
+    "/proc/meminfo",
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+];
 /// Name servers answer over TCP what does not fit a datagram. Weir uses no other TCP connections.
 const DNS_PORT: u16 = 53;
 
