@@ -17,9 +17,15 @@ type Fields = BTreeMap<String, String>;
 /// # Errors
 /// The pair of records that differs in the fewest fields, and those fields.
 pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
+    // Most records are equal in all values. The names and values of the others are compared.
+    let mut unmatched: Vec<&FlowRecord> = theirs.iter().collect();
+    let mut matches = |flow: &FlowRecord| {
+        let at = unmatched.iter().position(|&their| their == flow);
+        at.map(|at| unmatched.swap_remove(at)).is_some()
+    };
     let mut balance: HashMap<Fields, i64> = HashMap::new();
-    ours.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() += 1);
-    theirs.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() -= 1);
+    ours.iter().filter(|flow| !matches(flow)).for_each(|flow| *balance.entry(fields(flow)).or_default() += 1);
+    unmatched.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() -= 1);
     balance.retain(|_, count| *count != 0);
     if balance.is_empty() {
         return Ok(());

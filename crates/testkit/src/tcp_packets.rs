@@ -1,5 +1,6 @@
 //! Random packets of a TCP connection: mostly plausible, with every kind of anomaly.
 
+use crate::fuzz::{Input, pick};
 use proptest::prelude::*;
 use weir_packet::{Flags, Network, Packet};
 
@@ -124,6 +125,48 @@ pub fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Step {
+    /// Cuts a step from the input of a fuzz target.
+    pub(crate) fn cut(input: &mut Input<'_>) -> Self {
+        let [what, payload, control, time, value, other, kind, fields] = input.octets();
+        const USUAL: [u16; 5] =
+            [Packet::ACK, Packet::ACK, Packet::SYN, Packet::SYN | Packet::ACK, Packet::FIN | Packet::ACK];
+        let near = i64::from(i8::from_le_bytes([value]));
+        let after_ns = i64::from(time >> 4);
+        Self {
+            side: usize::from(what & 1),
+            from: pick(&[From::Next, From::Next, From::Base, From::Last], what >> 1 & 3),
+            // Far: a multiple of a quarter of the sequence space, give or take.
+            offset: if what & 0xf8 == 0xf8 { (near << 28) + i64::from(payload % 3) - 1 } else { near / 4 },
+            payload: if payload == 0xff { 1 << (other % 32) } else { u32::from(payload) % 40 },
+            control: match control {
+                0xc0.. => (control & 0x3f).into(),
+                0..0xc0 => pick(&USUAL, control),
+            },
+            acknowledges: match other >> 6 {
+                0 | 1 => Acknowledges::All,
+                2 => Acknowledges::Less(u32::from(other & 0x3f)),
+                _ => Acknowledges::Any(u32::from(other & 0x3f) << 26),
+            },
+            window: pick(&[0, 100, 100, 200], fields),
+            identification: u32::from(fields >> 2) % 3,
+            checksum: fields >> 4 & 1,
+            ttl: 64 - (fields >> 5 & 1),
+            after_ns: match time & 15 {
+                0..=7 => after_ns * 10_000,
+                8 | 9 => after_ns * 400_000,
+                10 | 11 => after_ns * 200_000_000,
+                12 => -after_ns * 100_000,
+                13 => after_ns << 31,
+                14 => after_ns << 44,
+                _ => -(after_ns << 44),
+            },
+            kind: kind % 30,
+            distance: usize::from(what >> 3) * 3 + 1,
+            fast: fields & 0x40 == 0,
+            next_record: fields & 0x80 != 0 && kind >= 0xf0,
+        }
+    }
+
     /// The step, but in most cases with a small payload of side 0 behind a small gap.
     fn with_gap(&self) -> Self {
         if self.kind < 2 {

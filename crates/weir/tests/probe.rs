@@ -94,6 +94,24 @@ fn control_characters_of_the_configuration_file_are_not_printed() {
 }
 
 #[test]
+fn configuration_files_of_the_fuzzer_are_refused_or_printed_and_read_again() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/config");
+    let printed = tempfile::NamedTempFile::new().unwrap();
+    let mut accepted = 0;
+    for seed in fs::read_dir(seeds).unwrap().map(|seed| seed.unwrap().path()) {
+        let print = |file: &Path| weir(["probe", "--config", file.to_str().unwrap(), "--print-config"]);
+        let (code, text, err) = print(&seed);
+        assert!(code == 0 || code == 1 && err.starts_with("weir: "), "{}: {code}\n{err}", seed.display());
+        if code == 0 {
+            fs::write(printed.path(), &text).unwrap();
+            assert_eq!(print(printed.path()), (0, text, String::new()), "{}", seed.display());
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 0, "no seed is a valid configuration");
+}
+
+#[test]
 fn usage_errors_are_reported_before_any_output_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("flows.csv");

@@ -299,6 +299,7 @@ fn walk(octets: Octets<'_>, mut next: Next, mut at: usize, outside: &mut Outside
                     4 => Next::EtherType(IPV4),
                     6 => Next::EtherType(IPV6),
                     0 => {
+                        slice(bytes, at, 4).ok_or(cut)?;
                         at += 4;
                         Next::Ethernet
                     }

@@ -1,0 +1,78 @@
+//! The fuzz targets: functions that take any octets and panic if an invariant does not hold.
+//!
+//! The folder `fuzz` runs them under a fuzzer, and `tests/fuzz_seeds.rs` runs them over the inputs in
+//! `fuzz/seeds`. Each target cuts its input into values of fixed width, so that a changed octet
+//! changes one thing.
+
+mod captures;
+mod export;
+mod filter;
+mod flows;
+mod frames;
+mod meter;
+mod tcp;
+
+pub use captures::{compressed, pcap, pcapng};
+pub use export::export;
+pub use filter::filter;
+pub use frames::decode;
+pub use meter::meter;
+pub use tcp::tcp;
+
+/// A function that takes any octets.
+pub type Target = fn(&[u8]);
+
+/// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("compressed", compressed),
+    ("decode", decode),
+    ("export", export),
+    ("filter", filter),
+    ("meter", meter),
+    ("pcap", pcap),
+    ("pcapng", pcapng),
+    ("tcp", tcp),
+];
+
+/// Reads values from the front of an input; zeros after its end.
+pub(crate) struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(crate) fn octets<const N: usize>(&mut self) -> [u8; N] {
+        let (front, rest) = self.0.split_at(N.min(self.0.len()));
+        self.0 = rest;
+        let mut octets = [0; N];
+        octets[..front.len()].copy_from_slice(front);
+        octets
+    }
+
+    pub(crate) fn octet(&mut self) -> u8 {
+        let [octet] = self.octets();
+        octet
+    }
+
+    pub(crate) fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.octets())
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.octets())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.octets())
+    }
+
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The value at an index, modulo the length of the list.
+pub(crate) fn pick<T: Copy>(list: &[T], index: impl Into<usize>) -> T {
+    list[index.into() % list.len()]
+}
