@@ -51,7 +51,12 @@ fn no_thread_of_a_running_probe_has_a_capability() {
         let program = [&start[..], &[env!("CARGO_BIN_EXE_weir")]].concat();
         let mut command = Command::new(program[0]);
         command.args(&program[1..]);
-        let options = ["-i", "af_packet:right,queues=2", "--layout", "split", "--interval", "200ms", "--flows", "1k"];
+        let mut options = vec!["-i", "af_packet:right,queues=2", "--layout", "split", "--interval", "200ms"];
+        options.extend(["--flows", "1k"]);
+        if start.is_empty() {
+            // A thread with the capability for it locks the memory, and ends.
+            options.push("--lock-memory");
+        }
         let probe = Running::start_in(command, &[&["probe"], &options[..]].concat());
         probe.wait_for("packets/s");
         send_requests(&mut sender, 1..2);
@@ -69,10 +74,14 @@ fn no_thread_of_a_running_probe_has_a_capability() {
 #[test]
 fn every_thread_is_restricted_unless_no_sandbox_is_given() {
     let Some(mut sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    fs::write(&file, "no-sandbox = true\n").unwrap();
     for (source, options, mode) in [
-        ("af_packet:right,queues=2", &["--layout", "split"][..], "2"),
+        ("af_packet:right,queues=2", &["--layout", "spread"][..], "2"),
         ("af_xdp:right,attach=generic", &[], "2"),
         ("af_packet:right", &["--no-sandbox"], "0"),
+        ("af_packet:right", &["--config", file.to_str().unwrap(), "-o", "json:/dev/null"], "0"),
     ] {
         let probe = Running::probe(source, options);
         send_requests(&mut sender, 1..2);

@@ -17,8 +17,6 @@ const PERMITTED: &[i64] = &[
     // Memory.
     libc::SYS_brk,
     libc::SYS_madvise,
-    libc::SYS_mmap,
-    libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
     // Threads, and this process. `clone3` is answered by `NO_CLONE3`.
@@ -154,10 +152,14 @@ fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         libc::SIOCGIFNAME,
     ];
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX];
-    let some_arguments: [(i64, Vec<_>); 7] = [
+    // Memory that can be written does not become code; libraries are mapped without writing.
+    let without = |argument, access: i32| condition(argument, SeccompCmpOp::MaskedEq(access as u64), 0);
+    let some_arguments: [(i64, Vec<_>); 9] = [
         (libc::SYS_bpf, vec![is(0, BPF_MAP_DELETE)]),
         (libc::SYS_clone, vec![is_thread]),
         (libc::SYS_ioctl, requests.map(|request| is(1, request)).into()),
+        (libc::SYS_mmap, vec![without(2, libc::PROT_EXEC), without(2, libc::PROT_WRITE)]),
+        (libc::SYS_mprotect, vec![without(2, libc::PROT_EXEC)]),
         (libc::SYS_prctl, vec![is(0, libc::PR_SET_NAME as u64)]),
         // The limits of this process; a change of them is forbidden.
         (libc::SYS_prlimit64, vec![SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)]),
