@@ -62,9 +62,10 @@ impl Scope {
     }
 }
 
-/// samplingInterval and samplingAlgorithm: what collectors for NetFlow v9 read, in IPFIX too.
+/// samplingInterval: what collectors for NetFlow v9 read, in IPFIX too. It is alone, because nfcapd
+/// 1.7.1 reads no record that has samplingAlgorithm as well.
 const SAMPLING: OptionsTemplate =
-    OptionsTemplate { id: FIRST_TEMPLATE_ID + 1, scope: Scope::ObservationDomain, elements: &[(34, 4), (35, 1)] };
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 1, scope: Scope::ObservationDomain, elements: &[(34, 4)] };
 /// selectorAlgorithm, samplingSize and samplingPopulation (RFC 5476 section 6.5.2).
 const SELECTOR: OptionsTemplate =
     OptionsTemplate { id: FIRST_TEMPLATE_ID + 2, scope: Scope::Selector, elements: &[(304, 2), (309, 4), (310, 4)] };
@@ -97,8 +98,7 @@ const INTERFACE_NAME_OCTETS: u16 = 32;
 const ALL: [OptionsTemplate; 7] =
     [SAMPLING, SELECTOR, METERING_STATISTICS, METERING_RELIABILITY, EXPORTING_RELIABILITY, FLOW_KEYS, INTERFACE];
 
-/// Numbers of the sampling algorithm of Weir: random n-out-of-N sampling.
-const SAMPLING_ALGORITHM: u64 = 2;
+/// Random n-out-of-N sampling.
 const SELECTOR_ALGORITHM: u64 = 3;
 /// There is one selector.
 const SELECTOR_ID: u64 = 1;
@@ -123,7 +123,7 @@ pub(crate) fn options_records(
     counters.lost.values().for_each(|&lost| not_sent.merge(lost));
     let exported = [counters.messages, counters.wire_records, counters.octets];
     let records = [
-        SAMPLING.data(format, domain, &[population, SAMPLING_ALGORITHM]),
+        SAMPLING.data(format, domain, &[population]),
         SELECTOR.data(format, SELECTOR_ID, &[SELECTOR_ALGORITHM, 1, population]),
         METERING_STATISTICS.data(format, domain, &exported),
         METERING_RELIABILITY.data(format, domain, &[status.ignored_packets, status.ignored_octets]),

@@ -96,8 +96,8 @@ pub(crate) struct SinkState {
     pub endpoints: Option<[SocketAddr; 2]>,
     /// Those that the probe does not meter.
     pub filtered: Option<[SocketAddr; 2]>,
-    /// A status that the sink has not received yet.
-    pub status: Option<MeteringStatus>,
+    /// The latest status of the metering process, and whether it is new to the sink.
+    pub status: (MeteringStatus, bool),
     /// The probe meters nothing any more.
     pub metering_ended: bool,
 }
@@ -126,7 +126,7 @@ impl SinkWorkers {
         for worker in &self.open {
             let mut status = self.status.clone();
             status.lost_before_sink.merge(worker.lost);
-            lock(&worker.state).status = Some(status);
+            lock(&worker.state).status = (status, true);
         }
     }
 
@@ -157,7 +157,7 @@ impl SinkWorker {
             error: None,
             endpoints: sink.udp_endpoints(),
             filtered: sink.udp_endpoints(),
-            status: None,
+            status: Default::default(),
             metering_ended: false,
         };
         let state = Arc::new(Mutex::new(state));
@@ -174,6 +174,8 @@ impl SinkWorker {
                 let result = sink.write(&batch.records);
                 lock(&shared).update(sink.counters(), result, totals);
             }
+            // The sink has all of its records: the losses are complete.
+            lock(&shared).status.1 = true;
             pass_status(&mut *sink, &shared);
             let result = sink.finish();
             let mut state = lock(&shared);
@@ -257,9 +259,12 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
 fn pass_status(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
     let mut state = lock(state);
     state.last_progress = Instant::now();
-    let status = state.status.take();
-    drop(state);
-    status.into_iter().for_each(|status| sink.set_metering_status(&status));
+    if std::mem::take(&mut state.status.1) {
+        let mut status = state.status.0.clone();
+        status.lost_before_sink.merge(state.late);
+        drop(state);
+        sink.set_metering_status(&status);
+    }
 }
 
 impl SinkState {

@@ -221,3 +221,58 @@ fn panic_of_a_sink_is_passed_on_and_nothing_waits_for_that_sink() {
     while handle.write(batch(1)).is_ok() {}
     exporter.finish();
 }
+
+/// A sink that hangs until the gate is open, and keeps the latest status.
+struct StatusSink {
+    inner: Box<dyn Sink + Send>,
+    status: Arc<Mutex<MeteringStatus>>,
+}
+
+impl Sink for StatusSink {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        self.inner.write(flows)
+    }
+
+    fn set_metering_status(&mut self, status: &MeteringStatus) {
+        lock(&self.status).clone_from(status);
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.inner.finish()
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        self.inner.counters()
+    }
+}
+
+#[test]
+fn the_last_status_of_a_sink_has_the_losses_of_the_ledger() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let status = Arc::<Mutex<MeteringStatus>>::default();
+    let sink = StatusSink { inner: hanging(gate.clone()), status: status.clone() };
+    let mut exporter = exporter(vec![Box::new(sink), good()], BackPressure::Drop);
+    let mut handle = exporter.handle();
+    let mut account = Account::default();
+    for _ in 0..QUEUE_BATCHES_LIVE + 40 {
+        // Records that no sink accepts are lost for all.
+        let accepted = handle.write(batch(3)).is_ok();
+        let counted = if accepted { &mut account.sent } else { &mut account.lost };
+        counted.merge(totals(&batch(3)));
+        thread::sleep(Duration::from_micros(100));
+    }
+    (account.ledger.packets.dropped_kernel, account.ledger.packets.sampled_out) = (7, 90);
+    exporter.report_status([&account], 10, vec![(2, "eth0".into())]);
+    // The records in the queue come too late.
+    exporter.drain_until(Instant::now());
+    gate.store(true, Ordering::Relaxed);
+    exporter.finish();
+    let lost = &exporter.ledger([account]).sinks[0].lost;
+    let [behind, late] =
+        [ExportLossReason::ExporterBehind, ExportLossReason::DrainTimeout].map(|reason| lost[reason.key()]);
+    let status = lock(&status).clone();
+    assert_eq!(status.lost_before_sink.flows, behind.flows + late.flows);
+    assert!(behind.flows > 30 && late.flows > 100, "{lost:?}");
+    assert_eq!((status.sampling_population, status.ignored_packets), (10, 7));
+    assert_eq!(status.interfaces, [(2, "eth0".to_owned())]);
+}
