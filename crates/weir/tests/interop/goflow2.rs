@@ -1,11 +1,13 @@
 //! goflow2: `goflow2/main.go` hands datagrams to it. The test builds this program if Go is installed
 //! and `scripts/bootstrap test` could fetch the modules.
 
+use crate::common::command;
 use crate::export::{
     COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_LIST, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL,
-    Row, number, row, write_capture,
+    Row, number, receive, row, write_capture,
 };
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -36,19 +38,20 @@ static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     }
 });
 
-fn decode(export: &Export) -> Option<Vec<Row>> {
-    let program = match &*PROGRAM {
-        Ok(program) => program,
-        Err(reason) => {
-            eprintln!(
-                "SKIPPED: goflow2 is not built (needs Go 1.23 and its modules; make test fetches them): {reason}"
-            );
-            return None;
-        }
+/// The program. Prints that the test is skipped if it could not be built.
+fn program() -> Option<&'static Path> {
+    let reason = match &*PROGRAM {
+        Ok(program) => return Some(program),
+        Err(reason) => reason,
     };
+    eprintln!("SKIPPED: goflow2 is not built (needs Go 1.23 and its modules; make test fetches them): {reason}");
+    None
+}
+
+fn decode(datagrams: &[Vec<u8>], program: &Path) -> Vec<Row> {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("export.pcap");
-    write_capture(&export.datagrams, 2055, &capture);
+    write_capture(datagrams, 2055, &capture);
     let output = Command::new(program).arg(&capture).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let decoded = |line: &[u8]| {
@@ -63,13 +66,13 @@ fn decode(export: &Export) -> Option<Vec<Row>> {
         }
         row
     };
-    Some(output.stdout.split(|&octet| octet == b'\n').filter(|line| !line.is_empty()).map(decoded).collect())
+    output.stdout.split(|&octet| octet == b'\n').filter(|line| !line.is_empty()).map(decoded).collect()
 }
 
 fn compare(case: Case, more: &[&'static str], differences: &[(&'static str, &str)]) {
-    let export = Export::of(case);
-    if let Some(rows) = decode(&export) {
-        export.compare("goflow2", &rows, &[&COMMON[..], more].concat(), differences);
+    if let Some(program) = program() {
+        let export = Export::of(case);
+        export.compare("goflow2", &decode(&export.datagrams, program), &[&COMMON[..], more].concat(), differences);
     }
 }
 
@@ -103,4 +106,21 @@ fn goflow2_decodes_every_record_of_its_profile() {
 fn goflow2_decodes_the_forward_direction_of_every_bidirectional_ipfix_record() {
     let dropped = "it ignores the elements of the reverse direction";
     compare(IPFIX_TWO_WAY, &BASIC, &[("rev_packets", dropped), ("rev_bytes", dropped)]);
+}
+
+#[test]
+fn goflow2_reads_the_sampling_rate_of_every_record() {
+    let Some(program) = program() else { return };
+    for sink in ["netflow5+udp", "netflow9+udp", "ipfix+udp", "ipfix+udp?template=goflow2"] {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = format!("://{}?rate=500&", socket.local_addr().unwrap());
+        let (scheme, settings) = sink.split_once('?').unwrap_or((sink, ""));
+        let sink = [scheme, &address, settings].concat();
+        let mut probe = command();
+        probe.args(["probe", "-q", "--sample", "4", "-i", "synth:mix,flows=50,packets=5k,seed=3", "-o"]);
+        let (output, datagrams) = receive(&socket, || probe.arg(sink.trim_end_matches('&')).output().unwrap());
+        assert!(output.status.success() || scheme == "netflow5+udp", "{output:?}");
+        let rows = decode(&datagrams, program);
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["sampling"] == "4"), "{sink}: {:?}", rows.first());
+    }
 }

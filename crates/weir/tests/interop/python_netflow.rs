@@ -6,7 +6,7 @@ use crate::export::{
     split_icmp, write_capture,
 };
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NETFLOW5_RECORD: &str = "src:IPV4_SRC_ADDR dst:IPV4_DST_ADDR src_port:SRC_PORT dst_port:DST_PORT protocol:PROTO \
@@ -24,8 +24,9 @@ const IPFIX: &str = "src:sourceIPv4Address|sourceIPv6Address dst:destinationIPv4
     ethertype:ethernetType src_mac:sourceMacAddress dst_mac:destinationMacAddress";
 const WITH_TEMPLATES: [&str; 6] = ["interface", "vlan", "ttl_min", "ttl_max", "src_mac", "dst_mac"];
 
-fn decode(export: &Export, names: &'static str) -> Option<Vec<Row>> {
-    // Beside the folder of temporary files of tests is the target folder.
+/// The folder with the package. Prints that the test is skipped if it is not installed.
+fn package() -> Option<PathBuf> {
+    // Beside the folder of temporary files of tests, in the target folder.
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python");
     if !is_installed("python3") {
         return None;
@@ -34,6 +35,10 @@ fn decode(export: &Export, names: &'static str) -> Option<Vec<Row>> {
         eprintln!("SKIPPED: the Python package netflow is not in {} (make test installs it)", package.display());
         return None;
     }
+    Some(package)
+}
+
+fn decode(export: &Export, package: &Path, names: &'static str) -> Vec<Row> {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("export.pcap");
     write_capture(&export.datagrams, 2055, &capture);
@@ -65,12 +70,13 @@ fn decode(export: &Export, names: &'static str) -> Option<Vec<Row>> {
         output.stdout.split(|&octet| octet == b'\n').filter(|line| !line.is_empty()).map(decoded).collect();
     // In IPFIX it takes options records for flows.
     rows.retain(|row| row["packets"] != "0");
-    Some(rows)
+    rows
 }
 
 fn compare(case: Case, names: &'static str, more: &[&'static str], differences: &[(&'static str, &str)]) {
-    let export = Export::of(case);
-    if let Some(rows) = decode(&export, names) {
+    if let Some(package) = package() {
+        let export = Export::of(case);
+        let rows = decode(&export, &package, names);
         export.compare("python netflow", &rows, &[&COMMON[..], more].concat(), differences);
     }
 }
