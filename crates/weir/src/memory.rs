@@ -71,10 +71,13 @@ impl MemoryUse {
             Some(flows) if !is_requested => {
                 let (free, limit) = (units::quantity(bound.free_bytes, "B"), bound_text(bound));
                 let default = std::mem::replace(&mut config.flows, flows);
-                warn!(
-                    flows,
-                    default, free, limit, "memory is limited, so the flow cache has fewer slots than by default"
-                );
+                // The trials of --autotune have no sinks, and log nothing.
+                if self.sinks > 0 {
+                    warn!(
+                        flows,
+                        default, free, limit, "memory is limited, so the flow cache has fewer slots than by default"
+                    );
+                }
                 Ok(())
             }
             _ => Err(Box::new(FlowCacheTooLarge {

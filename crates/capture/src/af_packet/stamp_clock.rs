@@ -5,19 +5,20 @@
 //! frames of that block are not newer. Out: times as if the clock had not been set. After a step,
 //! frames stamped before and after it are in the ring. The time of each frame tells which: it is not
 //! before the frames that were delivered, and not in the future. A step that is smaller than the
-//! time between two comparisons may leave both possible; then the error is at most the step.
+//! time between two comparisons may leave both possible; then the error is at most the step. If the
+//! kernel does not follow the step (a clock that is set for this process only), its frames keep
+//! their times.
 
 use crate::{ClockSteps, Frame};
 
 /// CPUs of the kernel may stamp frames out of order by this time.
 const SLACK_NS: u64 = 10_000_000;
-/// Time after a step when no frame stamped before it is left.
-const STEP_NS: u64 = 60_000_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StampClock {
     /// What is subtracted from time stamps.
     offset_ns: i64,
+    /// The last step.
     step: Option<Step>,
     /// No frame that is still to be delivered is older.
     delivered_ns: u64,
@@ -25,7 +26,6 @@ pub(super) struct StampClock {
     pub compared_ns: u64,
 }
 
-/// A recent step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     previous_offset_ns: i64,
@@ -37,9 +37,6 @@ struct Step {
 impl StampClock {
     /// Takes over the steps known at `now_ns`, when all frames before `delivered_ns` were delivered.
     pub fn update(&mut self, steps: ClockSteps, now_ns: u64, delivered_ns: u64) {
-        if self.step.is_some_and(|step| now_ns > step.until_ns.saturating_add(STEP_NS)) {
-            self.step = None;
-        }
         self.delivered_ns = self.delivered_ns.max(delivered_ns);
         if steps.offset_ns != self.offset_ns {
             let (previous_offset_ns, since_ns) = (self.offset_ns, self.compared_ns);
@@ -72,12 +69,12 @@ impl StampClock {
     #[cold]
     fn convert_after_step(&mut self, stamp_ns: u64) -> u64 {
         let with_offset = |offset_ns: i64| stamp_ns.saturating_add_signed(offset_ns.saturating_neg());
+        let is_possible = |ns: u64| ns + SLACK_NS >= self.delivered_ns && ns <= self.compared_ns + SLACK_NS;
         let mut time_ns = with_offset(self.offset_ns);
-        if let Some(step) = self.step {
-            let before_ns = with_offset(step.previous_offset_ns);
-            let can_be_before = before_ns <= step.until_ns + SLACK_NS && before_ns + SLACK_NS >= self.delivered_ns;
-            let can_be_after = time_ns + SLACK_NS >= step.since_ns && time_ns <= self.compared_ns + SLACK_NS;
-            if can_be_before && !can_be_after {
+        if let Some(Step { previous_offset_ns, since_ns, until_ns }) = self.step {
+            let before_ns = with_offset(previous_offset_ns);
+            let contradicts_step = before_ns <= until_ns && time_ns + SLACK_NS < since_ns;
+            if is_possible(before_ns) && (!is_possible(time_ns) || contradicts_step) {
                 time_ns = before_ns;
             }
         }
@@ -137,6 +134,22 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_a_kernel_that_does_not_follow_the_step_keep_their_times() {
+        let mut clock = StampClock::default();
+        clock.update(ClockSteps::default(), START, START);
+        for block in [1, 10, 10_000] {
+            let now_ns = START + block * 100 * MS;
+            for offset_ns in [3_600_000 * MS as i64, -3_600_000 * MS as i64] {
+                let mut clock = clock;
+                clock.update(ClockSteps { offset_ns, ..ClockSteps::default() }, now_ns, now_ns - 100 * MS);
+                assert_eq!(clock.convert(now_ns - 50 * MS), now_ns - 50 * MS);
+                clock.update(ClockSteps { offset_ns, ..ClockSteps::default() }, now_ns + 900 * MS, now_ns);
+                assert_eq!(clock.convert(now_ns + 850 * MS), now_ns + 850 * MS);
+            }
+        }
+    }
+
+    #[test]
     fn steps_there_and_back_leave_times_as_they_are() {
         let mut clock = StampClock::default();
         let hour_ns = 3_600_000 * MS;
@@ -148,8 +161,8 @@ mod tests {
         // Stamped before and after the second step.
         assert_eq!(clock.convert(START + 160 * MS + hour_ns), START + 160 * MS);
         assert_eq!(clock.convert(START + 180 * MS), START + 180 * MS);
-        clock.update(set(0), START + 200 * MS + STEP_NS, START + 200 * MS);
-        clock.update(set(0), START + 300 * MS + STEP_NS, START + 200 * MS);
-        assert!(clock.is_identity());
+        clock.update(set(0), START + hour_ns, START + 200 * MS);
+        assert_eq!(clock.convert(START + 250 * MS), START + 250 * MS);
+        assert_eq!(clock.convert(START + hour_ns), START + hour_ns);
     }
 }
