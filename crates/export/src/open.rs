@@ -30,47 +30,76 @@ const DEFAULT_DATAGRAMS_PER_S: u32 = 10_000;
 /// # Errors
 /// The specification is invalid, or the file or socket cannot be opened.
 pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
-    let invalid = |invalid| Error::Spec { spec: spec.into(), invalid };
-    let (scheme, rest) = spec.split_once(':').ok_or_else(|| invalid(InvalidSink::Scheme))?;
-    let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
-    let path = || if rest.is_empty() { Err(invalid(no_path.clone())) } else { Ok(rest) };
-    let connect = |default_port, min_payload| {
-        let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"));
-        let parsed = endpoint.and_then(|endpoint| parse_collector(endpoint, default_port));
-        let (collector, templates) = parsed.map_err(invalid)?;
+    let connect = |collector, min_payload| {
         let udp = UdpOutput::open(spec, collector, min_payload, options.retries);
-        Ok((udp.map_err(|error| Error::Io { sink: spec.into(), error })?, templates))
+        udp.map_err(|error| Error::Io { sink: spec.into(), error })
     };
-    let udp = |format, (udp, templates): (UdpOutput, Option<TemplateSettings>)| {
-        let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
-        if let Some(name) = templates.elements.list.iter().find(|name| !is_in_format(name, format)) {
-            return Err(invalid(InvalidSink::NotInFormat { format: format.name(), name }));
-        }
-        Ok(Box::new(TemplateSink::new(spec, format, templates, Transport::Udp(udp), options)))
-    };
-    Ok(match scheme {
-        "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
-        "csv" => Box::new(TextSink::create(spec, path()?, TextFormat::Csv, options)?),
-        "ipfix" => {
+    Ok(match parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })? {
+        Specification::Text(path, format) => Box::new(TextSink::create(spec, path, format, options)?),
+        Specification::IpfixFile(path) => {
             let mut file_templates = FileTemplates::default();
             let read = |file: &File, _| file_templates.read(BufReader::new(file));
-            let file = Transport::File(FileOutput::open(spec, path()?, options.file_mode, read)?);
+            let file = Transport::File(FileOutput::open(spec, path, options.file_mode, read)?);
             let mut sink = TemplateSink::new(spec, Format::Ipfix, TemplateSettings::FILE, file, options);
             sink.continue_templates(file_templates);
             Box::new(sink)
         }
-        "ipfix+udp" => udp(Format::Ipfix, connect(4739, MIN_MESSAGE_BYTES)?)?,
-        "netflow9+udp" => udp(Format::Netflow9, connect(2055, MIN_MESSAGE_BYTES)?)?,
-        "netflow5+udp" => {
-            let (udp, templates) = connect(9995, MIN_DATAGRAM_BYTES)?;
-            if templates.is_some() {
-                return Err(invalid(InvalidSink::Syntax(
-                    "NetFlow v5 has no templates; remove template=, fields= and refresh=",
-                )));
-            }
-            Box::new(Netflow5Sink::new(spec, udp, options))
+        Specification::Templates(format, collector, templates) => {
+            let udp = Transport::Udp(connect(collector, MIN_MESSAGE_BYTES)?);
+            Box::new(TemplateSink::new(spec, format, templates, udp, options))
         }
-        _ => return Err(invalid(InvalidSink::Scheme)),
+        Specification::Netflow5(collector) => {
+            Box::new(Netflow5Sink::new(spec, connect(collector, MIN_DATAGRAM_BYTES)?, options))
+        }
+    })
+}
+
+/// Checks the specification of a sink without opening it.
+///
+/// # Errors
+/// The specification is invalid.
+pub fn check(spec: &str) -> Result<(), Error> {
+    parse(spec).map(drop).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
+}
+
+/// A valid specification.
+enum Specification<'a> {
+    /// Path and format.
+    Text(&'a str, TextFormat),
+    /// Path.
+    IpfixFile(&'a str),
+    Templates(Format, Collector, TemplateSettings),
+    Netflow5(Collector),
+}
+
+fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
+    let (scheme, rest) = spec.split_once(':').ok_or(InvalidSink::Scheme)?;
+    let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
+    let path = || if rest.is_empty() { Err(no_path.clone()) } else { Ok(rest) };
+    let collector = |default_port| {
+        let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"))?;
+        parse_collector(endpoint, default_port)
+    };
+    let templates = |format, (collector, templates): (Collector, Option<TemplateSettings>)| {
+        let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
+        match templates.elements.list.iter().find(|name| !is_in_format(name, format)) {
+            Some(name) => Err(InvalidSink::NotInFormat { format: format.name(), name }),
+            None => Ok(Specification::Templates(format, collector, templates)),
+        }
+    };
+    Ok(match scheme {
+        "json" => Specification::Text(path()?, TextFormat::Json),
+        "csv" => Specification::Text(path()?, TextFormat::Csv),
+        "ipfix" => Specification::IpfixFile(path()?),
+        "ipfix+udp" => templates(Format::Ipfix, collector(4739)?)?,
+        "netflow9+udp" => templates(Format::Netflow9, collector(2055)?)?,
+        "netflow5+udp" => match collector(9995)? {
+            (collector, None) => Specification::Netflow5(collector),
+            _ => {
+                return Err(InvalidSink::Syntax("NetFlow v5 has no templates; remove template=, fields= and refresh="));
+            }
+        },
+        _ => return Err(InvalidSink::Scheme),
     })
 }
 

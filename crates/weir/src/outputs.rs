@@ -66,6 +66,12 @@ impl Outputs {
         self.on_standard_output.as_ref().is_some_and(|sink| sink.starts_with("table:"))
     }
 
+    /// Checks the sinks without opening them.
+    pub fn check_sinks(&self) -> Result<(), Error> {
+        let mut others = self.sinks.iter().filter(|sink| !sink.starts_with("table:"));
+        Ok(others.try_for_each(|sink| weir_export::check(sink))?)
+    }
+
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
     pub fn open(
         &self,

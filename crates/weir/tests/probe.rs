@@ -62,6 +62,15 @@ fn the_configuration_can_be_printed_read_again_and_checked() {
     fs::write(&file, "input = [\"synth:mix\"]\nflws = 7\n").unwrap();
     let err = failure(1, ["probe", "--config", path, "--check"]);
     assert!(err.contains("line 2: flws: unknown option; did you mean flows?"), "{err}");
+
+    for (sink, problem) in [
+        ("ipfix+udp://127.0.0.1:9?fields=octetDeltaCount,octetDeltacount", "(did you mean octetDeltaCount?)"),
+        ("netflow9+udp://127.0.0.1:9?template=nfdum", "template must be basic, full, nfdump,"),
+    ] {
+        fs::write(&file, format!("input = [\"synth:mix\"]\noutput = [\"{sink}\"]\n")).unwrap();
+        let err = failure(1, ["probe", "--config", path, "--check"]);
+        assert!(err.contains(sink) && err.contains(problem), "{err}");
+    }
 }
 
 #[test]

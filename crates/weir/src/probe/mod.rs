@@ -64,6 +64,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     input::check_sources(&inputs, "probe")?;
     check::reject_duplicates(&inputs)?;
     let outputs = Outputs { retries: true, ..Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref()) };
+    outputs.check_sinks()?;
     files::check_targets(&inputs, &outputs.targets)?;
     let settings =
         Settings { overload: probe.overload, sampling_population: probe.sample, ..settings(&probe.metering)? };
