@@ -72,7 +72,7 @@ impl Work<Frames> for Fused {
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        let Self { pipeline, mut exporter, given, .. } = *self;
+        let Self { mut pipeline, mut exporter, given, .. } = *self;
         let account = pipeline.finish();
         exporter.finish();
         let ledger = exporter.ledger([account]);

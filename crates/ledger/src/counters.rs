@@ -13,7 +13,8 @@ pub struct TrafficCounters {
     pub dropped_nic: u64,
     /// Lost by the kernel.
     pub dropped_kernel: u64,
-    /// Lost by Weir: between two threads, without a packet buffer (DPDK) or a length (AF_XDP).
+    /// Lost by Weir: between two threads, without a packet buffer (DPDK) or a length (AF_XDP), or
+    /// after a panic.
     pub dropped_queue: u64,
     /// Not metered because the flow cache was full (policy `drop`).
     pub dropped_cache_full: u64,

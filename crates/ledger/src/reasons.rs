@@ -121,6 +121,8 @@ reasons! {
         /// The sink had not accepted the record when the time for the end of the run was over
         /// (`--drain-timeout`).
         DrainTimeout = "drain_timeout",
+        /// The thread of the sink panicked, because of an error in Weir.
+        InternalError = "internal_error",
     }
 }
 

@@ -44,6 +44,22 @@ impl Account {
         Self::combined(&reader, meter)
     }
 
+    /// The same after a panic of the reader or the meter. Packets in no record count as lost by
+    /// Weir, and flow records that were not exported do not count.
+    pub(crate) fn combined_after_panic(reader: &Ledger, mut meter: Account) -> Self {
+        let mut reader = reader.clone();
+        meter.ledger.live = RecordTotals::default();
+        meter.ledger.flows_created = meter.sent.flows + meter.lost.flows;
+        let [packets, bytes] = meter.processed();
+        for (counters, processed) in [(&mut reader.packets, packets), (&mut reader.bytes, bytes)] {
+            // A reader that panics has sent packets that it has not counted.
+            counters.received += processed.saturating_sub(counters.metered);
+            counters.dropped_queue += counters.metered.saturating_sub(processed);
+            counters.metered = processed;
+        }
+        Self::combined(&reader, meter)
+    }
+
     /// Packets and octets that a meter has processed.
     fn processed(&self) -> [u64; 2] {
         let Ledger { packets, bytes, live, .. } = &self.ledger;

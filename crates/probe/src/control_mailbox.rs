@@ -40,6 +40,8 @@ pub(crate) struct WorkerReport {
     pub more_errors: u64,
     /// The worker has finished, and this is its last report.
     pub is_finished: bool,
+    /// The worker has panicked. Set in its last report.
+    pub has_panicked: bool,
     /// The worker did not answer in time, and this is an earlier report.
     pub timed_out: bool,
 }

@@ -2,6 +2,7 @@
 //! empty batches back.
 
 use crate::account::totals;
+use crate::heartbeat::{beat, while_waiting};
 use crate::settings::BackPressure;
 use crate::sink_worker::{Offer, RecordBatch, SinkState, SinkWorkers};
 use crate::sync::lock;
@@ -61,6 +62,7 @@ impl ExportHandle {
     /// Exports a batch. Returns an empty one in its place: `Err` if no sink accepted the batch,
     /// which is then lost. Records that only some sinks accept count as lost for the others.
     pub(crate) fn write(&mut self, records: Vec<FlowRecord>) -> Result<Vec<FlowRecord>, Vec<FlowRecord>> {
+        beat();
         let capacity = records.capacity();
         let accepted = self.send_to_all(records);
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(capacity));
@@ -73,7 +75,8 @@ impl ExportHandle {
         let mut sinks = lock(&self.sinks);
         let offers: Vec<_> = sinks.open.iter().map(|sink| sink.offer(&batch)).collect();
         let waits = self.back_pressure == BackPressure::Block || self.draining_since.is_some();
-        let accepts = |offer: &Offer| matches!(offer, Offer::Accepted) || (waits && matches!(offer, Offer::Full(_)));
+        // A sink that has panicked gets the records, too, and loses them for its own reason.
+        let accepts = |offer: &Offer| waits || !matches!(offer, Offer::Full(_));
         if !offers.is_empty() && !offers.iter().any(accepts) {
             return false;
         }
@@ -90,7 +93,8 @@ impl ExportHandle {
         if waits {
             let is_accepted = offers.iter().any(|offer| matches!(offer, Offer::Accepted));
             let full = |(offer, state)| if let Offer::Full(queue) = offer { Some((queue, state)) } else { None };
-            self.wait_and_send(offers.into_iter().zip(states).filter_map(full).collect(), is_accepted, &batch);
+            let full = offers.into_iter().zip(states).filter_map(full).collect();
+            while_waiting(|| self.wait_and_send(full, is_accepted, &batch));
         }
         true
     }

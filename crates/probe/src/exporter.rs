@@ -11,6 +11,7 @@
 
 use crate::account::Account;
 use crate::export_handle::ExportHandle;
+use crate::heartbeat::Pulse;
 use crate::load_shedder::LevelSettings;
 use crate::record_output::BATCH;
 use crate::settings::BackPressure;
@@ -70,7 +71,7 @@ impl Exporter {
         sinks * queue_batches(back_pressure) * 2 * BATCH * size_of::<FlowRecord>()
     }
 
-    /// Starts a thread for each sink. If a sink panics, [`Exporter::finish`] panics.
+    /// Starts a thread for each sink. A panic of a sink is reported as its error.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -238,6 +239,11 @@ impl Exporter {
     pub fn all_sinks_failed(&self) -> bool {
         let open = &lock(&self.sinks).open;
         !open.is_empty() && open.iter().all(|worker| lock(&worker.state).has_failed)
+    }
+
+    /// Calls a function with the pulses of all sink threads.
+    pub(crate) fn check_pulses(&self, check: impl FnMut(&mut Pulse)) {
+        lock(&self.sinks).all_mut().map(|worker| &mut worker.pulse).for_each(check);
     }
 
     /// Errors of failed sinks; each is returned once.

@@ -7,6 +7,7 @@
 //! A snapshot is sent before the packets that were read after it. If the queue is full, the next
 //! snapshot includes the content of this one.
 
+use crate::heartbeat::beat;
 use crate::loss_history::{LossHistory, LossSnapshot};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
@@ -68,6 +69,7 @@ impl SnapshotSender {
     /// Sends the last snapshot. Waits until it fits into the queue or the receiver is dropped.
     pub fn send_last(&mut self, snapshot: LossSnapshot) {
         while self.queue.is_full() && !self.queue.is_abandoned() {
+            beat();
             thread::sleep(RETRY_INTERVAL);
         }
         self.send(snapshot);
@@ -172,6 +174,7 @@ impl SnapshotReceiver {
             self.request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         }
         while wait && history.answered_request() < self.request && !self.is_finished {
+            beat();
             thread::sleep(RETRY_INTERVAL);
             self.receive(history);
         }

@@ -2,6 +2,7 @@
 
 use crate::account::{Account, totals};
 use crate::export_handle::ExportHandle;
+use crate::heartbeat::catch_panic;
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossSnapshot;
 use crate::record_output::{BATCH, RecordAnnotator, RecordOutput};
@@ -112,8 +113,13 @@ impl MeteringStage {
         Account { ledger, sent: self.output.sent, lost: self.output.lost }
     }
 
+    /// Ends every flow, as far as that is possible after a panic.
+    pub fn finish_after_panic(&mut self) -> Account {
+        catch_panic(|| self.finish()).unwrap_or_else(|| self.account())
+    }
+
     /// Ends every flow, exports the last records and returns the final account.
-    pub fn finish(mut self) -> Account {
+    pub fn finish(&mut self) -> Account {
         self.output.handle.start_draining(self.account().ledger.live.flows);
         while self.meter.drain_up_to(BATCH, &mut self.output.records) && !self.output.handle.is_closed() {
             self.output.export(&mut self.annotator);

@@ -87,7 +87,12 @@ impl Pipeline {
     }
 
     /// Ends every flow, exports the last records and returns the final account.
-    pub fn finish(self) -> Account {
+    pub fn finish(&mut self) -> Account {
         Account::combined(&self.reader.ledger, self.metering.finish())
+    }
+
+    /// The same after a panic.
+    pub(crate) fn finish_after_panic(&mut self) -> Account {
+        Account::combined_after_panic(&self.reader.ledger, self.metering.finish_after_panic())
     }
 }

@@ -12,6 +12,7 @@
 use crate::admission::SelfTrafficFilter;
 use crate::control_mailbox::WorkerReport;
 use crate::exporter::{CHECK_INTERVAL, Exporter, SinkChange};
+use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
@@ -49,6 +50,8 @@ pub struct FinalReport {
     pub groups: Vec<GroupStatus>,
     /// Errors of sinks that [`Exporter::take_errors`] has not returned.
     pub sink_errors: Vec<Error>,
+    /// Panics that [`Probe::take_panics`] has not returned.
+    pub panics: Vec<ThreadPanic>,
 }
 
 impl Probe {
@@ -198,11 +201,29 @@ impl Probe {
         }
     }
 
+    /// Threads that have panicked. Each panic is returned once.
+    pub fn take_panics(&mut self) -> Vec<ThreadPanic> {
+        let mut panics = Vec::new();
+        self.check_pulses(|pulse| panics.extend(pulse.take_panic()));
+        panics
+    }
+
+    /// Names of the threads that have not advanced for this time and do not wait for a pipe or a
+    /// sink, as far as calls of this function have noticed.
+    pub fn stuck_threads(&mut self, time: Duration) -> Vec<String> {
+        let mut stuck = Vec::new();
+        self.check_pulses(|pulse| stuck.extend(pulse.is_stuck(time).then(|| pulse.name().to_owned())));
+        stuck
+    }
+
+    fn check_pulses(&mut self, mut check: impl FnMut(&mut Pulse)) {
+        self.groups.iter_mut().flat_map(RunningGroup::pulses).for_each(&mut check);
+        self.exporter.check_pulses(check);
+    }
+
     /// Stops receiving, meters the packets that have arrived, ends every flow and finishes every
-    /// sink.
-    ///
-    /// # Panics
-    /// If a thread has panicked.
+    /// sink. Threads that have panicked have done so as far as possible; the ledger has what they
+    /// lost.
     pub fn finish(self) -> FinalReport {
         self.finish_until(|| None)
     }
@@ -210,9 +231,6 @@ impl Probe {
     /// The same. Records that a sink has not accepted at a deadline are lost. `deadline` is called
     /// again and again until it returns one. In the time until then, limits of the rate of a sink
     /// rise as far as needed.
-    ///
-    /// # Panics
-    /// If a thread has panicked.
     pub fn finish_until(mut self, mut deadline: impl FnMut() -> Option<Instant>) -> FinalReport {
         let mut groups = std::mem::take(&mut self.groups);
         loop {
@@ -223,11 +241,13 @@ impl Probe {
             }
             thread::sleep(CHECK_INTERVAL);
         }
-        let groups: Vec<_> = groups.drain(..).map(RunningGroup::join).collect();
+        let (groups, panics): (Vec<_>, Vec<_>) = groups.drain(..).map(RunningGroup::join).unzip();
         self.report_status(&groups);
         self.exporter.finish_until(&mut deadline);
         let ledger = self.exporter.ledger(groups.iter().map(|group| group.account.clone()));
-        FinalReport { ledger, groups, sink_errors: self.exporter.take_errors() }
+        let mut panics: Vec<_> = panics.into_iter().flatten().collect();
+        self.exporter.check_pulses(|pulse| panics.extend(pulse.take_panic()));
+        FinalReport { ledger, groups, sink_errors: self.exporter.take_errors(), panics }
     }
 
     fn stop(&mut self) -> Vec<RunningGroup> {

@@ -2,6 +2,7 @@
 //! the records.
 
 use crate::account::totals;
+use crate::heartbeat::{Pulse, beat, catch_panic, while_waiting};
 use crate::sync::lock;
 use crate::thread::{CpuAffinity, cpu_time_ns};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
@@ -71,6 +72,7 @@ pub(crate) struct SinkWorker {
     pub lost: RecordTotals,
     pub state: Arc<Mutex<SinkState>>,
     pub thread: Option<JoinHandle<()>>,
+    pub pulse: Pulse,
 }
 
 /// What a sink had done after its last whole batch.
@@ -83,7 +85,8 @@ pub(crate) struct SinkState {
     /// The sink was finished and holds no records back.
     is_finished: bool,
     pub has_failed: bool,
-    /// The sink has timed out. Records that it has not reported are lost, for this reason.
+    /// The sink has timed out or panicked. Records that it has not reported are lost, for this
+    /// reason.
     abandoned: Option<ExportLossReason>,
     /// See [`SinkWorkers::drain`].
     drain: Option<Drain>,
@@ -112,7 +115,7 @@ pub(crate) enum Offer {
     Accepted,
     /// The queue is full, and may have free slots later.
     Full(Sender<Arc<RecordBatch>>),
-    /// The sink accepts nothing any more.
+    /// The thread of the sink has panicked.
     Closed,
 }
 
@@ -163,7 +166,6 @@ impl SinkWorker {
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let run = move || {
-            affinity.apply();
             while let Some(batch) = next_batch(&batches, &mut *sink, &shared) {
                 pass_status(&mut *sink, &shared);
                 let totals = totals(&batch.records);
@@ -171,20 +173,30 @@ impl SinkWorker {
                     lock(&shared).lose(totals);
                     continue;
                 }
-                let result = sink.write(&batch.records);
+                let result = while_waiting(|| sink.write(&batch.records));
                 lock(&shared).update(sink.counters(), result, totals);
             }
             // The sink has all of its records: the losses are complete.
             lock(&shared).status.1 = true;
             pass_status(&mut *sink, &shared);
-            let result = sink.finish();
+            let result = while_waiting(|| sink.finish());
             let mut state = lock(&shared);
             state.update(sink.counters(), result, RecordTotals::default());
             state.is_finished = true;
         };
-        let thread = thread::Builder::new().name("weir-export".into()).spawn(run)?;
+        const NAME: &str = "weir-export";
+        let pulse = Pulse::new(format!("{NAME} of {}", lock(&state).counters.sink));
+        let (heartbeat, of_thread) = (pulse.heartbeat(), state.clone());
+        let thread = thread::Builder::new().name(NAME.into()).spawn(move || {
+            affinity.apply();
+            heartbeat.adopt(|| {
+                if catch_panic(run).is_none() {
+                    lock(&of_thread).fail_after_panic();
+                }
+            });
+        })?;
         let (offered, lost) = (RecordTotals::default(), RecordTotals::default());
-        Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread) })
+        Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread), pulse })
     }
 
     pub fn offer(&self, batch: &Arc<RecordBatch>) -> Offer {
@@ -225,6 +237,7 @@ fn next_batch(
     state: &Mutex<SinkState>,
 ) -> Option<Arc<RecordBatch>> {
     loop {
+        beat();
         connect(sink, state);
         match batches.recv_timeout(CONNECT_INTERVAL) {
             Ok(batch) => {
@@ -240,7 +253,7 @@ fn next_batch(
 /// Connects the sink. Returns when the probe does not meter its datagrams: metering them would cause
 /// more datagrams.
 fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
-    if !sink.connect() {
+    if !while_waiting(|| sink.connect()) {
         return;
     }
     let endpoints = sink.udp_endpoints();
@@ -251,6 +264,7 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
         state.filtered != endpoints && !state.metering_ended
     };
     while must_wait() && since.elapsed() < FILTER_TIMEOUT {
+        beat();
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -313,6 +327,13 @@ impl SinkState {
             self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
         }
         self.abandoned.is_some()
+    }
+
+    /// Abandons the sink after a panic of its thread.
+    fn fail_after_panic(&mut self) {
+        (self.has_failed, self.abandoned) = (true, Some(ExportLossReason::InternalError));
+        let error = io::Error::other("its thread panicked; its remaining records are lost");
+        self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
     }
 
     /// Abandons a sink without progress for [`SINK_TIMEOUT`]. Returns whether it is abandoned.

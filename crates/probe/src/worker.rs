@@ -5,8 +5,10 @@
 //! fused            source -> ReadingStage -> MeteringStage
 //! split, spread    source -> ReadingStage -> Dispatcher -> queues -> MeterInput -> MeteringStage
 //! ```
+//! A worker that panics still exports the flows that it has, and reports an account.
 
 use crate::control_mailbox::ControlMailbox;
+use crate::heartbeat::{beat, catch_panic};
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::{IDLE_CLOCK_INTERVAL, MeteringStage};
 use crate::migration::{Dispatcher, MeterInput};
@@ -48,25 +50,29 @@ impl StopSignal {
 }
 
 pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: &ControlMailbox, mut stop: StopSignal) {
-    let mut last_request = 0;
-    loop {
-        match pipeline.process_burst(&mut source) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => mailbox.add_error(error),
+    let run = || {
+        let mut last_request = 0;
+        loop {
+            beat();
+            match pipeline.process_burst(&mut source) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => mailbox.add_error(error),
+            }
+            if let Some(request) = mailbox.new_request(&mut last_request) {
+                mailbox.reply(request, |settings| {
+                    pipeline.update_losses(&mut source);
+                    settings.iter().for_each(|settings| pipeline.reconfigure(settings));
+                    (pipeline.account(), pipeline.take_filter_errors())
+                });
+            }
+            if stop.apply(&mut source) {
+                break;
+            }
         }
-        if let Some(request) = mailbox.new_request(&mut last_request) {
-            mailbox.reply(request, |settings| {
-                pipeline.update_losses(&mut source);
-                settings.iter().for_each(|settings| pipeline.reconfigure(settings));
-                (pipeline.account(), pipeline.take_filter_errors())
-            });
-        }
-        if stop.apply(&mut source) {
-            break;
-        }
-    }
-    mailbox.finish(pipeline.finish());
+        pipeline.finish()
+    };
+    mailbox.finish(catch_panic(run).unwrap_or_else(|| pipeline.finish_after_panic()));
 }
 
 /// Reads and decodes packets and sends them to the meters.
@@ -77,80 +83,88 @@ pub(crate) fn run_reader(
     mailbox: &ControlMailbox,
     mut stop: StopSignal,
 ) {
-    let mut packets: PacketBurst = Box::new([Packet::default(); MAX_BURST_FRAMES]);
-    let (mut last_request, mut clock_read) = (0, Instant::now());
-    loop {
-        if let Some(live) = source.live()
-            && (reader.loss_update_is_due() || dispatcher.snapshot_is_requested())
-        {
-            dispatcher.update_losses(&mut reader, live);
-        }
-        match reader.read(&mut source, &mut packets) {
-            Ok(Some((count, burst_was_short))) => {
-                dispatcher.send(&mut packets[..count], &mut reader);
-                if let Some(last) = packets[..count].last() {
-                    dispatcher.set_complete_until(last.time_ns);
-                }
-                if burst_was_short && clock_read.elapsed() >= IDLE_CLOCK_INTERVAL {
-                    clock_read = Instant::now();
-                    source.live().into_iter().for_each(|live| dispatcher.set_complete_until(live.now_ns()));
-                }
+    let read = || {
+        let mut packets: PacketBurst = Box::new([Packet::default(); MAX_BURST_FRAMES]);
+        let (mut last_request, mut clock_read) = (0, Instant::now());
+        loop {
+            beat();
+            if let Some(live) = source.live()
+                && (reader.loss_update_is_due() || dispatcher.snapshot_is_requested())
+            {
+                dispatcher.update_losses(&mut reader, live);
             }
-            Ok(None) => break,
-            Err(error) => mailbox.add_error(error),
+            match reader.read(&mut source, &mut packets) {
+                Ok(Some((count, burst_was_short))) => {
+                    dispatcher.send(&mut packets[..count], &mut reader);
+                    if let Some(last) = packets[..count].last() {
+                        dispatcher.set_complete_until(last.time_ns);
+                    }
+                    if burst_was_short && clock_read.elapsed() >= IDLE_CLOCK_INTERVAL {
+                        clock_read = Instant::now();
+                        source.live().into_iter().for_each(|live| dispatcher.set_complete_until(live.now_ns()));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => mailbox.add_error(error),
+            }
+            if let Some(request) = mailbox.new_request(&mut last_request) {
+                mailbox.reply(request, |settings| {
+                    source.live().into_iter().for_each(|live| dispatcher.update_losses(&mut reader, live));
+                    settings.iter().for_each(|settings| reader.reconfigure(settings));
+                    (reader.account(), reader.take_filter_errors())
+                });
+            }
+            dispatcher.apply_update(source.live().map(|live| live as _));
+            if stop.apply(&mut source) || dispatcher.is_abandoned() {
+                break;
+            }
         }
-        if let Some(request) = mailbox.new_request(&mut last_request) {
-            mailbox.reply(request, |settings| {
-                source.live().into_iter().for_each(|live| dispatcher.update_losses(&mut reader, live));
-                settings.iter().for_each(|settings| reader.reconfigure(settings));
-                (reader.account(), reader.take_filter_errors())
-            });
+        if let Some(live) = source.live() {
+            dispatcher.send_last_snapshot(reader.update_losses(live, false));
         }
-        dispatcher.apply_update(source.live().map(|live| live as _));
-        if stop.apply(&mut source) || dispatcher.is_abandoned() {
-            break;
-        }
-    }
-    if let Some(live) = source.live() {
-        dispatcher.send_last_snapshot(reader.update_losses(live, false));
-    }
+    };
+    catch_panic(read);
     drop(dispatcher);
     mailbox.finish(reader.account());
 }
 
 /// Meters the packets of all readers.
 pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy_poll: bool, mailbox: &ControlMailbox) {
-    let (mut last_request, mut idle_polls) = (0, 0_u32);
-    loop {
-        // Before the queues are read: they then contain all packets that were sent before the
-        // readers finished, or before that time.
-        let (readers_finished, now_ns) = (input.is_abandoned(), input.complete_until_ns());
-        let (count, emptied) = input.process(&mut metering);
+    let run = || {
+        let (mut last_request, mut idle_polls) = (0, 0_u32);
+        loop {
+            beat();
+            // Before the queues are read: they then contain all packets that were sent before the
+            // readers finished, or before that time.
+            let (readers_finished, now_ns) = (input.is_abandoned(), input.complete_until_ns());
+            let (count, emptied) = input.process(&mut metering);
+            metering.receive_snapshots();
+            input.migrate(&mut metering);
+            if count == 0 && readers_finished && input.try_close() {
+                break;
+            }
+            if emptied {
+                metering.process_idle(|| now_ns);
+            }
+            metering.export_when_due(LossHistories::request);
+            idle_polls = if count == 0 { idle_polls.saturating_add(1) } else { 0 };
+            if idle_polls > IDLE_POLLS && !busy_poll {
+                thread::sleep(IDLE_SLEEP[1].min(IDLE_SLEEP[0] * (1 << (idle_polls - IDLE_POLLS).min(10))));
+            } else if idle_polls > 0 {
+                std::hint::spin_loop();
+            }
+            if let Some(request) = mailbox.new_request(&mut last_request) {
+                mailbox.reply(request, |settings| {
+                    settings.iter().for_each(|settings| metering.reconfigure(settings));
+                    (metering.account(), Vec::new())
+                });
+            }
+        }
+        // End flows that had timed out when the readers finished: the meter that got the last packets
+        // is the only one whose clock is at that time.
+        input.complete_until_ns().into_iter().for_each(|now_ns| metering.advance_time(now_ns));
         metering.receive_snapshots();
-        input.migrate(&mut metering);
-        if count == 0 && readers_finished && input.try_close() {
-            break;
-        }
-        if emptied {
-            metering.process_idle(|| now_ns);
-        }
-        metering.export_when_due(LossHistories::request);
-        idle_polls = if count == 0 { idle_polls.saturating_add(1) } else { 0 };
-        if idle_polls > IDLE_POLLS && !busy_poll {
-            thread::sleep(IDLE_SLEEP[1].min(IDLE_SLEEP[0] * (1 << (idle_polls - IDLE_POLLS).min(10))));
-        } else if idle_polls > 0 {
-            std::hint::spin_loop();
-        }
-        if let Some(request) = mailbox.new_request(&mut last_request) {
-            mailbox.reply(request, |settings| {
-                settings.iter().for_each(|settings| metering.reconfigure(settings));
-                (metering.account(), Vec::new())
-            });
-        }
-    }
-    // End flows that had timed out when the readers finished: the meter that got the last packets
-    // is the only one whose clock is at that time.
-    input.complete_until_ns().into_iter().for_each(|now_ns| metering.advance_time(now_ns));
-    metering.receive_snapshots();
-    mailbox.finish(metering.finish());
+        metering.finish()
+    };
+    mailbox.finish(catch_panic(run).unwrap_or_else(|| metering.finish_after_panic()));
 }

@@ -3,6 +3,7 @@
 use crate::account::Account;
 use crate::control_mailbox::{ControlMailbox, PipelineError, WorkerReport};
 use crate::exporter::Exporter;
+use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::migration::{RebalancerThread, connect};
@@ -96,6 +97,7 @@ pub(crate) struct RunningGroup {
 }
 
 pub(crate) struct WorkerThread {
+    pub pulse: Pulse,
     pub mailbox: Arc<ControlMailbox>,
     pub thread: JoinHandle<()>,
 }
@@ -166,18 +168,25 @@ impl RunningGroup {
         self.readers.iter().chain(&self.meters)
     }
 
-    /// Waits for the end of all threads. Returns the final status.
-    ///
-    /// # Panics
-    /// If a thread has panicked.
-    pub fn join(mut self) -> GroupStatus {
-        let join = |worker: WorkerThread| {
+    /// The pulses of all threads.
+    pub fn pulses(&mut self) -> impl Iterator<Item = &mut Pulse> {
+        let workers = self.readers.iter_mut().chain(&mut self.meters).map(|worker| &mut worker.pulse);
+        workers.chain(self.rebalancer.as_mut().map(|rebalancer| &mut rebalancer.pulse))
+    }
+
+    /// Waits for the end of all threads. Returns the final status and the panics that were not
+    /// taken.
+    pub fn join(mut self) -> (GroupStatus, Vec<ThreadPanic>) {
+        let mut panics = Vec::new();
+        let mut join = |mut worker: WorkerThread| {
             worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            worker.mailbox.report(0, Instant::now())
+            panics.extend(worker.pulse.take_panic());
+            WorkerReport { has_panicked: worker.pulse.has_panicked(), ..worker.mailbox.report(0, Instant::now()) }
         };
-        let readers = std::mem::take(&mut self.readers).into_iter().map(join).collect();
-        let meters = std::mem::take(&mut self.meters).into_iter().map(join).collect();
-        self.status(readers, meters)
+        let readers = std::mem::take(&mut self.readers).into_iter().map(&mut join).collect();
+        let meters = std::mem::take(&mut self.meters).into_iter().map(&mut join).collect();
+        panics.extend(self.rebalancer.as_mut().and_then(|rebalancer| rebalancer.pulse.take_panic()));
+        (self.status(readers, meters), panics)
     }
 
     /// The status of the group, from the reports of its threads.
@@ -189,6 +198,8 @@ impl RunningGroup {
         };
         let account = if meters.is_empty() {
             sum(&readers)
+        } else if readers.iter().chain(&meters).any(|report| report.has_panicked) {
+            Account::combined_after_panic(&sum(&readers).ledger, sum(&meters))
         } else {
             Account::combined_in_transit(&sum(&readers).ledger, sum(&meters))
         };
@@ -220,18 +231,20 @@ impl WorkerThread {
     ) -> io::Result<Self> {
         let mailbox = Arc::new(ControlMailbox::default());
         let of_thread = mailbox.clone();
+        let pulse = Pulse::new(name.clone());
+        let heartbeat = pulse.heartbeat();
         let (ready, started) = sync_channel(1);
         let thread = thread::Builder::new().name(name).spawn(move || {
             affinity.apply();
             match prepare() {
                 Ok(run) => {
                     let _ = ready.send(Ok(()));
-                    run(&of_thread);
+                    heartbeat.adopt(|| run(&of_thread));
                 }
                 Err(error) => ready.send(Err(error)).unwrap_or(()),
             }
         })?;
         started.recv().unwrap_or_else(|_| Err(io::Error::other("a worker thread did not start")))?;
-        Ok(Self { mailbox, thread })
+        Ok(Self { pulse, mailbox, thread })
     }
 }

@@ -227,7 +227,10 @@ impl Read for Pipe {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(0);
             }
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&STOP_CHECK_INTERVAL)) {
+            let has_data = weir_probe::while_waiting(|| {
+                poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&STOP_CHECK_INTERVAL))
+            });
+            match has_data {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => match self.file.read(buffer) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

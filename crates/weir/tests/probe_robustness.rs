@@ -16,6 +16,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 
 /// Number of the user and group nobody.
@@ -322,43 +323,132 @@ fn a_user_that_does_not_exist_is_refused() {
     }
 }
 
-#[test]
-fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    // The probe notifies the service manager as user nobody.
-    [folder.path(), &path].into_iter().for_each(permit_all_users);
-    manager.set_read_timeout(Some(BOUND)).unwrap();
-    let mut child = command()
-        .args(["probe", "-i", "-", "-q", "--interval", "100ms", "-o", "json:/dev/null"])
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "200000")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut pipe = child.stdin.take().unwrap();
-    let receive = || {
+/// What systemd does for a service of the type `notify`.
+struct ServiceManager {
+    folder: tempfile::TempDir,
+    socket: UnixDatagram,
+}
+
+impl ServiceManager {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        // The probe notifies the service manager as user nobody.
+        [folder.path(), &path].into_iter().for_each(permit_all_users);
+        socket.set_read_timeout(Some(BOUND)).unwrap();
+        Self { folder, socket }
+    }
+
+    /// A probe whose watchdog has a timeout of 200 ms.
+    fn command(&self) -> Command {
+        let mut command = command();
+        command.env("NOTIFY_SOCKET", self.folder.path().join("notify")).env("WATCHDOG_USEC", "200000");
+        command.stdin(Stdio::piped());
+        command
+    }
+
+    fn receive(&self) -> String {
         let mut buffer = [0; 1000];
         loop {
-            match manager.recv(&mut buffer) {
+            match self.socket.recv(&mut buffer) {
                 Ok(octets) => return String::from_utf8(buffer[..octets].to_vec()).unwrap().trim_end().to_owned(),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}"),
             }
         }
-    };
-    let wait_for = |what: &str| {
+    }
+
+    fn wait_for(&self, what: &str) {
         let started = std::time::Instant::now();
-        while !receive().starts_with(what) {
+        while !self.receive().starts_with(what) {
             assert!(started.elapsed() < BOUND, "{what}");
         }
-    };
+    }
+
+    /// Notifications that have arrived and were not received.
+    fn arrived(&self) -> Vec<String> {
+        let mut buffer = [0; 1000];
+        self.socket.set_nonblocking(true).unwrap();
+        let receive = || {
+            let octets = self.socket.recv(&mut buffer).ok()?;
+            Some(String::from_utf8(buffer[..octets].to_vec()).unwrap())
+        };
+        let arrived = std::iter::from_fn(receive).collect();
+        self.socket.set_nonblocking(false).unwrap();
+        arrived
+    }
+}
+
+#[test]
+fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
+    let manager = ServiceManager::new();
+    let mut child = manager
+        .command()
+        .args(["probe", "-i", "-", "-q", "--interval", "100ms", "-o", "json:/dev/null"])
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
     pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
-    assert_eq!(receive(), "READY=1");
-    wait_for("WATCHDOG=1");
-    wait_for("STATUS=");
-    wait_for("WATCHDOG=1");
+    assert_eq!(manager.receive(), "READY=1");
+    manager.wait_for("WATCHDOG=1");
+    manager.wait_for("STATUS=");
+    manager.wait_for("WATCHDOG=1");
     drop(pipe);
-    wait_for("STOPPING=1");
+    manager.wait_for("STOPPING=1");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A thread of another process that is stopped while the others run. It continues on drop.
+struct StoppedThread(i32);
+
+impl StoppedThread {
+    /// `None`, loudly, where that is not permitted.
+    fn new(process: u32, name: &str) -> Option<Self> {
+        let mut tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|task| task.unwrap().path());
+        let is_wanted = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap().trim() == name;
+        let task = tasks.find(is_wanted).unwrap();
+        let number: i32 = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        // SAFETY: the call has no memory arguments.
+        if unsafe { libc::ptrace(libc::PTRACE_ATTACH, number, 0, 0) } != 0 {
+            eprintln!("SKIPPED: no permission to stop a thread (ptrace): {}", std::io::Error::last_os_error());
+            return None;
+        }
+        // SAFETY: the status is not wanted; the thread is traced by this one.
+        assert_eq!(unsafe { libc::waitpid(number, std::ptr::null_mut(), libc::__WALL) }, number);
+        Some(Self(number))
+    }
+}
+
+impl Drop for StoppedThread {
+    fn drop(&mut self) {
+        // SAFETY: the call has no memory arguments.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
+    }
+}
+
+#[test]
+fn the_watchdog_is_not_notified_while_a_thread_is_stuck() {
+    let manager = ServiceManager::new();
+    let arguments = ["probe", "-i", "-", "--layout", "split", "--flows", "10k", "--interval", "1h"];
+    let mut probe = Running::start_in(manager.command(), &arguments);
+    let mut pipe = probe.process.0.stdin.take().unwrap();
+    pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
+    // The reading thread waits for data all the time.
+    manager.wait_for("READY=1");
+    (0..40).for_each(|_| manager.wait_for("WATCHDOG=1"));
+    let Some(stopped) = StoppedThread::new(probe.process.0.id(), "weir-meter-0") else { return };
+    let message = "threads do not advance, the watchdog is not notified until they do threads=weir-meter-0\n";
+    until(message, || {
+        // A full socket would let the probe wait.
+        manager.arrived();
+        probe.times(message) > 0
+    });
+    std::thread::sleep(BOUND / 60);
+    assert_eq!(manager.arrived(), [""; 0]);
+    drop(stopped);
+    probe.wait_for("all threads advance again");
+    manager.wait_for("WATCHDOG=1");
+    drop(pipe);
+    let (code, err, flows, _) = probe.wait();
+    assert_eq!((code, flows.len(), err.matches("do not advance").count()), (0, 1, 1), "{err}");
 }

@@ -120,6 +120,9 @@ impl Consumer {
                 if let Some(error) = end.sink_errors.first() {
                     return Err(Error::Consumer(error.to_string()));
                 }
+                if let Some(panic) = end.panics.first() {
+                    return Err(Error::Consumer(format!("{} panicked: {}", panic.thread, panic.message)));
+                }
                 probe_status(&end.ledger, &end.groups[0])
             }
         }

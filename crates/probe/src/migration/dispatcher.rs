@@ -3,6 +3,7 @@
 
 use super::group_state::GroupState;
 use super::indirection_table::{IndirectionTable, even_table};
+use crate::heartbeat::beat;
 use crate::loss_channel::SnapshotSender;
 use crate::loss_history::LossSnapshot;
 use crate::reading_stage::ReadingStage;
@@ -173,6 +174,7 @@ fn enqueue<'a>(
         if back_pressure == BackPressure::Drop || queue.is_abandoned() {
             return reader.drop_packets(packets);
         }
+        beat();
         thread::sleep(RETRY_INTERVAL);
     }
 }

@@ -145,7 +145,9 @@ impl MeterInput {
             Some(MigrationTask::Cancel) => {
                 metering.meter.cancel_migration();
                 self.migration = MigrationState::None;
-                self.received.clear();
+                // There are some if another old meter has panicked.
+                self.received.extend(self.flows_in.try_iter());
+                self.received.drain(..).flatten().for_each(|flow| metering.migrate_in(flow));
             }
             None => {}
         }

@@ -6,6 +6,7 @@
 
 use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
 use super::indirection_table::{self, IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads};
+use crate::heartbeat::{Pulse, beat, catch_panic};
 use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,6 +33,7 @@ const MAX_BUCKETS: usize = 256;
 pub(crate) struct RebalancerThread {
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
+    pub pulse: Pulse,
     pub group: Arc<GroupState>,
 }
 
@@ -39,15 +41,21 @@ impl RebalancerThread {
     pub fn start(group: Arc<GroupState>) -> io::Result<Self> {
         let (stop, stopped) = sync_channel(1);
         let mut rebalancer = Rebalancer::new(group.clone());
-        let thread = thread::Builder::new().name("weir-balance".into()).spawn(move || {
+        let pulse = Pulse::new("weir-balance".into());
+        let heartbeat = pulse.heartbeat();
+        let run = move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                beat();
                 if rebalancer.rebalance().is_err() {
                     // A meter has finished, and the others will soon.
                     break;
                 }
             }
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), group })
+        };
+        let thread = thread::Builder::new()
+            .name(pulse.name().into())
+            .spawn(move || heartbeat.adopt(|| catch_panic(run).unwrap_or_default()))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread), pulse, group })
     }
 
     /// Waits until no flow is on its way between meters, and prevents migrations while the guard
@@ -124,23 +132,29 @@ impl Rebalancer {
         let migration = Migration::new(moves, &self.table, self.prepared);
         let ready = self.prepare(&migration);
         if !matches!(ready, Ok(true)) {
-            for meter in migration.meters() {
-                // A meter that has finished has nothing to cancel.
-                let _ = self.group.assign(meter, MigrationTask::Cancel);
-            }
+            self.cancel(&migration);
             self.group.publish(&self.table, self.generation, false);
             return ready.map(drop);
         }
         let migrating = lock(&self.group.migrating);
         self.group.publish(&migration.table, migration.generation, true);
         (self.table, self.generation) = (migration.table, migration.generation);
-        self.wait_for(migration.meters(), migration.generation, |meter| &meter.done_generation)?;
+        let done = self.wait_for(migration.meters(), migration.generation, |meter| &meter.done_generation);
+        // A meter has panicked. The others would wait for its flows.
+        done.inspect_err(|_| self.cancel(&migration))?;
         drop(migrating);
         self.group.publish(&self.table, self.generation, false);
         self.group.moved_buckets.fetch_add(moves.len() as u64, Ordering::Relaxed);
         // Packets that arrived meanwhile were counted under the old table.
         (self.packets, self.measured) = (self.group.packets(), Instant::now());
         Ok(())
+    }
+
+    fn cancel(&self, migration: &Migration) {
+        for meter in migration.meters() {
+            // A meter that has finished has nothing to cancel.
+            let _ = self.group.assign(meter, MigrationTask::Cancel);
+        }
     }
 
     /// Prepares all meters and readers. Returns whether all are ready.
@@ -161,6 +175,7 @@ impl Rebalancer {
         self.wait_for(new_meters, generation, |meter| &meter.ready_generation)?;
         let (update, since) = (self.group.publish(&self.table, self.generation, true), Instant::now());
         while !self.group.is_applied(update) {
+            beat();
             if since.elapsed() >= READER_TIMEOUT {
                 return Ok(false);
             }
@@ -177,6 +192,7 @@ impl Rebalancer {
     ) -> Result<(), MeterFinished> {
         for meter in meters {
             while !self.group.has_reached(meter, generation, step)? {
+                beat();
                 thread::sleep(CHECK_INTERVAL);
             }
         }

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Subscriber, error};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -35,6 +35,13 @@ pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
         LogFormat::Text => builder.event_format(TextFormat(prefix)).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).try_init(),
     };
+    if started.is_ok() && logging.log_format == LogFormat::Json {
+        // The default hook writes text.
+        std::panic::set_hook(Box::new(|panic| {
+            let thread = std::thread::current().name().unwrap_or_default().to_owned();
+            error!(thread, error = panic.to_string(), "panic");
+        }));
+    }
     if started.is_ok() {
         IS_JSON.store(logging.log_format == LogFormat::Json, Ordering::Relaxed);
     }

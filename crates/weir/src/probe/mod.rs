@@ -116,6 +116,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     notify(NotifyState::Ready);
+    let mut has_panicked = false;
     let is_over = || probe.duration_ns.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns));
     while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed())
     {
@@ -124,11 +125,15 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         }
         std::thread::sleep(CHECK_INTERVAL);
         reloader.update(reload.swap(false, Ordering::Relaxed), &mut running.probe);
+        has_panicked = monitor.log_panics(&running.probe.take_panics());
+        if has_panicked {
+            break;
+        }
         running.probe.filter_new_connections();
         if let Some(status) = monitor.update(&running.probe) {
             notify(NotifyState::Status(&status));
         }
-        watchdog.iter_mut().for_each(Watchdog::keep_alive);
+        watchdog.iter_mut().for_each(|watchdog| watchdog.keep_alive(&mut running.probe));
     }
     notify(NotifyState::Stopping);
     let no_sink_left = running.probe.exporter().all_sinks_failed();
@@ -137,7 +142,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     if is_interrupted {
         input::log_interrupted();
     }
-    let ledger = finish(running, &mut monitor, &probe, &|| is_over() || stop.load(Ordering::Relaxed));
+    let ledger = finish(running, &mut monitor, &probe, &|| has_panicked || is_over() || stop.load(Ordering::Relaxed));
     if no_sink_left && monitor.has_failed_sinks() {
         error!("all outputs have failed");
     }
@@ -173,6 +178,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, is_
     });
     drop(finished);
     let _ = reminder.map(JoinHandle::join);
+    monitor.log_panics(&report.panics);
     report.sink_errors.iter().for_each(|error| monitor.log_sink_error(error));
     report.groups.iter().for_each(|pipeline| monitor.log_source_errors(pipeline));
     log_late_records(&report.ledger, &timeout);
@@ -189,5 +195,41 @@ fn log_late_records(ledger: &Ledger, timeout: &str) {
     if !lost.is_empty() {
         let lost = lost.join(", ");
         warn!(lost, "--drain-timeout {timeout} is over, records that sinks had not accepted are lost");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_capture::{Burst, Input, Progress, Source};
+    use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, WorkerGroupSpec};
+
+    struct Panicking;
+
+    impl Source for Panicking {
+        fn fill<'a>(&'a mut self, _: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
+            panic!("a bug")
+        }
+
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+
+    #[test]
+    fn a_probe_with_a_thread_that_panicked_ends_with_problems_and_a_ledger() {
+        let arguments: Vec<OsString> = ["weir", "probe", "-i", "panicking"].map(OsString::from).into();
+        let (options, _) = config::parse(&arguments).unwrap();
+        let queues = vec![ReceiveQueue { source: Input::File(Box::new(Panicking)), affinity: CpuAffinity::default() }];
+        let groups = vec![WorkerGroupSpec { name: "panicking".into(), queues, meters: vec![] }];
+        let affinity = CpuAffinity::default();
+        let probe =
+            weir_probe::Probe::start(groups, Settings::default(), vec![], affinity, BackPressure::Drop).unwrap();
+        let (mut running, mut monitor) = (Running { probe, is_live: true }, Monitor::new(&options));
+        while !monitor.log_panics(&running.probe.take_panics()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(finish(running, &mut monitor, &options, &|| true).check(), []);
+        assert!(monitor.has_problems());
     }
 }

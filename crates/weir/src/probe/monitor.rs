@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{error, info, warn};
 use weir_ledger::{ClockCounters, Ledger};
-use weir_probe::GroupStatus;
+use weir_probe::{GroupStatus, ThreadPanic};
 
 /// Shortest time between two warnings about lost records, or about an imbalance.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -104,6 +104,15 @@ impl<'a> Monitor<'a> {
             self.has_failed_sinks = true;
             log_sink_failure(error);
         }
+    }
+
+    /// Logs panics. Returns whether there are any: the probe then has to end.
+    pub fn log_panics(&mut self, panics: &[ThreadPanic]) -> bool {
+        for ThreadPanic { thread, message } in panics {
+            self.has_problems = true;
+            error!(thread, error = message, "a thread panicked, so the probe ends; please report this");
+        }
+        !panics.is_empty()
     }
 
     /// Warns if sinks have lost more records.

@@ -5,31 +5,50 @@
 pub use sd_notify::NotifyState;
 
 use std::time::{Duration, Instant};
+use tracing::{error, info};
+
+/// Threads are not stuck before this time: one that has nothing to do advances about once a second.
+const MIN_STUCK_TIME: Duration = Duration::from_secs(2);
 
 /// Sends a notification. That it fails does not affect the probe.
 pub fn notify(state: NotifyState) {
     let _ = sd_notify::notify(&[state]);
 }
 
-/// Notifies the service manager regularly that the probe runs.
+/// Notifies the service manager regularly that the probe runs, as long as all of its threads do.
 pub struct Watchdog {
     /// Half of the timeout, as `sd_watchdog_enabled(3)` recommends.
     interval: Duration,
     last: Instant,
+    /// Threads that were stuck at the last check.
+    stuck: Vec<String>,
 }
 
 impl Watchdog {
     /// `None` if the environment requests no watchdog.
     pub fn from_environment() -> Option<Self> {
         let timeout = sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero())?;
-        Some(Self { interval: timeout / 2, last: Instant::now() })
+        Some(Self { interval: timeout / 2, last: Instant::now(), stuck: Vec::new() })
     }
 
-    /// Sends a notification if that is due. Call it often.
-    pub fn keep_alive(&mut self) {
-        if self.last.elapsed() >= self.interval {
-            self.last = Instant::now();
+    /// Sends a notification if that is due and no thread is stuck. Call it often.
+    pub fn keep_alive(&mut self, probe: &mut weir_probe::Probe) {
+        if self.last.elapsed() < self.interval {
+            return;
+        }
+        self.last = Instant::now();
+        let stuck = probe.stuck_threads(self.interval.max(MIN_STUCK_TIME));
+        if stuck.is_empty() {
             notify(NotifyState::Watchdog);
+        }
+        if stuck != self.stuck {
+            let threads = stuck.join(", ");
+            if stuck.is_empty() {
+                info!("all threads advance again, the watchdog is notified");
+            } else {
+                error!(threads, "threads do not advance, the watchdog is not notified until they do");
+            }
+            self.stuck = stuck;
         }
     }
 }
