@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build bench deny fuzz miri cuda docs captures truth clean
+.PHONY: help demo test ci build bench deny fuzz miri cuda docs captures truth soak clean
 
 SECONDS_EACH ?= 30
 
@@ -31,6 +31,11 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (need
 
 fuzz: ## Run each fuzz target for SECONDS_EACH=30 (needs nightly Rust and cargo-fuzz).
 	@scripts/fuzz $(SECONDS_EACH)
+
+soak: ## Run a probe for HOURS=1 while its surroundings fail, checked every minute (needs root).
+	@scripts/bootstrap build
+	@scripts/with-rust cargo build --release --locked --bin weir
+	@scripts/soak
 
 miri: ## Run tests of unsafe code under Miri (needs nightly Rust with miri).
 	@scripts/miri

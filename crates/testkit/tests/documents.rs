@@ -175,13 +175,19 @@ fn dead_links(page: &Path, prose: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Files that inline code names by their path from the root, and that do not exist.
+/// Files that inline code names by their path from the root, and functions (`FILE::FUNCTION`), that do not exist.
 fn missing_files(root: &Path, inline_code: &[(usize, String)]) -> Vec<(usize, String)> {
     const FOLDERS: [&str; 6] = ["crates/", "docs/", "scripts/", "testdata/", "data/", "fuzz/"];
     let is_path =
         |code: &str| FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains([' ', '*', '<', '…', '{']);
-    let missing = inline_code.iter().filter(|(_, code)| is_path(code) && !root.join(code).exists());
-    missing.map(|(line, code)| (*line, format!("no such file: {code}"))).collect()
+    let exists = |code: &str| match code.split_once("::") {
+        None => root.join(code).exists(),
+        Some((file, function)) => {
+            fs::read_to_string(root.join(file)).is_ok_and(|source| source.contains(&format!("fn {function}(")))
+        }
+    };
+    let missing = inline_code.iter().filter(|(_, code)| is_path(code) && !exists(code));
+    missing.map(|(line, code)| (*line, format!("no such file or function: {code}"))).collect()
 }
 
 /// Rust source as Markdown: without the markers of comments and the backslashes at the ends of lines.
@@ -289,8 +295,10 @@ fn planted_violations_are_found() {
     let page = root().join("README.md");
     assert_eq!(dead_links(&page, "[a](docs/metering.md) [b](https://x.y/z) [c](#weir)"), []);
     assert_eq!(dead_links(&page, "[a](docs/none.md)\n[b](#none)").len(), 2);
-    let code = Markdown::parse("`crates/testkit/tests/documents.rs` and\n`crates/none.rs`, `crates/*.rs`").inline_code;
-    assert_eq!(missing_files(&root(), &code), [(2, "no such file: crates/none.rs".into())]);
+    const FILE: &str = "crates/testkit/tests/documents.rs";
+    let text = format!("`{FILE}` and\n`crates/none.rs`, `crates/*.rs`,\n`{FILE}::missing_files`, `{FILE}::missing`");
+    let missing = missing_files(&root(), &Markdown::parse(&text).inline_code);
+    assert_eq!(missing.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3], "{missing:?}");
 }
 
 #[test]
