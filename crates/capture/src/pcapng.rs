@@ -46,6 +46,8 @@ const MAX_BLOCK_BYTES: u32 = MAX_CAPTURED_BYTES + 64 * 1024;
 const MAX_INTERFACES: usize = 65_536;
 /// Largest number of interfaces of a file whose names are kept.
 const MAX_NAMES: usize = 256;
+/// Longer names are cut.
+const MAX_NAME_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
@@ -220,7 +222,9 @@ impl Pcapng {
                     let offset = u64::from_ne_bytes(bytes);
                     interface.offset_s = if self.order.swapped { offset.swap_bytes() } else { offset } as i64;
                 }
-                (NAME, _) => name = String::from_utf8_lossy(value).into_owned(),
+                (NAME, _) => {
+                    name = String::from_utf8_lossy(&value[..value.len().min(MAX_NAME_BYTES)]).into_owned();
+                }
                 _ => {}
             }
             options = rest.get(length.next_multiple_of(4) - length..).unwrap_or_default();

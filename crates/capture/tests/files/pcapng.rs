@@ -7,6 +7,10 @@ fn names_of_interfaces_have_the_numbers_of_their_frames() {
     let file = Ng::section(false).interface(1, 0, &[(2, b"eth0")]).interface(1, 0, &[]);
     let file = file.and(Ng::section(true).interface(1, 0, &[(2, b"wlan0")]).enhanced(0, 7, 11, 20)).done();
     let named = |number, name: &str| (number, name.to_owned());
+    let long = Ng::section(false).interface(1, 0, &[(2, &[b'a'; 60_000])]).enhanced(0, 7, 11, 20).done();
+    let mut source = from_bytes(Path::new("input"), long).unwrap();
+    assert!(source.burst().unwrap().is_some());
+    assert_eq!(source.interfaces(), [named(1, &"a".repeat(64))]);
     let mut source = from_bytes(Path::new("input"), file.clone()).unwrap();
     assert_eq!(source.burst().unwrap().unwrap()[0].interface, 3);
     assert_eq!(source.interfaces(), [named(1, "eth0"), named(3, "wlan0")]);
