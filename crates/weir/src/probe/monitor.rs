@@ -5,6 +5,7 @@ use super::rate_limit::RateLimit;
 use super::statistics::{Statistics, status};
 use crate::arguments::ProbeOptions;
 use crate::read::log_sink_failure;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{error, info, warn};
@@ -23,8 +24,7 @@ pub struct Monitor<'a> {
     last_update: Instant,
     /// Last known overload level of each pipeline.
     levels: Vec<u8>,
-    /// Records that sinks had lost at the last warning.
-    lost_records: u64,
+    lost_records: LostRecords,
     loss_limit: RateLimit,
     /// Steps of the system's clock at the last warning.
     clock: ClockCounters,
@@ -32,6 +32,24 @@ pub struct Monitor<'a> {
     imbalance_limit: RateLimit,
     has_problems: bool,
     has_failed_sinks: bool,
+}
+
+/// Records that each sink had lost at the last warning that named it.
+#[derive(Default)]
+struct LostRecords(BTreeMap<String, u64>);
+
+impl LostRecords {
+    /// The sinks that have lost more records since, with all their records by reason. A sink that
+    /// was closed and opened again has several entries in the ledger.
+    fn more<'l>(&self, ledger: &'l Ledger) -> BTreeMap<&'l str, BTreeMap<&'static str, u64>> {
+        let mut lost: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+        for sink in &ledger.sinks {
+            let reasons = lost.entry(&sink.sink).or_default();
+            sink.lost.iter().for_each(|(&reason, lost)| *reasons.entry(reason).or_default() += lost.flows);
+        }
+        lost.retain(|&sink, reasons| reasons.values().sum::<u64>() > self.0.get(sink).copied().unwrap_or(0));
+        lost
+    }
 }
 
 impl<'a> Monitor<'a> {
@@ -42,7 +60,7 @@ impl<'a> Monitor<'a> {
             links: links(&probe.inputs),
             last_update: Instant::now(),
             levels: Vec::new(),
-            lost_records: 0,
+            lost_records: LostRecords::default(),
             loss_limit: RateLimit::new(LOG_INTERVAL),
             clock: ClockCounters::default(),
             clock_limit: RateLimit::new(LOG_INTERVAL),
@@ -115,20 +133,19 @@ impl<'a> Monitor<'a> {
         !panics.is_empty()
     }
 
-    /// Warns if sinks have lost more records.
+    /// Warns of sinks that have lost more records.
     fn log_lost_records(&mut self, ledger: &Ledger) {
-        let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum();
-        if lost <= self.lost_records {
+        let lost = self.lost_records.more(ledger);
+        if lost.is_empty() {
             return;
         }
         let Some(suppressed) = self.loss_limit.permit(Instant::now()) else { return };
-        self.lost_records = lost;
         // The field is left out if it is 0.
         let suppressed = (suppressed > 0).then_some(suppressed);
-        for sink in ledger.sinks.iter().filter(|sink| !sink.lost.is_empty()) {
-            let reasons: Vec<_> = sink.lost.iter().map(|(reason, lost)| format!("{} {reason}", lost.flows)).collect();
-            let (sink, lost) = (sink.sink.as_str(), reasons.join(", "));
-            warn!(sink, lost, suppressed, "sink loses records");
+        for (sink, reasons) in lost {
+            let texts: Vec<_> = reasons.iter().map(|(reason, records)| format!("{records} {reason}")).collect();
+            warn!(sink, lost = texts.join(", "), suppressed, "sink loses records");
+            self.lost_records.0.insert(sink.into(), reasons.values().sum());
         }
     }
 
@@ -187,4 +204,41 @@ fn links(inputs: &[OsString]) -> Vec<(String, bool)> {
     devices.dedup();
     let link = |device: String| weir_capture::has_link(&device).map(|has_link| (device, has_link));
     devices.into_iter().filter_map(link).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
+
+    /// A ledger of sinks, each with the records that it has lost.
+    fn ledger(sinks: &[(&str, u64)]) -> Ledger {
+        let counters = |&(sink, flows): &(&str, u64)| {
+            let mut counters = SinkCounters { sink: sink.into(), ..SinkCounters::default() };
+            if flows > 0 {
+                counters.add_lost(ExportLossReason::WriteFailed, RecordTotals { flows, ..RecordTotals::default() });
+            }
+            counters
+        };
+        Ledger { sinks: sinks.iter().map(counters).collect(), ..Ledger::default() }
+    }
+
+    #[test]
+    fn only_sinks_that_have_lost_more_records_are_named() {
+        let mut known = LostRecords::default();
+        let mut named = |sinks: &[(&str, u64)]| {
+            let ledger = ledger(sinks);
+            let more = known.more(&ledger);
+            let sums: Vec<(String, u64)> =
+                more.iter().map(|(sink, reasons)| (sink.to_string(), reasons.values().sum())).collect();
+            known.0.extend(sums.clone());
+            sums
+        };
+        assert_eq!(named(&[("a", 0), ("b", 0)]), []);
+        assert_eq!(named(&[("a", 3), ("b", 0)]), [("a".into(), 3)]);
+        assert_eq!(named(&[("a", 3), ("b", 2)]), [("b".into(), 2)]);
+        // `a` was closed and opened again.
+        assert_eq!(named(&[("a", 3), ("b", 2), ("a", 0)]), []);
+        assert_eq!(named(&[("a", 3), ("b", 2), ("a", 1)]), [("a".into(), 4)]);
+    }
 }
