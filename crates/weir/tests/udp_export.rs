@@ -46,8 +46,8 @@ impl Received {
             sets = rest;
             match word(set, 0) {
                 id if id == template_set => self.add_templates(&set[4..]),
-                // Options template and type information.
-                1 | 3 | 256 if version == 10 => {}
+                // Options templates and options records.
+                1 | 3 | 256..272 => {}
                 id => match self.record_octets.get(&id) {
                     Some(octets) => self.records += ((set.len() - 4) / octets) as u64,
                     None => self.undecoded += 1,
