@@ -22,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
@@ -114,6 +114,10 @@ impl Exporter {
         let mut closed: Vec<_> = old.into_iter().flatten().collect();
         closed.iter_mut().for_each(|worker| worker.queue = None);
         sinks.closed.append(&mut closed);
+        // The memory of a thread is free after it was joined.
+        for worker in &mut sinks.closed {
+            drop(worker.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join));
+        }
     }
 
     /// Passes the status of the metering process to the sinks, which report it to collectors:

@@ -74,6 +74,10 @@ impl Pulse {
         self.advanced.elapsed() >= time
     }
 
+    pub fn is_waiting(&self) -> bool {
+        self.heartbeat.is_waiting.load(Ordering::Relaxed)
+    }
+
     pub fn has_panicked(&self) -> bool {
         self.heartbeat.panic.get().is_some()
     }

@@ -29,6 +29,8 @@ use weir_ledger::Ledger;
 
 /// How long to wait for the reports of threads. One that waits for packets needs 0.1 s.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same for the reports of threads that wait for a pipe or a sink, and may go on at any time.
+const WAITING_REPLY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Running worker groups and sinks.
 pub struct Probe {
@@ -143,7 +145,11 @@ impl Probe {
         let request = |group| threads(group).iter().map(|thread| thread.mailbox.request_report()).collect::<Vec<_>>();
         let requests: Vec<_> = self.groups.iter().map(request).collect();
         let reports = |(group, requests): (_, Vec<u64>)| {
-            zip(threads(group), requests).map(|(thread, request)| thread.mailbox.report(request, deadline)).collect()
+            let report = |(thread, request): (&WorkerThread, _)| {
+                let soon = Instant::now() + WAITING_REPLY_TIMEOUT;
+                thread.mailbox.report(request, if thread.pulse.is_waiting() { deadline.min(soon) } else { deadline })
+            };
+            zip(threads(group), requests).map(report).collect()
         };
         zip(&self.groups, requests).map(reports).collect()
     }

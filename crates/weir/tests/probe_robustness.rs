@@ -392,7 +392,10 @@ fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
     assert_eq!(manager.receive(), "READY=1");
     manager.wait_for("WATCHDOG=1");
     manager.wait_for("STATUS=");
-    manager.wait_for("WATCHDOG=1");
+    // Statistics of a silent pipe do not delay the watchdog by seconds.
+    let started = std::time::Instant::now();
+    (0..20).for_each(|_| manager.wait_for("WATCHDOG=1"));
+    assert!(started.elapsed() < BOUND / 6, "{:?}", started.elapsed());
     drop(pipe);
     manager.wait_for("STOPPING=1");
     assert_eq!(child.wait().unwrap().code(), Some(0));
