@@ -31,7 +31,7 @@ fn all(source: &mut TrafficGenerator) -> Vec<Seen> {
         assert!(!burst.is_empty());
         seen.extend(burst.iter().map(|frame| {
             assert_eq!(frame.bytes.len(), frame.wire_bytes as usize);
-            assert_eq!((frame.link_type, frame.interface, frame.time_assumed), (1, 0, false));
+            assert_eq!((frame.link_type, frame.interface, frame.time_assumed), (1, 1, false));
             see(frame)
         }));
     }
