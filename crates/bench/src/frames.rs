@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::huge_page_array::HugePageArray;
-use weir_capture::{Burst, Frame, MAX_BURST_FRAMES, Progress, Source};
+use weir_capture::{Burst, FIRST_INTERFACE, Frame, MAX_BURST_FRAMES, Progress, Source};
 use weir_flow::prefetch;
 use weir_trafficgen::TrafficGenerator;
 
@@ -153,7 +153,7 @@ impl<'a> Iterator for FrameIter<'a> {
             wire_bytes: lengths as u32,
             link_type: ETHERNET,
             time_assumed: false,
-            interface: 0,
+            interface: FIRST_INTERFACE,
         })
     }
 }
