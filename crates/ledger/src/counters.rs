@@ -186,6 +186,18 @@ impl SinkCounters {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
+    /// Adds the counters of the same sink, opened again.
+    pub fn merge(&mut self, other: Self) {
+        self.exported.merge(other.exported);
+        self.not_open.merge(other.not_open);
+        self.waiting.merge(other.waiting);
+        other.lost.into_iter().for_each(|(reason, lost)| self.lost.entry(reason).or_default().merge(lost));
+        other.altered.into_iter().for_each(|(kind, count)| *self.altered.entry(kind).or_default() += count);
+        self.wire_records += other.wire_records;
+        self.messages += other.messages;
+        self.octets += other.octets;
+    }
+
     /// All records: exported, lost, waiting, and those that ended while the sink was not open.
     pub fn total(&self) -> RecordTotals {
         let mut all = self.exported;

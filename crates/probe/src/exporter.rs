@@ -108,16 +108,15 @@ impl Exporter {
     pub(crate) fn replace_sinks(&self, StartedSinks(started): StartedSinks) {
         let mut sinks = lock(&self.sinks);
         let mut old: Vec<_> = std::mem::take(&mut sinks.open).into_iter().map(Some).collect();
-        let kept = |started: Result<SinkWorker, usize>| started.map_or_else(|number| old.get_mut(number)?.take(), Some);
-        sinks.open = started.into_iter().filter_map(kept).collect();
+        let received = sinks.received;
+        let opened = |worker| SinkWorker { opened_at: received, ..worker };
+        let new = |started: Result<SinkWorker, usize>| match started {
+            Ok(worker) => Some(opened(worker)),
+            Err(number) => old.get_mut(number)?.take(),
+        };
+        sinks.open = started.into_iter().filter_map(new).collect();
         sinks.pass_status();
-        let mut closed: Vec<_> = old.into_iter().flatten().collect();
-        closed.iter_mut().for_each(|worker| worker.queue = None);
-        sinks.closed.append(&mut closed);
-        // The memory of a thread is free after it was joined.
-        for worker in &mut sinks.closed {
-            drop(worker.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join));
-        }
+        sinks.close(old.into_iter().flatten().collect());
     }
 
     /// Passes the status of the metering process to the sinks, which report it to collectors:

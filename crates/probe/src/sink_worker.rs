@@ -8,6 +8,7 @@ use crate::thread::{CpuAffinity, cpu_time_ns};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -54,7 +55,10 @@ impl Drain {
 #[derive(Default)]
 pub(crate) struct SinkWorkers {
     pub open: Vec<SinkWorker>,
+    /// Workers whose thread may still run, or whose error was not taken.
     pub closed: Vec<SinkWorker>,
+    /// The sinks of closed workers that have ended.
+    ended: Vec<SinkSum>,
     /// Records that pipelines have sent.
     pub received: RecordTotals,
     /// Since the end of the run was requested.
@@ -70,9 +74,21 @@ pub(crate) struct SinkWorker {
     pub offered: RecordTotals,
     /// Offered records that did not fit into the queue.
     pub lost: RecordTotals,
+    /// [`SinkWorkers::received`] when the sink was opened and, if it was, closed.
+    pub opened_at: RecordTotals,
+    pub closed_at: Option<RecordTotals>,
     pub state: Arc<Mutex<SinkState>>,
     pub thread: Option<JoinHandle<()>>,
     pub pulse: Pulse,
+}
+
+/// A sink that was open once, or again and again: with each reload that rotates its file, say.
+#[derive(Clone)]
+struct SinkSum {
+    counters: SinkCounters,
+    offered: RecordTotals,
+    /// [`SinkWorkers::received`] from the first opening to the last closing, flows.
+    open: Range<u64>,
 }
 
 /// What a sink had done after its last whole batch.
@@ -133,13 +149,46 @@ impl SinkWorkers {
         }
     }
 
+    /// Closes sinks, and forgets the workers of those that have ended.
+    pub fn close(&mut self, mut workers: Vec<SinkWorker>) {
+        for worker in &mut workers {
+            (worker.queue, worker.closed_at) = (None, Some(self.received));
+        }
+        self.closed.append(&mut workers);
+        for worker in std::mem::take(&mut self.closed) {
+            if worker.has_ended() {
+                add(&mut self.ended, &worker, self.received);
+                // The memory of a thread is free after it was joined.
+                drop(worker.thread.map(JoinHandle::join));
+            } else {
+                self.closed.push(worker);
+            }
+        }
+    }
+
     /// The counters of every sink that was ever open.
     pub fn counters(&self) -> Vec<SinkCounters> {
-        let counters = |worker: &SinkWorker| SinkCounters {
-            not_open: self.received.saturating_sub(worker.offered),
-            ..worker.counters()
-        };
-        self.closed.iter().chain(&self.open).map(counters).collect()
+        let mut sums = self.ended.clone();
+        self.closed.iter().chain(&self.open).for_each(|worker| add(&mut sums, worker, self.received));
+        let counters =
+            |sum: SinkSum| SinkCounters { not_open: self.received.saturating_sub(sum.offered), ..sum.counters };
+        sums.into_iter().map(counters).collect()
+    }
+}
+
+/// Adds a worker to the sum of its sink, or as another sink if both were open at a time.
+fn add(sums: &mut Vec<SinkSum>, worker: &SinkWorker, received: RecordTotals) {
+    let counters = worker.counters();
+    let open = worker.opened_at.flows..worker.closed_at.unwrap_or(received).flows;
+    let is_same = |sum: &&mut SinkSum| {
+        sum.counters.sink == counters.sink && (sum.open.end <= open.start || open.end <= sum.open.start)
+    };
+    if let Some(sum) = sums.iter_mut().find(is_same) {
+        sum.counters.merge(counters);
+        sum.offered.merge(worker.offered);
+        sum.open = sum.open.start.min(open.start)..sum.open.end.max(open.end);
+    } else {
+        sums.push(SinkSum { counters, offered: worker.offered, open });
     }
 }
 
@@ -196,7 +245,14 @@ impl SinkWorker {
             });
         })?;
         let (offered, lost) = (RecordTotals::default(), RecordTotals::default());
-        Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread), pulse })
+        let (opened_at, closed_at) = (RecordTotals::default(), None);
+        Ok(Self { queue: Some(queue), offered, lost, opened_at, closed_at, state, thread: Some(thread), pulse })
+    }
+
+    /// Whether the thread has ended without an error that has to be reported.
+    fn has_ended(&self) -> bool {
+        let state = lock(&self.state);
+        state.is_finished && state.error.is_none() && self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     pub fn offer(&self, batch: &Arc<RecordBatch>) -> Offer {

@@ -40,7 +40,7 @@ struct LostRecords(BTreeMap<String, u64>);
 
 impl LostRecords {
     /// The sinks that have lost more records since, with all their records by reason. A sink that
-    /// was closed and opened again has several entries in the ledger.
+    /// is listed twice has two entries in the ledger.
     fn more<'l>(&self, ledger: &'l Ledger) -> BTreeMap<&'l str, BTreeMap<&'static str, u64>> {
         let mut lost: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
         for sink in &ledger.sinks {
