@@ -75,7 +75,14 @@ enum Specification<'a> {
 fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
     let (scheme, rest) = spec.split_once(':').ok_or(InvalidSink::Scheme)?;
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
-    let path = || if rest.is_empty() { Err(no_path.clone()) } else { Ok(rest) };
+    let setting = rest.rsplit_once('?').and_then(|(_, settings)| settings.split_once('='));
+    let path = || match (rest, setting) {
+        ("", _) => Err(no_path.clone()),
+        (_, Some(("mtu" | "rate" | "template" | "fields" | "refresh", _))) => {
+            Err(InvalidSink::Syntax("settings after ? are for collectors; a file has none"))
+        }
+        _ => Ok(rest),
+    };
     let collector = |default_port| {
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"))?;
         parse_collector(endpoint, default_port)
@@ -215,6 +222,7 @@ mod tests {
             ("json", "not a sink"),
             ("json:", "the file name is missing"),
             ("xml:file", "not a sink"),
+            ("ipfix:flows.ipfix?template=basic", "settings after ? are for collectors"),
             ("ipfix+udp:host", "//HOST:PORT must follow"),
             ("ipfix+tcp://host:4739", "not a sink"),
             ("netflow7+udp://host", "not a sink"),

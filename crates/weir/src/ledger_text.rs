@@ -63,24 +63,24 @@ pub fn text(ledger: &Ledger) -> String {
         rows.add("steps of the system's clock", &[steps]);
     }
     rows.add("records", &["flows", "packets", "bytes on the wire"]);
-    let mut add = |name: &str, RecordTotals { flows, packets, bytes }| rows.add(name, &[flows, packets, bytes]);
-    add("created", RecordTotals { flows: ledger.flows_created, packets: packets.metered, bytes: bytes.metered });
+    let totals = |RecordTotals { flows, packets, bytes }: RecordTotals| [flows, packets, bytes];
+    rows.add("created", &[ledger.flows_created, packets.metered, bytes.metered]);
     if ledger.live.flows > 0 {
-        add("- live", ledger.live);
+        rows.add("- live", &totals(ledger.live));
     }
     for sink in &ledger.sinks {
-        add(&format!("= {}, exported", sink.sink), sink.exported);
+        rows.add(format!("= {}, exported", sink.sink), &totals(sink.exported));
         if sink.waiting.flows > 0 {
-            add("  + waiting", sink.waiting);
+            rows.add("  + waiting", &totals(sink.waiting));
         }
         if sink.not_open.flows > 0 {
-            add("  + while the sink was not open", sink.not_open);
+            rows.add("  + while the sink was not open", &totals(sink.not_open));
         }
         for (reason, &records) in &sink.lost {
-            add(&format!("  + lost, {reason}"), records);
+            rows.add(format!("  + lost, {reason}"), &totals(records));
         }
         for (what, &flows) in &sink.altered {
-            add(&format!("  of the exported, {what}"), RecordTotals { flows, ..RecordTotals::default() });
+            rows.add(format!("  of the exported, {what}"), &[flows]);
         }
     }
     let mut text = rows.text();

@@ -174,10 +174,13 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
     }
     for sink in &ledger.sinks {
         for (key, &flows) in &sink.altered {
-            // The only alteration so far.
-            debug_assert_eq!(*key, "time_beyond_format");
-            let sentence =
-                "the 32-bit times of the format cannot express their times (longer than 49.7 days, or after 2106)";
+            let sentence = match *key {
+                "time_beyond_format" => {
+                    "the 32-bit times of the format cannot express their times (longer than 49.7 days, or after 2106)"
+                }
+                "basic_template" => "written as basic records: the sink has no template for their elements",
+                key => key,
+            };
             fact("altered", format!("{} for {}: {sentence}", units::count(flows, "flow"), sink.sink));
         }
         for (&reason, records) in &sink.lost {

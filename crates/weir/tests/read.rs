@@ -7,6 +7,7 @@ use common::{
 };
 use serde_json::{Value, json};
 use std::io::Write;
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -819,4 +820,16 @@ fn control_characters_of_names_are_not_printed() {
         assert!(!text.is_empty() && !text.chars().any(|letter| letter.is_control() && letter != '\n'), "{text:?}");
         assert!(text.contains(".pcap") || text.contains("option'"), "{text:?}");
     }
+}
+
+#[test]
+fn summary_and_ledger_say_that_flows_were_written_as_basic_records() {
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // A record of one octet could not be told from padding.
+    let sink = format!("ipfix+udp://{}?fields=protocolIdentifier", collector.local_addr().unwrap());
+    let (code, _, text) = weir(["read", small().saved().name(), "-o", &sink, "-v"]);
+    let sentence = format!("3 flows for {sink}: written as basic records: the sink has no template for their elements");
+    assert!(code == 0 && text.contains(&sentence), "{text}");
+    let row = text.lines().find(|line| line.contains("of the exported, basic_template"));
+    assert_eq!(row.map(|row| row.split_whitespace().last()), Some(Some("3")), "{text}");
 }
