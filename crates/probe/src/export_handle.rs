@@ -4,7 +4,7 @@
 use crate::account::totals;
 use crate::heartbeat::{beat, while_waiting};
 use crate::settings::BackPressure;
-use crate::sink_worker::{Offer, RecordBatch, SinkState, SinkWorkers};
+use crate::sink_worker::{Drain, Offer, RecordBatch, SinkState, SinkWorkers};
 use crate::sync::lock;
 use crossbeam_channel::{SendTimeoutError, Sender};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -101,17 +101,21 @@ impl ExportHandle {
 
     /// Waits until a batch fits into each of these queues. After live traffic, does not wait for a
     /// sink that times out. At the end of the run the batch is lost for sinks that do not accept it in
-    /// time; these are those slower than another one, if a sink has accepted the batch.
+    /// time, and, if a sink has accepted it, for those not worth waiting for.
     fn wait_and_send(&self, mut queues: Vec<FullQueue>, mut is_accepted: bool, batch: &Arc<RecordBatch>) {
         let live_since = self.draining_since.filter(|_| self.back_pressure == BackPressure::Drop);
+        let (since, records) = (Instant::now(), totals(&batch.records));
         while !queues.is_empty() {
             let drain = lock(&self.sinks).drain;
-            if drain.is_some_and(|drain| Instant::now() >= if is_accepted { drain.target } else { drain.deadline }) {
-                let records = totals(&batch.records);
-                return queues.iter().for_each(|(_, state)| lock(state).lose(records));
-            }
             let mut timeout = RETRY_INTERVAL;
             queues.retain(|(queue, state)| {
+                let is_late = |drain: Drain| {
+                    drain.is_over() || is_accepted && !lock(state).is_worth_waiting(drain, since, records.flows)
+                };
+                if drain.is_some_and(is_late) {
+                    lock(state).lose(records);
+                    return false;
+                }
                 // Only for the first queue, so that the others are tried meanwhile.
                 let sent = queue.send_timeout(batch.clone(), std::mem::take(&mut timeout));
                 is_accepted |= sent.is_ok();

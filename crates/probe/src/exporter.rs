@@ -22,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;

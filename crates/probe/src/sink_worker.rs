@@ -22,6 +22,8 @@ pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Share of the time for the end of a run in which rate-limited sinks should be done.
 const DRAIN_TARGET: f64 = 0.8;
+/// At the end of a run, the other sinks do not wait for one that writes a batch for this time.
+const STALL_TIME: Duration = Duration::from_millis(500);
 /// How long a sink may write after the deadline: it looks at the clock between two batches.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
@@ -33,7 +35,7 @@ const FILTER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time in which sinks get the last records of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
-    /// Rate-limited sinks should be done by then. From then on no sink waits for a slower one.
+    /// Rate-limited sinks should be done by then. From then on no sink waits long for a slower one.
     pub target: Instant,
     /// Records that a sink does not have by then are lost.
     pub deadline: Instant,
@@ -97,6 +99,8 @@ pub(crate) struct SinkState {
     written: RecordTotals,
     /// When the sink last began or ended a batch.
     last_progress: Instant,
+    /// Whether it has begun a batch and not ended it.
+    is_writing: bool,
     pub cpu_time_ns: u64,
     /// The sink was finished and holds no records back.
     is_finished: bool,
@@ -108,7 +112,8 @@ pub(crate) struct SinkState {
     drain: Option<Drain>,
     /// About how many records the sink gets until the end, once the end has begun.
     expected_flows: u64,
-    /// Offered records that the sink did not get because the end was over.
+    /// Offered records that the sink did not get because the end was over, or the other sinks would
+    /// have waited too long.
     late: RecordTotals,
     pub error: Option<Error>,
     /// Local and remote address of the datagrams of the sink.
@@ -199,6 +204,7 @@ impl SinkWorker {
             counters: sink.counters().clone(),
             written: RecordTotals::default(),
             last_progress: Instant::now(),
+            is_writing: false,
             cpu_time_ns: 0,
             is_finished: false,
             has_failed: false,
@@ -328,7 +334,7 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
 /// Notes that the sink begins to work, and passes a new status to it.
 fn pass_status(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
     let mut state = lock(state);
-    state.last_progress = Instant::now();
+    (state.last_progress, state.is_writing) = (Instant::now(), true);
     if std::mem::take(&mut state.status.1) {
         let mut status = state.status.0.clone();
         status.lost_before_sink.merge(state.late);
@@ -339,7 +345,7 @@ fn pass_status(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
 
 impl SinkState {
     fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, written: RecordTotals) {
-        (self.last_progress, self.cpu_time_ns) = (Instant::now(), cpu_time_ns());
+        (self.last_progress, self.is_writing, self.cpu_time_ns) = (Instant::now(), false, cpu_time_ns());
         if self.abandoned.is_some() {
             return;
         }
@@ -372,9 +378,25 @@ impl SinkState {
         !drain.is_over()
     }
 
-    /// Counts records that the sink does not get because the end of the run is over.
+    /// Whether a pipeline that has waited since this time waits on until the sink accepts this number
+    /// of records, while other sinks wait for more.
+    pub fn is_worth_waiting(&self, drain: Drain, since: Instant, flows: u64) -> bool {
+        // A sink that sends datagrams never hangs. It sleeps so that it is done at the target.
+        if self.endpoints.is_some() {
+            return true;
+        }
+        let is_stalled = self.is_writing && self.last_progress.elapsed() > STALL_TIME;
+        // After the target, the records have a share of half of the time left.
+        let share = flows as f64 / self.expected_flows.max(flows) as f64 / 2.0;
+        let left = drain.deadline.saturating_duration_since(Instant::now());
+        !is_stalled && (Instant::now() < drain.target || since.elapsed() < left.mul_f64(share))
+    }
+
+    /// Counts records that the sink does not get because the end of the run is over, or would come too
+    /// late for other sinks.
     pub fn lose(&mut self, records: RecordTotals) {
         self.late.merge(records);
+        self.expected_flows = self.expected_flows.saturating_sub(records.flows);
     }
 
     /// Abandons a sink that still writes after the deadline. Returns whether it is abandoned.

@@ -126,10 +126,35 @@ fn a_blocked_output_loses_records_at_the_deadline_and_the_other_outputs_get_all(
         assert!(late(&sinks[0]) > FLOWS / 2, "{layout}: {sinks:?}");
         assert_eq!(exported(&sinks[0]) + late(&sinks[0]), FLOWS, "{layout}: {sinks:?}");
         assert_eq!((exported(&sinks[1]), read_flows(&file).len()), (FLOWS, FLOWS as usize), "{layout}: {sinks:?}");
-        let message = "--drain-timeout 5.00s is over, records that sinks had not accepted are lost";
+        let message = "records that sinks did not accept in time (--drain-timeout 5.00s) are lost";
         assert_eq!(log.matches(message).count(), 1, "{log}");
         assert!(log.contains(&format!("{} of json:{}", late(&sinks[0]), pipe.display())), "{log}");
     }
+}
+
+/// Sinks of different speeds beside a blocked one.
+#[test]
+fn a_blocked_output_costs_files_and_collectors_no_records() {
+    const FLOWS: u64 = 30_000;
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _reader) = blocked_pipe(folder.path());
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let path = |name| folder.path().join(name).display().to_string();
+    let sinks = [
+        format!("csv:{}", path("csv")),
+        format!("ipfix:{}", path("ipfix")),
+        format!("json:{}", path("json")),
+        format!("json:{}", pipe.display()),
+        format!("ipfix+udp://{}", collector.local_addr().unwrap()),
+    ];
+    let mut options: Vec<_> = sinks.iter().flat_map(|sink| ["-o", sink]).collect();
+    options.extend(["--drain-timeout", "10s"]);
+    let (_, log, sinks) = Probe::with_flows(FLOWS, &options).stop();
+    for (number, sink) in sinks.iter().enumerate() {
+        let lost = if number == 3 { late(sink) } else { 0 };
+        assert_eq!(exported(sink) + lost, FLOWS, "{log}");
+    }
+    assert!(late(&sinks[3]) > FLOWS / 2, "{log}");
 }
 
 #[test]

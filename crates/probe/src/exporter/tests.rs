@@ -134,6 +134,46 @@ fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
     assert!(sinks.iter().all(|sink| sink.total().flows == offered + 3 && sink.waiting.flows == 0), "{sinks:?}");
 }
 
+/// A drain of 5 s with this sink, a slow one and a good one: what became of the records of each.
+fn drained(sink: Box<dyn Sink + Send>, then: impl FnOnce(&Exporter, &mut ExportHandle, &mut Account)) -> Vec<[u64; 2]> {
+    let mut exporter = exporter(vec![sink, slow(), good()], BackPressure::Block);
+    let (mut handle, mut account) = (exporter.handle(), Account::default());
+    exporter.drain_until(Instant::now() + Duration::from_secs(5));
+    handle.start_draining(200);
+    (0..200).for_each(|_| write(&mut handle, &mut account, 1));
+    then(&exporter, &mut handle, &mut account);
+    drop(handle);
+    exporter.finish_until(&mut || None);
+    let late = |sink: &SinkCounters| sink.lost.get(ExportLossReason::DrainTimeout.key()).map_or(0, |lost| lost.flows);
+    exporter.ledger([account]).sinks.iter().map(|sink| [sink.exported.flows, late(sink)]).collect()
+}
+
+#[test]
+fn a_hanging_sink_costs_the_others_no_records_in_the_drain_and_is_waited_for_when_it_goes_on() {
+    let gate = Arc::new(AtomicBool::default());
+    let goes_on = |exporter: &Exporter, handle: &mut ExportHandle, account: &mut Account| {
+        gate.store(true, Ordering::Relaxed);
+        while exporter.ledger([account.clone()]).sinks[0].waiting.flows > 0 {
+            thread::yield_now();
+        }
+        (0..200).for_each(|_| write(handle, account, 1));
+    };
+    // One batch is being written and 8 wait; the other 191 of the first 200 do not fit.
+    assert_eq!(drained(hanging(gate.clone()), goes_on), [[209, 191], [400, 0], [400, 0]]);
+}
+
+#[test]
+fn a_sink_that_is_too_slow_costs_the_others_no_records_in_the_drain() {
+    let crawling = sink("crawling", |_| {
+        thread::sleep(Duration::from_millis(100));
+        true
+    });
+    let sinks = drained(crawling, |_, _, _| {});
+    assert_eq!(sinks[1..], [[200, 0], [200, 0]], "{sinks:?}");
+    // It is waited for in most of the time.
+    assert!(sinks[0][0] >= 30 && sinks[0].iter().sum::<u64>() == 200, "{sinks:?}");
+}
+
 /// Sinks opened again with each reload: one entry and, after a while, no memory for each.
 #[test]
 fn a_sink_that_is_opened_again_and_again_has_one_sum_and_the_ledger_balances() {

@@ -185,7 +185,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, is_
     report.ledger
 }
 
-/// Says which sinks had not accepted all records when the time of `--drain-timeout` was over.
+/// Says which sinks did not accept all records in the time of `--drain-timeout`.
 fn log_late_records(ledger: &Ledger, timeout: &str) {
     let late = |sink: &SinkCounters| {
         let lost = sink.lost.get(ExportLossReason::DrainTimeout.key())?;
@@ -194,7 +194,7 @@ fn log_late_records(ledger: &Ledger, timeout: &str) {
     let lost: Vec<_> = ledger.sinks.iter().filter_map(late).collect();
     if !lost.is_empty() {
         let lost = lost.join(", ");
-        warn!(lost, "--drain-timeout {timeout} is over, records that sinks had not accepted are lost");
+        warn!(lost, "records that sinks did not accept in time (--drain-timeout {timeout}) are lost");
     }
 }
 
