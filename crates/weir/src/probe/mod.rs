@@ -39,6 +39,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
+use weir_capture::PacketFilter;
 use weir_export::FileMode;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
@@ -99,6 +100,10 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         info!(cores, export_cores, reason = placement.reason, "cores assigned");
     }
     effective.sandbox = (!probe.hardening.no_sandbox).then(|| {
+        if probe.config.is_some() {
+            // A reload may name the first filter. The sandbox forbids to load libpcap then.
+            let _ = PacketFilter::new("ip");
+        }
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let config: Vec<&Path> = probe.config.as_deref().into_iter().collect();
         Arc::new(Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs)))

@@ -8,7 +8,8 @@
 //!
 //! A forbidden call returns an error (EPERM from seccomp, EACCES from Landlock) and does not end
 //! the process: if a library makes a call that is not on the list, one operation fails visibly, and
-//! the records in the flow cache are not lost.
+//! the records in the flow cache are not lost. Only a call of another architecture (`int 0x80`),
+//! which no library makes, ends it (SIGSYS).
 
 mod system_calls;
 

@@ -11,6 +11,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
+use std::net::ToSocketAddrs;
 
 /// Calls permitted with all arguments.
 const PERMITTED: &[i64] = &[
@@ -90,9 +91,6 @@ const PERMITTED: &[i64] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmmsg,
     libc::SYS_recvmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
 ];
@@ -126,6 +124,9 @@ const FORBIDDEN: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 /// The kernel has no seccomp filters, or this architecture is unknown.
 pub fn restrict() -> Result<(), Error> {
     let architecture = TargetArch::try_from(ARCH).map_err(Error::from)?;
+    // The C library loads its modules of name resolution (NSS) now, because later it cannot. A label
+    // has at most 63 octets (RFC 1035 section 2.3.4), so no name server is asked.
+    let _ = ("x".repeat(64).as_str(), 0).to_socket_addrs();
     let any_arguments = || [libc::SYS_clone3].map(|call| (call, Vec::new())).into();
     apply(SeccompFilter::new(any_arguments(), SeccompAction::Allow, NO_CLONE3, architecture))?;
     apply(SeccompFilter::new(permitted()?, FORBIDDEN, SeccompAction::Allow, architecture))
@@ -152,25 +153,37 @@ fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         libc::SIOCGIFNAME,
     ];
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX];
-    // Memory that can be written does not become code; libraries are mapped without writing.
-    let without = |argument, access: i32| condition(argument, SeccompCmpOp::MaskedEq(access as u64), 0);
-    let some_arguments: [(i64, Vec<_>); 9] = [
-        (libc::SYS_bpf, vec![is(0, BPF_MAP_DELETE)]),
-        (libc::SYS_clone, vec![is_thread]),
-        (libc::SYS_ioctl, requests.map(|request| is(1, request)).into()),
-        (libc::SYS_mmap, vec![without(2, libc::PROT_EXEC), without(2, libc::PROT_WRITE)]),
-        (libc::SYS_mprotect, vec![without(2, libc::PROT_EXEC)]),
-        (libc::SYS_prctl, vec![is(0, libc::PR_SET_NAME as u64)]),
+    // Landlock does not see the connections of other protocols, such as MPTCP.
+    let protocols = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+    let sockets = families
+        .into_iter()
+        .flat_map(|family| protocols.map(|protocol| vec![is(0, family as u64), is(2, protocol as u64)]));
+    let without = |argument, flag: i32| vec![vec![condition(argument, SeccompCmpOp::MaskedEq(flag as u64), 0)]];
+    // The rules of a call, of which one must hold. A rule holds if all of its conditions do.
+    let some_arguments: [(i64, Vec<Vec<_>>); 12] = [
+        (libc::SYS_bpf, vec![vec![is(0, BPF_MAP_DELETE)]]),
+        (libc::SYS_clone, vec![vec![is_thread]]),
+        (libc::SYS_ioctl, requests.map(|request| vec![is(1, request)]).into()),
+        // Neither memory nor a file becomes code.
+        (libc::SYS_mmap, without(2, libc::PROT_EXEC)),
+        (libc::SYS_mprotect, without(2, libc::PROT_EXEC)),
+        (libc::SYS_prctl, vec![vec![is(0, libc::PR_SET_NAME as u64)]]),
         // The limits of this process; a change of them is forbidden.
-        (libc::SYS_prlimit64, vec![SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)]),
-        (libc::SYS_socket, families.map(|family| is(0, family as u64)).into()),
+        (libc::SYS_prlimit64, vec![vec![SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)]]),
+        // Data that opens a TCP connection (Fast Open) passes Landlock, too.
+        (libc::SYS_sendmmsg, without(3, libc::MSG_FASTOPEN)),
+        (libc::SYS_sendmsg, without(2, libc::MSG_FASTOPEN)),
+        (libc::SYS_sendto, without(3, libc::MSG_FASTOPEN)),
+        (libc::SYS_socket, sockets.collect()),
         // Signals to threads of this process (`abort`).
-        (libc::SYS_tgkill, vec![is(0, std::process::id().into())]),
+        (libc::SYS_tgkill, vec![vec![is(0, std::process::id().into())]]),
     ];
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         PERMITTED.iter().chain(PERMITTED_HERE).map(|&call| (call, Vec::new())).collect();
-    for (call, conditions) in some_arguments {
-        let of_call = conditions.into_iter().map(|condition| SeccompRule::new(vec![condition?]));
+    for (call, alternatives) in some_arguments {
+        let of_call = alternatives
+            .into_iter()
+            .map(|conditions| SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?));
         rules.insert(call, of_call.collect::<Result<_, _>>()?);
     }
     Ok(rules)

@@ -1,9 +1,12 @@
 //! Each case restricts a thread of its own: the restrictions concern the calling thread only.
 
 use super::*;
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{
+    AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketType, ipproto, sendmmsg, sendmsg_addr, sendto, socket,
+};
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -72,6 +75,11 @@ fn memory_that_was_written_does_not_become_code() {
         }
         assert!(is_denied(map().make_exec()));
         assert!(map().make_read_only().is_ok());
+        // A file that was written could be mapped as code, too, without access to write.
+        let code = region::alloc(4096, region::Protection::READ_EXECUTE).map(drop);
+        let Err(region::Error::SystemCall(error)) = code else { panic!("{code:?}") };
+        assert_eq!(error, libc::EPERM);
+        assert!(region::alloc(4096, region::Protection::READ).is_ok());
     });
 }
 
@@ -149,5 +157,33 @@ fn only_name_servers_are_reached_over_tcp() {
             Ok(_) => eprintln!("SKIPPED: this kernel does not restrict TCP"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}"),
         }
+    });
+}
+
+#[test]
+fn tcp_does_not_connect_past_landlock() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    restricted(folder.path(), |_| {
+        if !has_seccomp() {
+            return;
+        }
+        let forbidden = Some(rustix::io::Errno::PERM);
+        for protocol in [ipproto::MPTCP, ipproto::SCTP, ipproto::ICMP] {
+            for family in [AddressFamily::INET, AddressFamily::INET6] {
+                let result = socket(family, SocketType::STREAM, Some(protocol));
+                assert_eq!(result.err(), forbidden, "{family:?} {protocol:?}");
+            }
+        }
+        // TCP Fast Open sends data with the segment that opens the connection.
+        let flags = SendFlags::from_bits_retain(libc::MSG_FASTOPEN as u32);
+        let open = || socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)).unwrap();
+        let (data, any) = ([IoSlice::new(b"records")], address.as_any());
+        assert_eq!(sendto(open(), b"records", flags, &address).err(), forbidden, "sendto");
+        let mut control = SendAncillaryBuffer::default();
+        assert_eq!(sendmsg_addr(open(), &address, &data, &mut control, flags).err(), forbidden, "sendmsg");
+        let mut messages = [MMsgHdr::new_with_addr(&any, &data, &mut control)];
+        assert_eq!(sendmmsg(open(), &mut messages, flags).err(), forbidden, "sendmmsg");
     });
 }
