@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use weir_capture::{Burst, Frame, PacketFilter};
 use weir_ledger::{Ledger, TrafficCounters};
-use weir_packet::{Packet, ipv4_mapped};
+use weir_packet::{Flags, Packet, ipv4_mapped};
 
 const UDP: u8 = 17;
 
@@ -93,7 +93,8 @@ impl Sampler {
 
 /// The filter for Weir's own export traffic: source and destination of the UDP datagrams that sinks
 /// send. A record of an export datagram would cause another datagram, and so on without end;
-/// therefore such datagrams are never metered.
+/// therefore such datagrams are never metered. Their later fragments have no ports: all later UDP
+/// fragments between the addresses of a sink match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelfTrafficFilter(Vec<[([u8; 16], u16); 2]>);
 
@@ -109,8 +110,13 @@ impl SelfTrafficFilter {
 
     #[inline(never)]
     pub(crate) fn matches(&self, packet: &Packet) -> bool {
-        let endpoints = [(packet.source, packet.source_port), (packet.destination, packet.destination_port)];
-        packet.protocol == UDP && self.0.contains(&endpoints)
+        // The addresses decide first: other packets are not examined for fragments.
+        let is_own = |&[(source, source_port), (destination, destination_port)]: &[_; 2]| {
+            (packet.source, packet.destination) == (source, destination)
+                && ((packet.source_port, packet.destination_port) == (source_port, destination_port)
+                    || packet.flags.has(Flags::FRAGMENT_LATER))
+        };
+        packet.protocol == UDP && self.0.iter().any(is_own)
     }
 }
 
@@ -125,6 +131,31 @@ fn endpoint(address: SocketAddr) -> ([u8; 16], u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn later_udp_fragments_match_by_the_addresses_alone() {
+        let [local, remote, other] = [[192, 0, 2, 1], [192, 0, 2, 2], [192, 0, 2, 3]];
+        let filter = SelfTrafficFilter::new([[(local, 50_000), (remote, 4739)].map(SocketAddr::from)]);
+        let matches = |source, destination, ports: [u16; 2], protocol, flags| {
+            let [source, destination] = [source, destination].map(ipv4_mapped);
+            let [source_port, destination_port] = ports;
+            let flags = Flags(flags);
+            let packet =
+                Packet { source, destination, source_port, destination_port, protocol, flags, ..Packet::default() };
+            filter.matches(&packet)
+        };
+        let (first, later) = (Flags::FRAGMENT_FIRST | Flags::PORTS, Flags::FRAGMENT_LATER);
+        for flags in [Flags::PORTS, first] {
+            assert!(matches(local, remote, [50_000, 4739], UDP, flags));
+            assert!(!matches(local, remote, [50_001, 4739], UDP, flags));
+            assert!(!matches(local, remote, [50_000, 53], UDP, flags));
+        }
+        assert!(matches(local, remote, [0; 2], UDP, later));
+        assert!(!matches(local, remote, [0; 2], UDP, 0));
+        assert!(!matches(remote, local, [0; 2], UDP, later));
+        assert!(!matches(local, other, [0; 2], UDP, later));
+        assert!(!matches(local, remote, [0; 2], 6, later));
+    }
 
     #[test]
     fn exactly_one_packet_of_each_group_is_chosen_and_each_position_equally_often() {

@@ -337,6 +337,31 @@ fn datagrams_of_a_late_connection_are_not_metered() {
 }
 
 #[test]
+fn fragments_of_exported_datagrams_are_not_metered() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up mtu 600");
+    let collector = Collector::start("127.0.0.1:0");
+    let sink = format!("ipfix+udp://{}?template=full", collector.address);
+    let probe = Running::probe("af_packet:lo", &["-o", &sink, "--idle", "200ms"]);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..10 {
+        client.send_to(b"request", server.local_addr().unwrap()).unwrap();
+    }
+    collector.wait_for_records(1);
+    // Longer than the timeout after which records of the fragments would follow.
+    thread::sleep(Duration::from_secs(1));
+    let (_, _, ledger) = probe.stop(0);
+    let packets = &ledger["packets"];
+    assert!(collector.received().longest > 600, "no datagram was sent in fragments");
+    assert_eq!(packets["metered"], 10, "{ledger}");
+    assert_eq!(number(&packets["received"]), 10 + number(&packets["filtered"]), "{ledger}");
+    assert_eq!(ledger["flows"]["created"], 1, "{ledger}");
+}
+
+#[test]
 fn collectors_that_can_never_be_reached_are_refused_at_start() {
     assert_usage_errors(&[
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://two words:4739"], "is neither a host name nor an address"),
