@@ -223,7 +223,9 @@ impl Pcapng {
                     interface.offset_s = if self.order.swapped { offset.swap_bytes() } else { offset } as i64;
                 }
                 (NAME, _) => {
-                    name = String::from_utf8_lossy(&value[..value.len().min(MAX_NAME_BYTES)]).into_owned();
+                    // Consumers of the name, for example collectors, may print it to a terminal.
+                    let text = String::from_utf8_lossy(&value[..value.len().min(MAX_NAME_BYTES)]);
+                    name = text.replace(char::is_control, "\u{fffd}");
                 }
                 _ => {}
             }

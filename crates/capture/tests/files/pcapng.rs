@@ -21,6 +21,15 @@ fn names_of_interfaces_have_the_numbers_of_their_frames() {
 }
 
 #[test]
+fn control_characters_of_names_are_replaced() {
+    let name = "\u{1b}[31mred\u{7}\u{9b}";
+    let file = Ng::section(false).interface(1, 0, &[(2, name.as_bytes())]).enhanced(0, 7, 11, 20).done();
+    let mut source = from_bytes(Path::new("input"), file).unwrap();
+    assert!(source.burst().unwrap().is_some());
+    assert_eq!(source.interfaces(), [(1, "\u{fffd}[31mred\u{fffd}\u{fffd}".to_owned())]);
+}
+
+#[test]
 fn sections_have_their_own_byte_order_and_interface_numbers_continue() {
     let mut file = Ng::section(false).interface(1, 0, &[]).interface(101, 0, &[]);
     file = file.enhanced(1, 5, 10, 10).enhanced(0, 6, 10, 10);
