@@ -83,6 +83,7 @@ impl FileOutput {
             let whole = whole.ok_or(Error::File { sink: sink.into(), problem: UnusableFile::OtherContent })?;
             if whole < length {
                 file.set_len(whole).map_err(io_error)?;
+                warn!(sink, octets = length - whole, "removed the incomplete last record of the file");
             }
             let retries = mode == FileMode::Append && metadata.is_file();
             (file, whole == 0, retries.then(Retry::default))

@@ -35,7 +35,7 @@ impl Default for FileTemplates {
 
 impl FileTemplates {
     /// Reads a file to its end: the length of its whole messages, octets. `None` if these are not
-    /// messages to which Weir can add others.
+    /// messages to which Weir can add others, or one has a wrong length.
     pub fn read(&mut self, mut file: impl Read) -> io::Result<Option<u64>> {
         let (mut whole, mut message) = (0, Vec::new());
         loop {
@@ -52,7 +52,7 @@ impl FileTemplates {
             let Some(body) = length.checked_sub(HEADER_OCTETS) else { return Ok(None) };
             file.by_ref().take(body as u64).read_to_end(&mut message)?;
             if message.len() < length {
-                return Ok(Some(whole));
+                return Ok(begins_with_sets(&message[HEADER_OCTETS..]).then_some(whole));
             }
             if self.add_sets(&message[HEADER_OCTETS..]).is_none() {
                 return Ok(None);
@@ -96,6 +96,19 @@ impl FileTemplates {
         }
         Some(())
     }
+}
+
+/// Whether an incomplete message is what it seems to be. If not the message is cut but its length is
+/// wrong, another one follows its sets, and the version there is no set ID (RFC 7011 section 3.3.2).
+fn begins_with_sets(mut sets: &[u8]) -> bool {
+    while let (Some(id), Some(length)) = (word(sets, 0), word(sets, 2)) {
+        let is_set = matches!(id as u16, TEMPLATE_SET | OPTIONS_TEMPLATE_SET | FIRST_TEMPLATE_ID..);
+        if !is_set || length < 4 {
+            return false;
+        }
+        sets = sets.get(length..).unwrap_or_default();
+    }
+    true
 }
 
 fn word(octets: &[u8], at: usize) -> Option<usize> {

@@ -61,7 +61,7 @@ pub enum FileMode {
     /// The content is replaced.
     Overwrite,
     /// Records are appended. The file must have the same format and columns. An incomplete last
-    /// record, which a crash leaves, is removed. After a failed write, writing is tried again.
+    /// record, which a crash leaves, is removed, and logged. After a failed write, writing is tried again.
     Append,
 }
 
@@ -142,7 +142,7 @@ pub enum UnusableFile {
     #[error("another program writes to this file")]
     Locked,
     /// Records cannot be appended.
-    #[error("the file exists and has another format or other columns, so records cannot be appended")]
+    #[error("the file exists and has another format or other columns, or is damaged, so records cannot be appended")]
     OtherContent,
 }
 

@@ -214,14 +214,18 @@ fn a_restarted_probe_appends_to_its_files() {
     for (scheme, incomplete) in [("csv", "2026-"), ("json", "{\"start\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")] {
         let sink = format!("{scheme}:{}", path.display());
         let run = || {
-            success(["probe", "-i", capture.name(), "-q", "-o", &sink]);
-            fs::read(&path).unwrap()
+            let (code, _, err) = weir(["probe", "-i", capture.name(), "-q", "-o", &sink]);
+            assert_eq!(code, 0, "{err}");
+            (fs::read(&path).unwrap(), err)
         };
-        let first = run();
+        let (first, err) = run();
+        assert_eq!(err, "");
         // The beginning of a record that a crash left.
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(incomplete.as_bytes()).unwrap();
-        let both = run();
+        let (both, err) = run();
+        let removed = format!("removed the incomplete last record of the file sink={sink} octets={}", incomplete.len());
+        assert_eq!(err.matches(&removed).count(), usize::from(!incomplete.is_empty()), "{err}");
         let header = if scheme == "csv" { first.iter().position(|&octet| octet == b'\n').unwrap() + 1 } else { 0 };
         if scheme == "ipfix" {
             // The export times differ.
@@ -268,9 +272,35 @@ fn a_probe_appends_to_no_file_with_another_content() {
         for content in ["start,end\n1,2\n", "{\"other\":1}\n", "x", "\0\x09\0\x04and no IPFIX message"] {
             fs::write(&path, content).unwrap();
             let err = failure(1, ["probe", "-i", capture.name(), "-o", &format!("{scheme}:{}", path.display())]);
-            assert!(err.contains("other columns, so records cannot be appended; name another file"), "{err}");
+            assert!(
+                err.contains("other columns, or is damaged, so records cannot be appended; name another file"),
+                "{err}"
+            );
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
         }
+    }
+}
+
+#[test]
+fn a_damaged_file_is_not_taken_for_one_with_an_incomplete_last_record() {
+    let capture = small().saved();
+    let path = capture.beside("flows");
+    for (scheme, damage) in [("csv", vec![0; 70_000]), ("json", vec![0; 65_536]), ("ipfix", vec![])] {
+        let sink = format!("{scheme}:{}", path.display());
+        let run = ["probe", "-i", capture.name(), "-q", "-o", &sink];
+        success(run);
+        success(run);
+        let mut content = fs::read(&path).unwrap();
+        if scheme == "ipfix" {
+            // The first message is longer than the file.
+            content[2..4].fill(0xff);
+        }
+        content.extend(damage);
+        fs::write(&path, &content).unwrap();
+        let err = failure(1, run);
+        assert!(err.contains("or is damaged, so records cannot be appended; name another file"), "{err}");
+        assert!(fs::read(&path).unwrap() == content, "{scheme}");
+        fs::remove_file(&path).unwrap();
     }
 }
 
