@@ -150,7 +150,11 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
         };
         fact("flows", format!("{}{part}", summary.flows));
         fact("span", units::period(summary.first_ns, summary.last_ns));
-        if let Some(rate) = mean_rate(summary, metered) {
+        let steps = ledger.clock.steps_forward + ledger.clock.steps_backward;
+        if steps > 0 {
+            let count = units::count(steps, "time");
+            fact("clock", format!("set {count} during the run: the span includes this, so there is no mean rate"));
+        } else if let Some(rate) = mean_rate(summary, metered) {
             fact("mean rate", rate);
         }
         fact("protocols", protocol_shares(summary));
@@ -273,6 +277,16 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_run_in_which_the_clock_was_set_has_no_mean_rate() {
+        let summary = TrafficSummary { flows: 1, frame_bytes: 1, last_ns: 3_617_000_000_000, ..Default::default() };
+        let mut ledger = Ledger::default();
+        assert!(super::text(&ledger, &summary).contains("mean rate "));
+        ledger.clock.steps_forward = 1;
+        let text = super::text(&ledger, &summary);
+        assert!(!text.contains("mean rate  ") && text.contains("clock      set 1 time during the run"), "{text}");
     }
 
     #[test]
