@@ -250,6 +250,10 @@ fn sysroot_advice(error: &weir_host::Error) -> &'static str {
 /// What the user can do about a sink that cannot be opened or written.
 pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     match error {
+        weir_export::Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+            "; ls -l shows who may use it. A file that root's probe created at its start belongs to root: give it to \
+             --user with chown, or restart the probe"
+        }
         weir_export::Error::Io { error, .. } => advice(error),
         weir_export::Error::Spec { invalid: weir_export::InvalidSink::Scheme, .. } => ", or table:PATH",
         weir_export::Error::Spec { .. } => "",

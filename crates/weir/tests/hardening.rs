@@ -150,6 +150,29 @@ fn a_reload_opens_files_only_in_the_directories_of_the_outputs() {
 }
 
 #[test]
+fn a_reload_says_that_a_file_of_the_start_belongs_to_root() {
+    if wire().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let file = folder.path().join("probe.toml");
+    let write = |name: &str| {
+        fs::write(&file, format!("output = [\"json:{}\"]\n", folder.path().join(name).display())).unwrap();
+        permit_all_users(&file);
+    };
+    write("first.json");
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
+    write("second.json");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("configuration reloaded");
+    write("first.json");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("created at its start belongs to root: give it to --user with chown, or restart the probe");
+    probe.stop(0);
+}
+
+#[test]
 fn a_restricted_probe_resolves_the_name_of_a_collector() {
     let Some(mut sender) = wire() else { return };
     ip("link set lo up");
