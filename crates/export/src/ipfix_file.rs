@@ -16,8 +16,8 @@ pub(crate) const FIRST_TEMPLATE_ID: u16 = 256;
 /// The first ID of a template of flow records. Those before are options templates.
 pub(crate) const FIRST_DATA_TEMPLATE_ID: u16 = FIRST_TEMPLATE_ID + 16;
 const HEADER_OCTETS: usize = 16;
-/// A file with higher IDs is from another program. Weir adds few templates to those of a file.
-const MAX_TEMPLATE_ID: u16 = 32_768;
+/// The last ID of a template in a file of Weir: a file with higher ones is from another program.
+pub(crate) const MAX_TEMPLATE_ID: u16 = 32_768;
 
 /// The templates of a file.
 pub(crate) struct FileTemplates {

@@ -7,13 +7,16 @@
 //! ```
 //! Invariants: all records of a flow are in one message, so a flow is exported or lost as a whole.
 //! No message is longer than its limit. Over UDP all templates are retransmitted regularly, and
-//! soon after a message was lost. Sets are padded to 4 octets, which is less than the shortest
+//! soon after a message was lost; those that no record has used for two refresh intervals expire
+//! (RFC 7011 section 8.4: there are no withdrawals over UDP), so that there is space for others. Sets are padded to 4 octets, which is less than the shortest
 //! record.
 
 use crate::element::Format;
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
-use crate::ipfix_file::{FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, OPTIONS_TEMPLATE_SET, TEMPLATE_SET};
+use crate::ipfix_file::{
+    FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, MAX_TEMPLATE_ID, OPTIONS_TEMPLATE_SET, TEMPLATE_SET,
+};
 use crate::options_records::{MeteringStatus, flow_keys_record, options_records, options_templates};
 use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
@@ -39,9 +42,12 @@ const EARLY: Duration = Duration::from_secs(60);
 const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
 const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
-/// Number of templates from which on only basic templates are added, of which there are five.
-/// Ordinary traffic needs some dozens, crafted packets could make tens of thousands.
+/// Number of templates over UDP from which on only basic templates are added, of which there are
+/// five. Ordinary traffic needs some dozens, crafted packets could make tens of thousands.
 const MAX_TEMPLATES: usize = 256;
+/// The last ID of another template in a file, which has about 32 000 templates then. They take 3 MB
+/// of memory, and the templates of a file that is continued up to 40 MB.
+const MAX_FULL_TEMPLATE_ID: u16 = MAX_TEMPLATE_ID - 8;
 /// Shorter records are not written, because the padding of a set (RFC 7011 section 3.3.1) could be
 /// taken for one. A list of elements may lead to them, and to empty ones.
 const MIN_RECORD_OCTETS: usize = MAX_PADDING + 1;
@@ -116,8 +122,14 @@ pub(crate) struct TemplateSink {
     message: Message,
     /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
     sequence: u32,
-    templates: HashMap<ElementSet, u16>,
+    templates: HashMap<ElementSet, Template>,
+    /// The template of the last record, if it is marked as used in this interval.
     last_template: Option<(ElementSet, u16)>,
+    /// Sets whose templates are sent at the start and do not expire.
+    fixed_sets: Vec<ElementSet>,
+    /// Number of the refresh interval, and its start.
+    interval: u32,
+    interval_start: Option<Instant>,
     /// Sets in the order in which their templates were added.
     template_order: Vec<ElementSet>,
     next_template_id: u16,
@@ -146,6 +158,12 @@ pub(crate) struct TemplateSink {
     counters: SinkCounters,
 }
 
+struct Template {
+    id: u16,
+    /// The last refresh interval with a record of this template.
+    last_used: u32,
+}
+
 /// A message that is being filled.
 #[derive(Default)]
 struct Message {
@@ -160,15 +178,17 @@ struct Message {
 
 impl TemplateSink {
     pub fn new(
-        sink: &str,
+        name: &str,
         format: Format,
         templates: TemplateSettings,
         transport: Transport,
         options: &ExportOptions,
     ) -> Self {
-        Self {
+        let encoder = RecordEncoder::new(format, &templates.elements);
+        let mut sink = Self {
             format,
-            encoder: RecordEncoder::new(format, &templates.elements),
+            fixed_sets: encoder.fixed_sets(),
+            encoder,
             template_refresh: templates.refresh,
             uniflow: options.uniflow || format == Format::Netflow9 || templates.elements.profile.base == Layout::Basic,
             domain: options.observation_domain,
@@ -178,6 +198,8 @@ impl TemplateSink {
             sequence: 0,
             templates: HashMap::new(),
             last_template: None,
+            interval: 0,
+            interval_start: None,
             template_order: Vec::new(),
             all_sent_at: None,
             next_template_id: FIRST_DATA_TEMPLATE_ID,
@@ -193,8 +215,17 @@ impl TemplateSink {
             uptime: SysUptime::default(),
             buffer: Vec::new(),
             records: Vec::new(),
-            counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
+            counters: SinkCounters { sink: name.into(), ..SinkCounters::default() },
+        };
+        for at in 0..sink.fixed_sets.len() {
+            let id = sink.new_template_id();
+            sink.insert_template(sink.fixed_sets[at], id);
         }
+        sink
+    }
+
+    fn is_udp(&self) -> bool {
+        matches!(self.transport, Transport::Udp(_))
     }
 
     fn max_message_bytes(&self) -> usize {
@@ -269,8 +300,7 @@ impl TemplateSink {
         let start = self.buffer.len();
         let elements = self.encoder.encode(flow, from_responder, basic, self.uptime.boot_ms(), &mut self.buffer);
         let too_short = self.buffer.len() - start < MIN_RECORD_OCTETS;
-        let full = self.template_order.len() >= MAX_TEMPLATES;
-        if !basic && (too_short || full && self.template(elements).is_none()) {
+        if !basic && (too_short || self.is_full() && self.template(elements).is_none()) {
             self.buffer.truncate(start);
             return false;
         }
@@ -278,32 +308,62 @@ impl TemplateSink {
         true
     }
 
-    /// The template ID of a set. Consecutive records mostly have the same one.
+    /// Whether only basic templates are added.
+    fn is_full(&self) -> bool {
+        match self.transport {
+            Transport::Udp(_) => self.templates.len() >= MAX_TEMPLATES,
+            Transport::File(_) => self.next_template_id > MAX_FULL_TEMPLATE_ID,
+        }
+    }
+
+    /// The template ID of a set, for a record. Consecutive records mostly have the same one.
     fn template(&mut self, elements: ElementSet) -> Option<u16> {
         if let Some((last, id)) = self.last_template
             && last == elements
         {
             return Some(id);
         }
-        let id = *self.templates.get(&elements)?;
-        self.last_template = Some((elements, id));
-        Some(id)
+        let template = self.templates.get_mut(&elements)?;
+        template.last_used = self.interval;
+        self.last_template = Some((elements, template.id));
+        Some(template.id)
+    }
+
+    /// An ID that no template has. Over UDP all others are used before one is used again.
+    fn new_template_id(&mut self) -> u16 {
+        loop {
+            let id = self.next_template_id;
+            self.next_template_id = id.checked_add(1).unwrap_or(FIRST_DATA_TEMPLATE_ID);
+            // In a file IDs end before 65535.
+            if !self.is_udp() || self.templates.values().all(|template| template.id != id) {
+                return id;
+            }
+        }
+    }
+
+    fn insert_template(&mut self, elements: ElementSet, id: u16) {
+        self.templates.insert(elements, Template { id, last_used: self.interval });
+        self.template_order.push(elements);
+    }
+
+    /// Begins a refresh interval. Templates that had no record in the last two expire: they are not
+    /// retransmitted any more.
+    fn begin_interval(&mut self, now: Instant) {
+        self.interval_start = Some(now);
+        self.interval += 1;
+        self.last_template = None;
+        let (interval, fixed) = (self.interval, &self.fixed_sets);
+        self.templates.retain(|set, template| template.last_used + 2 >= interval || fixed.contains(set));
+        self.template_order.retain(|set| self.templates.contains_key(set));
     }
 
     /// Adds a template for a set and sends it.
     fn add_template(&mut self, elements: ElementSet) {
-        let mut template = self.encoder.template(self.next_template_id, elements);
-        let id = match self.file_templates.get(&template[2..]) {
-            Some(&id) => id,
-            None => {
-                let next = self.next_template_id.checked_add(1);
-                let next = next.expect("templates are few");
-                std::mem::replace(&mut self.next_template_id, next)
-            }
-        };
+        let mut template = self.encoder.template(0, elements);
+        let known = self.file_templates.get(&template[2..]).copied();
+        let id = known.unwrap_or_else(|| self.new_template_id());
         template[..2].copy_from_slice(&id.to_be_bytes());
-        self.templates.insert(elements, id);
-        self.template_order.push(elements);
+        self.insert_template(elements, id);
         self.template_octets += template.len();
         self.append_record(self.format.template_set(), &template);
     }
@@ -319,17 +379,17 @@ impl TemplateSink {
         for at in 0..self.template_order.len() {
             let elements = self.template_order[at];
             let keys = self.encoder.flow_keys(elements, self.key);
-            let id = self.templates[&elements];
+            let id = self.templates[&elements].id;
             if let Some((set, record)) = keys.and_then(|keys| flow_keys_record(self.format, id, keys)) {
                 self.append_record(set, &record);
             }
         }
     }
 
-    /// Sends templates, options records and type information at the start, and regularly over UDP.
-    /// Templates begin a message, so that a collector that starts with this message can decode it.
+    /// Sends templates, options records and type information at the start, and regularly over UDP,
+    /// where templates have messages of their own.
     fn send_templates_if_due(&mut self) {
-        let udp = matches!(self.transport, Transport::Udp(_));
+        let udp = self.is_udp();
         // The clock is not read for a file.
         let due = |sent_at: Option<Instant>, interval| sent_at.is_none_or(|at| udp && at.elapsed() >= interval);
         let interval = if self.lost_since_templates { TEMPLATE_REFRESH_AFTER_LOSS } else { self.template_refresh };
@@ -346,9 +406,24 @@ impl TemplateSink {
         self.send();
         let now = Instant::now();
         self.started.get_or_insert(now);
+        if udp && all && self.interval_start.is_none_or(|start| now - start >= self.template_refresh) {
+            self.begin_interval(now);
+        }
         if all {
             (self.all_sent_at, self.lost_since_templates) = (Some(now), false);
             self.append_type_information();
+        }
+        if templates {
+            self.append_templates();
+        }
+        if udp {
+            // A message of templates is short if they are few. So it passes where one that data fills
+            // is too long for the path.
+            self.send();
+        }
+        if templates {
+            self.templates_sent_at = Some(now);
+            (self.messages_since_templates, self.octets_since_templates) = (0, 0);
         }
         if options {
             self.status_changed = false;
@@ -358,14 +433,15 @@ impl TemplateSink {
         // needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
         // data records as lost.
         self.send();
-        if templates {
-            self.templates_sent_at = Some(now);
-            (self.messages_since_templates, self.octets_since_templates) = (0, 0);
-            for at in 0..self.template_order.len() {
-                let elements = self.template_order[at];
-                let template = self.encoder.template(self.templates[&elements], elements);
-                self.append_record(self.format.template_set(), &template);
-            }
+    }
+
+    fn append_templates(&mut self) {
+        self.template_octets = 0;
+        for at in 0..self.template_order.len() {
+            let elements = self.template_order[at];
+            let template = self.encoder.template(self.templates[&elements].id, elements);
+            self.template_octets += template.len();
+            self.append_record(self.format.template_set(), &template);
         }
     }
 
@@ -559,4 +635,21 @@ fn type_information_template() -> Vec<u8> {
         record.extend(octets.to_be_bytes());
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::Collector;
+
+    #[test]
+    fn template_ids_wrap_and_skip_those_in_use() {
+        let collector = Collector { host: "127.0.0.1".into(), port: 9, mtu: 1420, rate: 0 };
+        let udp = Transport::Udp(UdpOutput::open("udp", collector, 1232, false).unwrap());
+        let options = ExportOptions::default();
+        let mut sink = TemplateSink::new("udp", Format::Ipfix, TemplateSettings::COLLECTOR, udp, &options);
+        sink.next_template_id = u16::MAX;
+        // The five basic templates have the first IDs.
+        assert_eq!([sink.new_template_id(), sink.new_template_id()], [65_535, 277]);
+    }
 }

@@ -125,6 +125,29 @@ impl RecordEncoder {
         encoder.elements
     }
 
+    /// The sets of all records, if these follow from the network and from ICMP alone: those of basic
+    /// templates. Otherwise none.
+    pub fn fixed_sets(&self) -> Vec<ElementSet> {
+        if self.layout != Layout::Basic || self.chosen != self.basic {
+            return Vec::new();
+        }
+        let kinds = [
+            (Network::Ipv4, false),
+            (Network::Ipv4, true),
+            (Network::Ipv6, false),
+            (Network::Ipv6, true),
+            (Network::Layer2, false),
+        ];
+        let set_of = |(network, icmp)| {
+            let mut set = ElementSet::default();
+            let positions = self.positions.iter().enumerate().filter(|(at, of)| self.chosen.has(*at) && !of.reverse);
+            let positions = positions.filter(|(_, of)| of.element.applies_to_basic(network, icmp));
+            positions.for_each(|(at, _)| set.add(at));
+            set
+        };
+        kinds.map(set_of).to_vec()
+    }
+
     /// The template record of a set: template ID, field count, and for each field its number, its
     /// length, and the enterprise number of elements that are not IANA's.
     pub fn template(&self, id: u16, elements: ElementSet) -> Vec<u8> {

@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv6Addr};
-use std::time::Instant;
-use weir_export::ExportOptions;
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
+use std::time::{Duration, Instant};
+use weir_export::{ExportOptions, Sink, open};
 use weir_flow::FlowRecord;
 use weir_packet::Network;
+use weir_tcp::TcpReport;
 
 const COMMON: [&str; 16] = [
     "flowStartMilliseconds",
@@ -105,6 +106,19 @@ proptest! {
     }
 }
 
+#[test]
+fn the_first_message_is_short_and_has_all_templates() {
+    for scheme in ["ipfix+udp", "netflow9+udp"] {
+        let (_, datagrams) = send(scheme, "", &ExportOptions::default(), &[crate::flows::plain(1, 1)]);
+        let mut decoder = Decoder::new();
+        assert!(decoder.message(&datagrams[0]).is_empty() && decoder.options.is_empty());
+        assert_eq!(decoder.templates_seen, 5, "{scheme}");
+        assert!(datagrams[0].len() < 600, "{} octets", datagrams[0].len());
+        let records: usize = datagrams[1..].iter().map(|datagram| decoder.message(datagram).len()).sum();
+        assert_eq!((records, decoder.templates_seen), (1, 5));
+    }
+}
+
 /// Flows that need more full templates than a sink adds.
 pub fn flows_of_many_shapes() -> Vec<FlowRecord> {
     let mut runner = TestRunner::deterministic();
@@ -151,4 +165,44 @@ fn templates_are_few_octets_after_a_template_storm() {
     let sets = templates / decoder.templates.len().max(1);
     // In the first minute all templates are also retransmitted every second.
     assert!(octets > 1_000_000 && sets <= 2 + seconds, "{templates} templates in {octets} octets and {seconds} s");
+}
+
+#[test]
+fn templates_of_a_storm_expire_after_two_refresh_intervals() {
+    let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+    listener.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings = "template=full&rate=0&refresh=1";
+    let mut sink = open(&format!("ipfix+udp://{address}?{settings}"), &ExportOptions::default()).unwrap();
+    let mut decoder = Decoder::new();
+    let mut buffer = [0; 2000];
+    let mut received = 0;
+    let mut write = |sink: &mut dyn Sink, flows: &[FlowRecord]| {
+        let (mut records, templates) = (Vec::new(), decoder.templates_seen);
+        for batch in flows.chunks(30) {
+            sink.write(batch).unwrap();
+            while received < sink.counters().messages {
+                let octets = listener.recv(&mut buffer).unwrap();
+                records.extend(decoder.message(&buffer[..octets]));
+                received += 1;
+            }
+        }
+        (records, decoder.templates_seen - templates, decoder.templates.keys().max().copied())
+    };
+    let mut quiet = crate::flows::answered(1, 3);
+    (quiet.protocol, quiet.tcp) = (6, Some([TcpReport::EMPTY; 2]));
+    let is_full = |records: &[Record]| records.iter().all(|record| record.contains_key("biflowDirection"));
+
+    let (_, _, last_id) = write(&mut *sink, &flows_of_many_shapes());
+    let (records, ..) = write(&mut *sink, &[quiet]);
+    assert!(!is_full(&records), "the storm has taken all templates");
+    let mut last = Default::default();
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(1010));
+        last = write(&mut *sink, &[quiet]);
+    }
+    let (records, templates, id) = last;
+    assert!(records.len() == 1 && is_full(&records), "{records:?}");
+    assert!(id > last_id, "{id:?} after {last_id:?}");
+    assert!(templates < 10, "{templates} templates are retransmitted");
 }

@@ -1,5 +1,6 @@
 //! IPFIX, in files and over UDP.
 
+use crate::basic::flows_of_many_shapes;
 use crate::decode::{Decoder, Header, Record};
 use crate::flows::{answered, flow, plain};
 use crate::{expected, export_file, parsed_records, send, sum};
@@ -76,6 +77,17 @@ fn messages_of_a_file_are_filled_up_to_65535_octets() {
     // Of the elements of Weir, all but those of the whole flow have a reverse element.
     assert_eq!((decoder.templates_seen, decoder.types_seen), (1, 103), "a file has each template once");
     assert_sequence(&decoder.messages);
+}
+
+#[test]
+fn a_file_has_full_records_of_every_shape() {
+    let flows = flows_of_many_shapes();
+    let (counters, octets) = export_file("ipfix", &ExportOptions::default(), &flows);
+    let mut decoder = Decoder::new();
+    let records = decoder.file(&octets);
+    let expected: Vec<Record> = flows.iter().flat_map(|flow| expected::ipfix(flow, false)).collect();
+    assert!(records == expected && counters.altered.is_empty(), "{:?}", counters.altered);
+    assert!(decoder.templates.len() > 1500, "{} templates", decoder.templates.len());
 }
 
 #[test]
