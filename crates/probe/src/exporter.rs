@@ -13,7 +13,7 @@ use crate::account::Account;
 use crate::export_handle::ExportHandle;
 use crate::heartbeat::Pulse;
 use crate::load_shedder::LevelSettings;
-use crate::record_output::BATCH;
+use crate::record_output::MAX_BATCH;
 use crate::settings::BackPressure;
 use crate::sink_worker::{Drain, SinkWorker, SinkWorkers};
 use crate::sync::lock;
@@ -30,18 +30,11 @@ use weir_ledger::{ExportLossReason, Ledger, RecordTotals};
 
 /// Batches in the queue of a sink that pipelines wait for: few, so that they stay in the CPU cache.
 const QUEUE_BATCHES: usize = 8;
-/// Batches in the queue of a sink that may lose records. A batch has 128 records or more; the queue
-/// holds about as many records as may end at once.
+/// Batches in the queue of a sink that may lose records. A full batch has 128 to 256 records; the
+/// queue holds about as many records as may end at once.
 const QUEUE_BATCHES_LIVE: usize = 512;
 /// Time between two checks whether a thread has finished.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
-
-fn queue_batches(back_pressure: BackPressure) -> usize {
-    match back_pressure {
-        BackPressure::Block => QUEUE_BATCHES,
-        BackPressure::Drop => QUEUE_BATCHES_LIVE,
-    }
-}
 
 /// Returns the deadline of the end of the run as soon as it is known.
 pub(crate) type Deadline<'a> = &'a mut dyn FnMut() -> Option<Instant>;
@@ -65,10 +58,18 @@ pub enum SinkChange {
 pub(crate) struct StartedSinks(Vec<Result<SinkWorker, usize>>);
 
 impl Exporter {
-    /// Memory that the queues of this number of sinks can take, bytes, with batches of the usual
-    /// length at most.
-    pub fn memory_bytes_for(sinks: usize, back_pressure: BackPressure) -> usize {
-        sinks * queue_batches(back_pressure) * 2 * BATCH * size_of::<FlowRecord>()
+    /// Batches in the queue of a sink, unless the settings say otherwise.
+    pub fn queue_batches(back_pressure: BackPressure) -> usize {
+        match back_pressure {
+            BackPressure::Block => QUEUE_BATCHES,
+            BackPressure::Drop => QUEUE_BATCHES_LIVE,
+        }
+    }
+
+    /// Memory that this number of sinks can hold in their queues and in the batches that they write,
+    /// bytes. Sinks share a batch, but slow ones may lag behind at different places.
+    pub fn memory_bytes_for(sinks: usize, queue_batches: usize) -> usize {
+        sinks * (queue_batches + 1) * MAX_BATCH * size_of::<FlowRecord>()
     }
 
     /// Starts a thread for each sink. A panic of a sink is reported as its error.
@@ -80,8 +81,19 @@ impl Exporter {
         affinity: CpuAffinity,
         back_pressure: BackPressure,
     ) -> io::Result<Self> {
+        Self::with_queues(sinks, affinity, back_pressure, None)
+    }
+
+    /// The same, with queues of this number of batches.
+    pub(crate) fn with_queues(
+        sinks: Vec<Box<dyn Sink + Send>>,
+        affinity: CpuAffinity,
+        back_pressure: BackPressure,
+        queue_batches: Option<usize>,
+    ) -> io::Result<Self> {
         let exporter = Self { sinks: Arc::default(), affinity, back_pressure };
-        exporter.replace_sinks(exporter.start_sinks(sinks.into_iter().map(SinkChange::Open).collect())?);
+        let changes = sinks.into_iter().map(SinkChange::Open).collect();
+        exporter.replace_sinks(exporter.start_sinks(changes, queue_batches)?);
         Ok(exporter)
     }
 
@@ -94,8 +106,12 @@ impl Exporter {
     ///
     /// # Errors
     /// The system cannot start a thread. The sinks are then closed.
-    pub(crate) fn start_sinks(&self, changes: Vec<SinkChange>) -> io::Result<StartedSinks> {
-        let queue_batches = queue_batches(self.back_pressure);
+    pub(crate) fn start_sinks(
+        &self,
+        changes: Vec<SinkChange>,
+        queue_batches: Option<usize>,
+    ) -> io::Result<StartedSinks> {
+        let queue_batches = queue_batches.unwrap_or(Self::queue_batches(self.back_pressure));
         let start = |change| match change {
             SinkChange::Keep(number) => Ok(Err(number)),
             SinkChange::Open(sink) => SinkWorker::start(sink, self.affinity.clone(), queue_batches).map(Ok),

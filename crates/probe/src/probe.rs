@@ -76,7 +76,7 @@ impl Probe {
         let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
         interfaces.sort();
         interfaces.dedup();
-        let exporter = Exporter::new(sinks, sink_affinity, back_pressure)?;
+        let exporter = Exporter::with_queues(sinks, sink_affinity, back_pressure, settings.queue_batches)?;
         let mut probe = Self {
             groups: Vec::new(),
             exporter,
@@ -178,7 +178,8 @@ impl Probe {
                 SinkChange::Open(sink) => sink.udp_endpoints(),
             })),
         };
-        let started = sinks.map(|sinks| self.exporter.start_sinks(sinks)).transpose()?;
+        let queue_batches = settings.queue_batches;
+        let started = sinks.map(|sinks| self.exporter.start_sinks(sinks, queue_batches)).transpose()?;
         // Before the new sinks send their first datagrams.
         self.apply(Settings { self_traffic, ..settings });
         started.into_iter().for_each(|started| self.exporter.replace_sinks(started));

@@ -12,7 +12,10 @@ use weir_capture::ClockSteps;
 use weir_flow::{Approximate, FlowRecord};
 use weir_ledger::{OverloadCounters, RecordTotals};
 
+/// Records that are exported at once, except after long waiting.
 pub(crate) const BATCH: usize = 128;
+/// Records in a batch at most.
+pub(crate) const MAX_BATCH: usize = 2 * BATCH;
 /// Records that wait for loss snapshots of their readers, at most about.
 const MAX_WAITING: usize = 64 * BATCH;
 /// While the pipeline is idle, records are exported after this time even if the batch is not full.
@@ -37,7 +40,7 @@ pub(crate) struct RecordOutput {
 impl RecordOutput {
     pub fn new(handle: ExportHandle) -> Self {
         Self {
-            records: Vec::with_capacity(2 * BATCH),
+            records: Vec::with_capacity(MAX_BATCH),
             examined: 0,
             end_ns: 0,
             exported: Instant::now(),
@@ -75,17 +78,32 @@ impl RecordOutput {
     pub fn export(&mut self, annotator: &mut RecordAnnotator) {
         if !self.records.is_empty() {
             annotator.annotate(&mut self.records);
-            let batch = std::mem::take(&mut self.records);
-            let totals = totals(&batch);
-            let (counters, empty) = match self.handle.write(batch) {
-                Ok(empty) => (&mut self.sent, empty),
-                Err(empty) => (&mut self.lost, empty),
-            };
-            counters.merge(totals);
-            self.records = empty;
+            let records = std::mem::take(&mut self.records);
+            if records.len() <= MAX_BATCH {
+                self.records = self.write(records);
+            } else {
+                let mut rest = records.into_iter();
+                let mut batch = Vec::with_capacity(MAX_BATCH);
+                while !rest.as_slice().is_empty() {
+                    batch.extend(rest.by_ref().take(MAX_BATCH));
+                    batch = self.write(batch);
+                }
+                self.records = batch;
+            }
         }
         (self.examined, self.end_ns) = (0, 0);
         (self.exported, self.is_overdue) = (Instant::now(), false);
+    }
+
+    /// Exports a batch. Returns an empty one.
+    fn write(&mut self, batch: Vec<FlowRecord>) -> Vec<FlowRecord> {
+        let totals = totals(&batch);
+        let (counters, empty) = match self.handle.write(batch) {
+            Ok(empty) => (&mut self.sent, empty),
+            Err(empty) => (&mut self.lost, empty),
+        };
+        counters.merge(totals);
+        empty
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Settings {
     /// Meter one packet in this number, chosen at random; 0 or 1 meters all. Load shedding may
     /// sample fewer.
     pub sampling_population: u32,
+    /// Batches in the queue of each sink; `None` is [`Exporter::queue_batches`](crate::Exporter::queue_batches).
+    pub queue_batches: Option<usize>,
 }
 
 /// What a thread does when the queue to a sink, or from a reading to a metering thread, is full.

@@ -69,11 +69,8 @@ pub enum Error {
     NoPipeReader(String),
 
     // The system.
-    #[error(
-        "--flows {flows}: a flow cache of this size with TCP analysis needs up to {memory}, which is not available; \
-         choose fewer flows"
-    )]
-    FlowCacheMemory { flows: u32, memory: String },
+    #[error("{size}: the flow cache can grow to {memory}, more than the system provides; choose fewer flows (--flows)")]
+    FlowCacheMemory { size: String, memory: String },
     #[error(transparent)]
     Memory(#[from] Box<FlowCacheTooLarge>),
     #[error(
@@ -119,6 +116,11 @@ pub enum Error {
          ({permitted}); restart the probe, or name a file there"
     )]
     ReloadOutsideSandbox { sink: String, permitted: String },
+    #[error(
+        "the queues of {sinks} sinks can grow to {needed}, and {room} is left for them beside the flow caches ({limit}); \
+         name fewer sinks, or raise the limit and restart the probe"
+    )]
+    ReloadSinks { sinks: usize, needed: String, room: String, limit: String },
 
     // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
     #[error("no interface '{name}'; there is {existing}")]
@@ -141,14 +143,15 @@ pub enum Error {
 /// Flow caches that do not fit into the memory that is free.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "--flows {flows}: {caches} with TCP analysis and up to {needed} when full, and {reserve} for everything else, do not \
-     fit into the memory that is free: {free} ({limit}); {advice}"
+    "{size}: {caches} can grow to {needed}, and everything else to {reserve}, of which the queues of sinks take \
+     {queues}; these do not fit into the memory that is free: {free} ({limit}); {advice}"
 )]
 pub struct FlowCacheTooLarge {
-    pub flows: u32,
+    pub size: String,
     pub caches: String,
     pub needed: String,
     pub reserve: String,
+    pub queues: String,
     pub free: String,
     pub limit: String,
     pub advice: String,

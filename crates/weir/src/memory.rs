@@ -20,11 +20,18 @@ use weir_text::units;
 const MIN_FLOWS: u32 = 1 << 12;
 /// Code, stacks, filters, templates and statistics.
 const PROCESS_BYTES: usize = 32 << 20;
-/// Records that wait for export, and queues between threads.
-const METER_BYTES: usize = 8 << 20;
+/// Records that wait for export, empty batches, and queues between threads.
+const METER_BYTES: usize = 16 << 20;
 /// Buffers of a pipe or of a compressed capture with long records. The memory of live sources is
 /// taken when they open, before this check.
 const CAPTURE_BYTES: usize = 50 << 20;
+/// Address space that the allocator (glibc) sets aside for each thread, if there is enough.
+const ARENA_BYTES: u64 = 64 << 20;
+/// The queues of sinks get one part in this number of the free memory, with [`MIN_QUEUE_BATCHES`]
+/// more if needed.
+const QUEUE_SHARE: u64 = 4;
+/// Smallest length that the queue of a sink is reduced to.
+const MIN_QUEUE_BATCHES: usize = 32;
 
 /// What takes memory beside the slots of a flow cache.
 pub struct MemoryUse {
@@ -36,68 +43,136 @@ pub struct MemoryUse {
     pub back_pressure: BackPressure,
 }
 
+/// The memory of the queues of sinks.
+#[derive(Clone, Default)]
+pub struct SinkMemory {
+    /// Batches in the queue of each sink.
+    pub queue_batches: usize,
+    /// What the flow caches leave for queues, bytes, and what limits it.
+    room: Option<(u64, String)>,
+}
+
+impl SinkMemory {
+    /// Batches in the queues of new sinks, beside sinks that stay open.
+    ///
+    /// # Errors
+    /// [`Error::ReloadSinks`] if not even short queues fit.
+    pub fn queue_batches_of_new(&self, kept: usize, new: usize) -> Result<usize, Error> {
+        let Some((room_bytes, limit)) = self.room.as_ref().filter(|_| new > 0) else { return Ok(self.queue_batches) };
+        let needed = |batches| queue_bytes(kept, self.queue_batches) + queue_bytes(new, batches);
+        halves(self.queue_batches).find(|&batches| needed(batches) <= *room_bytes).ok_or_else(|| Error::ReloadSinks {
+            sinks: kept + new,
+            needed: units::quantity(needed(MIN_QUEUE_BATCHES.min(self.queue_batches)), "B"),
+            room: units::quantity(*room_bytes, "B"),
+            limit: limit.clone(),
+        })
+    }
+}
+
+/// Lengths of a queue to try, longest first.
+fn halves(queue_batches: usize) -> impl Iterator<Item = usize> {
+    let shorter = |&batches: &usize| (batches >= 2 * MIN_QUEUE_BATCHES).then_some(batches / 2);
+    std::iter::successors(Some(queue_batches), shorter)
+}
+
+fn queue_bytes(sinks: usize, queue_batches: usize) -> u64 {
+    Exporter::memory_bytes_for(sinks, queue_batches) as u64
+}
+
 impl MemoryUse {
+    /// Everything but flow caches and the queues of sinks.
     fn reserve_bytes(&self) -> u64 {
-        let queues = Exporter::memory_bytes_for(self.sinks, self.back_pressure);
-        (PROCESS_BYTES + self.meters * METER_BYTES + usize::from(self.reads_captures) * CAPTURE_BYTES + queues) as u64
+        (PROCESS_BYTES + self.meters * METER_BYTES + usize::from(self.reads_captures) * CAPTURE_BYTES) as u64
     }
 
     fn cache_bytes(&self, config: Config) -> u64 {
         self.meters as u64 * Meter::memory_bytes_for(&config) as u64
     }
 
-    /// Compares the flow caches with the free memory. Call it when the sources are open. A default
-    /// cache that does not fit gets half of its slots, repeatedly.
+    /// Compares the flow caches with the free memory. Call it when the sources are open. If memory is
+    /// limited, queues of live sinks are shorter than usual, and a default cache that does not fit
+    /// gets half of its slots, repeatedly.
     ///
     /// # Errors
     /// [`FlowCacheTooLarge`] if the requested caches do not fit, or not even small ones.
-    pub fn fit(&self, config: &mut Config, is_requested: bool) -> Result<(), Error> {
+    pub fn fit(&self, config: &mut Config, is_requested: bool) -> Result<SinkMemory, Error> {
         let bounds = weir_host::memory_bounds(&Sysroot::live());
+        let usual = SinkMemory { queue_batches: Exporter::queue_batches(self.back_pressure), room: None };
         bounds
             .into_iter()
             .min_by_key(|bound| bound.free_bytes)
-            .map_or(Ok(()), |bound| self.fit_into(&bound, config, is_requested))
+            .map_or(Ok(usual), |bound| self.fit_into(&bound, config, is_requested))
     }
 
-    fn fit_into(&self, bound: &MemoryBound, config: &mut Config, is_requested: bool) -> Result<(), Error> {
-        let room_bytes = bound.free_bytes.saturating_sub(self.reserve_bytes());
-        let fits = |flows| self.cache_bytes(Config { flows, ..*config }) <= room_bytes;
-        if fits(config.flows) {
-            return Ok(());
+    fn fit_into(&self, bound: &MemoryBound, config: &mut Config, is_requested: bool) -> Result<SinkMemory, Error> {
+        let usual = Exporter::queue_batches(self.back_pressure);
+        let queue_batches = halves(usual)
+            .find(|&batches| queue_bytes(self.sinks, batches) <= bound.free_bytes / QUEUE_SHARE)
+            .unwrap_or(usual.min(MIN_QUEUE_BATCHES));
+        let queue_bytes = queue_bytes(self.sinks, queue_batches);
+        let reserve_bytes = self.reserve_bytes() + queue_bytes;
+        let room_bytes = bound.free_bytes.saturating_sub(reserve_bytes);
+        let mut default_bytes = room_bytes;
+        if bound.kind == MemoryBoundKind::AddressSpace {
+            // The allocator does without these if less is left.
+            let arena_bytes = (self.meters + self.sinks) as u64 * ARENA_BYTES;
+            default_bytes = room_bytes.saturating_sub(arena_bytes).max(room_bytes / 2);
         }
-        let halves = std::iter::successors(Some(config.flows / 2), |flows| Some(flows / 2));
-        let smaller = halves.take_while(|&flows| flows >= MIN_FLOWS).find(|&flows| fits(flows));
-        match smaller {
-            Some(flows) if !is_requested => {
-                let (free, limit) = (units::quantity(bound.free_bytes, "B"), bound_text(bound));
-                let default = std::mem::replace(&mut config.flows, flows);
-                // The trials of --autotune have no sinks, and log nothing.
-                if self.sinks > 0 {
-                    warn!(
-                        flows,
-                        default, free, limit, "memory is limited, so the flow cache has fewer slots than by default"
-                    );
-                }
-                Ok(())
-            }
-            _ => Err(Box::new(FlowCacheTooLarge {
-                flows: config.flows,
+        let cache_bytes = |flows| self.cache_bytes(Config { flows, ..*config });
+        let smaller_in = |room_bytes| {
+            let halves = std::iter::successors(Some(config.flows / 2), |flows| Some(flows / 2));
+            halves.take_while(|&flows| flows >= MIN_FLOWS).find(|&flows| cache_bytes(flows) <= room_bytes)
+        };
+        let fitting = if is_requested {
+            (cache_bytes(config.flows) <= room_bytes).then_some(config.flows)
+        } else if cache_bytes(config.flows) <= default_bytes {
+            Some(config.flows)
+        } else {
+            smaller_in(default_bytes)
+        };
+        let Some(flows) = fitting else {
+            let flows = if is_requested { config.flows } else { MIN_FLOWS };
+            let raise = if queue_bytes > bound.free_bytes / 2 {
+                "name fewer sinks, or raise the limit"
+            } else {
+                "raise the limit"
+            };
+            return Err(Box::new(FlowCacheTooLarge {
+                size: size_text(flows, is_requested),
                 caches: if self.meters == 1 {
-                    "its flow cache".into()
+                    "the flow cache".into()
                 } else {
-                    format!("its {} flow caches", self.meters)
+                    format!("the {} flow caches", self.meters)
                 },
-                needed: units::quantity(self.cache_bytes(*config), "B"),
-                reserve: units::quantity(self.reserve_bytes(), "B"),
+                needed: units::quantity(cache_bytes(flows), "B"),
+                reserve: units::quantity(reserve_bytes, "B"),
+                queues: units::quantity(queue_bytes, "B"),
                 free: units::quantity(bound.free_bytes, "B"),
                 limit: bound_text(bound),
-                advice: smaller.map_or_else(
-                    || "raise the limit".into(),
-                    |flows| format!("--flows {flows} fits, or raise the limit"),
-                ),
+                advice: smaller_in(room_bytes)
+                    .map_or_else(|| raise.into(), |flows| format!("--flows {flows} fits, or {raise}")),
             })
-            .into()),
+            .into());
+        };
+        let left_bytes = bound.free_bytes.saturating_sub(self.reserve_bytes() + cache_bytes(flows));
+        let default = std::mem::replace(&mut config.flows, flows);
+        // The trials of --autotune have no sinks, and log nothing.
+        if flows < default && self.sinks > 0 {
+            let (free, limit) = (units::quantity(bound.free_bytes, "B"), bound_text(bound));
+            warn!(flows, default, free, limit, "memory is limited, so the flow cache has fewer slots than by default");
         }
+        Ok(SinkMemory { queue_batches, room: Some((left_bytes, bound_text(bound))) })
+    }
+}
+
+/// What chose this number of flows, for messages.
+pub fn size_text(flows: u32, is_requested: bool) -> String {
+    if is_requested {
+        format!("--flows {flows}")
+    } else if flows == Config::default().flows {
+        format!("the default of {flows} flows")
+    } else {
+        format!("the default, reduced to {flows} flows")
     }
 }
 
@@ -151,13 +226,52 @@ mod tests {
 
     /// The slots of each of these caches, or the error, with this much free memory.
     fn fitted(meters: usize, flows: u32, is_requested: bool, free_bytes: u64) -> Result<u32, String> {
-        let memory = MemoryUse { meters, reads_captures: false, sinks: 1, back_pressure: BackPressure::Drop };
+        fitted_with_sinks(1, meters, flows, is_requested, free_bytes).map(|(flows, _)| flows)
+    }
+
+    fn fitted_with_sinks(
+        sinks: usize,
+        meters: usize,
+        flows: u32,
+        is_requested: bool,
+        free_bytes: u64,
+    ) -> Result<(u32, SinkMemory), String> {
+        let memory = MemoryUse { meters, reads_captures: false, sinks, back_pressure: BackPressure::Drop };
         let kind = MemoryBoundKind::ControlGroup("/x/memory.max".into());
         let bound = MemoryBound { kind, limit_bytes: 2 * free_bytes, free_bytes };
         let mut config = Config { flows, ..Config::default() };
-        memory.fit_into(&bound, &mut config, is_requested).map_err(|error| error.to_string())?;
-        assert!(memory.cache_bytes(config) + memory.reserve_bytes() <= free_bytes);
-        Ok(config.flows)
+        let sink_memory = memory.fit_into(&bound, &mut config, is_requested).map_err(|error| error.to_string())?;
+        let queues = queue_bytes(sinks, sink_memory.queue_batches);
+        assert!(memory.cache_bytes(config) + memory.reserve_bytes() + queues <= free_bytes);
+        Ok((config.flows, sink_memory))
+    }
+
+    #[test]
+    fn queues_of_sinks_are_shorter_where_memory_is_limited_and_leave_it_to_flows() {
+        let batches = |sinks, free_bytes| {
+            fitted_with_sinks(sinks, 1, 1 << 20, false, free_bytes).map(|(flows, memory)| (flows, memory.queue_batches))
+        };
+        assert_eq!(batches(2, 16 * GIB), Ok((1 << 20, 512)));
+        for (sinks, free_bytes, least) in
+            [(2, 390_000_000, 1 << 16), (3, 390_000_000, 1 << 16), (2, 190_000_000, 1 << 14)]
+        {
+            let (flows, batches) = batches(sinks, free_bytes).unwrap();
+            assert!(flows >= least && (MIN_QUEUE_BATCHES..512).contains(&batches), "{sinks}: {flows} {batches}");
+        }
+        let error = batches(300, 390_000_000).unwrap_err();
+        for part in ["the default, reduced to 4096 flows: ", "; name fewer sinks, or raise the limit"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn new_sinks_get_shorter_queues_or_are_refused() {
+        let (_, memory) = fitted_with_sinks(1, 1, 1 << 16, true, 390_000_000).unwrap();
+        assert_eq!(memory.queue_batches_of_new(1, 0).ok(), Some(memory.queue_batches));
+        assert!(memory.queue_batches_of_new(0, 4).unwrap() < memory.queue_batches);
+        let error = memory.queue_batches_of_new(1, 299).unwrap_err().to_string();
+        assert!(error.starts_with("the queues of 300 sinks can grow to 2.94 GB, and "), "{error}");
+        assert_eq!(SinkMemory { queue_batches: 8, room: None }.queue_batches_of_new(0, 1000).ok(), Some(8));
     }
 
     #[test]
@@ -167,7 +281,7 @@ mod tests {
         let [one, four] = [1, 4].map(|meters| fitted(meters, 1 << 20, false, GIB).unwrap());
         assert!(four < one && one < 1 << 20, "{one} {four}");
         let error = fitted(4, 1 << 20, true, GIB).unwrap_err();
-        for part in ["--flows 1048576: its 4 flow caches", "/x/memory.max is 2.15 GB", &format!("--flows {four} fits")]
+        for part in ["--flows 1048576: the 4 flow caches", "/x/memory.max is 2.15 GB", &format!("--flows {four} fits")]
         {
             assert!(error.contains(part), "{part}: {error}");
         }

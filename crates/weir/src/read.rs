@@ -35,10 +35,11 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let reads_captures = matches!(source, Input::File(_));
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
     let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure };
-    memory.fit(&mut settings.meter, read.metering.flows.is_some())?;
+    let is_requested = read.metering.flows.is_some();
+    memory.fit(&mut settings.meter, is_requested)?;
     let config = settings.meter;
     // Before any output is opened: opening empties files.
-    weir_flow::Meter::new(config).map_err(|error| start_error(&config, error))?;
+    weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
@@ -48,7 +49,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)
         .map_err(Error::Thread)?;
-    let pipeline = Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, error))?;
+    let pipeline =
+        Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, is_requested, error))?;
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status))
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::{FullPolicy, KeyField, Metering, Selection};
 use crate::error::Error;
+use crate::memory;
 use std::io;
 use tracing::debug;
 use weir_capture::PacketFilter;
@@ -34,6 +35,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         self_traffic: SelfTrafficFilter::default(),
         overload: OverloadPolicy::Lose,
         sampling_population: 1,
+        queue_batches: None,
     })
 }
 
@@ -54,12 +56,12 @@ pub fn selection(selection: &Selection) -> Result<(Option<PacketFilter>, DecodeO
 }
 
 /// Why a pipeline does not start: too little memory for the flow cache, or no thread.
-pub fn start_error(config: &Config, error: io::Error) -> Error {
+pub fn start_error(config: &Config, is_requested: bool, error: io::Error) -> Error {
     if error.kind() != io::ErrorKind::OutOfMemory {
         return Error::Thread(error);
     }
     let memory = units::quantity(weir_flow::Meter::memory_bytes_for(config) as u64, "B");
-    Error::FlowCacheMemory { flows: config.flows, memory }
+    Error::FlowCacheMemory { size: memory::size_text(config.flows, is_requested), memory }
 }
 
 #[cfg(test)]
@@ -68,8 +70,10 @@ mod tests {
 
     #[test]
     fn only_missing_memory_is_reported_as_a_flow_cache_too_large() {
-        let text = |kind: io::ErrorKind| start_error(&Config::default(), kind.into()).to_string();
-        assert!(text(io::ErrorKind::OutOfMemory).starts_with("--flows 1048576"));
-        assert!(text(io::ErrorKind::WouldBlock).starts_with("cannot start a thread"));
+        let text =
+            |kind: io::ErrorKind, is_requested| start_error(&Config::default(), is_requested, kind.into()).to_string();
+        assert!(text(io::ErrorKind::OutOfMemory, true).starts_with("--flows 1048576: "));
+        assert!(text(io::ErrorKind::OutOfMemory, false).starts_with("the default of 1048576 flows: "));
+        assert!(text(io::ErrorKind::WouldBlock, true).starts_with("cannot start a thread"));
     }
 }

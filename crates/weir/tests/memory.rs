@@ -5,7 +5,7 @@ mod common;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{Pcap, command, failure, is_root, number, permit_all_users, read_ledger, text_of};
+use common::{Pcap, command, failure, is_root, number, permit_all_users, read_ledger, signal, text_of};
 use network::until;
 use std::fs;
 use std::io::{self, Write};
@@ -41,12 +41,16 @@ impl ControlGroup {
         made
     }
 
-    /// Runs the binary in the group.
-    fn run(&self, arguments: &[&str]) -> Output {
+    /// The binary, in the group.
+    fn command(&self, arguments: &[&str]) -> Command {
         let script = "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"";
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).arg(&self.0).arg(env!("CARGO_BIN_EXE_weir")).args(arguments);
-        shell.stdin(Stdio::null()).output().unwrap()
+        shell
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().unwrap()
     }
 }
 
@@ -80,12 +84,65 @@ fn requested_flow_caches_larger_than_a_control_group_are_refused_with_figures() 
     for run in [&["read"][..], &["probe"], &["probe", "--layout", "spread", "--meters", "3"]] {
         let (code, out, err) = text_of(&group.run(&[run, &["-i", FLOOD, "--flows", "1M"]].concat()));
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
-        let caches = if run.len() > 1 { "its 3 flow caches" } else { "its flow cache" };
+        let caches = if run.len() > 1 { "the 3 flow caches" } else { "the flow cache" };
         let limit = format!("{}/memory.", group.0.display());
         for part in ["--flows 1000000: ", caches, "is 400 MB", &limit, "fits, or raise the limit"] {
             assert!(err.contains(part), "{part}: {err}");
         }
     }
+}
+
+#[test]
+fn queues_of_live_sinks_leave_memory_for_flows() {
+    if !is_root() {
+        return eprintln!("SKIPPED: live capture needs root");
+    }
+    let Some(group) = ControlGroup::new("queues", 400_000_000) else { return };
+    let sinks: Vec<String> = (0..300).map(|port| format!("ipfix+udp://127.0.0.1:{}", 20_000 + port)).collect();
+    let run = |sinks: &[String]| {
+        let outputs = sinks.iter().flat_map(|sink| ["-o", sink]);
+        let live = ["probe", "-i", "af_packet:lo,blocks=4", "--interval", "1h", "--duration", "100ms"];
+        text_of(&group.run(&live.into_iter().chain(outputs).collect::<Vec<_>>()))
+    };
+    let (code, _, err) = run(&sinks[..3]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("flows=131072"), "{err}");
+    let (code, _, err) = run(&sinks);
+    assert_eq!(code, 1, "{err}");
+    for part in ["the default, reduced to 4096 flows: ", "name fewer sinks, or raise the limit"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+}
+
+#[test]
+fn a_reload_with_sinks_that_do_not_fit_is_refused_with_figures() {
+    let Some(group) = ControlGroup::new("reload", 400_000_000) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let [config, log] = ["probe.toml", "log"].map(|name| folder.path().join(name));
+    let sinks = |count: u16| -> Vec<String> {
+        (0..count).map(|port| format!("\"ipfix+udp://127.0.0.1:{}\"", 20_000 + port)).collect()
+    };
+    let write = |count| {
+        let text = format!("input = [\"-\"]\nflows = 1000\noutput = [{}]\n# {count}\n", sinks(count).join(", "));
+        fs::write(&config, text).unwrap();
+        permit_all_users(&config);
+    };
+    write(2);
+    let mut probe = group.command(&["probe", "--config", config.to_str().unwrap()]);
+    let mut probe = probe.stdin(Stdio::piped()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut input = probe.stdin.take().unwrap();
+    input.write_all(&Pcap::new().0).unwrap();
+    let logged = || fs::read_to_string(&log).unwrap();
+    until("the probe runs", || logged().contains("| flows "));
+    for (count, text) in [(300, "the queues of 300 sinks can grow to "), (3, "configuration reloaded")] {
+        write(count);
+        signal(&probe, libc::SIGHUP);
+        until(text, || logged().contains(text));
+        assert!(logged().contains("name fewer sinks, or raise the limit and restart the probe"), "{}", logged());
+    }
+    drop(input);
+    assert_eq!(probe.wait().unwrap().code(), Some(0), "{}", logged());
 }
 
 #[test]
@@ -98,11 +155,15 @@ fn requested_flow_caches_larger_than_the_memory_of_the_machine_are_refused() {
 
 #[test]
 fn a_default_flow_cache_fits_into_a_limited_address_space() {
-    let script = "ulimit -v 500000; exec \"$0\" probe -i synth:velan,packets=1k --interval 1h -o table:/dev/null";
-    let (code, _, err) =
-        text_of(&Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_weir")]).output().unwrap());
-    assert_eq!(code, 0, "{err}");
-    assert!(err.contains("fewer slots than by default") && err.contains("ulimit -v is 512 MB"), "{err}");
+    let rest = "exec \"$0\" probe -i synth:velan,packets=1k --interval 1h -o table:/dev/null";
+    for (kilobytes, limit) in [(200_000, "205 MB"), (300_000, "307 MB"), (500_000, "512 MB")] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -v {kilobytes}; {rest}"), env!("CARGO_BIN_EXE_weir")]);
+        let (code, _, err) = text_of(&shell.output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        let limit = format!("ulimit -v is {limit}");
+        assert!(err.contains("fewer slots than by default") && err.contains(&limit), "{err}");
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn batch(flows: usize) -> Vec<FlowRecord> {
 }
 
 fn replace(exporter: &Exporter, changes: Vec<SinkChange>) {
-    exporter.replace_sinks(exporter.start_sinks(changes).unwrap());
+    exporter.replace_sinks(exporter.start_sinks(changes, None).unwrap());
 }
 
 /// Exports a batch that at least one sink accepts.

@@ -20,7 +20,7 @@ use crate::arguments::{Layout, Logging, ProbeOptions};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
-use crate::memory::MemoryLock;
+use crate::memory::{MemoryLock, SinkMemory};
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
@@ -82,8 +82,15 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone()).map_err(Error::Signals)?;
     let summarized = outputs.sinks.first().cloned();
-    let mut effective =
-        Effective { arguments, started_with: merged, text, options: probe.clone(), summarized, sandbox: None };
+    let mut effective = Effective {
+        arguments,
+        started_with: merged,
+        text,
+        options: probe.clone(),
+        summarized,
+        sandbox: None,
+        sink_memory: SinkMemory::default(),
+    };
     let probe = match probe.autotune_ns {
         Some(_) => autotune::tune(&probe, &settings, &stop)?,
         None => probe,
@@ -108,7 +115,8 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         let config: Vec<&Path> = probe.config.as_deref().into_iter().collect();
         Arc::new(Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs)))
     });
-    let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
+    let (mut running, sink_memory) = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
+    effective.sink_memory = sink_memory;
     privileges::reset_priority();
     if let Some(memory_lock) = memory_lock
         && let Err(error) = memory_lock.lock()

@@ -9,6 +9,7 @@ use crate::arguments::{ProbeOptions, Sinks};
 use crate::error::{Error, IncompleteConfig};
 use crate::files::{self, Target};
 use crate::input;
+use crate::memory::SinkMemory;
 use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
 use crate::settings::{key_options, settings};
@@ -58,6 +59,7 @@ pub struct Effective {
     pub summarized: Option<String>,
     /// What the probe may still open; `None` is everything.
     pub sandbox: Option<Arc<Sandbox>>,
+    pub sink_memory: SinkMemory,
 }
 
 /// A configuration that can be applied: its sinks are open, its filter is compiled.
@@ -149,6 +151,9 @@ impl Effective {
         {
             return Err(Error::ReloadOutsideSandbox { sink: sink.clone(), permitted: sandbox.directories() });
         }
+        let added = outputs.sinks.iter().filter(is_new).count();
+        let queue_batches = Some(self.sink_memory.queue_batches_of_new(outputs.sinks.len() - added, added)?);
+        let settings = Settings { queue_batches, ..settings };
         let stays_summarized =
             self.summarized.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));
         let sinks = if same_options && outputs.sinks == before.sinks {
@@ -212,7 +217,15 @@ mod tests {
         let arguments: Vec<OsString> = ["weir", "probe", "--config", "FILE"].map(OsString::from).into();
         let started_with = config::add_text(&arguments, Path::new("FILE"), text).unwrap();
         let (options, _) = config::parse(&started_with).unwrap();
-        Effective { arguments, started_with, text: text.into(), options, summarized: None, sandbox: None }
+        Effective {
+            arguments,
+            started_with,
+            text: text.into(),
+            options,
+            summarized: None,
+            sandbox: None,
+            sink_memory: SinkMemory::default(),
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::privileges::PIPELINE_NICE;
 use crate::arguments::{Layout, ProbeOptions};
 use crate::error::Error;
 use crate::input;
-use crate::memory::MemoryUse;
+use crate::memory::{MemoryUse, SinkMemory};
 use crate::settings::start_error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -74,7 +74,7 @@ pub fn start(
     settings: &Settings,
     OpenGroups { groups, placement }: OpenGroups,
     sinks: Vec<Box<dyn Sink + Send>>,
-) -> Result<Running, Error> {
+) -> Result<(Running, SinkMemory), Error> {
     let mut meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
     let is_live = groups.iter().flat_map(|group| &group.queues).any(|queue| matches!(queue.source, Input::Live(_)));
@@ -86,8 +86,11 @@ pub fn start(
         |group: &WorkerGroupSpec| if group.meters.is_empty() { group.queues.len() } else { group.meters.len() };
     let meters = groups.iter().map(meters_of).sum();
     let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure };
-    memory.fit(&mut meter, probe.metering.flows.is_some())?;
-    let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
+    let is_requested = probe.metering.flows.is_some();
+    let sink_memory = memory.fit(&mut meter, is_requested)?;
+    let queue_batches = Some(sink_memory.queue_batches);
+    let settings = Settings { busy_poll: probe.busy_poll, meter, queue_batches, ..settings.clone() };
     let probe = weir_probe::Probe::start(groups, settings, sinks, export, back_pressure);
-    Ok(Running { probe: probe.map_err(|error| start_error(&meter, error))?, is_live })
+    let probe = probe.map_err(|error| start_error(&meter, is_requested, error))?;
+    Ok((Running { probe, is_live }, sink_memory))
 }
