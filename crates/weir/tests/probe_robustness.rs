@@ -8,7 +8,7 @@ mod network;
 
 use common::{
     JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows, request_and_response,
-    success, text_of,
+    signal, success, text_of,
 };
 use live::{Running, add_second_wire, send_requests, wire};
 use network::{BOUND, Sender, ip, network, network_of, until, until_wired};
@@ -401,6 +401,22 @@ fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+#[test]
+fn a_service_manager_that_reads_nothing_does_not_stop_the_probe() {
+    let manager = ServiceManager::new();
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    while sender.send_to(b"STATUS=full", manager.folder.path().join("notify")).is_ok() {}
+    let mut probe = Running::start_in(manager.command(), &["probe", "-i", "-", "--interval", "100ms"]);
+    let mut pipe = probe.process.0.stdin.take().unwrap();
+    pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
+    probe.wait_for("flows 1 active");
+    signal(&probe.process.0, libc::SIGTERM);
+    let (code, err, flows, _) = probe.wait();
+    // The input was not read to its end.
+    assert_eq!((code, flows.len()), (2, 1), "{err}");
+}
+
 /// A thread of another process that is stopped while the others run. It continues on drop.
 struct StoppedThread(i32);
 
@@ -442,7 +458,7 @@ fn the_watchdog_is_not_notified_while_a_thread_is_stuck() {
     let Some(stopped) = StoppedThread::new(probe.process.0.id(), "weir-meter-0") else { return };
     let message = "threads do not advance, the watchdog is not notified until they do threads=weir-meter-0\n";
     until(message, || {
-        // A full socket would let the probe wait.
+        // A full socket would lose notifications.
         manager.arrived();
         probe.times(message) > 0
     });

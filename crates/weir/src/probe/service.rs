@@ -4,15 +4,32 @@
 
 pub use sd_notify::NotifyState;
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
+use std::{env, io};
 use tracing::{error, info};
 
 /// Threads are not stuck before this time: one that has nothing to do advances about once a second.
 const MIN_STUCK_TIME: Duration = Duration::from_secs(2);
 
-/// Sends a notification. That it fails does not affect the probe.
+/// Sends a notification. That it fails does not affect the probe: a notification that does not fit
+/// into the receive buffer of the service manager is lost.
 pub fn notify(state: NotifyState) {
-    let _ = sd_notify::notify(&[state]);
+    let _ = send(&state);
+}
+
+/// The same as `sd_notify::notify`, which waits for a full buffer, and knows no abstract names.
+fn send(state: &NotifyState) -> io::Result<()> {
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let address = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&name)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(state.to_string().as_bytes(), &address).map(drop)
 }
 
 /// Notifies the service manager regularly that the probe runs, as long as all of its threads do.
