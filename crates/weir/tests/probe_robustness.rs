@@ -407,10 +407,16 @@ fn a_service_manager_that_reads_nothing_does_not_stop_the_probe() {
     let sender = UnixDatagram::unbound().unwrap();
     sender.set_nonblocking(true).unwrap();
     while sender.send_to(b"STATUS=full", manager.folder.path().join("notify")).is_ok() {}
-    let mut probe = Running::start_in(manager.command(), &["probe", "-i", "-", "--interval", "100ms"]);
+    let mut probe =
+        Running::start_in(manager.command(), &["probe", "-i", "-", "--interval", "100ms", "--log-level", "info"]);
     let mut pipe = probe.process.0.stdin.take().unwrap();
-    pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
-    probe.wait_for("flows 1 active");
+    let capture = Pcap::new().frame(START, 0, &request_and_response(1)[0]).0;
+    let packet = &capture[Pcap::new().0.len()..];
+    pipe.write_all(&capture).unwrap();
+    until("the flow is metered", || {
+        pipe.write_all(packet).unwrap();
+        probe.times("flows 1 active") > 0
+    });
     signal(&probe.process.0, libc::SIGTERM);
     let (code, err, flows, _) = probe.wait();
     // The input was not read to its end.
