@@ -20,14 +20,14 @@
 //! * Nothing is copied: frames are read in the ring that the kernel writes.
 //!
 //! Frames are captured when sent and when received; on the loopback interface, where each packet is
-//! both, only when received. Times are those of the kernel (`CLOCK_REALTIME`, without its
-//! steps: `stamp_clock`) or of the NIC. Sent
-//! frames always have the kernel's times, so synchronize the NIC's clock with the system's
-//! (`phc2sys`). The NIC keeps time-stamping every frame after the source is closed.
+//! both, only when received. Times are those of the kernel (`CLOCK_REALTIME` without its steps:
+//! `stamp_clock`) or of the NIC. Sent frames always have the kernel's times, so synchronize the
+//! NIC's clock with the system's (`phc2sys`). The NIC keeps time-stamping every frame after the
+//! source is closed.
 //!
 //! Frames are delivered at most 50 ms after they arrived. If an interface goes down, the source
-//! waits for it; if it is removed, the source reports an error and ends, or waits
-//! for another one of that name.
+//! waits for it; if it is removed, the source reports an error and ends, or waits for another one of
+//! that name.
 
 mod block;
 mod program;

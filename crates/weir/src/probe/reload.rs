@@ -205,7 +205,8 @@ impl Effective {
     }
 }
 
-fn outputs(options: &ProbeOptions) -> Outputs {
+/// The outputs of a probe.
+pub fn outputs(options: &ProbeOptions) -> Outputs {
     Outputs { retries: true, ..Outputs::new(&options.sinks.outputs, options.reporting.stats.as_deref()) }
 }
 
