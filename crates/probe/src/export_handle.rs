@@ -3,7 +3,7 @@
 
 use crate::account::totals;
 use crate::heartbeat::{beat, while_waiting};
-use crate::settings::BackPressure;
+use crate::settings::{BackPressure, RecordObserver};
 use crate::sink_worker::{Drain, Offer, RecordBatch, SinkState, SinkWorkers};
 use crate::sync::lock;
 use crossbeam_channel::{SendTimeoutError, Sender};
@@ -27,14 +27,19 @@ pub struct ExportHandle {
     empty: Receiver<Vec<FlowRecord>>,
     recycle: SyncSender<Vec<FlowRecord>>,
     back_pressure: BackPressure,
+    observer: Option<RecordObserver>,
     /// Since when the pipeline only writes its last records.
     draining_since: Option<Instant>,
 }
 
 impl ExportHandle {
-    pub(crate) fn new(sinks: Arc<Mutex<SinkWorkers>>, back_pressure: BackPressure) -> Self {
+    pub(crate) fn new(
+        sinks: Arc<Mutex<SinkWorkers>>,
+        back_pressure: BackPressure,
+        observer: Option<RecordObserver>,
+    ) -> Self {
         let (recycle, empty) = sync_channel(EMPTY_BATCHES);
-        Self { sinks, empty, recycle, back_pressure, draining_since: None }
+        Self { sinks, empty, recycle, back_pressure, observer, draining_since: None }
     }
 
     /// From now on waits for slow sinks: the pipeline reads no more packets, and has about this number
@@ -63,6 +68,9 @@ impl ExportHandle {
     /// which is then lost. Records that only some sinks accept count as lost for the others.
     pub(crate) fn write(&mut self, records: Vec<FlowRecord>) -> Result<Vec<FlowRecord>, Vec<FlowRecord>> {
         beat();
+        if let Some(RecordObserver(observe)) = &self.observer {
+            observe(&records);
+        }
         let capacity = records.capacity();
         let accepted = self.send_to_all(records);
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(capacity));

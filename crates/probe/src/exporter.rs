@@ -14,7 +14,7 @@ use crate::export_handle::ExportHandle;
 use crate::heartbeat::Pulse;
 use crate::load_shedder::LevelSettings;
 use crate::record_output::MAX_BATCH;
-use crate::settings::BackPressure;
+use crate::settings::{BackPressure, RecordObserver};
 use crate::sink_worker::{Drain, SinkWorker, SinkWorkers};
 use crate::sync::lock;
 use crate::thread::CpuAffinity;
@@ -44,6 +44,7 @@ pub struct Exporter {
     sinks: Arc<Mutex<SinkWorkers>>,
     affinity: CpuAffinity,
     back_pressure: BackPressure,
+    observer: Option<RecordObserver>,
 }
 
 /// One entry of the new list of sinks in [`Probe::reconfigure`](crate::Probe::reconfigure).
@@ -81,17 +82,18 @@ impl Exporter {
         affinity: CpuAffinity,
         back_pressure: BackPressure,
     ) -> io::Result<Self> {
-        Self::with_queues(sinks, affinity, back_pressure, None)
+        Self::with_queues(sinks, affinity, back_pressure, None, None)
     }
 
-    /// The same, with queues of this number of batches.
-    pub(crate) fn with_queues(
+    /// The same, with queues of this number of batches, and an observer of all records.
+    pub fn with_queues(
         sinks: Vec<Box<dyn Sink + Send>>,
         affinity: CpuAffinity,
         back_pressure: BackPressure,
         queue_batches: Option<usize>,
+        observer: Option<RecordObserver>,
     ) -> io::Result<Self> {
-        let exporter = Self { sinks: Arc::default(), affinity, back_pressure };
+        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer };
         let changes = sinks.into_iter().map(SinkChange::Open).collect();
         exporter.replace_sinks(exporter.start_sinks(changes, queue_batches)?);
         Ok(exporter)
@@ -99,7 +101,7 @@ impl Exporter {
 
     /// A handle for one more pipeline.
     pub fn handle(&self) -> ExportHandle {
-        ExportHandle::new(self.sinks.clone(), self.back_pressure)
+        ExportHandle::new(self.sinks.clone(), self.back_pressure, self.observer.clone())
     }
 
     /// Starts the threads of new sinks, which get no records before [`Exporter::replace_sinks`].

@@ -76,7 +76,10 @@ impl Probe {
         let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
         interfaces.sort();
         interfaces.dedup();
-        let exporter = Exporter::with_queues(sinks, sink_affinity, back_pressure, settings.queue_batches)?;
+        let exporter = {
+            let Settings { queue_batches, observer, .. } = &settings;
+            Exporter::with_queues(sinks, sink_affinity, back_pressure, *queue_batches, observer.clone())?
+        };
         let mut probe = Self {
             groups: Vec::new(),
             exporter,

@@ -2,7 +2,10 @@
 
 use crate::admission::SelfTrafficFilter;
 use crate::load_shedder::OverloadPolicy;
+use std::fmt;
+use std::sync::Arc;
 use weir_capture::PacketFilter;
+use weir_flow::FlowRecord;
 
 /// Settings of one pipeline.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,20 @@ pub struct Settings {
     pub sampling_population: u32,
     /// Batches in the queue of each sink; `None` is [`Exporter::queue_batches`](crate::Exporter::queue_batches).
     pub queue_batches: Option<usize>,
+    /// Gets every batch of records, whatever sinks lose.
+    pub observer: Option<RecordObserver>,
+}
+
+/// Called by pipelines with each batch of records that they export. It must not wait.
+#[derive(Clone)]
+pub struct RecordObserver(pub Arc<ObserveRecords>);
+
+type ObserveRecords = dyn Fn(&[FlowRecord]) + Send + Sync;
+
+impl fmt::Debug for RecordObserver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RecordObserver")
+    }
 }
 
 /// What a thread does when the queue to a sink, or from a reading to a metering thread, is full.

@@ -1,6 +1,7 @@
 //! Why a command failed (exit code 1). The libraries state what is wrong; this file adds what the
 //! user can do about it.
 
+use crate::files::Target;
 use std::io;
 use std::path::PathBuf;
 use weir_export::UnusableFile;
@@ -227,6 +228,9 @@ impl Error {
 
 /// What the user can do about a file that cannot be written; begins with punctuation.
 pub fn advice(error: &io::Error) -> &'static str {
+    if let Some(libc::EMFILE) = error.raw_os_error() {
+        return "; ulimit -n shows the limit of open files";
+    }
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; ls -l shows who may use it",
         io::ErrorKind::NotFound => "; does its directory exist?",
@@ -253,6 +257,12 @@ fn sysroot_advice(error: &weir_host::Error) -> &'static str {
 /// What the user can do about a sink that cannot be opened or written.
 pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     match error {
+        weir_export::Error::Io { sink, error } if Target::of_sink(sink) == Target::Network => match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; name the address of one collector, not of a broadcast, and see whether a firewall forbids it"
+            }
+            _ => "",
+        },
         weir_export::Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
             "; ls -l shows who may use it. A file that root's probe created at its start belongs to root: give it to \
              --user with chown, or restart the probe"

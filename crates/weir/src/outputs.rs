@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::run_status::RunStatus;
-use crate::summary::{self, SummarySink, TrafficSummary};
+use crate::summary::{self, TrafficSummary};
 use crate::table::Table;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ pub struct Outputs {
 
 pub struct OpenOutputs {
     pub sinks: Vec<Box<dyn Sink + Send>>,
-    /// Summary of the records of the first sink.
+    /// Summary of all records, to be filled by its [`summary::observer`].
     pub summary: Arc<Mutex<TrafficSummary>>,
     stats: Option<File>,
 }
@@ -80,22 +80,18 @@ impl Outputs {
         mode: FileMode,
         stop: &AtomicBool,
     ) -> Result<OpenOutputs, Error> {
-        let summary = Arc::new(Mutex::new(TrafficSummary::default()));
         let wait = |sink: &String| wait_for_reader(sink, stop);
         let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
-        let mut sinks = self
+        let sinks = self
             .sinks
             .iter()
             .map(|sink| open_sink(sink, options, key, self.retries, mode).inspect(|_| debug!(sink, "sink opened")))
             .collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
-        let first = sinks.remove(0);
-        sinks.insert(0, Box::new(SummarySink { sink: first, summary: summary.clone() }));
-        Ok(OpenOutputs { sinks, summary, stats: open_stats(self.stats.as_deref(), mode)? })
+        Ok(OpenOutputs { sinks, summary: Arc::default(), stats: open_stats(self.stats.as_deref(), mode)? })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open.
-    /// If `summary` is given, it sums up the records of the first sink that is opened.
     ///
     /// # Errors
     /// A sink cannot be opened, or is a pipe without a reader.
@@ -104,7 +100,6 @@ impl Outputs {
         options: &arguments::Sinks,
         key: KeyOptions,
         position: impl Fn(&String) -> Option<usize>,
-        mut summary: Option<&Arc<Mutex<TrafficSummary>>>,
     ) -> Result<Vec<SinkChange>, Error> {
         let open = |sink| {
             if let Some(position) = position(sink) {
@@ -113,10 +108,7 @@ impl Outputs {
             let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
             let sink = open_sink(sink, options, key, self.retries, FileMode::Append)?;
             drop(pipe);
-            Ok(SinkChange::Open(match summary.take() {
-                Some(summary) => Box::new(SummarySink { sink, summary: summary.clone() }),
-                None => sink,
-            }))
+            Ok(SinkChange::Open(sink))
         };
         self.sinks.iter().map(open).collect()
     }

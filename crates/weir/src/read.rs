@@ -11,6 +11,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
 use crate::signals::stop_signal;
+use crate::summary;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)
+    let observer = Some(summary::observer(&open.summary));
+    let sinks = std::mem::take(&mut open.sinks);
+    let exporter = Exporter::with_queues(sinks, CpuAffinity::default(), BackPressure::Block, None, observer)
         .map_err(Error::Thread)?;
     let pipeline =
         Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, is_requested, error))?;

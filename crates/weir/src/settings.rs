@@ -36,6 +36,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         overload: OverloadPolicy::Lose,
         sampling_population: 1,
         queue_batches: None,
+        observer: None,
     })
 }
 

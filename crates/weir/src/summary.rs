@@ -4,13 +4,11 @@ use crate::protocols;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
-use weir_ledger::{ExportLossReason, Ledger, RefusalReason, SinkCounters, TrafficCounters};
+use weir_ledger::{ExportLossReason, Ledger, RefusalReason, TrafficCounters};
 use weir_packet::Network;
+use weir_probe::RecordObserver;
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_report::{duplicate_segments, retransmitted_segments, sequenced_segments};
 use weir_text::units;
@@ -88,44 +86,13 @@ impl TcpSummary {
     }
 }
 
-/// A sink that sums up the records on their way to another sink.
-pub struct SummarySink {
-    pub sink: Box<dyn Sink + Send>,
-    /// Locked once per batch.
-    pub summary: Arc<Mutex<TrafficSummary>>,
-}
-
-impl Sink for SummarySink {
-    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
+/// Sums up the records of all pipelines in a summary, which is locked once per batch.
+pub fn observer(summary: &Arc<Mutex<TrafficSummary>>) -> RecordObserver {
+    let summary = summary.clone();
+    RecordObserver(Arc::new(move |flows| {
+        let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
         flows.iter().for_each(|flow| summary.add(flow));
-        drop(summary);
-        self.sink.write(flows)
-    }
-
-    fn connect(&mut self) -> bool {
-        self.sink.connect()
-    }
-
-    fn set_metering_status(&mut self, status: &MeteringStatus) {
-        self.sink.set_metering_status(status);
-    }
-
-    fn drain(&mut self, flows: u64, until: Instant) {
-        self.sink.drain(flows, until);
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        self.sink.finish()
-    }
-
-    fn counters(&self) -> &SinkCounters {
-        self.sink.counters()
-    }
-
-    fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
-        self.sink.udp_endpoints()
-    }
+    }))
 }
 
 pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
@@ -144,7 +111,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
         let (ip, wire) = (summary.ip_bytes, summary.frame_bytes);
         fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", scaled(ip), scaled(wire)));
         let part = if ledger.flows_created > summary.flows {
-            format!(" of {}: those written to the first output; the ledger has all (-v)", ledger.flows_created)
+            format!(" of {}: the others had not ended when the time for the end was over", ledger.flows_created)
         } else {
             String::new()
         };

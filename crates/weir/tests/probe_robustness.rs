@@ -323,6 +323,26 @@ fn a_user_that_does_not_exist_is_refused() {
     }
 }
 
+#[test]
+fn the_limit_of_open_files_is_named() {
+    let capture = common::small().saved();
+    let sink = format!("json:{}", capture.beside("flows").display());
+    let mut named = 0;
+    for limit in 4..10 {
+        let output = Command::new("sh")
+            .args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh"])
+            .arg(env!("CARGO_BIN_EXE_weir"))
+            .args(["probe", "-i", capture.name(), "-o", &sink])
+            .output()
+            .unwrap();
+        let (code, _, err) = text_of(&output);
+        named += u32::from(code != 0 && err.contains("Too many open files"));
+        assert!(code == 0 || err.contains("Too many open files"), "{limit}: {err}");
+        assert!(!err.contains("no such user"), "{limit}: {err}");
+    }
+    assert!(named > 0, "the limits are high enough");
+}
+
 /// What systemd does for a service of the type `notify`.
 struct ServiceManager {
     folder: tempfile::TempDir,

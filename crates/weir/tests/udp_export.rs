@@ -368,6 +368,7 @@ fn collectors_that_can_never_be_reached_are_refused_at_start() {
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://192.0.2.300"], "is neither a host name nor an address"),
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://collector.test:0"], "the port must be a number"),
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://"], "the host is missing"),
+        (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://255.255.255.255"], "name the address of one collector"),
     ]);
 }
 

@@ -25,7 +25,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::settings;
 use crate::signals::stop_signal;
-use crate::{files, input};
+use crate::{files, input, summary};
 use monitor::Monitor;
 use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
@@ -80,13 +80,11 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let stop = stop_signal()?;
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone()).map_err(Error::Signals)?;
-    let summarized = outputs.sinks.first().cloned();
     let mut effective = Effective {
         arguments,
         started_with: merged,
         text,
         options: probe.clone(),
-        summarized,
         sandbox: None,
         sink_memory: SinkMemory::default(),
     };
@@ -114,6 +112,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         let config: Vec<&Path> = probe.config.as_deref().into_iter().collect();
         Arc::new(Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs)))
     });
+    let settings = Settings { observer: Some(summary::observer(&open.summary)), ..settings };
     let (mut running, sink_memory) = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
@@ -124,7 +123,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         return Err(error);
     }
 
-    let mut reloader = Reloader::new(effective, open.summary.clone());
+    let mut reloader = Reloader::new(effective);
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     notify(NotifyState::Ready);

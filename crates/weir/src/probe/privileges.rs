@@ -8,6 +8,7 @@ use rustix::thread::{
     set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
 };
 use std::fs;
+use std::io::ErrorKind;
 
 const DEFAULT_USER: &str = "nobody";
 /// Priority of the pipelines' threads, as a `nice` value.
@@ -71,7 +72,11 @@ fn drop_capabilities() -> Result<(), Errno> {
 }
 
 fn look_up(user: &str) -> Result<(u32, u32), Error> {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users = match fs::read_to_string("/etc/passwd") {
+        // Without users, a number still names one.
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        result => result.map_err(|error| Error::file("/etc/passwd", error))?,
+    };
     let mut entries = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let known = entries.find(|fields| fields.len() > 3 && (fields[0] == user || fields[2] == user));
     let ids = known.and_then(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?)));

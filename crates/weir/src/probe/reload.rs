@@ -13,10 +13,9 @@ use crate::memory::SinkMemory;
 use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
 use crate::settings::{key_options, settings};
-use crate::summary::TrafficSummary;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{debug, error, info, warn};
@@ -31,8 +30,6 @@ const LOG_AFTER: Duration = Duration::from_secs(15);
 /// Reloads the configuration, one reload at a time.
 pub struct Reloader {
     effective: Effective,
-    /// Summary of the records of one sink.
-    summary: Arc<Mutex<TrafficSummary>>,
     running: Option<Running>,
     /// There was a signal during the running reload.
     is_requested: bool,
@@ -55,8 +52,6 @@ pub struct Effective {
     pub text: String,
     /// Options in effect, as far as they are reloadable.
     pub options: ProbeOptions,
-    /// The sink whose records the summary counts.
-    pub summarized: Option<String>,
     /// What the probe may still open; `None` is everything.
     pub sandbox: Option<Arc<Sandbox>>,
     pub sink_memory: SinkMemory,
@@ -70,8 +65,8 @@ struct Prepared {
 }
 
 impl Reloader {
-    pub fn new(effective: Effective, summary: Arc<Mutex<TrafficSummary>>) -> Self {
-        Self { effective, summary, running: None, is_requested: false }
+    pub fn new(effective: Effective) -> Self {
+        Self { effective, running: None, is_requested: false }
     }
 
     /// Starts a reload if that is requested, and ends one that is prepared. Call it often. A request
@@ -94,9 +89,9 @@ impl Reloader {
             }
         }
         if std::mem::take(&mut self.is_requested) {
-            let (effective, summary) = (self.effective.clone(), self.summary.clone());
+            let effective = self.effective.clone();
             let thread = std::thread::Builder::new().name("weir-reload".into());
-            match thread.spawn(move || effective.prepare_reload(&summary)) {
+            match thread.spawn(move || effective.prepare_reload()) {
                 Ok(thread) => self.running = Some(Running { thread, started: Instant::now(), is_logged: false }),
                 Err(error) => log_failure(&Error::Thread(error)),
             }
@@ -129,7 +124,7 @@ impl Effective {
     /// # Errors
     /// The file is invalid, may be incomplete or changes more than is reloadable; or a sink cannot
     /// be opened.
-    fn prepare_reload(self, summary: &Arc<Mutex<TrafficSummary>>) -> Result<Prepared, Error> {
+    fn prepare_reload(self) -> Result<Prepared, Error> {
         let Some(path) = &self.options.config else { return Err(Error::ReloadWithoutConfig) };
         let text = config::read_settled(path)?;
         let new = self.check(path, &text)?;
@@ -154,14 +149,11 @@ impl Effective {
         let added = outputs.sinks.iter().filter(is_new).count();
         let queue_batches = Some(self.sink_memory.queue_batches_of_new(outputs.sinks.len() - added, added)?);
         let settings = Settings { queue_batches, ..settings };
-        let stays_summarized =
-            self.summarized.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));
         let sinks = if same_options && outputs.sinks == before.sinks {
             None
         } else {
-            let summary = if stays_summarized { None } else { Some(summary) };
             let key = key_options(&self.options.metering);
-            Some(outputs.change_sinks(&new.sinks, key, position, summary)?)
+            Some(outputs.change_sinks(&new.sinks, key, position)?)
         };
         for sink in &outputs.sinks {
             debug!(sink, "reload: sink {}", if is_new(&sink) { "opened" } else { "stays open" });
@@ -169,10 +161,8 @@ impl Effective {
         for sink in before.sinks.iter().filter(|&sink| !outputs.sinks.contains(sink)) {
             debug!(sink, "reload: sink is closed after its last records");
         }
-        let summarized =
-            if stays_summarized { self.summarized.clone() } else { outputs.sinks.iter().find(is_new).cloned() };
         let options = ProbeOptions { sinks: new.sinks, ..self.options.clone() };
-        Ok(Prepared { settings, sinks, effective: Self { text, options, summarized, ..self } })
+        Ok(Prepared { settings, sinks, effective: Self { text, options, ..self } })
     }
 
     /// Checks a new text of the file. Returns its options, with those of the command line.
@@ -223,7 +213,6 @@ mod tests {
             started_with,
             text: text.into(),
             options,
-            summarized: None,
             sandbox: None,
             sink_memory: SinkMemory::default(),
         }
