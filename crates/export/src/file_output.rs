@@ -8,14 +8,14 @@
 //! after a second the next octets are written. Until then all records are lost.
 
 use crate::pending_records::{PendingRecords, totals};
-use crate::sink::{Error, FileMode, UnusableFile};
+use crate::sink::{Error, ExportOptions, FileMode, Owner, UnusableFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -31,6 +31,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct FileOutput {
     sink: String,
     file: File,
+    unused: Option<UnusedFile>,
     /// The file, or what was written to a pipe, has no octets.
     is_empty: bool,
     /// The last write failed for this reason.
@@ -68,15 +69,16 @@ impl FileOutput {
     pub fn open(
         sink: &str,
         path: &str,
-        mode: FileMode,
+        options: &ExportOptions,
         whole_records: impl FnOnce(&File, u64) -> io::Result<Option<u64>>,
     ) -> Result<Self, Error> {
         let io_error = |error| Error::Io { sink: sink.into(), error };
-        let (file, is_empty, retry) = if path == "-" {
+        let (file, unused, is_empty, retry) = if path == "-" {
             // Not `Stdout`, which buffers and so does not report which octets were written.
-            (io::stdout().as_fd().try_clone_to_owned().map(File::from).map_err(io_error)?, true, None)
+            (io::stdout().as_fd().try_clone_to_owned().map(File::from).map_err(io_error)?, None, true, None)
         } else {
-            let file = open_file(sink, Path::new(path), mode)?;
+            let (mode, owner) = (options.file_mode, options.file_owner);
+            let OutputFile { file, unused } = open_file(sink, Path::new(path), mode, owner)?;
             let metadata = file.metadata().map_err(io_error)?;
             let length = metadata.len();
             let whole = if length == 0 { Some(0) } else { whole_records(&file, length).map_err(io_error)? };
@@ -86,9 +88,9 @@ impl FileOutput {
                 warn!(sink, octets = length - whole, "removed the incomplete last record of the file");
             }
             let retries = mode == FileMode::Append && metadata.is_file();
-            (file, whole == 0, retries.then(Retry::default))
+            (file, unused, whole == 0, retries.then(Retry::default))
         };
-        Ok(Self { sink: sink.into(), file, is_empty, failed: None, error: None, retry })
+        Ok(Self { sink: sink.into(), file, unused, is_empty, failed: None, error: None, retry })
     }
 
     /// Whether what comes next begins the file.
@@ -98,6 +100,7 @@ impl FileOutput {
 
     /// Whether a write is attempted at present. If not, records are lost.
     pub fn is_ready(&mut self) -> bool {
+        self.unused.take().into_iter().for_each(UnusedFile::keep);
         let Some(retry) = &self.retry else { return self.failed.is_none() };
         if self.failed.is_some() && retry.last_attempt.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
             match self.remove_incomplete() {
@@ -189,6 +192,15 @@ impl FileOutput {
         }
     }
 
+    /// Ends the output after its last write.
+    ///
+    /// # Errors
+    /// As [`FileOutput::report_end`].
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.unused.take().into_iter().for_each(UnusedFile::keep);
+        self.report_end()
+    }
+
     /// Reports once that the output has ended.
     ///
     /// # Errors
@@ -230,29 +242,83 @@ pub(crate) fn whole_lines(file: &File, length: u64, start: &[u8]) -> io::Result<
     Ok(lines.or((tail_start == 0).then_some(0)))
 }
 
-/// Opens a file for an output, with access for its owner and group (mode 0640) if it is new. It is
-/// locked until it is closed (flock). All writes append. Devices and pipes are opened as they are.
-/// Errors contain `name`.
+/// A file that is open for an output.
+pub struct OutputFile {
+    /// The file.
+    pub file: File,
+    /// Removes the file if nothing uses it. `None` if the file existed.
+    pub unused: Option<UnusedFile>,
+}
+
+impl OutputFile {
+    /// The file, which stays.
+    pub fn keep(self) -> File {
+        self.unused.into_iter().for_each(UnusedFile::keep);
+        self.file
+    }
+}
+
+/// A file that was created and is not used yet. When this is dropped, the file is removed, unless it
+/// has content or another file is in its place.
+pub struct UnusedFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl UnusedFile {
+    /// The file stays.
+    pub fn keep(mut self) {
+        // There is no file with an empty name.
+        self.path.clear();
+    }
+}
+
+impl Drop for UnusedFile {
+    fn drop(&mut self) {
+        let is_unused = |at: fs::Metadata| (at.dev(), at.ino(), at.len()) == (self.device, self.inode, 0);
+        if fs::symlink_metadata(&self.path).is_ok_and(is_unused) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Opens a file for an output. A new file has access for its owner and group (mode 0640), and gets
+/// this `owner`; a file that exists keeps its own. It is locked until it is closed (flock). All writes
+/// append. Devices and pipes are opened as they are. Errors contain `name`.
 ///
 /// # Errors
 /// The file cannot be opened, is a symbolic link to a regular file or to nothing, or `mode` refuses
 /// it.
-pub fn open_file(name: &str, path: &Path, mode: FileMode) -> Result<File, Error> {
+pub fn open_file(name: &str, path: &Path, mode: FileMode, owner: Option<Owner>) -> Result<OutputFile, Error> {
     let io_error = |error| Error::Io { sink: name.into(), error };
     let unusable = |problem| Error::File { sink: name.into(), problem };
     if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         let file = File::options().write(true).open(path).map_err(io_error)?;
         // The path may be a symbolic link to a regular file by now.
         let is_link = file.metadata().map_err(io_error)?.is_file();
-        return if is_link { Err(unusable(UnusableFile::SymbolicLink)) } else { Ok(file) };
+        return if is_link { Err(unusable(UnusableFile::SymbolicLink)) } else { Ok(OutputFile { file, unused: None }) };
     }
     let mut options = File::options();
-    options.read(mode == FileMode::Append).append(true).create(true);
-    options.mode(0o640).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-    let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+    options.read(mode == FileMode::Append).append(true).mode(0o640).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    let (file, is_new) = match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options.open(path), false),
+        opened => (opened, true),
+    };
+    let file = file.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => unusable(UnusableFile::SymbolicLink),
         _ => io_error(error),
     })?;
+    let mut unused = None;
+    if is_new {
+        let at = file.metadata().map_err(io_error)?;
+        unused = Some(UnusedFile { path: path.into(), device: at.dev(), inode: at.ino() });
+        if let Some(Owner { user, group }) = owner
+            && let Err(error) = fchown(&file, Some(user), Some(group))
+        {
+            warn!(file = %path.display(), user, group, %error, "cannot change the owner of the new file");
+        }
+    }
     // Some file systems have no locks.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(unusable(UnusableFile::Locked));
@@ -262,5 +328,5 @@ pub fn open_file(name: &str, path: &Path, mode: FileMode) -> Result<File, Error>
         FileMode::Overwrite => file.set_len(0).map_err(io_error)?,
         FileMode::New | FileMode::Append => {}
     }
-    Ok(file)
+    Ok(OutputFile { file, unused })
 }

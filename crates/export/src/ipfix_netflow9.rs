@@ -595,7 +595,7 @@ impl Sink for TemplateSink {
         }
         match &mut self.transport {
             Transport::Udp(_) => Ok(()),
-            Transport::File(output) => output.report_end(),
+            Transport::File(output) => output.finish(),
         }
     }
 

@@ -42,9 +42,7 @@ impl TextSink {
             TextFormat::Json => format!("{{\"{}\":", names.next().expect("records have fields")),
             TextFormat::Csv => names.collect::<Vec<_>>().join(",") + "\n",
         };
-        let output = FileOutput::open(sink, path, options.file_mode, |file, length| {
-            whole_lines(file, length, start.as_bytes())
-        })?;
+        let output = FileOutput::open(sink, path, options, |file, length| whole_lines(file, length, start.as_bytes()))?;
         let mut sink = Self {
             format,
             uniflow: options.uniflow,
@@ -104,12 +102,13 @@ impl Sink for TextSink {
             }
         }
         // The reader of a pipe gets each batch at once.
-        self.finish()
+        self.flush();
+        self.output.report_end()
     }
 
     fn finish(&mut self) -> Result<(), Error> {
         self.flush();
-        self.output.report_end()
+        self.output.finish()
     }
 
     fn counters(&self) -> &SinkCounters {

@@ -30,8 +30,8 @@ mod udp;
 mod uptime;
 
 pub use fields_page::fields_text;
-pub use file_output::open_file;
+pub use file_output::{OutputFile, UnusedFile, open_file};
 pub use json_csv::{append_tcp_csv, append_tcp_json, tcp_columns};
 pub use open::{check, open};
 pub use options_records::MeteringStatus;
-pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Sink, UnusableFile};
+pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};

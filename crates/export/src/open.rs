@@ -39,7 +39,7 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
         Specification::IpfixFile(path) => {
             let mut file_templates = FileTemplates::default();
             let read = |file: &File, _| file_templates.read(BufReader::new(file));
-            let file = Transport::File(FileOutput::open(spec, path, options.file_mode, read)?);
+            let file = Transport::File(FileOutput::open(spec, path, options, read)?);
             let mut sink = TemplateSink::new(spec, Format::Ipfix, TemplateSettings::FILE, file, options);
             sink.continue_templates(file_templates);
             Box::new(sink)

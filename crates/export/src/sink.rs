@@ -65,6 +65,15 @@ pub enum FileMode {
     Append,
 }
 
+/// A user and a group, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User ID.
+    pub user: u32,
+    /// Group ID.
+    pub group: u32,
+}
+
 /// Options that apply to all sinks of a run.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
@@ -79,6 +88,8 @@ pub struct ExportOptions {
     pub retries: bool,
     /// How files are opened.
     pub file_mode: FileMode,
+    /// Owner of new files; `None` for the user and group of the process.
+    pub file_owner: Option<Owner>,
 }
 
 impl Default for ExportOptions {
@@ -89,6 +100,7 @@ impl Default for ExportOptions {
             key: KeyOptions::default(),
             retries: false,
             file_mode: FileMode::New,
+            file_owner: None,
         }
     }
 }

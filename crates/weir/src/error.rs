@@ -264,7 +264,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
             _ => "",
         },
         weir_export::Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
-            "; ls -l shows who may use it. A file that root's probe created at its start belongs to root: give it to \
+            "; ls -l shows who may use it. A file that existed when root started the probe keeps its owner: give it to \
              --user with chown, or restart the probe"
         }
         weir_export::Error::Io { error, .. } => advice(error),

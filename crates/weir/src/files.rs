@@ -59,7 +59,7 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
 }
 
 pub fn open(path: &Path, mode: FileMode) -> Result<File, Error> {
-    Ok(weir_export::open_file(&path.display().to_string(), path, mode)?)
+    Ok(weir_export::open_file(&path.display().to_string(), path, mode, None)?.keep())
 }
 
 /// Opens a file for writing and keeps its content until it is written.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{Level, debug, error, warn};
-use weir_export::{ExportOptions, FileMode, Sink};
+use weir_export::{ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
@@ -34,6 +34,8 @@ pub struct Outputs {
     pub on_standard_output: Option<String>,
     /// Collectors that cannot be reached are tried again while the command runs.
     pub retries: bool,
+    /// Owner of new files; `None` for the user and group of the process.
+    pub owner: Option<Owner>,
     pub stats: Option<PathBuf>,
 }
 
@@ -59,7 +61,7 @@ impl Outputs {
             targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
-        Self { sinks, targets, on_standard_output, retries: false, stats: stats.map(Path::to_path_buf) }
+        Self { sinks, targets, on_standard_output, retries: false, owner: None, stats: stats.map(Path::to_path_buf) }
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -85,16 +87,17 @@ impl Outputs {
         let sinks = self
             .sinks
             .iter()
-            .map(|sink| open_sink(sink, options, key, self.retries, mode).inspect(|_| debug!(sink, "sink opened")))
+            .map(|sink| self.open_sink(sink, options, key, mode).inspect(|_| debug!(sink, "sink opened")))
             .collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
-        Ok(OpenOutputs { sinks, summary: Arc::default(), stats: open_stats(self.stats.as_deref(), mode)? })
+        Ok(OpenOutputs { sinks, summary: Arc::default(), stats: open_stats(self.stats.as_deref(), mode, self.owner)? })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open.
     ///
     /// # Errors
-    /// A sink cannot be opened, or is a pipe without a reader.
+    /// A sink cannot be opened, or is a pipe without a reader. New files of other sinks are removed
+    /// again.
     pub fn change_sinks(
         &self,
         options: &arguments::Sinks,
@@ -106,11 +109,43 @@ impl Outputs {
                 return Ok(SinkChange::Keep(position));
             }
             let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
-            let sink = open_sink(sink, options, key, self.retries, FileMode::Append)?;
+            let sink = self.open_sink(sink, options, key, FileMode::Append)?;
             drop(pipe);
             Ok(SinkChange::Open(sink))
         };
         self.sinks.iter().map(open).collect()
+    }
+
+    fn open_sink(
+        &self,
+        sink: &str,
+        options: &arguments::Sinks,
+        key: KeyOptions,
+        mode: FileMode,
+    ) -> Result<Box<dyn Sink + Send>, Error> {
+        if let Some(path) = sink.strip_prefix("table:") {
+            return Ok(match Target::of_path(Path::new(path)) {
+                Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
+                Target::File(path) => {
+                    let OutputFile { file, unused } = weir_export::open_file(sink, &path, mode, self.owner)?;
+                    let output: Box<dyn Write + Send> =
+                        if mode == FileMode::Append { Box::new(files::WholeTexts(file)) } else { Box::new(file) };
+                    let mut table = Table::new(sink, options.top, output, None);
+                    table.unused = unused;
+                    Box::new(table)
+                }
+                _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
+            });
+        }
+        let options = ExportOptions {
+            uniflow: options.uniflow,
+            observation_domain: options.domain,
+            key,
+            retries: self.retries,
+            file_mode: mode,
+            file_owner: self.owner,
+        };
+        Ok(weir_export::open(sink, &options)?)
     }
 
     /// Reports the result of a run: the summary (after the table, if there is one), the ledger as text
@@ -159,9 +194,10 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
 
 /// Opens the file of the ledger as JSON; `None` without one, and for standard output. Except with
 /// [`FileMode::New`], the ledger of an earlier run stays in the file until it is replaced.
-pub fn open_stats(path: Option<&Path>, mode: FileMode) -> Result<Option<File>, Error> {
+pub fn open_stats(path: Option<&Path>, mode: FileMode, owner: Option<Owner>) -> Result<Option<File>, Error> {
     let mode = if mode == FileMode::New { mode } else { FileMode::Append };
-    path.filter(|path| *path != Path::new("-")).map(|path| files::open(path, mode)).transpose()
+    let open = |path: &Path| weir_export::open_file(&path.display().to_string(), path, mode, owner);
+    Ok(path.filter(|path| *path != Path::new("-")).map(open).transpose()?.map(OutputFile::keep))
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.
@@ -174,30 +210,6 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
         return RunStatus::Problems;
     }
     RunStatus::Success
-}
-
-fn open_sink(
-    sink: &str,
-    options: &arguments::Sinks,
-    key: KeyOptions,
-    retries: bool,
-    mode: FileMode,
-) -> Result<Box<dyn Sink + Send>, Error> {
-    if let Some(path) = sink.strip_prefix("table:") {
-        return Ok(match Target::of_path(Path::new(path)) {
-            Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
-            Target::File(path) => {
-                let file = weir_export::open_file(sink, &path, mode)?;
-                let output: Box<dyn Write + Send> =
-                    if mode == FileMode::Append { Box::new(files::WholeTexts(file)) } else { Box::new(file) };
-                Box::new(Table::new(sink, options.top, output, None))
-            }
-            _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
-        });
-    }
-    let options =
-        ExportOptions { uniflow: options.uniflow, observation_domain: options.domain, key, retries, file_mode: mode };
-    Ok(weir_export::open(sink, &options)?)
 }
 
 /// Waits until a program reads the sink, if it is a named pipe. A signal ends the wait. The file

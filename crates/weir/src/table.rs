@@ -9,7 +9,7 @@ mod render;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use weir_export::{Error, Sink};
+use weir_export::{Error, Sink, UnusedFile};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
@@ -19,6 +19,8 @@ pub struct Table {
     /// All records so far.
     received: RecordTotals,
     output: Box<dyn Write + Send>,
+    /// The new file, until the table is written.
+    pub unused: Option<UnusedFile>,
     /// Width of the terminal, if the table goes to one.
     columns: Option<usize>,
     counters: SinkCounters,
@@ -35,6 +37,7 @@ impl Table {
             limit: if top == 0 { usize::MAX } else { top },
             received: RecordTotals::default(),
             output,
+            unused: None,
             columns,
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
@@ -60,6 +63,7 @@ impl Sink for Table {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
+        self.unused.take().into_iter().for_each(UnusedFile::keep);
         let received = std::mem::take(&mut self.received);
         if received.flows == 0 {
             return Ok(());

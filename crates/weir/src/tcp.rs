@@ -60,7 +60,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     })
     .map_err(TcpError::Engine)?;
     let files = open_outputs(&outputs, tcp.svg.as_deref())?;
-    let stats = open_stats(stats_path, FileMode::Overwrite)?;
+    let stats = open_stats(stats_path, FileMode::Overwrite, None)?;
     // The driver of a GPU opens devices and makes system calls of its own.
     let on_cpu = backend == Backend::Cpu || engine.counters().fallback.is_some();
     if on_cpu && !tcp.hardening.no_sandbox {

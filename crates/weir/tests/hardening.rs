@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 /// The values that a line of `/proc/PID/task/*/status` has among the threads of a process.
@@ -149,27 +150,100 @@ fn a_reload_opens_files_only_in_the_directories_of_the_outputs() {
     assert!(!foreign.exists());
 }
 
-#[test]
-fn a_reload_says_that_a_file_of_the_start_belongs_to_root() {
-    if wire().is_none() {
-        return;
+/// A probe that root started on interface `right`, with a configuration file in a folder of its own.
+struct Reloaded {
+    probe: Running,
+    folder: tempfile::TempDir,
+}
+
+impl Reloaded {
+    fn start(outputs: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), outputs)
     }
-    let folder = tempfile::tempdir().unwrap();
-    permit_all_users(folder.path());
-    let file = folder.path().join("probe.toml");
-    let write = |name: &str| {
-        fs::write(&file, format!("output = [\"json:{}\"]\n", folder.path().join(name).display())).unwrap();
+
+    fn start_in(folder: tempfile::TempDir, outputs: &[&str]) -> Self {
+        permit_all_users(folder.path());
+        let file = folder.path().join("probe.toml");
+        Self::write(&folder, outputs);
+        let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
+        Self { probe, folder }
+    }
+
+    /// Names files in the folder, each after its scheme.
+    fn write(folder: &tempfile::TempDir, outputs: &[&str]) {
+        let sink = |output: &&str| {
+            let (scheme, name) = output.split_once(':').unwrap();
+            format!("\"{scheme}:{}\"", folder.path().join(name).display())
+        };
+        let sinks: Vec<_> = outputs.iter().map(sink).collect();
+        let file = folder.path().join("probe.toml");
+        fs::write(&file, format!("output = [{}]\nidle = \"200ms\"\n", sinks.join(", "))).unwrap();
         permit_all_users(&file);
+    }
+
+    fn reload(&self, outputs: &[&str], text: &str) {
+        let times = self.probe.times(text);
+        Self::write(&self.folder, outputs);
+        self.probe.signal(libc::SIGHUP);
+        until(text, || self.probe.times(text) > times);
+    }
+}
+
+#[test]
+fn a_reload_opens_a_new_file_of_the_start_again() {
+    let Some(mut sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.json"), folder.path().join("new.json"));
+    fs::write(&old, "").unwrap();
+    let reloaded = Reloaded::start_in(folder, &["json:new.json", "json:old.json"]);
+    let status = |path| {
+        let file = fs::metadata(path).unwrap();
+        (file.uid(), file.gid(), file.mode() & 0o777)
     };
-    write("first.json");
-    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
-    write("second.json");
-    probe.signal(libc::SIGHUP);
-    probe.wait_for("configuration reloaded");
-    write("first.json");
-    probe.signal(libc::SIGHUP);
-    probe.wait_for("created at its start belongs to root: give it to --user with chown, or restart the probe");
-    probe.stop(0);
+    if is_root() {
+        let mask = 0o640 & !umask();
+        assert_eq!(status(&new), (65534, 65534, mask));
+        assert_eq!(status(&old).0, 0);
+    }
+    send_requests(&mut sender, 0..10);
+    until("the file has the records", || read_flows(&new).len() == 10);
+    reloaded.reload(&["json:second.json"], "configuration reloaded");
+    reloaded.reload(&["json:new.json"], "configuration reloaded");
+    send_requests(&mut sender, 10..30);
+    until("the file has more records", || read_flows(&new).len() == 30);
+    if is_root() {
+        reloaded.reload(
+            &["json:old.json"],
+            "A file that existed when root started the probe keeps its owner: give it to --user with chown",
+        );
+    }
+    reloaded.probe.stop(0);
+}
+
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap();
+    u32::from_str_radix(mask.trim(), 8).unwrap()
+}
+
+#[test]
+fn a_refused_reload_leaves_no_new_files() {
+    let Some(mut sender) = wire() else { return };
+    let reloaded = Reloaded::start(&["json:first.json"]);
+    let path = |name| reloaded.folder.path().join(name);
+    fs::write(path("empty.csv"), "").unwrap();
+    permit_all_users(&path("empty.csv"));
+    let outputs = ["json:new.json", "csv:new.csv", "ipfix:new.ipfix", "table:new.table", "csv:empty.csv"];
+    reloaded.reload(&[&outputs[..], &["json:none/x.json"]].concat(), "continuing with the old one");
+    let names = ["new.json", "new.csv", "new.ipfix", "new.table", "empty.csv"];
+    assert_eq!(names.map(|name| path(name).exists()), [false, false, false, false, true]);
+    // Without the last one all are opened. Also files without records stay then.
+    reloaded.reload(&outputs, "configuration reloaded");
+    send_requests(&mut sender, 0..10);
+    until("the file has the records", || read_flows(&path("new.json")).len() == 10);
+    reloaded.reload(&["json:first.json"], "configuration reloaded");
+    let (err, ..) = reloaded.probe.stop(0);
+    assert_eq!(names.map(|name| reloaded.folder.path().join(name).exists()), [true; 5], "{err}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
 use crate::memory::{MemoryLock, SinkMemory};
+use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::settings;
@@ -63,7 +64,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     input::check_sources(&inputs, "probe")?;
     check::reject_duplicates(&inputs)?;
-    let outputs = reload::outputs(&probe);
+    let outputs = Outputs { owner: privileges::changes_to(&probe.user)?, ..reload::outputs(&probe) };
     outputs.check_sinks()?;
     files::check_targets(&inputs, &outputs.targets)?;
     let settings =

@@ -9,6 +9,7 @@ use rustix::thread::{
 };
 use std::fs;
 use std::io::ErrorKind;
+use weir_export::Owner;
 
 const DEFAULT_USER: &str = "nobody";
 /// Priority of the pipelines' threads, as a `nice` value.
@@ -24,6 +25,18 @@ pub fn reset_priority() {
     let _ = setpriority_process(None, 0);
 }
 
+/// User and group that [`drop_to`] changes to; `None` if it keeps them.
+///
+/// # Errors
+/// The user does not exist.
+pub fn changes_to(user: &str) -> Result<Option<Owner>, Error> {
+    (geteuid().is_root() && !is_root(user)).then(|| look_up(user)).transpose()
+}
+
+fn is_root(user: &str) -> bool {
+    user == "root" || user == "0"
+}
+
 /// Drops the privileges of this thread and of those that it starts from now on: all capabilities,
 /// and root's user and group for those of `user`. Call it while there are no other threads. Open
 /// files stay open. A process that is not root keeps its user; root as `user` keeps everything.
@@ -33,21 +46,20 @@ pub fn reset_priority() {
 /// The user does not exist, or the system refuses.
 pub fn drop_to(user: &str) -> Result<(), Error> {
     let failed = |action, error: Errno| Error::Privileges { user: user.into(), action, error: error.into() };
-    let keeps_all = geteuid().is_root() && (user == "root" || user == "0");
+    let keeps_all = geteuid().is_root() && is_root(user);
     if !keeps_all {
         // The change of the user takes the permission away.
         drop_bounding_set();
     }
     if !geteuid().is_root() {
         // The default applies to root only.
-        if user != DEFAULT_USER && look_up(user)?.0 != geteuid().as_raw() {
+        if user != DEFAULT_USER && look_up(user)?.user != geteuid().as_raw() {
             return Err(Error::NotRoot(user.into()));
         }
-    } else if !keeps_all {
-        let (uid, gid) = look_up(user)?;
+    } else if let Some(Owner { user, group }) = changes_to(user)? {
         set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
-        set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("change the group (needs CAP_SETGID)", error))?;
-        set_thread_uid(Uid::from_raw(uid)).map_err(|error| failed("change the user (needs CAP_SETUID)", error))?;
+        set_thread_gid(Gid::from_raw(group)).map_err(|error| failed("change the group (needs CAP_SETGID)", error))?;
+        set_thread_uid(Uid::from_raw(user)).map_err(|error| failed("change the user (needs CAP_SETUID)", error))?;
     }
     if !keeps_all {
         drop_capabilities().map_err(|error| failed("drop its capabilities", error))?;
@@ -71,7 +83,7 @@ fn drop_capabilities() -> Result<(), Errno> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-fn look_up(user: &str) -> Result<(u32, u32), Error> {
+fn look_up(user: &str) -> Result<Owner, Error> {
     let users = match fs::read_to_string("/etc/passwd") {
         // Without users, a number still names one.
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -82,5 +94,6 @@ fn look_up(user: &str) -> Result<(u32, u32), Error> {
     let ids = known.and_then(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?)));
     // The largest number means "no change" to the system.
     let number = || user.parse().ok().filter(|&number| number != u32::MAX).map(|number| (number, number));
-    ids.or_else(number).ok_or_else(|| Error::UnknownUser(user.into()))
+    let (user, group) = ids.or_else(number).ok_or_else(|| Error::UnknownUser(user.into()))?;
+    Ok(Owner { user, group })
 }

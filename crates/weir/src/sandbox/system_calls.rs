@@ -80,6 +80,7 @@ const PERMITTED: &[i64] = &[
     libc::SYS_readv,
     libc::SYS_statfs,
     libc::SYS_statx,
+    libc::SYS_unlinkat,
     libc::SYS_write,
     libc::SYS_writev,
     // Sockets.
@@ -106,6 +107,7 @@ const PERMITTED_HERE: &[i64] = &[
     libc::SYS_select,
     libc::SYS_stat,
     libc::SYS_time,
+    libc::SYS_unlink,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const PERMITTED_HERE: &[i64] = &[];
