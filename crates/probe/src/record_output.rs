@@ -183,3 +183,42 @@ impl RecordAnnotator {
         self.histories.levels_between(first_ns, last_ns).map(|level| level.max(self.base_level))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exporter::Exporter;
+    use crate::settings::BackPressure;
+    use crate::test_sink::sink;
+    use crate::thread::CpuAffinity;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn any_number_of_records_is_exported_in_order_in_batches_of_limited_size() {
+        let batches = Arc::new(Mutex::new(Vec::<Vec<u16>>::new()));
+        let written = batches.clone();
+        let memory = sink("memory", move |flows| {
+            written.lock().unwrap().push(flows.iter().map(|flow| flow.source_port).collect());
+            true
+        });
+        let mut exporter = Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut output = RecordOutput::new(exporter.handle());
+        let mut annotator = RecordAnnotator::new(&Settings::default(), LossHistories::same_thread());
+        let (mut next, mut expected) = (0, Vec::new());
+        for records in [0, 1, MAX_BATCH - 1, MAX_BATCH, MAX_BATCH + 1, 3 * MAX_BATCH, MAX_WAITING + BATCH] {
+            let numbers = (0..records as u16).map(|number| next + number);
+            output.records.extend(numbers.map(|source_port| FlowRecord { source_port, ..FlowRecord::default() }));
+            let sizes = (0..records).step_by(MAX_BATCH).map(|start| MAX_BATCH.min(records - start));
+            expected.extend(sizes);
+            output.export(&mut annotator);
+            assert_eq!((output.records.len(), output.latest_end_ns(), output.is_due()), (0, 0, false));
+            next += records as u16;
+        }
+        assert_eq!((output.sent.flows, output.lost.flows), (next.into(), 0));
+        drop(output);
+        exporter.finish();
+        let batches = batches.lock().unwrap();
+        assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), expected);
+        assert!(batches.concat().into_iter().eq(0..next));
+    }
+}

@@ -1,13 +1,17 @@
 //! Threads of a probe that panic or hang: the probe says which, and ends in order.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::{Burst, Input, Progress, Source};
 use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
-use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroupSpec, while_waiting};
+use weir_probe::{
+    BackPressure, CpuAffinity, Probe, ReceiveQueue, RecordObserver, Settings, WorkerGroupSpec, while_waiting,
+};
 use weir_trafficgen::TrafficGenerator;
 
 /// Generated traffic with something that happens before each burst, which is given its number.
@@ -63,13 +67,22 @@ impl<F: FnMut()> Sink for TestSink<F> {
 
 /// A probe with a group for each source, each with a number of metering threads.
 fn probe(sources: Vec<Input<'static>>, meters: usize, sinks: Vec<Box<dyn Sink + Send>>) -> Probe {
+    observed_probe(sources, meters, sinks, None)
+}
+
+fn observed_probe(
+    sources: Vec<Input<'static>>,
+    meters: usize,
+    sinks: Vec<Box<dyn Sink + Send>>,
+    observer: Option<RecordObserver>,
+) -> Probe {
     let group = |source| WorkerGroupSpec {
         name: "group".into(),
         queues: vec![ReceiveQueue { source, affinity: CpuAffinity::default() }],
         meters: vec![CpuAffinity::default(); meters],
     };
     let meter = weir_flow::Config { flows: 10_000, ..weir_flow::Config::default() };
-    let settings = Settings { meter, ..Settings::default() };
+    let settings = Settings { meter, observer, ..Settings::default() };
     let groups = sources.into_iter().map(group).collect();
     Probe::start(groups, settings, sinks, CpuAffinity::default(), BackPressure::Block).unwrap()
 }
@@ -100,6 +113,33 @@ fn a_reading_thread_that_panics_is_named_and_all_flows_are_exported() {
         let exported = report.ledger.sinks[0].exported;
         assert_eq!(exported.packets, report.ledger.packets.metered);
         assert_eq!((exported.flows, report.ledger.live), (report.ledger.flows_created, RecordTotals::default()));
+    }
+}
+
+#[test]
+fn a_metering_thread_that_panics_is_named_and_the_flows_of_the_others_are_exported() {
+    for meters in [1, 2] {
+        let has_panicked = AtomicBool::new(false);
+        // The first metering thread that exports a batch panics.
+        let observer = RecordObserver(Arc::new(move |_: &[FlowRecord]| {
+            assert!(has_panicked.swap(true, Ordering::Relaxed), "a bug");
+        }));
+        let sources = vec![traffic(|_| {}), traffic(|_| {})];
+        let mut probe = observed_probe(sources, meters, vec![sink("good", || {})], Some(observer));
+        let mut panics = Vec::new();
+        until("the panic is reported", || {
+            panics = probe.take_panics();
+            !panics.is_empty()
+        });
+        assert!(panics[0].thread.starts_with("weir-meter-"), "{}", panics[0].thread);
+        assert_eq!((panics.len(), panics[0].message.as_str()), (1, "a bug"));
+        let report = probe.finish();
+        assert_eq!((report.ledger.check(), report.panics.len()), (vec![], 0));
+        let (exported, packets) = (report.ledger.sinks[0].exported, report.ledger.packets);
+        // What the thread had is lost, and counted.
+        assert!(packets.dropped_queue > 0 && exported.packets == packets.metered, "{packets:?}");
+        assert_eq!((exported.flows, report.ledger.live), (report.ledger.flows_created, RecordTotals::default()));
+        assert!(exported.flows > 0);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Output files that cannot be written for a while: a full disk, a limit of file sizes.
+//! Output files that cannot be written for a while: a full disk, a limit of file sizes, a defect.
 
 mod common;
 #[path = "../../export/tests/sinks/decode.rs"]
@@ -51,7 +51,11 @@ struct Probe {
 
 impl Probe {
     fn start(sink: &str, stats: &Path, limit_bytes: u64) -> Self {
-        let mut command = command();
+        Self::start_in(command(), sink, stats, limit_bytes)
+    }
+
+    /// Starts it through a command that ends with its name.
+    fn start_in(mut command: Command, sink: &str, stats: &Path, limit_bytes: u64) -> Self {
         command.args(["probe", "-i", "-", "--idle", "1s", "--quiet", "--log-level", "info", "-o", sink]);
         if is_root() {
             // The system permits to change the limits of processes of the same user.
@@ -183,6 +187,50 @@ fn a_file_that_reaches_the_limit_of_file_sizes_is_continued_when_the_limit_is_ra
 
 fn whole_records_or_none(format: &str, path: &Path) -> u64 {
     if fs::metadata(path).unwrap().len() == 0 { 0 } else { whole_records(format, path) }
+}
+
+/// A command that runs Weir. Its second to fourth write to a file fail. Prints the reason and returns
+/// `None` where that is not possible.
+fn failing_writes(path: &Path, error: &str) -> Option<Command> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "signal=none", "-o", "/dev/null", "-e", "trace=write,writev,pwrite64", "-P"]);
+    strace.arg(path).arg("-e").arg(format!("inject=write,writev,pwrite64:error={error}:when=2..4"));
+    let mut probing = Command::new("strace");
+    match probing.args(["-f", "-o", "/dev/null", "true"]).output() {
+        Ok(output) if output.status.success() => {}
+        Ok(_) => {
+            eprintln!("SKIPPED: tracing a process is not permitted here");
+            return None;
+        }
+        Err(_) => {
+            eprintln!("SKIPPED: there is no strace (make test installs it)");
+            return None;
+        }
+    }
+    strace.arg(env!("CARGO_BIN_EXE_weir"));
+    Some(strace)
+}
+
+#[test]
+fn a_file_is_continued_after_input_and_output_errors_and_an_exhausted_quota() {
+    for (error, message) in [("EIO", "Input/output error"), ("EDQUOT", "Disk quota exceeded")] {
+        thread::scope(|scope| {
+            for format in FORMATS {
+                scope.spawn(move || {
+                    let folder = tempfile::tempdir().unwrap();
+                    let [path, stats] = ["flows", "ledger"].map(|name| folder.path().join(name));
+                    fs::write(&path, "").unwrap();
+                    let Some(strace) = failing_writes(&path, error) else { return };
+                    let mut probe = Probe::start_in(strace, &format!("{format}:{}", path.display()), &stats, 1 << 30);
+                    probe.feed_until(FAILS);
+                    assert!(probe.log().contains(message), "{}", probe.log());
+                    probe.feed_until(WORKS);
+                    probe.feed(300);
+                    assert_eq!(assert_accounted(&stats, probe.finish()), whole_records(format, &path), "{format}");
+                });
+            }
+        });
+    }
 }
 
 /// Mounts a file system of this size that only this thread and its processes see. Prints the reason
