@@ -1,8 +1,8 @@
 //! Threads of a probe that panic or hang: the probe says which, and ends in order.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::{Burst, Input, Progress, Source};
