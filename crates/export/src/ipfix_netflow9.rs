@@ -8,8 +8,8 @@
 //! Invariants: all records of a flow are in one message, so a flow is exported or lost as a whole.
 //! No message is longer than its limit. Over UDP all templates are retransmitted regularly, and
 //! soon after a message was lost; those that no record has used for two refresh intervals expire
-//! (RFC 7011 section 8.4: there are no withdrawals over UDP), so that there is space for others. Sets are padded to 4 octets, which is less than the shortest
-//! record.
+//! (RFC 7011 section 8.4: there are no withdrawals over UDP), so that there is space for others.
+//! Sets are padded to 4 octets, which is less than the shortest record.
 
 use crate::element::Format;
 use crate::fields::unidirectional;
@@ -226,6 +226,11 @@ impl TemplateSink {
 
     fn is_udp(&self) -> bool {
         matches!(self.transport, Transport::Udp(_))
+    }
+
+    /// Whether datagrams can be sent.
+    fn is_connected(&self) -> bool {
+        matches!(&self.transport, Transport::Udp(udp) if udp.is_connected())
     }
 
     fn max_message_bytes(&self) -> usize {
@@ -577,6 +582,12 @@ impl Sink for TemplateSink {
         self.status.clone_from(status);
     }
 
+    fn retransmit(&mut self) {
+        if self.is_connected() {
+            self.send_templates_if_due();
+        }
+    }
+
     fn drain(&mut self, flows: u64, until: Instant) {
         if let Transport::Udp(udp) = &mut self.transport {
             udp.drain(flows, until);
@@ -589,7 +600,8 @@ impl Sink for TemplateSink {
             // The last options records count its losses.
             udp.finish(&mut self.counters);
         }
-        if self.started.is_some() {
+        // A file without flow records stays empty.
+        if self.started.is_some() || self.is_connected() {
             self.append_options();
             self.send();
         }

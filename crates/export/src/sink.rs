@@ -33,6 +33,10 @@ pub trait Sink {
     /// one before [`Sink::finish`] is that of the whole run.
     fn set_metering_status(&mut self, _status: &MeteringStatus) {}
 
+    /// Sends again what collectors have to get regularly, if it is due. Called about once a second
+    /// while there are no records.
+    fn retransmit(&mut self) {}
+
     /// The run ends: about `flows` records follow, which should be written until a time. A limit of
     /// their rate is exceeded as far as this needs. Called before each batch.
     fn drain(&mut self, _flows: u64, _until: Instant) {}

@@ -155,6 +155,10 @@ impl UdpOutput {
         }
     }
 
+    pub fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// Present limit of the UDP payload of a datagram, octets.
     pub fn max_payload(&self) -> usize {
         self.max_payload

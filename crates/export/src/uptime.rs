@@ -10,6 +10,7 @@
 //! times after 2106-02-07 wrap. NetFlow v9 also carries absolute milliseconds, which are not
 //! affected.
 
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
@@ -55,8 +56,12 @@ impl SysUptime {
     }
 
     /// SysUptime in ms and seconds since 1970-01-01 UTC of a message header: the same time, not
-    /// before the end of any record.
+    /// before the end of any record. Before the first record boot is now.
     pub fn header(&self) -> (u32, u32) {
+        if !self.started {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            return (0, now as u32);
+        }
         let now_ms = ceil_to_second(self.latest_ms.max(self.boot_ms));
         (u32::try_from(now_ms - self.boot_ms).unwrap_or(u32::MAX), (now_ms / 1000) as u32)
     }

@@ -27,8 +27,9 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 /// How long a sink may write after the deadline: it looks at the clock between two batches.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
-/// Time between two calls of [`Sink::connect`] while there are no records.
-const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two calls of [`Sink::connect`] and of [`Sink::retransmit`] while there are no
+/// records.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a sink with a new connection waits until its datagrams are not metered.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -292,7 +293,8 @@ impl SinkWorker {
     }
 }
 
-/// The next batch; `None` after the last one. Connects the sink meanwhile and before each batch.
+/// The next batch; `None` after the last one. Connects the sink meanwhile and before each batch,
+/// and lets it retransmit what is due.
 fn next_batch(
     batches: &Receiver<Arc<RecordBatch>>,
     sink: &mut dyn Sink,
@@ -301,12 +303,16 @@ fn next_batch(
     loop {
         beat();
         connect(sink, state);
-        match batches.recv_timeout(CONNECT_INTERVAL) {
+        match batches.recv_timeout(IDLE_INTERVAL) {
             Ok(batch) => {
                 connect(sink, state);
                 return Some(batch);
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                pass_status(sink, state);
+                while_waiting(|| sink.retransmit());
+                lock(state).update(sink.counters(), Ok(()), RecordTotals::default());
+            }
             Err(RecvTimeoutError::Disconnected) => return None,
         }
     }

@@ -4,10 +4,11 @@ mod common;
 use common::{Nfcapd, Pcap, arp, command, free_port, ipv4, is_installed, number, read_flows, read_ledger, udp};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// 2000 UDP flows, and after each ten of them an ARP frame and one of an unknown IP version.
 fn capture() -> Pcap {
@@ -198,4 +199,61 @@ fn all_formats_number_interfaces_from_1_and_the_names_follow() {
     assert_eq!(named.last(), Some(&"1,2\tlan0,w\u{fffd}\u{fffd}n"), "{text}");
     records.retain(|line| line.len() > 1);
     assert!(matches!(records[..], ["1,2\t" | "2,1\t"]), "{text}");
+}
+
+/// Ignored packets (RFC 7011 section 4.2) in a datagram of Weir.
+fn ignored_packets(datagram: &[u8]) -> Option<u64> {
+    let word = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
+    let netflow9 = word(0) == 9;
+    let seconds = if netflow9 { &datagram[8..12] } else { &datagram[4..8] };
+    assert!(u32::from_be_bytes(seconds.try_into().unwrap()) > 1_000_000_000, "the export time is set");
+    let mut at = if netflow9 { 20 } else { 16 };
+    while at < datagram.len() {
+        if word(at) == 260 {
+            return Some(u64::from_be_bytes(datagram[at + 8..at + 16].try_into().unwrap()));
+        }
+        at += usize::from(word(at + 2));
+    }
+    None
+}
+
+#[test]
+fn a_run_without_flow_records_reports_its_ignored_packets() {
+    let mut damaged = udp(([10, 0, 0, 1], 5000), ([10, 1, 0, 1], 53), 40);
+    damaged[14] = 0x15;
+    let capture = Pcap::of(&vec![damaged; 200]).saved();
+    let octets = std::fs::read(capture.name()).unwrap();
+    let frame = &octets[octets.len() - (octets.len() - 24) / 200..];
+    for scheme in ["ipfix+udp", "netflow9+udp"] {
+        let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+        listener.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let sink = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let mut buffer = [0; 2000];
+        let mut next = || {
+            let octets = listener.recv(&mut buffer).expect("a datagram");
+            ignored_packets(&buffer[..octets])
+        };
+        // While the probe is idle, and at the end.
+        let mut probe = command();
+        probe.args(["probe", "-q", "-i", "-", "--interval", "200ms", "-o", &sink]).stdin(Stdio::piped());
+        let mut child = probe.stderr(Stdio::null()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&octets).unwrap();
+        let (started, mut frames) = (Instant::now(), 200);
+        while next().unwrap_or(0) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "{scheme}");
+            // A pipeline publishes its counts between two reads of a pipe.
+            input.write_all(frame).unwrap();
+            frames += 1;
+        }
+        drop(input);
+        while next() != Some(frames) {}
+        assert!(child.wait().unwrap().code().is_some());
+        listener.set_nonblocking(true).unwrap();
+        while listener.recv(&mut [0; 2000]).is_ok() {}
+        listener.set_nonblocking(false).unwrap();
+        // Too short for anything but the end.
+        assert!(command().args(["read", "-q", capture.name(), "-o", &sink]).output().unwrap().status.code().is_some());
+        while next() != Some(200) {}
+    }
 }
