@@ -1,7 +1,6 @@
 //! Why a command failed (exit code 1). The libraries state what is wrong; this file adds what the
 //! user can do about it.
 
-use crate::files::Target;
 use std::io;
 use std::path::PathBuf;
 use weir_export::UnusableFile;
@@ -257,7 +256,7 @@ fn sysroot_advice(error: &weir_host::Error) -> &'static str {
 /// What the user can do about a sink that cannot be opened or written.
 pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     match error {
-        weir_export::Error::Io { sink, error } if Target::of_sink(sink) == Target::Network => match error.kind() {
+        weir_export::Error::Io { sink, error } if sink.contains("://") => match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 "; name the address of one collector, not of a broadcast, and see whether a firewall forbids it"
             }
