@@ -310,7 +310,10 @@ impl Element {
             FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
             FieldValue::Ip(IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
-            FieldValue::CommunityId(_) | FieldValue::NotApplicable => {
+            FieldValue::CommunityId(_)
+            | FieldValue::Protocol(_)
+            | FieldValue::TcpFlags(_)
+            | FieldValue::NotApplicable => {
                 unreachable!("no element applies to such a value")
             }
         };

@@ -1,10 +1,13 @@
 //! The list of fields: name, description, how the value is read from a flow record, and the
 //! information elements.
 //!
-//! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from
-//! [`FIELDS`]. Only this file decides whether a field applies to a flow. If not, its value is
-//! [`FieldValue::NotApplicable`]: null in JSON, empty in CSV, and not in the template.
+//! The columns of JSON and CSV (`columns.rs`), the templates of IPFIX and NetFlow v9, and
+//! docs/fields.md follow from [`FIELDS`]. Only this file decides whether a field applies to a flow.
+//! If not, its value is [`FieldValue::NotApplicable`]: null in JSON, empty in CSV, and not in the
+//! template. A count that does not apply is 0 in JSON and CSV, so that its column is one of
+//! integers.
 
+use crate::column::{Column, ColumnKind};
 use crate::community_id::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
 use crate::field_value::FieldValue;
@@ -38,22 +41,30 @@ impl<'a> DirectionView<'a> {
         let tcp = flow.tcp.as_ref().map(|reports| &reports[usize::from(reverse)]).filter(|_| direction.packets > 0);
         Self { flow, direction, tcp, from_responder }
     }
+
+    /// The same for a column. The TCP counters of a direction without packets are 0.
+    pub fn of_column(flow: &'a FlowRecord, reverse: bool) -> Self {
+        let record = Self::new(flow, reverse, false);
+        let none = flow.tcp.is_some().then_some(&TcpReport::EMPTY);
+        Self { tcp: record.tcp.or(none), ..record }
+    }
 }
 
 /// A field of flow records.
 pub(crate) struct Field {
+    /// The name without the prefix of a direction.
+    #[cfg_attr(not(test), expect(dead_code))]
     pub name: &'static str,
-    /// Name of the field of the reverse direction; `None` for fields of the whole flow.
-    pub reverse: Option<&'static str>,
-    /// The name as a key in JSON, with a comma before it; the same for the reverse direction.
-    pub json_keys: [&'static str; 2],
-    /// Type in JSON and CSV.
-    pub type_name: &'static str,
-    pub unit: &'static str,
-    pub description: &'static str,
-    /// The field is only in the JSON of TCP flows.
-    pub tcp_only: bool,
+    /// The column of the whole flow, or those of the forward and the reverse direction.
+    pub columns: &'static [Column],
     pub elements: &'static [Element],
+}
+
+impl Field {
+    /// Whether each direction has the field.
+    pub const fn is_of_direction(&self) -> bool {
+        self.columns.len() == 2
+    }
 }
 
 /// Receives the fields of a record one after the other.
@@ -63,26 +74,45 @@ pub(crate) trait Visitor {
 }
 
 /// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to
-/// `each` direction, or to `tcp`, which is TCP analysis of each direction. The function visits all
-/// fields, or those of the reverse direction, without a loop, so that the properties of each field
-/// are constants.
+/// `each` direction, or to `tcp`, which is TCP analysis of each direction. `or N`: where the field
+/// does not apply, its column has the number N. The function visits all fields, or those of the
+/// reverse direction, without a loop, so that the properties of each field are constants.
 macro_rules! fields {
-    (@reverse flow $name:literal) => { None };
-    (@reverse each $name:literal) => { Some(concat!("rev_", $name)) };
-    (@reverse tcp $name:literal) => { Some(concat!("rev_", $name)) };
-    (@tcp_only tcp) => { true };
-    (@tcp_only $of:ident) => { false };
+    (@none) => { None };
+    (@none $none:literal) => { Some($none) };
+    (@column $prefix:literal $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $of_tcp:literal, $reverse:literal, $read:expr) => {
+        Column {
+            name: concat!($prefix, $name),
+            json_key: concat!(",\"", $prefix, $name, "\":"),
+            kind: ColumnKind::$kind,
+            unit: $unit,
+            description: $description,
+            of_tcp: $of_tcp,
+            none: $none,
+            read: |flow| read(&DirectionView::of_column(flow, $reverse), $read),
+        }
+    };
+    (@columns flow $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
+        &[fields!(@column "" $name, $kind, $unit, $description, $none, false, false, $read)]
+    };
+    (@columns each $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
+        &[
+            fields!(@column "fwd_" $name, $kind, $unit, $description, $none, false, false, $read),
+            fields!(@column "rev_" $name, $kind, $unit, $description, $none, false, true, $read),
+        ]
+    };
+    (@columns tcp $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
+        &[
+            fields!(@column "fwd_" $name, $kind, $unit, $description, $none, true, false, $read),
+            fields!(@column "rev_" $name, $kind, $unit, $description, $none, true, true, $read),
+        ]
+    };
     ($(#[$about:meta])* $list:ident, $visit:ident:
-        $($of:ident $name:literal, $type_name:literal, $unit:literal, $description:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
+        $($of:ident $name:literal, $kind:ident $(or $none:literal)?, $unit:literal, $description:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
         $(#[$about])*
         pub(crate) const $list: &[Field] = &[$(Field {
             name: $name,
-            reverse: fields!(@reverse $of $name),
-            json_keys: [concat!(",\"", $name, "\":"), concat!(",\"rev_", $name, "\":")],
-            type_name: $type_name,
-            unit: $unit,
-            description: $description,
-            tcp_only: fields!(@tcp_only $of),
+            columns: fields!(@columns $of $name, $kind, $unit, $description, fields!(@none $($none)?), $read),
             elements: &[$($element),*],
         },)+];
 
@@ -92,7 +122,7 @@ macro_rules! fields {
             $(
                 if let Some((field, rest)) = list.split_first() {
                     list = rest;
-                    if !REVERSE || field.reverse.is_some() {
+                    if !REVERSE || field.is_of_direction() {
                         visitor.visit(field, || read(record, $read));
                     }
                 }
@@ -124,271 +154,273 @@ fn read(record: &DirectionView<'_>, field: impl FnOnce(&DirectionView<'_>) -> Fi
 
 #[rustfmt::skip]
 fields! {
-    /// All fields of JSON and CSV in their order. Those of the reverse direction follow after the
-    /// last.
+    /// All fields in the order of the columns.
     FIELDS, visit_fields:
-    flow "start", "time", "", "Time of the earliest packet of both directions, in UTC with ns resolution.",
+    flow "start_time", Time, "", "Time of the earliest packet of both directions, in UTC with ns resolution.",
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9().basic(),
          Element::common(152, "flowStartMilliseconds", DateTimeMilliseconds).basic(),
          Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.start_ns());
-    flow "end", "time", "", "Time of the latest packet of both directions, in UTC with ns resolution.",
+    flow "end_time", Time, "", "Time of the latest packet of both directions, in UTC with ns resolution.",
         [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9().basic(),
          Element::common(153, "flowEndMilliseconds", DateTimeMilliseconds).basic(),
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.end_ns());
-    flow "duration_ns", "integer", "ns", "Time from `start` to `end`.",
+    flow "duration_ns", Integer, "ns", "Time from `start_time` to `end_time`.",
         [], |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
-    flow "src_ip", "address", "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
+    flow "src_ip", Address, "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
         [Element::common(8, "sourceIPv4Address", Ipv4Address).basic(), Element::common(27, "sourceIPv6Address", Ipv6Address).basic()],
         |r| optional(r.flow.source_ip(), FieldValue::Ip);
-    flow "dst_ip", "address", "", "Destination address: the address of the responder.",
+    flow "src_port", Integer or 0, "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP); 0 for other protocols.",
+        [Element::common(7, "sourceTransportPort", Unsigned16).basic()], |r| when(r.flow.has_ports(), r.flow.source_port);
+    flow "dst_ip", Address, "", "Destination address: the address of the responder.",
         [Element::common(12, "destinationIPv4Address", Ipv4Address).basic(),
          Element::common(28, "destinationIPv6Address", Ipv6Address).basic()],
         |r| optional(r.flow.destination_ip(), FieldValue::Ip);
-    flow "src_port", "integer", "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
-        [Element::common(7, "sourceTransportPort", Unsigned16).basic()], |r| when(r.flow.has_ports(), r.flow.source_port);
-    flow "dst_port", "integer", "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
+    flow "dst_port", Integer or 0, "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP); 0 for other protocols.",
         [Element::common(11, "destinationTransportPort", Unsigned16).basic()],
         |r| when(r.flow.has_ports(), r.flow.destination_port);
-    flow "protocol", "integer", "", "IP protocol number, after IPv6 extension headers.",
+    flow "protocol", Word, "", "IP protocol, after IPv6 extension headers: its name (tcp, udp, icmp, icmp6 and others), or else its number.",
+        [], |r| if is_ip(r) { FieldValue::Protocol(r.flow.protocol) } else { FieldValue::NotApplicable };
+    flow "protocol_number", Integer, "", "IP protocol number, after IPv6 extension headers.",
         [Element::common(4, "protocolIdentifier", Unsigned8).basic()], |r| when(is_ip(r), r.flow.protocol);
-    each "packets", "integer", "packets", "Number of packets.",
+    flow "packets", Integer, "packets", "Number of packets of both directions together.",
+        [], |r| FieldValue::Unsigned(r.flow.packets());
+    flow "bytes", Integer, "octets", "Sum of the IP packet lengths of both directions, headers included; 0 in layer-2 flows.",
+        [], |r| FieldValue::Unsigned(r.flow.bytes());
+    flow "l2_bytes", Integer, "octets", "Sum of the frame lengths on the wire of both directions.",
+        [], |r| FieldValue::Unsigned(r.flow.frame_bytes());
+    each "packets", Integer, "packets", "Number of packets.",
         [Element::common(2, "packetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.packets);
-    each "bytes", "integer", "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
+    each "bytes", Integer, "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
         [Element::common(1, "octetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.bytes);
-    each "l2_bytes", "integer", "octets", "Sum of the frame lengths on the wire.",
+    each "l2_bytes", Integer, "octets", "Sum of the frame lengths on the wire.",
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.frame_bytes);
-    each "tcp_flags", "integer", "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header.",
+    each "tcp_flags", Text, "", "TCP control bits of all packets together, a letter for each (see below).",
+        [], |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::TcpFlags(d.tcp_flags));
+    each "tcp_flags_number", Integer or 0, "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header; 0 for other protocols.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
         [Element::common(6, "tcpControlBits", Unsigned16).in_octets(1).basic(),
          Element::common(6, "tcpControlBits", Unsigned16).only_if_longer_than(1)],
         |r| number(r, is_ip(r) && r.flow.protocol == 6, |d| d.tcp_flags);
-    each "tos", "integer", "", "Type of service or traffic class of the first packet.",
-        [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos);
-    each "ttl_min", "integer", "hops", "Smallest TTL or hop limit.",
-        [Element::common(52, "minimumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_min);
-    each "ttl_max", "integer", "hops", "Largest TTL or hop limit.",
-        [Element::common(53, "maximumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_max);
-    each "packet_size_min", "integer", "octets", "Length of the shortest IP packet.",
-        [Element::common(25, "minimumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_min);
-    each "packet_size_max", "integer", "octets", "Length of the longest IP packet.",
-        [Element::common(26, "maximumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_max);
-    each "packet_size_mean", "number", "octets", "Mean length of the IP packets.",
-        [quantity(1, "packetSizeMean", Float64, Units::Octets).with_anomalies_only()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean()));
-    each "packet_size_std", "number", "octets", "Population standard deviation of the lengths of the IP packets.",
-        [quantity(2, "packetSizeStandardDeviation", Float64, Units::Octets)],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
-    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
-        [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
-        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_min_ns);
-    each "iat_max_ns", "integer", "ns", "Longest inter-arrival time between consecutive packets of the direction.",
-        [quantity(4, "interArrivalTimeMaximum", Unsigned64, Units::Nanoseconds)],
-        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_max_ns);
-    each "iat_mean_ns", "number", "ns", "Mean inter-arrival time of the packets of the direction.",
-        [quantity(5, "interArrivalTimeMean", Float64, Units::Nanoseconds)],
-        |r| optional(r.direction.iat_mean_ns(), FieldValue::Float);
-    each "iat_std_ns", "number", "ns", "Population standard deviation of the inter-arrival times of the direction.",
-        [quantity(6, "interArrivalTimeStandardDeviation", Float64, Units::Nanoseconds)],
-        |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
-    each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
-        [Element::common(58, "vlanId", Unsigned16).basic(), Element::common(243, "dot1qVlanId", Unsigned16)],
-        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan);
-    each "inner_vlan_id", "integer", "", "VLAN identifier of the second tag of the first packet.",
-        [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
-        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan);
-    each "mpls_label", "integer", "", "Top label of the outermost MPLS label stack of the first packet.",
-        [Element::common(70, "mplsTopLabelStackSection", OctetArray)],
-        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
-    each "tunnel_type", "word", "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
-        [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name)));
-    each "tunnel_id", "integer", "", "Identifier of the tunnel in `tunnel_type`: GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier.",
-        [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into())));
-    each "outer_src_ip", "address", "", "Source address of the IP header that encapsulates the tunnel in `tunnel_type`.",
-        [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
-         Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source)));
-    each "outer_dst_ip", "address", "", "Destination address of the IP header that encapsulates the tunnel in `tunnel_type`.",
-        [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
-         Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination)));
-    each "icmp_type", "integer", "", "ICMP or ICMPv6 type of the first packet.",
-        [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
-         Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[0]);
-    each "icmp_code", "integer", "", "ICMP or ICMPv6 code of the first packet.",
-        [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
-         Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[1]);
-    tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, including retransmitted segments, without duplicates. tcp.md defines all TCP fields.",
-        [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
-        |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN));
-    tcp "tcp_syn_bytes", "integer", "octets", "Payload of segments with SYN, without retransmitted segments.",
-        [anomaly_octets(44, "tcpSynOctets")], |r| segment_bytes(r, SegmentClass::Syn);
-    tcp "tcp_syn_retransmitted", "integer", "packets", "Retransmitted segments with SYN: the sequence number is that of the previous SYN.",
-        [anomaly_packets(14, "tcpSynRetransmitted")], |r| segments(r, SegmentClass::SynRetransmission);
-    tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Payload of retransmitted segments with SYN.",
-        [anomaly_octets(45, "tcpSynRetransmittedOctets")], |r| segment_bytes(r, SegmentClass::SynRetransmission);
-    tcp "tcp_fin_count", "integer", "packets", "Segments with FIN, without duplicates, out-of-window segments and segments with RST.",
-        [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
-        |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
-    tcp "tcp_rst_count", "integer", "packets", "Segments with RST, without duplicates.",
-        [Element::iana(220, "tcpRstTotalCount", Unsigned64)], |r| segments(r, SegmentClass::Reset);
-    tcp "tcp_rst_bytes", "integer", "octets", "Payload of segments with RST.",
-        [anomaly_octets(46, "tcpRstOctets")], |r| segment_bytes(r, SegmentClass::Reset);
-    tcp "tcp_payload_bytes", "integer", "octets", "Payload of all segments, calculated from the IP length; duplicates are included.",
-        [quantity(15, "tcpPayloadOctets", Unsigned64, Units::Octets)], |r| tcp_count(r, payload);
-    tcp "tcp_unique_bytes", "integer", "octets", "Payload octets seen for the first time.",
-        [quantity(16, "tcpUniqueOctets", Unsigned64, Units::Octets)],
-        |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
-    tcp "tcp_in_order_packets", "integer", "packets", "In-order segments: segments with payload or FIN that begin at or after the end of the octets seen.",
-        [quantity(17, "tcpInOrderPackets", Unsigned64, Units::Packets)], |r| segments(r, SegmentClass::InOrder);
-    tcp "tcp_in_order_bytes", "integer", "octets", "Payload of in-order segments.",
-        [anomaly_octets(18, "tcpInOrderOctets")], |r| segment_bytes(r, SegmentClass::InOrder);
-    tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN or RST that are neither keep-alives nor duplicate acknowledgments.",
-        [quantity(19, "tcpAcknowledgments", Unsigned64, Units::Packets)],
-        |r| implied(r, |t| t.count(SegmentClass::Acknowledgment).segments, other_packets);
-    tcp "tcp_duplicate_acks", "integer", "packets", "Duplicate acknowledgments: they repeat the acknowledgment number although the other side has sent more octets.",
-        [anomaly_packets(20, "tcpDuplicateAcknowledgments")], |r| segments(r, SegmentClass::DuplicateAcknowledgment);
-    tcp "tcp_retransmitted_packets", "integer", "packets", "Retransmitted segments: at least one octet or the FIN was seen before. Duplicates, keep-alives and SYN are counted separately.",
-        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).with_anomalies_only(),
-         anomaly_packets(21, "tcpRetransmittedPackets")],
-        |r| segments(r, SegmentClass::Retransmission);
-    tcp "tcp_retransmitted_bytes", "integer", "octets", "Payload octets that were seen before. Octets of duplicates, keep-alives, out-of-window segments and segments with RST are not counted.",
-        [anomaly_octets(22, "tcpRetransmittedOctets")], |r| tcp_count(r, |t| t.retransmitted_bytes);
-    tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, including octets not seen before.",
-        [anomaly_octets(47, "tcpRetransmittedPayloadOctets")], |r| segment_bytes(r, SegmentClass::Retransmission);
-    tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments that also have octets not seen before.",
-        [anomaly_packets(23, "tcpRetransmittedPartial")], |r| tcp_count(r, |t| t.partial_retransmissions);
-    tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of which all octets were acknowledged before.",
-        [anomaly_packets(24, "tcpRetransmittedSpurious")], |r| tcp_count(r, |t| t.spurious_retransmissions);
-    tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole later than out-of-order segments do.",
-        [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission);
-    tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
-        [anomaly_octets(26, "tcpRetransmittedUnseenOctets")], |r| segment_bytes(r, SegmentClass::UnseenRetransmission);
-    tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake; if that time is unknown, within 3 ms.",
-        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
-         anomaly_packets(27, "tcpOutOfOrderPackets")],
-        |r| segments(r, SegmentClass::OutOfOrder);
-    tcp "tcp_out_of_order_bytes", "integer", "octets", "Payload of out-of-order segments.",
-        [anomaly_octets(28, "tcpOutOfOrderOctets")], |r| segment_bytes(r, SegmentClass::OutOfOrder);
-    tcp "tcp_duplicates", "integer", "packets", "Duplicates: packets captured twice, with the same TTL. They are also counted in `packets` and `bytes`.",
-        [anomaly_packets(29, "tcpDuplicatePackets")], |r| segments(r, SegmentClass::Duplicate);
-    tcp "tcp_routed_duplicates", "integer", "packets", "Routed duplicates: packets captured twice, before and after a router, with different TTLs.",
-        [anomaly_packets(30, "tcpRoutedDuplicatePackets")], |r| segments(r, SegmentClass::RoutedDuplicate);
-    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of all duplicates, including routed duplicates.",
-        [anomaly_octets(31, "tcpDuplicateOctets")],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
-    tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of routed duplicates.",
-        [anomaly_octets(48, "tcpRoutedDuplicateOctets")], |r| segment_bytes(r, SegmentClass::RoutedDuplicate);
-    tcp "tcp_keepalives", "integer", "packets", "Keep-alives: segments with 0 or 1 octet of payload at the position of the last octet sent.",
-        [anomaly_packets(32, "tcpKeepAlives")], |r| segments(r, SegmentClass::KeepAlive);
-    tcp "tcp_keepalive_bytes", "integer", "octets", "Payload of keep-alives.",
-        [anomaly_octets(49, "tcpKeepAliveOctets")], |r| segment_bytes(r, SegmentClass::KeepAlive);
-    tcp "tcp_zero_window_probes", "integer", "packets", "Zero-window probes: segments with 1 octet of payload while the other side announces a window of 0.",
-        [anomaly_packets(33, "tcpZeroWindowProbes")], |r| segments(r, SegmentClass::ZeroWindowProbe);
-    tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Payload of zero-window probes.",
-        [anomaly_octets(50, "tcpZeroWindowProbeOctets")], |r| segment_bytes(r, SegmentClass::ZeroWindowProbe);
-    tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, without duplicates, out-of-window segments and segments with RST.",
-        [anomaly_packets(34, "tcpZeroWindowAnnouncements")], |r| tcp_count(r, |t| t.zero_windows);
-    tcp "tcp_out_of_window", "integer", "packets", "Out-of-window segments: 2^30 octets or more away from the octets seen, or before the SYN.",
-        [anomaly_packets(35, "tcpOutOfWindowPackets")], |r| segments(r, SegmentClass::OutOfWindow);
-    tcp "tcp_out_of_window_bytes", "integer", "octets", "Payload of out-of-window segments.",
-        [anomaly_octets(51, "tcpOutOfWindowOctets")], |r| segment_bytes(r, SegmentClass::OutOfWindow);
-    tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, and packets that the capture truncated.",
-        [anomaly_packets(36, "tcpUnreadPackets")], |r| segments(r, SegmentClass::Unread);
-    tcp "tcp_missing_bytes", "integer", "octets", "Missing octets: octets in holes between octets that were seen, which no segment has filled by the end of the record.",
-        [anomaly_octets(37, "tcpMissingOctets")], |r| tcp_count(r, |t| t.missing_bytes);
-    tcp "tcp_largest_hole", "integer", "octets", "Largest hole: the most octets that one segment skipped.",
-        [anomaly_octets(38, "tcpLargestHole")], |r| tcp_count(r, |t| t.largest_hole_bytes);
-    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the first acknowledgment of this side. For the responder it is the round-trip time between capture point and responder; for the initiator, between capture point and initiator.",
-        [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
-        |r| tcp_value(r, |t| t.handshake_rtt_ns);
-    tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
-        [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window);
-    tcp "tcp_mss", "integer", "octets", "Maximum segment size option of the SYN.",
-        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)], |r| syn_option(r, |t| t.maximum_segment_size);
-    tcp "tcp_window_scale", "integer", "bits", "Window scale option of the SYN: a shift in bits.",
-        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)], |r| syn_option(r, |t| t.window_scale);
-    tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN; retransmitted SYN and FIN do not count.",
-        [quantity(41, "tcpSizeBySequence", Unsigned64, Units::Octets)], size_by_sequence;
-    tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
-        [quantity(42, "tcpDurationBySequence", Unsigned64, Units::Nanoseconds)],
-        |r| tcp_value(r, |t| t.duration_by_sequence_ns);
-    tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
-        [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
-        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
-    flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, from 1 on; the interface index of the system (`ip link`); or the DPDK port number plus 1.",
-        [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into());
-    flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
-        [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
-        |r| FieldValue::Unsigned(r.flow.queue_lost);
-    flow "sampling_min", "integer", "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). Does not apply without sampling.",
-        [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
-        |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
-    flow "sampling_max", "integer", "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
-        [Element::iana(310, "samplingPopulation", Unsigned32)],
-        |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
-    flow "end_reason", "word", "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
+    flow "end_reason", Word, "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
         [Element::common(136, "flowEndReason", Unsigned8).basic()],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
-    flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
-        [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
-    flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md); bits 1 to 512 in IPFIX.",
+    flow "interface", Integer, "", "Interface that captured the first packet: its number in the capture file, from 1 on; the interface index of the system (`ip link`); or the DPDK port number plus 1.",
+        [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into());
+    flow "queue_lost", Integer, "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
+        [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
+        |r| FieldValue::Unsigned(r.flow.queue_lost);
+    flow "sampling_min", Integer or 1, "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). 1 without sampling.",
+        [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
+        |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
+    flow "sampling_max", Integer or 1, "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
+        [Element::iana(310, "samplingPopulation", Unsigned32)],
+        |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
+    flow "approximate", Words, "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md); bits 1 to 512 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
-    flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
+    flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
+        [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
+    flow "ethertype", Integer, "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
-    flow "src_mac", "mac", "", "Source MAC address of a layer-2 flow.",
+    flow "src_mac", Mac, "", "Source MAC address of a layer-2 flow.",
         [Element::common(56, "sourceMacAddress", MacAddress).only_for(Network::Layer2).basic()],
         |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.source)) };
-    flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
+    flow "dst_mac", Mac, "", "Destination MAC address of a layer-2 flow.",
         [Element::common(80, "destinationMacAddress", MacAddress).only_for(Network::Layer2).basic()],
         |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.destination)) };
+    each "tos", Integer, "", "Type of service or traffic class of the first packet.",
+        [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos);
+    each "ttl_min", Integer, "hops", "Smallest TTL or hop limit.",
+        [Element::common(52, "minimumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_min);
+    each "ttl_max", Integer, "hops", "Largest TTL or hop limit.",
+        [Element::common(53, "maximumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_max);
+    each "packet_size_min", Integer, "octets", "Length of the shortest IP packet.",
+        [Element::common(25, "minimumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_min);
+    each "packet_size_max", Integer, "octets", "Length of the longest IP packet.",
+        [Element::common(26, "maximumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_max);
+    each "packet_size_mean", Number, "octets", "Mean length of the IP packets.",
+        [quantity(1, "packetSizeMean", Float64, Units::Octets).with_anomalies_only()],
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean()));
+    each "packet_size_std", Number, "octets", "Population standard deviation of the lengths of the IP packets.",
+        [quantity(2, "packetSizeStandardDeviation", Float64, Units::Octets)],
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
+    each "iat_min_ns", Integer, "ns", "Shortest inter-arrival time between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
+        [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
+        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_min_ns);
+    each "iat_max_ns", Integer, "ns", "Longest inter-arrival time between consecutive packets of the direction.",
+        [quantity(4, "interArrivalTimeMaximum", Unsigned64, Units::Nanoseconds)],
+        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_max_ns);
+    each "iat_mean_ns", Number, "ns", "Mean inter-arrival time of the packets of the direction.",
+        [quantity(5, "interArrivalTimeMean", Float64, Units::Nanoseconds)],
+        |r| optional(r.direction.iat_mean_ns(), FieldValue::Float);
+    each "iat_std_ns", Number, "ns", "Population standard deviation of the inter-arrival times of the direction.",
+        [quantity(6, "interArrivalTimeStandardDeviation", Float64, Units::Nanoseconds)],
+        |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
+    each "vlan_id", Integer, "", "VLAN identifier of the outermost tag of the first packet.",
+        [Element::common(58, "vlanId", Unsigned16).basic(), Element::common(243, "dot1qVlanId", Unsigned16)],
+        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan);
+    each "inner_vlan_id", Integer, "", "VLAN identifier of the second tag of the first packet.",
+        [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
+        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan);
+    each "mpls_label", Integer, "", "Top label of the outermost MPLS label stack of the first packet.",
+        [Element::common(70, "mplsTopLabelStackSection", OctetArray)],
+        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
+    each "tunnel_type", Word, "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
+        [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
+        |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name)));
+    each "tunnel_id", Integer, "", "Identifier of the tunnel in `tunnel_type`: GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier.",
+        [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
+        |r| of_packets(r, true, |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into())));
+    each "outer_src_ip", Address, "", "Source address of the IP header that encapsulates the tunnel in `tunnel_type`.",
+        [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
+         Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
+        |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source)));
+    each "outer_dst_ip", Address, "", "Destination address of the IP header that encapsulates the tunnel in `tunnel_type`.",
+        [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
+         Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
+        |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination)));
+    each "icmp_type", Integer, "", "ICMP or ICMPv6 type of the first packet.",
+        [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
+         Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
+        |r| number(r, has_icmp(r), |d| d.icmp[0]);
+    each "icmp_code", Integer, "", "ICMP or ICMPv6 code of the first packet.",
+        [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
+         Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
+        |r| number(r, has_icmp(r), |d| d.icmp[1]);
+    tcp "tcp_syn_count", Integer, "packets", "Segments with SYN, including retransmitted segments, without duplicates. tcp.md defines all TCP fields.",
+        [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
+        |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN));
+    tcp "tcp_syn_bytes", Integer, "octets", "Payload of segments with SYN, without retransmitted segments.",
+        [anomaly_octets(44, "tcpSynOctets")], |r| segment_bytes(r, SegmentClass::Syn);
+    tcp "tcp_syn_retransmitted", Integer, "packets", "Retransmitted segments with SYN: the sequence number is that of the previous SYN.",
+        [anomaly_packets(14, "tcpSynRetransmitted")], |r| segments(r, SegmentClass::SynRetransmission);
+    tcp "tcp_syn_retransmitted_bytes", Integer, "octets", "Payload of retransmitted segments with SYN.",
+        [anomaly_octets(45, "tcpSynRetransmittedOctets")], |r| segment_bytes(r, SegmentClass::SynRetransmission);
+    tcp "tcp_fin_count", Integer, "packets", "Segments with FIN, without duplicates, out-of-window segments and segments with RST.",
+        [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
+        |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
+    tcp "tcp_rst_count", Integer, "packets", "Segments with RST, without duplicates.",
+        [Element::iana(220, "tcpRstTotalCount", Unsigned64)], |r| segments(r, SegmentClass::Reset);
+    tcp "tcp_rst_bytes", Integer, "octets", "Payload of segments with RST.",
+        [anomaly_octets(46, "tcpRstOctets")], |r| segment_bytes(r, SegmentClass::Reset);
+    tcp "tcp_payload_bytes", Integer, "octets", "Payload of all segments, calculated from the IP length; duplicates are included.",
+        [quantity(15, "tcpPayloadOctets", Unsigned64, Units::Octets)], |r| tcp_count(r, payload);
+    tcp "tcp_unique_bytes", Integer, "octets", "Payload octets seen for the first time.",
+        [quantity(16, "tcpUniqueOctets", Unsigned64, Units::Octets)],
+        |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
+    tcp "tcp_in_order_packets", Integer, "packets", "In-order segments: segments with payload or FIN that begin at or after the end of the octets seen.",
+        [quantity(17, "tcpInOrderPackets", Unsigned64, Units::Packets)], |r| segments(r, SegmentClass::InOrder);
+    tcp "tcp_in_order_bytes", Integer, "octets", "Payload of in-order segments.",
+        [anomaly_octets(18, "tcpInOrderOctets")], |r| segment_bytes(r, SegmentClass::InOrder);
+    tcp "tcp_acknowledgments", Integer, "packets", "Segments without payload, SYN, FIN or RST that are neither keep-alives nor duplicate acknowledgments.",
+        [quantity(19, "tcpAcknowledgments", Unsigned64, Units::Packets)],
+        |r| implied(r, |t| t.count(SegmentClass::Acknowledgment).segments, other_packets);
+    tcp "tcp_duplicate_acks", Integer, "packets", "Duplicate acknowledgments: they repeat the acknowledgment number although the other side has sent more octets.",
+        [anomaly_packets(20, "tcpDuplicateAcknowledgments")], |r| segments(r, SegmentClass::DuplicateAcknowledgment);
+    tcp "tcp_retransmitted_packets", Integer, "packets", "Retransmitted segments: at least one octet or the FIN was seen before. Duplicates, keep-alives and SYN are counted separately.",
+        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).with_anomalies_only(),
+         anomaly_packets(21, "tcpRetransmittedPackets")],
+        |r| segments(r, SegmentClass::Retransmission);
+    tcp "tcp_retransmitted_bytes", Integer, "octets", "Payload octets that were seen before. Octets of duplicates, keep-alives, out-of-window segments and segments with RST are not counted.",
+        [anomaly_octets(22, "tcpRetransmittedOctets")], |r| tcp_count(r, |t| t.retransmitted_bytes);
+    tcp "tcp_retransmitted_payload_bytes", Integer, "octets", "Whole payload of retransmitted segments, including octets not seen before.",
+        [anomaly_octets(47, "tcpRetransmittedPayloadOctets")], |r| segment_bytes(r, SegmentClass::Retransmission);
+    tcp "tcp_retransmitted_partial", Integer, "packets", "Retransmitted segments that also have octets not seen before.",
+        [anomaly_packets(23, "tcpRetransmittedPartial")], |r| tcp_count(r, |t| t.partial_retransmissions);
+    tcp "tcp_retransmitted_spurious", Integer, "packets", "Retransmitted segments of which all octets were acknowledged before.",
+        [anomaly_packets(24, "tcpRetransmittedSpurious")], |r| tcp_count(r, |t| t.spurious_retransmissions);
+    tcp "tcp_retransmitted_unseen", Integer, "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole later than out-of-order segments do.",
+        [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission);
+    tcp "tcp_retransmitted_unseen_bytes", Integer, "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
+        [anomaly_octets(26, "tcpRetransmittedUnseenOctets")], |r| segment_bytes(r, SegmentClass::UnseenRetransmission);
+    tcp "tcp_out_of_order", Integer, "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake; if that time is unknown, within 3 ms.",
+        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
+         anomaly_packets(27, "tcpOutOfOrderPackets")],
+        |r| segments(r, SegmentClass::OutOfOrder);
+    tcp "tcp_out_of_order_bytes", Integer, "octets", "Payload of out-of-order segments.",
+        [anomaly_octets(28, "tcpOutOfOrderOctets")], |r| segment_bytes(r, SegmentClass::OutOfOrder);
+    tcp "tcp_duplicates", Integer, "packets", "Duplicates: packets captured twice, with the same TTL. They are also counted in `packets` and `bytes`.",
+        [anomaly_packets(29, "tcpDuplicatePackets")], |r| segments(r, SegmentClass::Duplicate);
+    tcp "tcp_routed_duplicates", Integer, "packets", "Routed duplicates: packets captured twice, before and after a router, with different TTLs.",
+        [anomaly_packets(30, "tcpRoutedDuplicatePackets")], |r| segments(r, SegmentClass::RoutedDuplicate);
+    tcp "tcp_duplicate_bytes", Integer, "octets", "Payload of all duplicates, including routed duplicates.",
+        [anomaly_octets(31, "tcpDuplicateOctets")],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
+    tcp "tcp_routed_duplicate_bytes", Integer, "octets", "Payload of routed duplicates.",
+        [anomaly_octets(48, "tcpRoutedDuplicateOctets")], |r| segment_bytes(r, SegmentClass::RoutedDuplicate);
+    tcp "tcp_keepalives", Integer, "packets", "Keep-alives: segments with 0 or 1 octet of payload at the position of the last octet sent.",
+        [anomaly_packets(32, "tcpKeepAlives")], |r| segments(r, SegmentClass::KeepAlive);
+    tcp "tcp_keepalive_bytes", Integer, "octets", "Payload of keep-alives.",
+        [anomaly_octets(49, "tcpKeepAliveOctets")], |r| segment_bytes(r, SegmentClass::KeepAlive);
+    tcp "tcp_zero_window_probes", Integer, "packets", "Zero-window probes: segments with 1 octet of payload while the other side announces a window of 0.",
+        [anomaly_packets(33, "tcpZeroWindowProbes")], |r| segments(r, SegmentClass::ZeroWindowProbe);
+    tcp "tcp_zero_window_probe_bytes", Integer, "octets", "Payload of zero-window probes.",
+        [anomaly_octets(50, "tcpZeroWindowProbeOctets")], |r| segment_bytes(r, SegmentClass::ZeroWindowProbe);
+    tcp "tcp_zero_window", Integer, "packets", "Segments that announce a window of 0, without duplicates, out-of-window segments and segments with RST.",
+        [anomaly_packets(34, "tcpZeroWindowAnnouncements")], |r| tcp_count(r, |t| t.zero_windows);
+    tcp "tcp_out_of_window", Integer, "packets", "Out-of-window segments: 2^30 octets or more away from the octets seen, or before the SYN.",
+        [anomaly_packets(35, "tcpOutOfWindowPackets")], |r| segments(r, SegmentClass::OutOfWindow);
+    tcp "tcp_out_of_window_bytes", Integer, "octets", "Payload of out-of-window segments.",
+        [anomaly_octets(51, "tcpOutOfWindowOctets")], |r| segment_bytes(r, SegmentClass::OutOfWindow);
+    tcp "tcp_unread", Integer, "packets", "Packets without a whole TCP header: later fragments, and packets that the capture truncated.",
+        [anomaly_packets(36, "tcpUnreadPackets")], |r| segments(r, SegmentClass::Unread);
+    tcp "tcp_missing_bytes", Integer, "octets", "Missing octets: octets in holes between octets that were seen, which no segment has filled by the end of the record.",
+        [anomaly_octets(37, "tcpMissingOctets")], |r| tcp_count(r, |t| t.missing_bytes);
+    tcp "tcp_largest_hole", Integer, "octets", "Largest hole: the most octets that one segment skipped.",
+        [anomaly_octets(38, "tcpLargestHole")], |r| tcp_count(r, |t| t.largest_hole_bytes);
+    tcp "tcp_handshake_rtt_ns", Integer, "ns", "Time from the SYN of the other side to the first acknowledgment of this side. For the responder it is the round-trip time between capture point and responder; for the initiator, between capture point and initiator.",
+        [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
+        |r| tcp_value(r, |t| t.handshake_rtt_ns);
+    tcp "tcp_syn_window", Integer, "octets", "Window of the SYN, not scaled.",
+        [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window);
+    tcp "tcp_mss", Integer, "octets", "Maximum segment size option of the SYN.",
+        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)], |r| syn_option(r, |t| t.maximum_segment_size);
+    tcp "tcp_window_scale", Integer, "bits", "Window scale option of the SYN: a shift in bits.",
+        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)], |r| syn_option(r, |t| t.window_scale);
+    tcp "tcp_size_by_sequence", Integer, "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN; retransmitted SYN and FIN do not count.",
+        [quantity(41, "tcpSizeBySequence", Unsigned64, Units::Octets)], size_by_sequence;
+    tcp "tcp_duration_by_sequence_ns", Integer, "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
+        [quantity(42, "tcpDurationBySequence", Unsigned64, Units::Nanoseconds)],
+        |r| tcp_value(r, |t| t.duration_by_sequence_ns);
+    tcp "tcp_degraded", Words, "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
+        [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
+        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
 }
 
 #[rustfmt::skip]
 fields! {
     /// Fields of templates only: the fields above in other encodings that collectors expect.
     TEMPLATE_FIELDS, visit_template_fields:
-    each "icmp_type, icmp_code", "integer", "", "ICMP type * 256 + code.",
+    each "icmp_type, icmp_code", Integer, "", "ICMP type * 256 + code.",
         // NetFlow v9 has number 32 for both (RFC 3954 section 8); nfdump 1.7.1 does not read 139.
         [Element::common(32, "icmpTypeCodeIPv4", Unsigned16).only_for(Network::Ipv4).basic(),
          Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).only_netflow9().only_for(Network::Ipv6).basic(),
          Element::common(139, "icmpTypeCodeIPv6", Unsigned16).only_for(Network::Ipv6).basic()],
         type_and_code;
-    each "tunnel_id", "integer", "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
+    each "tunnel_id", Integer, "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
             |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
-    flow "sampling_max", "integer", "", "Sampling algorithm: 2 (random).",
+    flow "sampling_max", Integer, "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2));
-    flow "sampling_max", "integer", "packets", "1 in N packets was metered; 1 without sampling. In IPFIX not in full templates. Some collectors ignore records without a rate.",
+    flow "sampling_max", Integer, "packets", "1 in N packets was metered; 1 without sampling. In IPFIX not in full templates. Some collectors ignore records without a rate.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_basic(),
          Element::iana(34, "samplingInterval", Unsigned32).only_netflow9().basic()],
         |r| FieldValue::Unsigned(r.flow.sampling.map_or(1, |[_, max]| max.into()));
-    flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
+    flow "sampling_max", Integer, "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(3));
-    flow "sampling_max", "integer", "packets", "Packets selected of each N packets: 1.",
+    flow "sampling_max", Integer, "packets", "Packets selected of each N packets: 1.",
         [Element::iana(309, "samplingSize", Unsigned32)], |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(1));
-    flow "src_ip", "integer", "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
+    flow "src_ip", Integer, "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
         |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 });
-}
-
-/// The names of the columns with some of the fields: the fields, then those of the reverse
-/// direction.
-pub(crate) fn columns(has_field: fn(&Field) -> bool) -> impl Iterator<Item = &'static str> {
-    let fields = move || FIELDS.iter().filter(move |field| has_field(field));
-    fields().map(|field| field.name).chain(fields().filter_map(|field| field.reverse))
 }
 
 /// Splits a flow into unidirectional flows, one per direction with packets and at least one; true

@@ -1,19 +1,15 @@
 //! Generates the output of `weir fields` and the tables of docs/fields.md from the list of fields.
 
-use crate::fields::FIELDS;
+use crate::columns::columns;
 use std::fmt::Write;
 
-/// The fields for a terminal, one aligned line each.
+/// The columns for a terminal, one aligned line each.
 pub fn fields_text() -> String {
-    let mut text = format!("{:<18} {:<22} {:<8} {:<8} meaning\n", "field", "reverse direction", "type", "unit");
-    for field in FIELDS {
-        let reverse = field.reverse.unwrap_or("");
-        writeln!(
-            text,
-            "{:<18} {reverse:<22} {:<8} {:<8} {}",
-            field.name, field.type_name, field.unit, field.description
-        )
-        .expect("a string takes every character");
+    let width = columns().iter().map(|column| column.name.len()).max().unwrap_or(0);
+    let mut text = format!("{:<width$} {:<8} {:<8} meaning\n", "field", "type", "unit");
+    for column in columns() {
+        writeln!(text, "{:<width$} {:<8} {:<8} {}", column.name, column.kind.name(), column.unit, column.description)
+            .expect("a string takes every character");
     }
     text
 }
@@ -37,14 +33,17 @@ mod tests {
     }
 
     /// A table with a row for each field.
-    fn table(fields: &[Field], with_reverse: bool) -> String {
-        let rows = fields.iter().map(|field| row(field, field.reverse.filter(|_| with_reverse)));
+    fn table(fields: &[Field], with_prefix: bool) -> String {
+        let names = |field: &Field| match with_prefix {
+            true => field.columns.iter().map(|column| column.name).collect(),
+            false => field.name.split(", ").collect::<Vec<_>>(),
+        };
+        let rows = fields.iter().map(|field| row(field, &names(field)));
         std::iter::once(HEADING.into()).chain(rows).collect::<Vec<String>>().join("\n")
     }
 
-    fn row(field: &Field, reverse: Option<&str>) -> String {
-        let names = field.name.split(", ").chain(reverse);
-        let names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    fn row(field: &Field, names: &[&str]) -> String {
+        let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let list = |format, text: fn(&Element) -> String| {
             let elements = field.elements.iter().filter(|element| element.is_in(format)).map(text);
             let mut elements: Vec<String> = elements.collect();
@@ -66,7 +65,8 @@ mod tests {
             )
         });
         let netflow9 = list(Format::Netflow9, |element| format!("{}{}", element.number, basic(element)));
-        let cells = [&names, field.type_name, field.unit, field.description, &ipfix, &netflow9];
+        let column = &field.columns[0];
+        let cells = [&names, column.kind.name(), column.unit, column.description, &ipfix, &netflow9];
         format!("| {} |", cells.join(" | "))
     }
 

@@ -9,6 +9,8 @@
 //! `docs/fields.md`.
 #![forbid(unsafe_code)]
 
+mod column;
+mod columns;
 mod community_id;
 mod element;
 mod field_value;
@@ -29,6 +31,9 @@ mod sink;
 mod udp;
 mod uptime;
 
+pub use column::{Column, ColumnKind};
+pub use columns::{UnknownColumn, column, columns};
+pub use field_value::{FieldValue, protocol_name};
 pub use fields_page::fields_text;
 pub use file_output::{OutputFile, UnusedFile, open_file};
 pub use json_csv::{append_tcp_csv, append_tcp_json, tcp_columns};

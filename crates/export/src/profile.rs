@@ -4,6 +4,7 @@
 //! A profile is a list of differences from basic or full templates. docs/collectors.md has the table
 //! of [`PROFILES`]; the test below writes it.
 
+use crate::columns::most_similar;
 use crate::element::{Element, Format};
 use crate::fields::{FIELDS, TEMPLATE_FIELDS};
 
@@ -165,11 +166,8 @@ pub(crate) fn elements() -> impl Iterator<Item = &'static Element> {
 /// # Errors
 /// No element has the name. The value is the most similar name, if there is one.
 pub(crate) fn element_name(written: &str) -> Result<&'static str, Option<&'static str>> {
-    let similarity = |name: &&str| (strsim::jaro_winkler(name, written) * 1000.0) as u32;
     let names = || elements().map(|element| element.name);
-    names()
-        .find(|&name| name == written)
-        .ok_or_else(|| names().max_by_key(similarity).filter(|name| similarity(name) > 800))
+    names().find(|&name| name == written).ok_or_else(|| most_similar(written, names()))
 }
 
 /// Whether a format has an element with this name.

@@ -52,7 +52,7 @@ const REVERSE_POSITIONS: usize = {
     let (mut positions, mut at) = (0, 0);
     while at < FIELDS.len() + TEMPLATE_FIELDS.len() {
         let field = if at < FIELDS.len() { &FIELDS[at] } else { &TEMPLATE_FIELDS[at - FIELDS.len()] };
-        positions += if field.reverse.is_some() { field.elements.len() } else { 0 };
+        positions += if field.is_of_direction() { field.elements.len() } else { 0 };
         at += 1;
     }
     positions
@@ -67,7 +67,7 @@ impl RecordEncoder {
             .into_iter()
             .flat_map(|reverse| {
                 let fields =
-                    FIELDS.iter().chain(TEMPLATE_FIELDS).filter(move |field| !reverse || field.reverse.is_some());
+                    FIELDS.iter().chain(TEMPLATE_FIELDS).filter(move |field| !reverse || field.is_of_direction());
                 fields.flat_map(move |field| {
                     field.elements.iter().map(move |element| ElementPosition { field, element, reverse })
                 })
@@ -207,8 +207,7 @@ impl RecordEncoder {
             // From 0 to 0: the range of the data type.
             record.extend([0; 16]);
             // The description is the name in JSON.
-            let described = if position.reverse { position.field.reverse } else { None };
-            for text in [&*name, described.unwrap_or(position.field.name)] {
+            for text in [&*name, position.field.columns[usize::from(position.reverse)].name] {
                 record.push(u8::try_from(text.len()).expect("names are short"));
                 record.extend(text.as_bytes());
             }

@@ -355,6 +355,11 @@ impl FlowRecord {
         self.forward.packets + self.reverse.packets
     }
 
+    /// IP octets of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.forward.bytes + self.reverse.bytes
+    }
+
     /// Layer-2 octets of both directions.
     pub fn frame_bytes(&self) -> u64 {
         self.forward.frame_bytes + self.reverse.frame_bytes

@@ -35,7 +35,8 @@ impl CaptureReport {
     /// # Errors
     /// The output cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut text = tcp_columns().collect::<Vec<_>>().join(",").into_bytes();
+        let names: Vec<&str> = tcp_columns().iter().map(|column| column.name).collect();
+        let mut text = names.join(",").into_bytes();
         text.push(b'\n');
         for connection in &self.connections {
             append_tcp_csv(&connection.to_flow_record(), &mut text);

@@ -101,7 +101,7 @@ impl ExpectedFlows {
 /// both directions; fields that do not apply (TCP flags of UDP, times of a direction without
 /// packets) are empty. `tcp` is the result of
 /// [`TrafficGenerator::expected_tcp`](super::TrafficGenerator::expected_tcp); its counters follow
-/// in the columns `tcp_NAME` (forward) and `rev_tcp_NAME` (reverse).
+/// in the columns `fwd_tcp_NAME` and `rev_tcp_NAME`.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -112,11 +112,11 @@ pub fn write_expected_flows(
 ) -> io::Result<()> {
     write!(
         output,
-        "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
-         packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
-         rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags,rev_first_ns,rev_last_ns"
+        "src_ip,dst_ip,src_port,dst_port,protocol_number,start_ns,end_ns,\
+         fwd_packets,fwd_bytes,fwd_l2_bytes,fwd_tcp_flags_number,fwd_first_ns,fwd_last_ns,\
+         rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags_number,rev_first_ns,rev_last_ns"
     )?;
-    for prefix in if tcp.is_empty() { &[][..] } else { &["tcp", "rev_tcp"] } {
+    for prefix in if tcp.is_empty() { &[][..] } else { &["fwd_tcp", "rev_tcp"] } {
         ExpectedTcp::NAMES.iter().try_for_each(|name| write!(output, ",{prefix}_{name}"))?;
     }
     writeln!(output)?;

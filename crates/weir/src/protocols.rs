@@ -1,37 +1,8 @@
 //! Names of protocols for people. Flow records carry numbers.
 
-/// Name of an IP protocol (IANA "Protocol Numbers", short common form), or its number.
+/// Name of an IP protocol, or its number.
 pub fn ip_protocol(number: u8) -> String {
-    let name = match number {
-        0 => "hopopt",
-        1 => "icmp",
-        2 => "igmp",
-        4 => "ipip",
-        6 => "tcp",
-        8 => "egp",
-        9 => "igp",
-        17 => "udp",
-        33 => "dccp",
-        41 => "ipv6",
-        46 => "rsvp",
-        47 => "gre",
-        50 => "esp",
-        51 => "ah",
-        58 => "icmp6",
-        59 => "nonext",
-        88 => "eigrp",
-        89 => "ospf",
-        97 => "etherip",
-        103 => "pim",
-        108 => "ipcomp",
-        112 => "vrrp",
-        115 => "l2tp",
-        132 => "sctp",
-        136 => "udplite",
-        137 => "mpls",
-        other => return other.to_string(),
-    };
-    name.into()
+    weir_export::protocol_name(number).map_or_else(|| number.to_string(), String::from)
 }
 
 /// Name of an EtherType (IEEE registry), or its number. 0 stands for frames without one: LLC, PPP,

@@ -156,7 +156,7 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
         assert_eq!(ledger["anomalies"], serde_json::json!({}), "{ledger}");
         let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64 + 3600 * hours;
         for flow in flows {
-            let [start_s, end_s] = ["start", "end"].map(|name| seconds(flow[name].as_str().unwrap()));
+            let [start_s, end_s] = ["start_time", "end_time"].map(|name| seconds(flow[name].as_str().unwrap()));
             assert!(start_s <= end_s && end_s - start_s < 60 && (now_s - end_s).abs() < 60, "{flow}");
             assert_eq!((common::packets(&flow), &flow["approximate"]), (4, &serde_json::json!("clock_set")), "{flow}");
         }

@@ -140,7 +140,7 @@ fn whole_records(format: &str, path: &Path) -> u64 {
         return lines.inspect(|line| drop(serde_json::from_str::<Value>(line).unwrap())).count() as u64;
     }
     let header = lines.next().unwrap();
-    assert!(header.starts_with("start,end,"), "{header}");
+    assert!(header.starts_with("start_time,end_time,"), "{header}");
     let columns = header.split(',').count();
     lines.inspect(|line| assert!(line.starts_with("20") && line.split(',').count() == columns, "{line}")).count() as u64
 }

@@ -154,7 +154,7 @@ fn every_receive_queue_is_a_pipeline_and_no_flow_is_split() {
         let (err, flows, ledger) = probe.stop(0);
         assert_eq!(ledger["packets"]["received"], 10_000, "{ledger}");
         assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
-        let is_whole = |flow: &Value| flow["packets"] == 5 && flow["rev_packets"] == 5;
+        let is_whole = |flow: &Value| flow["fwd_packets"] == 5 && flow["rev_packets"] == 5;
         assert!(flows.iter().all(is_whole), "a flow has packets of one direction");
         if layout == "spread" {
             assert!(err.contains("4 queues") && err.contains("busiest meter"), "{err}");
@@ -184,7 +184,7 @@ fn both_directions_of_a_network_tap_are_one_flow() {
         let (_, flows, ledger) = probe.stop(0);
         assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
         assert_eq!((flows.len(), packets(&flows)), (500, 1000));
-        let is_whole = |flow: &Value| flow["packets"] == 1 && flow["rev_packets"] == 1;
+        let is_whole = |flow: &Value| flow["fwd_packets"] == 1 && flow["rev_packets"] == 1;
         assert!(flows.iter().all(is_whole), "a flow has packets of one direction");
         assert!(flows.iter().all(|flow| flow["dst_port"] == 53), "a response is the forward direction");
         let right = ip("-o link show dev right");
@@ -201,7 +201,7 @@ fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
         send_requests(&mut sender, 1..2);
         until("the flow record is exported", || probe.flows().len() == 1);
         let flow = &probe.flows()[0];
-        assert_eq!((&flow["packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
+        assert_eq!((&flow["fwd_packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
         assert_eq!(flow["end_reason"], "idle");
         probe.stop(0);
     }
@@ -211,7 +211,7 @@ fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
 fn a_restarted_probe_appends_to_its_files() {
     let capture = small().saved();
     let path = capture.beside("flows");
-    for (scheme, incomplete) in [("csv", "2026-"), ("json", "{\"start\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")] {
+    for (scheme, incomplete) in [("csv", "2026-"), ("json", "{\"start_time\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")] {
         let sink = format!("{scheme}:{}", path.display());
         let run = || {
             let (code, _, err) = weir(["probe", "-i", capture.name(), "-q", "-o", &sink]);

@@ -117,7 +117,7 @@ fn flows_survive_a_link_that_goes_down_and_returns_with_another_mtu() {
         let (_, flows, ledger) = probe.stop(0);
         assert_eq!(ledger["packets"]["received"], 800, "{source}: {ledger}");
         assert_eq!(flows.len(), 100, "{source}");
-        assert!(flows.iter().all(|flow| flow["packets"] == 4 && flow["rev_packets"] == 4), "{source}");
+        assert!(flows.iter().all(|flow| flow["fwd_packets"] == 4 && flow["rev_packets"] == 4), "{source}");
     }
 }
 
@@ -266,7 +266,7 @@ fn a_file_has_one_writer() {
     }
     drop(input);
     assert_eq!(first.wait().unwrap().code(), Some(0));
-    assert!(std::fs::read_to_string(&path).unwrap().starts_with("start,"));
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("start_time,"));
 }
 
 #[test]

@@ -35,8 +35,8 @@ fn the_ground_truth_of_a_lossy_network_counts_each_event() {
         flows.lines().map(|flow| flow.split(',').nth(at).unwrap().parse::<u64>().unwrap()).sum()
     };
     assert!(flows.lines().all(|flow| flow.split(',').count() == names.len()));
-    assert_eq!((sum("tcp_segments"), sum("rev_tcp_segments")), (sum("packets"), sum("rev_packets")));
-    assert_eq!(sum("packets") + sum("rev_packets"), 20_000);
+    assert_eq!((sum("fwd_tcp_segments"), sum("rev_tcp_segments")), (sum("fwd_packets"), sum("rev_packets")));
+    assert_eq!(sum("fwd_packets") + sum("rev_packets"), 20_000);
     assert!(
         sum("rev_tcp_retransmissions") > 100 && sum("rev_tcp_unseen") > 100 && sum("rev_tcp_switched_copies") > 100
     );

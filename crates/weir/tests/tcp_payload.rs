@@ -34,7 +34,7 @@ fn read(input: &str, options: &[&str]) -> Vec<Value> {
 /// Asserts the equations of docs/tcp.md section 4 for both directions of a record, and adds its
 /// fields to `sums`.
 fn assert_octets_add_up(record: &Value, sums: &mut BTreeMap<&str, u64>) {
-    for direction in ["", "rev_"] {
+    for direction in ["fwd_", "rev_"] {
         let of = |name: &str| record[format!("{direction}tcp_{name}")].as_u64();
         let Some(payload) = of("payload_bytes") else { continue };
         let mut all = |names: &[&'static str]| -> u64 {
@@ -188,7 +188,8 @@ fn json_csv_and_ipfix_carry_the_payload_octets_of_every_class() {
         let row = rows.iter().find(|row| row["src_port"] == port.to_string()).unwrap();
         let of_port = |record: &&decode::Record| record["sourceTransportPort"] == Element::Unsigned(port);
         let elements = elements.iter().find(of_port).unwrap();
-        for ((field, element), expected) in ["", "rev_"].into_iter().zip(["tcp", "reverseTcp"]).zip(expected(port)) {
+        for ((field, element), expected) in ["fwd_", "rev_"].into_iter().zip(["tcp", "reverseTcp"]).zip(expected(port))
+        {
             for (at, (name, rest)) in FIELDS_AND_ELEMENTS.into_iter().enumerate() {
                 let octets = expected.map_or(0, |octets| octets[at]);
                 let field = format!("{field}tcp_{name}");
@@ -200,5 +201,5 @@ fn json_csv_and_ipfix_carry_the_payload_octets_of_every_class() {
         }
     }
     let whole = records.iter().find(|record| record["src_port"] == 40_000).unwrap();
-    assert_eq!((&whole["tcp_retransmitted_bytes"], &whole["tcp_unique_bytes"]), (&56.into(), &126.into()));
+    assert_eq!((&whole["fwd_tcp_retransmitted_bytes"], &whole["fwd_tcp_unique_bytes"]), (&56.into(), &126.into()));
 }

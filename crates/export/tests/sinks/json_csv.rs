@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use weir_export::ExportOptions;
 use weir_flow::{Approximate, FlowRecord};
 use weir_packet::{NO_LABEL, Network};
+use weir_tcp::TcpReport;
 
 fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, String) {
     let (counters, octets) = export_file(format, options, flows);
@@ -28,13 +29,19 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     insert("duration_ns", Some(json!(flow.end_ns() - flow.start_ns())));
     insert("src_ip", flow.source_ip().map(|address| json!(address.to_string())));
     insert("dst_ip", flow.destination_ip().map(|address| json!(address.to_string())));
-    insert("src_port", ports.then(|| json!(flow.source_port)));
-    insert("dst_port", ports.then(|| json!(flow.destination_port)));
-    insert("protocol", ip.then(|| json!(flow.protocol)));
+    insert("src_port", Some(json!(if ports { flow.source_port } else { 0 })));
+    insert("dst_port", Some(json!(if ports { flow.destination_port } else { 0 })));
+    insert("protocol", ip.then(|| protocol(flow.protocol)));
+    insert("protocol_number", ip.then(|| json!(flow.protocol)));
+    let [a, b] = [&flow.forward, &flow.reverse];
+    insert("packets", Some(json!(a.packets + b.packets)));
+    insert("bytes", Some(json!(a.bytes + b.bytes)));
+    insert("l2_bytes", Some(json!(a.frame_bytes + b.frame_bytes)));
     insert("interface", Some(json!(flow.interface)));
     insert("queue_lost", Some(json!(flow.queue_lost)));
-    insert("sampling_min", flow.sampling.map(|[min, _]| json!(min)));
-    insert("sampling_max", flow.sampling.map(|[_, max]| json!(max)));
+    let [min, max] = flow.sampling.unwrap_or([1, 1]);
+    insert("sampling_min", Some(json!(min)));
+    insert("sampling_max", Some(json!(max)));
     insert("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
     insert("approximate", words(flow.approximate.names()));
     insert("ethertype", (!ip).then(|| json!(flow.source_port)));
@@ -44,28 +51,55 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     };
     insert("src_mac", (!ip).then(|| mac(flow.source)));
     insert("dst_mac", (!ip).then(|| mac(flow.destination)));
-    for (reverse, prefix) in ["", "rev_"].into_iter().enumerate() {
+    for (reverse, prefix) in ["fwd_", "rev_"].into_iter().enumerate() {
         let direction = [&flow.forward, &flow.reverse][reverse];
         let some = direction.packets > 0;
-        let mut insert = |name: &str, value: Option<Value>| {
+        let insert = |map: &mut Map<_, _>, name: &str, value: Option<Value>| {
             map.insert(format!("{prefix}{name}"), value.filter(|_| some).unwrap_or(Value::Null));
         };
-        insert("mpls_label", (direction.mpls_label != NO_LABEL).then(|| json!(direction.mpls_label)));
-        insert("tunnel_type", direction.tunnel_type.name().map(|name| json!(name)));
-        if let Some(t) = flow.tcp.map(|reports| reports[reverse]) {
-            for field in expected::tcp_always(&t).into_iter().chain(expected::tcp_with_anomalies(&t)) {
-                insert(field.name, field.value.map(text_value));
+        insert(&mut map, "mpls_label", (direction.mpls_label != NO_LABEL).then(|| json!(direction.mpls_label)));
+        insert(&mut map, "tunnel_type", direction.tunnel_type.name().map(|name| json!(name)));
+        let t = flow.tcp.map(|reports| if some { reports[reverse] } else { TcpReport::EMPTY });
+        let fields = |t: &TcpReport| expected::tcp_always(t).into_iter().chain(expected::tcp_with_anomalies(t));
+        for field in fields(&TcpReport::EMPTY) {
+            insert(&mut map, field.name, None);
+        }
+        for name in ["tcp_mss", "tcp_window_scale", "tcp_degraded"] {
+            insert(&mut map, name, None);
+        }
+        if let Some(t) = t {
+            for field in fields(&t) {
+                map.insert(format!("{prefix}{}", field.name), field.value.map_or(Value::Null, text_value));
             }
             let [mss, scale] = [t.maximum_segment_size, t.window_scale.map(u16::from)];
-            insert("tcp_mss", mss.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
-            insert("tcp_window_scale", scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
-            insert("tcp_degraded", words(t.degradation.names()));
+            insert(&mut map, "tcp_mss", mss.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+            insert(&mut map, "tcp_window_scale", scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+            insert(&mut map, "tcp_degraded", words(t.degradation.names()));
         }
         for field in expected::direction_fields(flow, direction) {
             map.insert(format!("{prefix}{}", field.name), field.value.map_or(Value::Null, text_value));
         }
+        // In JSON and CSV, the control bits are 0 if they do not apply, and there is a text.
+        let bits = direction.tcp_flags;
+        let of_tcp = some && ip && flow.protocol == 6;
+        let text: String = "SAPFRUECN123"
+            .chars()
+            .zip(FLAG_BITS)
+            .filter(|(_, bit)| bits & bit != 0)
+            .map(|(letter, _)| letter)
+            .collect();
+        map.insert(format!("{prefix}tcp_flags"), if of_tcp { json!(text) } else { Value::Null });
+        map.insert(format!("{prefix}tcp_flags_number"), json!(if of_tcp { bits } else { 0 }));
     }
     map
+}
+
+/// The bits of the letters SAPFRUECN123 in the TCP header.
+const FLAG_BITS: [u16; 12] = [2, 16, 8, 1, 4, 32, 64, 128, 256, 512, 1024, 2048];
+
+fn protocol(number: u8) -> Value {
+    let name = weir_export::protocol_name(number);
+    json!(name.map_or_else(|| number.to_string(), String::from))
 }
 
 fn words(names: impl Iterator<Item = &'static str>) -> Option<Value> {
@@ -90,7 +124,7 @@ proptest! {
         let objects = objects(&text);
         prop_assert_eq!(objects.len(), flows.len());
         for (mut object, flow) in objects.into_iter().zip(&flows) {
-            for name in ["start", "end"] {
+            for name in ["start_time", "end_time"] {
                 let time = object.remove(name).unwrap();
                 prop_assert_eq!(time.as_str().unwrap().len(), "2026-11-20T12:00:00.123456789Z".len());
             }
@@ -117,9 +151,7 @@ proptest! {
         prop_assert_eq!(counters.wire_records, rows.len() as u64);
         for (row, object) in rows.iter().zip(&objects) {
             prop_assert_eq!(row.len(), names.len());
-            let of_tcp = |name: &str| name.contains("tcp_") && !name.ends_with("tcp_flags");
-            let omitted = if object.contains_key("tcp_syn_count") { 0 } else { names.iter().filter(|name| of_tcp(name)).count() };
-            prop_assert_eq!(object.len() + omitted, names.len());
+            prop_assert_eq!(object.len(), names.len());
             for (name, cell) in names.iter().zip(row) {
                 let same = match object.get(*name).unwrap_or(&Value::Null) {
                     Value::Null => cell.is_empty(),
@@ -135,7 +167,7 @@ proptest! {
 #[test]
 fn a_json_record_has_this_text() {
     let (_, text) = file("json", &ExportOptions::default(), &[answered(0x0a00_0001, 2)]);
-    let start = r#"{"start":"2023-11-16T20:49:32.161000000Z","end":"2023-11-16T20:49:32.166000000Z","duration_ns":5000000,"src_ip":"10.0.0.1","dst_ip":"192.0.2.1","src_port":1,"dst_port":53,"protocol":17,"packets":2,"bytes":200,"l2_bytes":228,"tcp_flags":null,"tos":0,"ttl_min":64,"ttl_max":64,"packet_size_min":100,"packet_size_max":100,"packet_size_mean":100.0,"packet_size_std":0.0,"#;
+    let start = r#"{"start_time":"2023-11-16T20:49:32.161000000Z","end_time":"2023-11-16T20:49:32.166000000Z","duration_ns":5000000,"src_ip":"10.0.0.1","src_port":1,"dst_ip":"192.0.2.1","dst_port":53,"protocol":"udp","protocol_number":17,"packets":4,"bytes":400,"l2_bytes":456,"fwd_packets":2,"rev_packets":2,"fwd_bytes":200,"rev_bytes":200,"fwd_l2_bytes":228,"rev_l2_bytes":228,"fwd_tcp_flags":null,"rev_tcp_flags":null,"fwd_tcp_flags_number":0,"rev_tcp_flags_number":0,"end_reason":"forced","#;
     assert!(text.starts_with(start), "{text}");
     assert!(text.contains(r#""community_id":"1:"#));
     assert!(text.ends_with("}\n"));

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
-use weir_export::append_tcp_json;
+use weir_export::{FieldValue, append_tcp_json};
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Degradation, SegmentClass, SegmentEvent, TcpReport};
 use weir_text::units;
@@ -184,7 +184,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
             line,
             "{octets:>21} {acknowledgment:>10} {:>6} {:<5} {payload:>6} {identification:>6} {:>3}  {}",
             packet.window,
-            flag_letters(packet.control),
+            FieldValue::TcpFlags(packet.control & Packet::CONTROL).to_string(),
             packet.ttl,
             class.name()
         );
@@ -332,12 +332,6 @@ fn differences(connection: &Connection, reports: [TcpReport; 2]) -> Vec<String> 
     differing.map(|(name, value)| format!("{name}: {value}, {}", others[&name])).collect()
 }
 
-/// Control bits as letters: `SA`, `PA`.
-fn flag_letters(control: u16) -> String {
-    let bits = [('C', 7), ('E', 6), ('U', 5), ('P', 3), ('F', 0), ('S', 1), ('R', 2), ('A', 4)];
-    bits.into_iter().filter(|&(_, bit)| control >> bit & 1 != 0).map(|(letter, _)| letter).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,7 +351,7 @@ mod tests {
         reports[0].handshake_rtt_ns = Some(5);
         let all = differences(&connection, reports).join("; ");
         for expected in
-            ["tcp_handshake_rtt_ns: null, 5", "rev_tcp_out_of_order: 0, 2", "rev_tcp_out_of_order_bytes: 0, 300"]
+            ["fwd_tcp_handshake_rtt_ns: null, 5", "rev_tcp_out_of_order: 0, 2", "rev_tcp_out_of_order_bytes: 0, 300"]
         {
             assert!(all.contains(expected), "{all}");
         }

@@ -325,9 +325,9 @@ fn text_rows(field: impl Fn(&str) -> Option<String>) -> Vec<Row> {
         source: field("src_ip").or_else(|| field("src_mac")).expect("a record has a source"),
         destination: field("dst_ip").or_else(|| field("dst_mac")).expect("a record has a destination"),
         ports: [number("src_port"), number("dst_port")],
-        protocol: number("protocol"),
-        packets: number("packets"),
-        bytes: number("bytes"),
+        protocol: number("protocol_number"),
+        packets: number("fwd_packets"),
+        bytes: number("fwd_bytes"),
     };
     both(forward, number("rev_packets"), number("rev_bytes"))
 }

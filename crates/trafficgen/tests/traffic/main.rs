@@ -441,9 +441,9 @@ fn csv_of_expected_flows_has_all_columns_and_empty_fields_where_none_apply() {
     let mut text = Vec::new();
     write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
-    let expected = "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
-        packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
-        rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags,rev_first_ns,rev_last_ns\n\
+    let expected = "src_ip,dst_ip,src_port,dst_port,protocol_number,start_ns,end_ns,\
+        fwd_packets,fwd_bytes,fwd_l2_bytes,fwd_tcp_flags_number,fwd_first_ns,fwd_last_ns,\
+        rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags_number,rev_first_ns,rev_last_ns\n\
         198.18.0.0,198.19.0.0,49152,49153,17,1767225600000000000,1767225600001000000,\
         2,92,120,,1767225600000000000,1767225600001000000,0,0,0,,,\n";
     assert_eq!(text, expected);

@@ -1,6 +1,7 @@
 //! Renders flow records as an aligned table.
 
 use crate::protocols;
+use weir_export::FieldValue;
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_VLAN, Network};
 use weir_text::columns::{Column, lines};
@@ -90,15 +91,13 @@ fn endpoint(flow: &FlowRecord, octets: [u8; 16], port: u16) -> String {
     }
 }
 
-/// TCP control bits of both directions as letters, in the usual order of a connection.
+/// TCP control bits of both directions as letters.
 fn flags(flow: &FlowRecord) -> String {
     if flow.protocol != 6 || flow.network == Network::Layer2 {
         return String::new();
     }
     let bits = flow.forward.tcp_flags | flow.reverse.tcp_flags;
-    let letters =
-        [(0x02, 'S'), (0x10, 'A'), (0x08, 'P'), (0x01, 'F'), (0x04, 'R'), (0x20, 'U'), (0x40, 'E'), (0x80, 'C')];
-    letters.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter).collect()
+    FieldValue::TcpFlags(bits).to_string()
 }
 
 fn vlan(flow: &FlowRecord) -> String {

@@ -321,7 +321,7 @@ pub fn number(value: &Value) -> u64 {
 
 /// Packets of a flow record in both directions.
 pub fn packets(flow: &Value) -> u64 {
-    number(&flow["packets"]) + number(&flow["rev_packets"])
+    number(&flow["packets"])
 }
 
 /// Reads JSON flow records, one per line. An incomplete last line is left out.

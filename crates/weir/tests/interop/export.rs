@@ -304,26 +304,22 @@ pub fn rows(records: &[Value]) -> Vec<Row> {
     let own = |record: &Value| {
         let mut row = row(
             record,
-            "src:src_ip dst:dst_ip src_port:src_port dst_port:dst_port protocol:protocol packets:packets bytes:bytes \
-             l2_bytes:l2_bytes tcp_flags:tcp_flags tos:tos ttl_min:ttl_min ttl_max:ttl_max vlan:vlan_id \
-             inner_vlan:inner_vlan_id mpls:mpls_label icmp_type:icmp_type icmp_code:icmp_code interface:interface \
-             ethertype:ethertype src_mac:src_mac dst_mac:dst_mac syn:tcp_syn_count fin:tcp_fin_count \
-             rst:tcp_rst_count retransmitted:tcp_retransmitted_packets out_of_order:tcp_out_of_order \
-             rev_packets:rev_packets rev_bytes:rev_bytes rev_l2_bytes:rev_l2_bytes rev_tcp_flags:rev_tcp_flags \
-             rev_tos:rev_tos rev_ttl_min:rev_ttl_min rev_ttl_max:rev_ttl_max rev_vlan:rev_vlan_id \
-             rev_mpls:rev_mpls_label sampling:sampling_max rev_icmp_type:rev_icmp_type rev_icmp_code:rev_icmp_code",
+            "src:src_ip dst:dst_ip src_port:src_port dst_port:dst_port protocol:protocol_number packets:fwd_packets \
+             bytes:fwd_bytes l2_bytes:fwd_l2_bytes tcp_flags:fwd_tcp_flags_number tos:fwd_tos ttl_min:fwd_ttl_min \
+             ttl_max:fwd_ttl_max vlan:fwd_vlan_id inner_vlan:fwd_inner_vlan_id mpls:fwd_mpls_label \
+             icmp_type:fwd_icmp_type icmp_code:fwd_icmp_code interface:interface ethertype:ethertype src_mac:src_mac \
+             dst_mac:dst_mac syn:fwd_tcp_syn_count fin:fwd_tcp_fin_count rst:fwd_tcp_rst_count \
+             retransmitted:fwd_tcp_retransmitted_packets out_of_order:fwd_tcp_out_of_order rev_packets:rev_packets \
+             rev_bytes:rev_bytes rev_l2_bytes:rev_l2_bytes rev_tcp_flags:rev_tcp_flags_number rev_tos:rev_tos \
+             rev_ttl_min:rev_ttl_min rev_ttl_max:rev_ttl_max rev_vlan:rev_vlan_id rev_mpls:rev_mpls_label \
+             sampling:sampling_max rev_icmp_type:rev_icmp_type rev_icmp_code:rev_icmp_code",
         );
-        for (ms, ns, time_of_day, name) in
-            [("start_ms", "start_ns", "start_time", "start"), ("end_ms", "end_ns", "end_time", "end")]
-        {
-            let text = record[name].as_str().unwrap();
-            let time: jiff::Timestamp = text.parse().unwrap();
-            row.insert(ms, time.as_millisecond().to_string());
-            row.insert(ns, time.as_nanosecond().to_string());
-            row.insert(time_of_day, text[11..29].to_owned());
-        }
-        if row["sampling"] == "0" {
-            row.insert("sampling", "1".to_owned());
+        for (ms, ns, time) in [("start_ms", "start_ns", "start_time"), ("end_ms", "end_ns", "end_time")] {
+            let text = record[time].as_str().unwrap();
+            let instant: jiff::Timestamp = text.parse().unwrap();
+            row.insert(ms, instant.as_millisecond().to_string());
+            row.insert(ns, instant.as_nanosecond().to_string());
+            row.insert(time, text[11..29].to_owned());
         }
         let reason = ["", "idle", "active", "end", "forced", "resources"];
         let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap();

@@ -153,12 +153,17 @@ pub fn flows_of_file(frames: &[Vec<u8>], options: &[&str]) -> Vec<String> {
 
 /// Fields of flow records that do not depend on timestamps, sorted.
 pub fn without_times(flows: &[Value]) -> Vec<String> {
-    const FIELDS: &str = "src_ip dst_ip src_port dst_port src_mac dst_mac ethertype protocol packets bytes l2_bytes \
-                          tcp_flags ttl_min packet_size_max vlan_id inner_vlan_id mpls_label icmp_type tunnel_id";
-    let field = |flow: &Value, name| format!("{name} {} {}", flow[name], flow[format!("rev_{name}")]);
+    const FIELDS: &str = "src_ip dst_ip src_port dst_port src_mac dst_mac ethertype protocol packets bytes l2_bytes";
+    const OF_EACH: &str = "packets bytes l2_bytes tcp_flags ttl_min packet_size_max vlan_id inner_vlan_id mpls_label \
+                           icmp_type tunnel_id";
+    let names: Vec<String> = FIELDS
+        .split(' ')
+        .map(String::from)
+        .chain(OF_EACH.split(' ').flat_map(|name| ["fwd_", "rev_"].map(|prefix| format!("{prefix}{name}"))))
+        .collect();
     let mut lines: Vec<String> = flows
         .iter()
-        .map(|flow| FIELDS.split(' ').map(|name| field(flow, name)).collect::<Vec<_>>().join(", "))
+        .map(|flow| names.iter().map(|name| format!("{name} {}", flow[name])).collect::<Vec<_>>().join(", "))
         .collect();
     lines.sort();
     lines

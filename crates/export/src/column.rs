@@ -1,0 +1,76 @@
+//! A column of flow records, which JSON, CSV, filters and aggregations read.
+
+use crate::field_value::FieldValue;
+use weir_flow::FlowRecord;
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// [`FieldValue::Time`].
+    Time,
+    /// [`FieldValue::Unsigned`].
+    Integer,
+    /// [`FieldValue::Float`].
+    Number,
+    /// [`FieldValue::Ip`].
+    Address,
+    /// [`FieldValue::Mac`].
+    Mac,
+    /// One of few words: [`FieldValue::Code`] or [`FieldValue::Protocol`].
+    Word,
+    /// Several of few words: [`FieldValue::Approximate`] or [`FieldValue::Degraded`].
+    Words,
+    /// [`FieldValue::TcpFlags`] or [`FieldValue::CommunityId`].
+    Text,
+}
+
+impl ColumnKind {
+    /// The name in docs/fields.md.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Address => "address",
+            Self::Mac => "mac",
+            Self::Word => "word",
+            Self::Words => "words",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// A column of flow records.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Name in JSON and CSV.
+    pub name: &'static str,
+    /// The name as a key in JSON, with a comma before it and a colon behind it.
+    pub json_key: &'static str,
+    /// What the values are.
+    pub kind: ColumnKind,
+    /// Unit of the values, or "".
+    pub unit: &'static str,
+    /// What the column means, in a sentence.
+    pub description: &'static str,
+    /// It is a result of TCP analysis.
+    pub of_tcp: bool,
+    /// The number of a flow to which the field does not apply.
+    pub(crate) none: Option<u64>,
+    /// May return [`FieldValue::Implied`] and [`FieldValue::NoValue`].
+    pub(crate) read: fn(&FlowRecord) -> FieldValue,
+}
+
+impl Column {
+    /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].
+    #[inline]
+    pub fn read(&self, flow: &FlowRecord) -> FieldValue {
+        match (self.read)(flow) {
+            FieldValue::Implied(number) => FieldValue::Unsigned(number),
+            FieldValue::NotApplicable | FieldValue::NoValue => {
+                self.none.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+            }
+            value => value,
+        }
+    }
+}
