@@ -211,7 +211,9 @@ fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
 fn a_restarted_probe_appends_to_its_files() {
     let capture = small().saved();
     let path = capture.beside("flows");
-    for (scheme, incomplete) in [("csv", "2026-"), ("json", "{\"start_time\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")] {
+    for (scheme, incomplete) in
+        [("csv", "2026-"), ("json", "{\"start_time\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")]
+    {
         let sink = format!("{scheme}:{}", path.display());
         let run = || {
             let (code, _, err) = weir(["probe", "-i", capture.name(), "-q", "-o", &sink]);
