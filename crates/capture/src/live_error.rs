@@ -90,6 +90,8 @@ pub enum LiveError {
          lower frames="
     )]
     LockedMemory(u32),
+    #[error("the interface returned more than {0} times, and there is no socket left for it; start the probe again")]
+    NoSpareSocket(usize),
     #[error("another program has an AF_XDP socket on queue {0}")]
     QueueInUse(u32),
     #[error("its driver has no zero copy for queue {0} ({1}); mode=copy works with every driver")]

@@ -92,7 +92,7 @@ pub enum Error {
     // `weir probe`.
     #[error(
         "--wait: {0} cannot attach to an interface again; af_packet: can, with one queue, without fanout and \
-         timestamps=hardware"
+         timestamps=hardware, and af_xdp: with one queue (queues=0), if it may lock enough memory (ulimit -l)"
     )]
     CannotWait(String),
     #[error("--autotune: {0} can be read only once; use a file or a live interface")]

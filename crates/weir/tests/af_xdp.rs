@@ -94,6 +94,15 @@ fn weir_read_reads_one_queue_until_sigterm() {
 }
 
 #[test]
+fn several_queues_of_an_interface_are_not_attached_again() {
+    let Some(_alone) = network() else { return };
+    let err = failure(1, ["probe", "-i", "af_xdp:right", "--wait"]);
+    assert!(err.contains("cannot attach to an interface again"), "{err}");
+    let probe = Running::probe("af_xdp:right,queues=1", &["--wait"]);
+    probe.stop(0);
+}
+
+#[test]
 fn the_kernel_detaches_the_xdp_program_of_a_killed_probe() {
     let Some(_alone) = network() else { return };
     let mut probe = Running::probe("af_xdp:right", &[]);

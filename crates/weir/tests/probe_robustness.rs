@@ -138,8 +138,18 @@ fn removal_of_one_interface_is_logged_and_the_other_is_still_metered() {
 
 #[test]
 fn with_wait_a_removed_interface_is_attached_again() {
+    for source in ["af_packet:right", "af_xdp:right,attach=generic"] {
+        // A namespace of its own.
+        std::thread::scope(|scope| scope.spawn(|| assert_is_attached_again(source)).join().unwrap());
+    }
+}
+
+fn assert_is_attached_again(source: &str) {
     let Some(mut sender) = wire() else { return };
-    let probe = Running::probe("af_packet:right", &["--wait"]);
+    if let Err(error) = weir_capture::open_live(source) {
+        return eprintln!("SKIPPED: {error}");
+    }
+    let probe = Running::probe(source, &["--wait"]);
     send_requests(&mut sender, 0..50);
     for round in 1..3 {
         ip("link delete right");
@@ -167,7 +177,7 @@ fn with_wait_a_probe_starts_before_its_interface() {
     send_requests(&mut Sender::new("left2"), 0..50);
     let (err, _, ledger) = probe.stop(0);
     assert_eq!(ledger["packets"]["metered"], 100, "{err}");
-    for source in ["af_packet:right,queues=2", "af_packet:left+right,queues=2", "af_xdp:right,attach=generic"] {
+    for source in ["af_packet:right,queues=2", "af_packet:left+right,queues=2"] {
         let err = failure(1, ["probe", "-i", source, "--wait"]);
         assert!(err.contains("cannot attach to an interface again"), "{err}");
     }

@@ -29,13 +29,19 @@ use crate::live_error::LiveError;
 use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock, system};
 use bpf::{AttachMode, BpfLink, LoadedProgram, SocketMap};
 use settings::{Attach, Mode, Settings};
-use socket::{MAX_FRAME_BYTES, Socket, Step};
+use socket::{MAX_FRAME_BYTES, Socket, SpareSocket, Step};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 pub(crate) const SCHEME: &str = "af_xdp:";
+
+/// How often a source can attach to an interface again. Each time takes an AF_XDP socket, and only
+/// a process with CAP_NET_RAW can open more of them.
+const SPARE_SOCKETS: usize = 16;
+/// Time between two checks whether the interface exists again.
+const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Warning for users that open such a source.
 pub(crate) const NOTICE: &str = "captured packets do not reach this host's network stack: connections through this \
@@ -69,23 +75,14 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     let (link, attach_mode) = attach(&program, &interface, &settings)?;
     let promiscuous = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
         .and_then(|socket| system::enable_promiscuous_mode(&socket, interface.index).map(|()| socket))
-        .map_err(|error| match is_permission(&error) {
-            true => LiveError::XdpPermission,
-            false => LiveError::Io("enable promiscuous mode".into(), error),
-        })?;
-    let flags = match (settings.mode, attach_mode) {
-        (Mode::Copy, _) | (_, AttachMode::Generic) => libc::XDP_COPY,
-        (Mode::Zerocopy, _) => libc::XDP_ZEROCOPY,
-        (Mode::Auto, _) => 0,
-    };
+        .map_err(promiscuous_error)?;
     let open = |queue| {
-        let socket = Socket::new(interface.index, queue, settings.frames, flags);
+        let socket = Socket::new(interface.index, queue, settings.frames, socket_flags(&settings, attach_mode));
         socket.map_err(|(step, error)| socket_error(&step, error, queue, &settings)).map(|socket| (queue, socket))
     };
     let opened = (first..=last).map(open).collect::<Result<Vec<_>, _>>()?;
     for (queue, socket) in &opened {
-        let inserted = sockets.insert(*queue, socket.as_fd());
-        inserted.map_err(LiveError::io(format!("register the socket of queue {queue}")))?;
+        register(&sockets, *queue, socket)?;
     }
     let reads_all_queues = (first, last) == (0, queues - 1);
     // `rx_dropped` counts the kernel's drops before the program. It counts nothing else only in
@@ -94,8 +91,16 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     let counts_kernel = reads_all_queues && attach_mode == AttachMode::Generic;
     let counters = InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?;
     let counters = Arc::new(Mutex::new(counters));
-    let attachment =
-        Arc::new(Attachment { sockets, counters: counters.clone(), _link: link, _promiscuous: promiscuous });
+    let attachment = Attachment {
+        settings: settings.clone(),
+        program,
+        mode: attach_mode,
+        sockets,
+        counters: counters.clone(),
+        link,
+        promiscuous,
+    };
+    let attachment = Arc::new(attachment);
     Ok(opened
         .into_iter()
         .map(|(number, socket)| Queue {
@@ -107,10 +112,14 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
             attachment: Some(attachment.clone()),
             counters: (number == first).then(|| (counters.clone(), counts_kernel)),
             state: State::Receiving,
+            waits: false,
+            spare: Vec::new(),
             dropped: 0,
+            dropped_before: 0,
             unknown_length: 0,
             bytes: 0,
             poll_timeout: POLL_TIMEOUT,
+            interface_checked: Instant::now(),
         })
         .collect())
 }
@@ -158,13 +167,37 @@ fn attach(
             }
             _ => Err((error, mode)),
         })
-        .map_err(|(error, mode)| match (error.raw_os_error(), mode) {
-            _ if is_permission(&error) => LiveError::XdpPermission,
-            _ if is_in_use(&error) => LiveError::XdpInUse(interface.name.clone()),
-            (Some(libc::EOPNOTSUPP), AttachMode::Native) => LiveError::NoNativeXdp,
-            (Some(libc::EINVAL | libc::ERANGE | libc::E2BIG), AttachMode::Native) => LiveError::NativeXdp(error),
-            _ => LiveError::XdpAttach(error),
-        })
+        .map_err(|(error, mode)| attach_error(error, mode, interface))
+}
+
+fn attach_error(error: io::Error, mode: AttachMode, interface: &Interface) -> LiveError {
+    match (error.raw_os_error(), mode) {
+        _ if is_permission(&error) => LiveError::XdpPermission,
+        _ if is_in_use(&error) => LiveError::XdpInUse(interface.name.clone()),
+        (Some(libc::EOPNOTSUPP), AttachMode::Native) => LiveError::NoNativeXdp,
+        (Some(libc::EINVAL | libc::ERANGE | libc::E2BIG), AttachMode::Native) => LiveError::NativeXdp(error),
+        _ => LiveError::XdpAttach(error),
+    }
+}
+
+fn promiscuous_error(error: io::Error) -> LiveError {
+    match is_permission(&error) {
+        true => LiveError::XdpPermission,
+        false => LiveError::Io("enable promiscuous mode".into(), error),
+    }
+}
+
+fn socket_flags(settings: &Settings, attach_mode: AttachMode) -> u16 {
+    match (settings.mode, attach_mode) {
+        (Mode::Copy, _) | (_, AttachMode::Generic) => libc::XDP_COPY,
+        (Mode::Zerocopy, _) => libc::XDP_ZEROCOPY,
+        (Mode::Auto, _) => 0,
+    }
+}
+
+fn register(sockets: &SocketMap, queue: u32, socket: &Socket) -> Result<(), LiveError> {
+    let inserted = sockets.insert(queue, socket.as_fd());
+    inserted.map_err(LiveError::io(format!("register the socket of queue {queue}")))
 }
 
 fn is_permission(error: &io::Error) -> bool {
@@ -196,16 +229,49 @@ fn socket_error(step: &Step, error: io::Error, queue: u32, settings: &Settings) 
 
 /// The program at the interface, with the sockets that it redirects frames to.
 struct Attachment {
+    settings: Settings,
+    program: LoadedProgram,
+    mode: AttachMode,
     sockets: SocketMap,
     counters: Arc<Mutex<InterfaceCounters>>,
-    _link: BpfLink,
+    link: BpfLink,
     /// Keeps the interface in promiscuous mode.
-    _promiscuous: OwnedFd,
+    promiscuous: OwnedFd,
+}
+
+impl Attachment {
+    /// Attaches to another interface, with one queue. Needs no capability: the program is loaded and
+    /// the sockets are open.
+    ///
+    /// # Errors
+    /// As [`open`].
+    fn follow(
+        &mut self,
+        interface: &Interface,
+        queue: u32,
+        socket: &mut Socket,
+        spare: &mut Vec<SpareSocket>,
+    ) -> Result<(), LiveError> {
+        if interface.hardware_type != libc::ARPHRD_ETHER {
+            return Err(LiveError::NotEthernet(interface.hardware_type));
+        }
+        let link = self.program.attach(interface.index, self.mode);
+        self.link = link.map_err(|error| attach_error(error, self.mode, interface))?;
+        let spare = spare.pop().ok_or(LiveError::NoSpareSocket(SPARE_SOCKETS))?;
+        let replaced = socket.replace(spare, interface.index, queue, socket_flags(&self.settings, self.mode));
+        replaced.map_err(|(step, error)| socket_error(&step, error, queue, &self.settings))?;
+        register(&self.sockets, queue, socket)?;
+        system::enable_promiscuous_mode(&self.promiscuous, interface.index).map_err(promiscuous_error)?;
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner).follow(interface.index);
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Receiving,
+    /// The interface was removed, and the queue waits for another one of its name.
+    Waiting,
     /// Stopped; delivers the frames that have already arrived.
     Draining,
     Ended,
@@ -224,12 +290,18 @@ pub(crate) struct Queue {
     /// Counters of the interface, only in the first queue; and whether `rx_dropped` counts losses.
     counters: Option<(Arc<Mutex<InterfaceCounters>>, bool)>,
     state: State,
-    /// Frames that the socket has dropped, by the last query.
+    /// Waits for another interface of the same name if this one is removed.
+    waits: bool,
+    /// Sockets for these interfaces.
+    spare: Vec<SpareSocket>,
+    /// Frames that the socket has dropped, by the last query; and those of the sockets before it.
     dropped: u64,
+    dropped_before: u64,
     /// Frames that were cut and whose length on the wire is unknown; they are not delivered.
     unknown_length: u64,
     bytes: u64,
     poll_timeout: Duration,
+    interface_checked: Instant,
 }
 
 impl Queue {
@@ -241,6 +313,9 @@ impl Queue {
     fn wait(&mut self) -> Result<bool, Error> {
         if self.state == State::Ended {
             return Ok(false);
+        }
+        if self.state == State::Waiting {
+            return self.attach_again().map(|()| false);
         }
         if self.unknown_length > 0 && self.state == State::Receiving {
             self.stop();
@@ -255,11 +330,16 @@ impl Queue {
             return Ok(true);
         }
         if let Err(error) = self.socket.take_error().and(waited) {
-            self.stop();
-            self.state = State::Ended;
-            return Err(self.error(match error.raw_os_error() {
-                Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => LiveError::InterfaceRemoved,
-                _ => LiveError::Io("read more packets".into(), error),
+            let is_removed = matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO));
+            let waits = self.waits && self.state == State::Receiving;
+            if is_removed && waits {
+                self.query_losses();
+                self.state = State::Waiting;
+                return Ok(false);
+            }
+            return Err(self.end(match is_removed {
+                true => LiveError::InterfaceRemoved,
+                false => LiveError::Io("read more packets".into(), error),
             }));
         }
         // Frames that were on their way when the queue was stopped have arrived by now.
@@ -267,6 +347,36 @@ impl Queue {
             self.state = State::Ended;
         }
         Ok(false)
+    }
+
+    fn end(&mut self, cause: LiveError) -> Error {
+        self.stop();
+        self.state = State::Ended;
+        self.error(cause)
+    }
+
+    /// Attaches to an interface of the same name, if there is one that is up.
+    fn attach_again(&mut self) -> Result<(), Error> {
+        if self.interface_checked.elapsed() < INTERFACE_CHECK_INTERVAL {
+            std::thread::sleep(self.poll_timeout.min(INTERFACE_CHECK_INTERVAL));
+            return Ok(());
+        }
+        self.interface_checked = Instant::now();
+        let Some(attachment) = self.attachment.as_mut().and_then(Arc::get_mut) else { return Ok(()) };
+        let name = attachment.settings.interface.clone();
+        let Some(interface) = Interface::find(&name).ok().filter(|_| system::is_up(&name).unwrap_or(false)) else {
+            return Ok(());
+        };
+        match attachment.follow(&interface, self.number, &mut self.socket, &mut self.spare) {
+            Ok(()) => {
+                self.dropped_before += std::mem::take(&mut self.dropped);
+                (self.interface, self.state) = (interface.index, State::Receiving);
+                Ok(())
+            }
+            // It was removed meanwhile.
+            Err(_) if system::interface_index(&name) != Some(interface.index) => Ok(()),
+            Err(cause) => Err(self.end(cause)),
+        }
     }
 }
 
@@ -329,12 +439,20 @@ impl LiveSource for Queue {
     }
 
     fn wait_for_interface(&mut self) -> bool {
-        false
+        // Several queues share an attachment.
+        if self.attachment.as_mut().and_then(Arc::get_mut).is_none() {
+            return false;
+        }
+        let spare: Result<_, _> = (0..SPARE_SOCKETS).map(|_| self.socket.spare()).collect();
+        self.spare = spare.unwrap_or_default();
+        self.waits = !self.spare.is_empty();
+        self.waits
     }
 
     fn query_losses(&mut self) -> Losses {
         self.dropped = self.socket.dropped().unwrap_or(self.dropped);
-        let mut losses = Losses { nic: 0, kernel: self.dropped, queue: self.unknown_length };
+        let kernel = self.dropped_before + self.dropped;
+        let mut losses = Losses { nic: 0, kernel, queue: self.unknown_length };
         if let Some((counters, counts_kernel)) = &self.counters {
             let InterfaceLosses { nic, kernel } = counters.lock().unwrap_or_else(PoisonError::into_inner).lost();
             losses.nic = nic;
@@ -349,7 +467,7 @@ impl LiveSource for Queue {
             // source.
             attachment.counters.lock().unwrap_or_else(PoisonError::into_inner).freeze();
             attachment.sockets.remove(self.number);
-            self.state = State::Draining;
+            self.state = if self.state == State::Waiting { State::Ended } else { State::Draining };
         }
     }
 }

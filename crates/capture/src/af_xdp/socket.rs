@@ -67,6 +67,44 @@ pub(super) struct Socket {
     free: Vec<u64>,
 }
 
+/// A socket that is not bound to a queue.
+pub(super) struct SpareSocket {
+    descriptor: OwnedFd,
+    fill: Ring<u64>,
+    received: Ring<libc::xdp_desc>,
+}
+
+impl SpareSocket {
+    /// Opens a socket that uses this memory for this number of frames.
+    fn new(umem: &Mapping, frames: u32) -> Result<Self, (Step, io::Error)> {
+        let descriptor = system::socket(libc::AF_XDP, libc::SOCK_RAW).map_err(|error| (Step::Open, error))?;
+        Self::with_memory(descriptor, umem, frames).map_err(|error| (Step::Memory, error))
+    }
+
+    fn with_memory(descriptor: OwnedFd, umem: &Mapping, frames: u32) -> io::Result<Self> {
+        let bytes = frames as usize * CHUNK_BYTES;
+        let region = libc::xdp_umem_reg {
+            addr: umem.at(0, bytes).expect("it has this size") as u64,
+            len: bytes as u64,
+            chunk_size: CHUNK_BYTES as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        // The kernel pins the pages, even beyond the end of our mapping.
+        system::set_option(&descriptor, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
+            // Nothing is sent, but the completion ring is mandatory.
+            let entries: u32 = if ring == libc::XDP_UMEM_COMPLETION_RING { 2 } else { frames };
+            system::set_option(&descriptor, libc::SOL_XDP, ring, &entries)?;
+        }
+        let parts: libc::xdp_mmap_offsets = system::option(&descriptor, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+        let fill = Ring::map(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as i64, parts.fr, frames)?;
+        let received = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_RX_RING, parts.rx, frames)?;
+        Ok(Self { descriptor, fill, received })
+    }
+}
+
 impl<T: Plain + Copy> Ring<T> {
     /// Maps the ring of a socket at an offset. `entries` is a power of two; `parts` are offsets
     /// from the kernel.
@@ -156,9 +194,45 @@ impl Socket {
     /// # Errors
     /// The step that failed, and the error of the operating system.
     pub fn new(interface: u32, queue: u32, frames: u32, flags: u16) -> Result<Self, (Step, io::Error)> {
-        let descriptor = system::socket(libc::AF_XDP, libc::SOCK_RAW).map_err(|error| (Step::Open, error))?;
-        let mut socket = Self::with_memory(descriptor, frames).map_err(|error| (Step::Memory, error))?;
-        socket.fill.produce(&mut socket.free);
+        let bytes = frames as usize * CHUNK_BYTES;
+        let umem = Mapping::new(bytes, None).map_err(|error| (Step::Memory, error))?;
+        let SpareSocket { descriptor, fill, received } = SpareSocket::new(&umem, frames)?;
+        let mut socket = Self { descriptor, umem, fill, received, free: Vec::new() };
+        socket.bind(interface, queue, flags)?;
+        Ok(socket)
+    }
+
+    /// Opens a socket that can take the place of this one, with the same memory. The kernel needs
+    /// 32 bytes per frame for it.
+    ///
+    /// # Errors
+    /// The step that failed, and the error of the operating system.
+    pub fn spare(&self) -> Result<SpareSocket, (Step, io::Error)> {
+        SpareSocket::new(&self.umem, self.received.mask + 1)
+    }
+
+    /// Replaces this socket, whose interface was removed, and binds the other one to a queue. Needs
+    /// no capability.
+    ///
+    /// # Errors
+    /// The step that failed, and the error of the operating system.
+    pub fn replace(
+        &mut self,
+        spare: SpareSocket,
+        interface: u32,
+        queue: u32,
+        flags: u16,
+    ) -> Result<(), (Step, io::Error)> {
+        // The kernel writes nothing into the memory for a socket without an interface.
+        (self.descriptor, self.fill, self.received) = (spare.descriptor, spare.fill, spare.received);
+        self.bind(interface, queue, flags)
+    }
+
+    /// Puts all chunks into the fill ring, and binds the socket.
+    fn bind(&mut self, interface: u32, queue: u32, flags: u16) -> Result<(), (Step, io::Error)> {
+        let frames = u64::from(self.received.mask) + 1;
+        self.free = (0..frames).map(|number| number * CHUNK_BYTES as u64).collect();
+        self.fill.produce(&mut self.free);
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
             sxdp_flags: flags | libc::XDP_USE_NEED_WAKEUP,
@@ -168,38 +242,13 @@ impl Socket {
         };
         let started = Instant::now();
         loop {
-            match system::bind(&socket.descriptor, &address) {
+            match system::bind(&self.descriptor, &address) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < RELEASE_TIMEOUT => {
                     std::thread::sleep(RELEASE_TIMEOUT / 100);
                 }
-                bound => return bound.map(|()| socket).map_err(|error| (Step::Bind, error)),
+                bound => return bound.map_err(|error| (Step::Bind, error)),
             }
         }
-    }
-
-    fn with_memory(descriptor: OwnedFd, frames: u32) -> io::Result<Self> {
-        let bytes = frames as usize * CHUNK_BYTES;
-        let umem = Mapping::new(bytes, None)?;
-        let region = libc::xdp_umem_reg {
-            addr: umem.at(0, bytes).expect("it has this size") as u64,
-            len: bytes as u64,
-            chunk_size: CHUNK_BYTES as u32,
-            headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
-        };
-        // The kernel pins the pages, even beyond the end of our mapping.
-        system::set_option(&descriptor, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
-        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
-            // Nothing is sent, but the completion ring is mandatory.
-            let entries: u32 = if ring == libc::XDP_UMEM_COMPLETION_RING { 2 } else { frames };
-            system::set_option(&descriptor, libc::SOL_XDP, ring, &entries)?;
-        }
-        let parts: libc::xdp_mmap_offsets = system::option(&descriptor, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let fill = Ring::map(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as i64, parts.fr, frames)?;
-        let received = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_RX_RING, parts.rx, frames)?;
-        let free = (0..u64::from(frames)).map(|number| number * CHUNK_BYTES as u64).collect();
-        Ok(Self { descriptor, umem, fill, received, free })
     }
 
     /// Releases the chunks of the frames received last.

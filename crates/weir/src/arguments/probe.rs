@@ -90,7 +90,7 @@ pub struct ProbeOptions {
     pub hardening: Hardening,
 
     /// Wait for interfaces that do not exist, are down or are removed, and attach to them when they are up. For af_packet:
-    /// with one queue, without fanout and hardware timestamps
+    /// with one queue, without fanout and hardware timestamps, and for af_xdp: with one queue
     #[arg(long, help_heading = OPERATION)]
     pub wait: bool,
 

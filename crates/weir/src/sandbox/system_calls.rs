@@ -2,8 +2,8 @@
 //!
 //! The list has what Weir's own threads and the C library need: memory, threads, files, clocks,
 //! datagrams, name resolution. It starts no process, so there is no `execve`; and no call by which
-//! processes have attacked kernels, such as `ptrace`, `bpf` (except one command), `io_uring_setup`,
-//! `userfaultfd`, `perf_event_open`, `unshare` and `mount`.
+//! processes have attacked kernels, such as `ptrace`, `bpf` (except on what is open),
+//! `io_uring_setup`, `userfaultfd`, `perf_event_open`, `unshare` and `mount`.
 
 use seccompiler::{
     BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -112,8 +112,10 @@ const PERMITTED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const PERMITTED_HERE: &[i64] = &[];
 
-/// `BPF_MAP_DELETE_ELEM`: an AF_XDP queue that stops gives its packets back to the network stack.
-const BPF_MAP_DELETE: u64 = 3;
+/// bpf(2) commands on a map and a program that are open: an AF_XDP queue that stops gives its packets
+/// back to the network stack (`BPF_MAP_DELETE_ELEM`), and with `--wait` the program is attached to an
+/// interface that returns (`BPF_MAP_UPDATE_ELEM`, `BPF_LINK_CREATE`).
+const BPF_COMMANDS: [u64; 3] = [2, 3, 28];
 
 /// Answers `clone3` as a kernel that has no such call. The C library then uses `clone`, whose flags
 /// can be checked: those of `clone3` are in memory, which a filter cannot read.
@@ -143,7 +145,7 @@ fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let is = |argument, value: u64| condition(argument, SeccompCmpOp::Eq, value);
     // Threads, not processes: they share memory with this one. No new namespaces.
     let is_thread = condition(0, SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64);
-    // Terminals (size, kind), non-blocking sockets, the resolver, the link state of interfaces.
+    // Terminals (size, kind), non-blocking sockets, the resolver, link state and kind of interfaces.
     let requests = [
         libc::TCGETS,
         libc::TIOCGWINSZ,
@@ -151,6 +153,7 @@ fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         libc::FIONREAD,
         libc::FIOCLEX,
         libc::SIOCGIFFLAGS,
+        libc::SIOCGIFHWADDR,
         libc::SIOCGIFINDEX,
         libc::SIOCGIFNAME,
     ];
@@ -163,7 +166,7 @@ fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let without = |argument, flag: i32| vec![vec![condition(argument, SeccompCmpOp::MaskedEq(flag as u64), 0)]];
     // The rules of a call, of which one must hold. A rule holds if all of its conditions do.
     let some_arguments: [(i64, Vec<Vec<_>>); 12] = [
-        (libc::SYS_bpf, vec![vec![is(0, BPF_MAP_DELETE)]]),
+        (libc::SYS_bpf, BPF_COMMANDS.map(|command| vec![is(0, command)]).into()),
         (libc::SYS_clone, vec![vec![is_thread]]),
         (libc::SYS_ioctl, requests.map(|request| vec![is(1, request)]).into()),
         // Neither memory nor a file becomes code.
