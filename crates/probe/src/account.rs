@@ -47,17 +47,36 @@ impl Account {
     /// The same after a panic of the reader or the meter. Packets in no record count as lost by
     /// Weir, and flow records that were not exported do not count.
     pub(crate) fn combined_after_panic(reader: &Ledger, mut meter: Account) -> Self {
-        let mut reader = reader.clone();
         meter.ledger.live = RecordTotals::default();
         meter.ledger.flows_created = meter.sent.flows + meter.lost.flows;
+        Self::combined_with_losses(reader, meter)
+    }
+
+    /// The same if nothing comes from the queues between reader and meter any more. Packets in no
+    /// record count as lost by Weir.
+    pub(crate) fn combined_with_losses(reader: &Ledger, meter: Account) -> Self {
+        let mut reader = reader.clone();
         let [packets, bytes] = meter.processed();
         for (counters, processed) in [(&mut reader.packets, packets), (&mut reader.bytes, bytes)] {
-            // A reader that panics has sent packets that it has not counted.
+            // A reader that panics or is stuck has sent packets that it has not counted.
             counters.received += processed.saturating_sub(counters.metered);
             counters.dropped_queue += counters.metered.saturating_sub(processed);
             counters.metered = processed;
         }
         Self::combined(&reader, meter)
+    }
+
+    /// Counts records that the pipeline has sent since this report.
+    pub(crate) fn add_sent(&mut self, records: RecordTotals) {
+        let Ledger { packets, bytes, live, flows_created, .. } = &mut self.ledger;
+        let new = records.saturating_sub(*live);
+        *live = live.saturating_sub(records);
+        *flows_created += new.flows;
+        for (counters, new) in [(packets, new.packets), (bytes, new.bytes)] {
+            counters.received += new;
+            counters.metered += new;
+        }
+        self.sent.merge(records);
     }
 
     /// Packets and octets that a meter has processed.

@@ -54,13 +54,16 @@ impl ExportHandle {
         lock(&self.sinks).drain.is_some_and(|drain| drain.is_over())
     }
 
-    /// Counts records that no sink gets for that reason.
+    /// Whether most of the time for the end of the run is over.
+    pub(crate) fn is_late(&self) -> bool {
+        lock(&self.sinks).drain.is_some_and(|drain| Instant::now() >= drain.target)
+    }
+
+    /// Counts records that no sink gets because the end of the run is over.
     pub(crate) fn lose(&self, records: RecordTotals) {
         let mut sinks = lock(&self.sinks);
-        sinks.received.merge(records);
-        for sink in &mut sinks.open {
-            sink.offered.merge(records);
-            lock(&sink.state).lose(records);
+        if !sinks.are_pipelines_abandoned {
+            sinks.lose(records);
         }
     }
 
@@ -81,6 +84,9 @@ impl ExportHandle {
         let totals = totals(&records);
         let batch = Arc::new(RecordBatch { records, recycle: self.recycle.clone() });
         let mut sinks = lock(&self.sinks);
+        if sinks.are_pipelines_abandoned {
+            return true;
+        }
         let offers: Vec<_> = sinks.open.iter().map(|sink| sink.offer(&batch)).collect();
         let waits = self.back_pressure == BackPressure::Block || self.draining_since.is_some();
         // A sink that has panicked gets the records, too, and loses them for its own reason.

@@ -173,6 +173,17 @@ impl Exporter {
         }
     }
 
+    /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records
+    /// that all pipelines have sent by their accounts. Records in its flow cache are lost.
+    pub(crate) fn abandon(&self, account: &mut Account, sent: RecordTotals) {
+        let mut sinks = lock(&self.sinks);
+        sinks.are_pipelines_abandoned = true;
+        account.add_sent(sinks.received.saturating_sub(sent));
+        let rest = std::mem::take(&mut account.ledger.live);
+        sinks.lose(rest);
+        account.sent.merge(rest);
+    }
+
     /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a
     /// sink that accepts no records for 10 s is abandoned.
     ///
@@ -205,7 +216,7 @@ impl Exporter {
         for (thread, state) in threads {
             let is_abandoned = || {
                 let mut state = lock(&state);
-                state.check_deadline() || (may_time_out && state.check_timeout(since))
+                state.check_deadline(since) || (may_time_out && state.check_timeout(since))
             };
             while (may_time_out || deadline.is_some()) && !thread.is_finished() && !is_abandoned() {
                 let known = deadline.as_mut().and_then(|deadline| deadline());
@@ -254,6 +265,11 @@ impl Exporter {
         for (worker, &endpoints) in lock(&self.sinks).open.iter().zip(endpoints) {
             lock(&worker.state).filtered = endpoints;
         }
+    }
+
+    /// Number of sinks that were closed and still have records in their queues.
+    pub fn closing_sinks(&self) -> usize {
+        lock(&self.sinks).closed.iter().filter(|worker| !worker.has_ended()).count()
     }
 
     /// Whether there are sinks and all of them have failed.

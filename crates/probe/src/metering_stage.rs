@@ -113,6 +113,11 @@ impl MeteringStage {
         Account { ledger, sent: self.output.sent, lost: self.output.lost }
     }
 
+    /// Whether a meter without packets ends now, also if readers do not.
+    pub fn is_late(&self) -> bool {
+        self.output.handle.is_late()
+    }
+
     /// Ends every flow, as far as that is possible after a panic.
     pub fn finish_after_panic(&mut self) -> Account {
         catch_panic(|| self.finish()).unwrap_or_else(|| self.account())

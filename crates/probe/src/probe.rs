@@ -15,6 +15,7 @@ use crate::exporter::{CHECK_INTERVAL, Exporter, SinkChange};
 use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
+use crate::sink_worker::DRAIN_GRACE;
 use crate::thread::CpuAffinity;
 use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
@@ -25,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::Source;
 use weir_export::{Error, Sink};
-use weir_ledger::Ledger;
+use weir_ledger::{Ledger, RecordTotals};
 
 /// How long to wait for the reports of threads. One that waits for packets needs 0.1 s.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,6 +46,7 @@ pub struct Probe {
 }
 
 /// The result of a run.
+#[derive(Default)]
 pub struct FinalReport {
     /// The ledger of everything.
     pub ledger: Ledger,
@@ -54,6 +56,9 @@ pub struct FinalReport {
     pub sink_errors: Vec<Error>,
     /// Panics that [`Probe::take_panics`] has not returned.
     pub panics: Vec<ThreadPanic>,
+    /// Names of the threads that had not ended in time and were abandoned. The records in their flow
+    /// caches are lost. What they took in since their last report is in no counter.
+    pub stuck_threads: Vec<String>,
 }
 
 impl Probe {
@@ -136,7 +141,7 @@ impl Probe {
         let readers = self.reports(|group| &group.readers, deadline);
         let reports = zip(readers, meters);
         let mut groups: Vec<_> =
-            zip(&self.groups, reports).map(|(group, (readers, meters))| group.status(readers, meters)).collect();
+            zip(&self.groups, reports).map(|(group, (readers, meters))| group.status(readers, meters, false)).collect();
         if guards.iter().any(Option::is_none) {
             groups.iter_mut().for_each(|group| group.timed_out = true);
         }
@@ -238,26 +243,46 @@ impl Probe {
         self.finish_until(|| None)
     }
 
-    /// The same. Records that a sink has not accepted at a deadline are lost. `deadline` is called
-    /// again and again until it returns one. In the time until then, limits of the rate of a sink
-    /// rise as far as needed.
+    /// The same. Records that a sink has not accepted at a deadline are lost, and threads that have not
+    /// ended 1 s after it are abandoned. `deadline` is called again and again until it returns one. In
+    /// the time until then, limits of the rate of a sink rise as far as needed.
     pub fn finish_until(mut self, mut deadline: impl FnMut() -> Option<Instant>) -> FinalReport {
         let mut groups = std::mem::take(&mut self.groups);
+        // The report of a thread that hangs from now on is that of the last packets.
+        let threads = || groups.iter().flat_map(RunningGroup::threads);
+        for worker in threads() {
+            worker.mailbox.request_report();
+        }
         loop {
-            deadline().into_iter().for_each(|deadline| self.exporter.drain_until(deadline));
+            let deadline = deadline();
+            deadline.into_iter().for_each(|deadline| self.exporter.drain_until(deadline));
             self.stop.store(true, Ordering::Relaxed);
-            if groups.iter().flat_map(RunningGroup::threads).all(|worker| worker.thread.is_finished()) {
+            let is_over = deadline.is_some_and(|deadline| deadline.elapsed() > DRAIN_GRACE);
+            if is_over || threads().all(|worker| worker.thread.is_finished()) {
                 break;
             }
             thread::sleep(CHECK_INTERVAL);
         }
-        let (groups, panics): (Vec<_>, Vec<_>) = groups.drain(..).map(RunningGroup::join).unzip();
-        self.report_status(&groups);
+        let mut report = FinalReport::default();
+        let mut abandoned = Vec::new();
+        for (number, group) in groups.drain(..).enumerate() {
+            let (status, panics, stuck) = group.end();
+            report.groups.push(status);
+            report.panics.extend(panics);
+            abandoned.extend((!stuck.is_empty()).then_some(number));
+            report.stuck_threads.extend(stuck);
+        }
+        for number in abandoned {
+            let mut sent = RecordTotals::default();
+            report.groups.iter().for_each(|group| sent.merge(group.account.sent));
+            self.exporter.abandon(&mut report.groups[number].account, sent);
+        }
+        self.report_status(&report.groups);
         self.exporter.finish_until(&mut deadline);
-        let ledger = self.exporter.ledger(groups.iter().map(|group| group.account.clone()));
-        let mut panics: Vec<_> = panics.into_iter().flatten().collect();
-        self.exporter.check_pulses(|pulse| panics.extend(pulse.take_panic()));
-        FinalReport { ledger, groups, sink_errors: self.exporter.take_errors(), panics }
+        report.ledger = self.exporter.ledger(report.groups.iter().map(|group| group.account.clone()));
+        self.exporter.check_pulses(|pulse| report.panics.extend(pulse.take_panic()));
+        report.sink_errors = self.exporter.take_errors();
+        report
     }
 
     fn stop(&mut self) -> Vec<RunningGroup> {

@@ -24,8 +24,8 @@ pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
 const DRAIN_TARGET: f64 = 0.8;
 /// At the end of a run, the other sinks do not wait for one that writes a batch for this time.
 const STALL_TIME: Duration = Duration::from_millis(500);
-/// How long a sink may write after the deadline: it looks at the clock between two batches.
-const DRAIN_GRACE: Duration = Duration::from_secs(1);
+/// How long threads may go on after the deadline: they look at the clock between two batches.
+pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// Time between two calls of [`Sink::connect`] and of [`Sink::retransmit`] while there are no
 /// records.
@@ -66,6 +66,8 @@ pub(crate) struct SinkWorkers {
     pub received: RecordTotals,
     /// Since the end of the run was requested.
     pub drain: Option<Drain>,
+    /// Pipelines that had not ended were abandoned. Records that they still send are counted already.
+    pub are_pipelines_abandoned: bool,
     /// The latest status of the metering process.
     pub status: MeteringStatus,
 }
@@ -144,6 +146,15 @@ pub(crate) enum Offer {
 impl SinkWorkers {
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut SinkWorker> {
         self.closed.iter_mut().chain(&mut self.open)
+    }
+
+    /// Counts records that no sink gets because the end of the run is over.
+    pub fn lose(&mut self, records: RecordTotals) {
+        self.received.merge(records);
+        for sink in &mut self.open {
+            sink.offered.merge(records);
+            lock(&sink.state).lose(records);
+        }
     }
 
     /// Passes the latest status to the open sinks.
@@ -257,7 +268,7 @@ impl SinkWorker {
     }
 
     /// Whether the thread has ended without an error that has to be reported.
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         let state = lock(&self.state);
         state.is_finished && state.error.is_none() && self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -405,9 +416,11 @@ impl SinkState {
         self.expected_flows = self.expected_flows.saturating_sub(records.flows);
     }
 
-    /// Abandons a sink that still writes after the deadline. Returns whether it is abandoned.
-    pub fn check_deadline(&mut self) -> bool {
-        if !self.is_finished && self.drain.is_some_and(|drain| drain.deadline.elapsed() > DRAIN_GRACE) {
+    /// Abandons a sink that still writes after the deadline and after `since`, when it got its last
+    /// records. Returns whether it is abandoned.
+    pub fn check_deadline(&mut self, since: Instant) -> bool {
+        let is_over = |drain: Drain| drain.deadline.max(since).elapsed() > DRAIN_GRACE;
+        if !self.is_finished && self.drain.is_some_and(is_over) {
             self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
         }
         self.abandoned.is_some()

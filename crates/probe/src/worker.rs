@@ -23,6 +23,8 @@ use weir_packet::Packet;
 
 /// Polls of empty queues before a meter sleeps.
 const IDLE_POLLS: u32 = 200;
+/// Polls of empty queues between two checks whether a meter waits in vain for the end of a reader.
+const POLLS_UNTIL_LATE: u32 = 100;
 /// Sleep time of an idle meter: it doubles from the first to the second value.
 const IDLE_SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
@@ -136,7 +138,8 @@ pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy
             beat();
             // Before the queues are read: they then contain all packets that were sent before the
             // readers finished, or before that time.
-            let (readers_finished, now_ns) = (input.is_abandoned(), input.complete_until_ns());
+            let is_late = || idle_polls % POLLS_UNTIL_LATE == POLLS_UNTIL_LATE - 1 && metering.is_late();
+            let (readers_finished, now_ns) = (input.is_abandoned() || is_late(), input.complete_until_ns());
             let (count, emptied) = input.process(&mut metering);
             metering.receive_snapshots();
             input.migrate(&mut metering);

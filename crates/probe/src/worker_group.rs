@@ -174,23 +174,38 @@ impl RunningGroup {
         workers.chain(self.rebalancer.as_mut().map(|rebalancer| &mut rebalancer.pulse))
     }
 
-    /// Waits for the end of all threads. Returns the final status and the panics that were not
-    /// taken.
-    pub fn join(mut self) -> (GroupStatus, Vec<ThreadPanic>) {
-        let mut panics = Vec::new();
-        let mut join = |mut worker: WorkerThread| {
-            worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+    /// The final status, the panics that were not taken, and the names of the threads that have not
+    /// ended. These are abandoned: their last report counts.
+    pub fn end(mut self) -> (GroupStatus, Vec<ThreadPanic>, Vec<String>) {
+        let (mut panics, mut stuck) = (Vec::new(), Vec::new());
+        let mut end = |mut worker: WorkerThread| {
+            if worker.thread.is_finished() {
+                worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            } else {
+                stuck.push(worker.pulse.name().to_owned());
+            }
             panics.extend(worker.pulse.take_panic());
             WorkerReport { has_panicked: worker.pulse.has_panicked(), ..worker.mailbox.report(0, Instant::now()) }
         };
-        let readers = std::mem::take(&mut self.readers).into_iter().map(&mut join).collect();
-        let meters = std::mem::take(&mut self.meters).into_iter().map(&mut join).collect();
+        let readers = std::mem::take(&mut self.readers).into_iter().map(&mut end).collect();
+        let meters = std::mem::take(&mut self.meters).into_iter().map(&mut end).collect();
         panics.extend(self.rebalancer.as_mut().and_then(|rebalancer| rebalancer.pulse.take_panic()));
-        (self.status(readers, meters), panics)
+        let status = self.status(readers, meters, !stuck.is_empty());
+        if !stuck.is_empty() {
+            // It may wait for a thread that is stuck.
+            std::mem::forget(self.rebalancer.take());
+        }
+        (status, panics, stuck)
     }
 
-    /// The status of the group, from the reports of its threads.
-    pub fn status(&self, mut readers: Vec<WorkerReport>, mut meters: Vec<WorkerReport>) -> GroupStatus {
+    /// The status of the group, from the reports of its threads. If threads are abandoned, what is in
+    /// the queues between them is lost.
+    pub fn status(
+        &self,
+        mut readers: Vec<WorkerReport>,
+        mut meters: Vec<WorkerReport>,
+        is_abandoned: bool,
+    ) -> GroupStatus {
         let sum = |reports: &[WorkerReport]| {
             let mut sum = Account::default();
             reports.iter().for_each(|report| sum.merge(&report.account));
@@ -200,6 +215,8 @@ impl RunningGroup {
             sum(&readers)
         } else if readers.iter().chain(&meters).any(|report| report.has_panicked) {
             Account::combined_after_panic(&sum(&readers).ledger, sum(&meters))
+        } else if is_abandoned {
+            Account::combined_with_losses(&sum(&readers).ledger, sum(&meters))
         } else {
             Account::combined_in_transit(&sum(&readers).ledger, sum(&meters))
         };

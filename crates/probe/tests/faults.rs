@@ -1,8 +1,8 @@
 //! Threads of a probe that panic or hang: the probe says which, and ends in order.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::{Burst, Input, Progress, Source};
@@ -10,7 +10,8 @@ use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 use weir_probe::{
-    BackPressure, CpuAffinity, Probe, ReceiveQueue, RecordObserver, Settings, WorkerGroupSpec, while_waiting,
+    BackPressure, CpuAffinity, FinalReport, Probe, ReceiveQueue, RecordObserver, Settings, WorkerGroupSpec,
+    while_waiting,
 };
 use weir_trafficgen::TrafficGenerator;
 
@@ -188,4 +189,56 @@ fn a_thread_that_hangs_is_named_but_not_one_that_waits() {
     until("it advances again", || probe.stuck_threads(STUCK_TIME).is_empty());
     drop((more_data, free_space));
     assert_eq!(probe.finish().ledger.check(), []);
+}
+
+fn late_flows(report: &FinalReport) -> u64 {
+    report.ledger.sinks[0].lost.get(ExportLossReason::DrainTimeout.key()).map_or(0, |lost| lost.flows)
+}
+
+/// Makes the thread that calls the function hang as soon as the probe has flows, and ends the probe:
+/// in time, and every record is counted.
+fn end_in_time(start: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> Probe) -> FinalReport {
+    let (resume, hangs) = hang();
+    let (hung, is_hung) = channel();
+    let may_hang = Arc::new(AtomicBool::new(false));
+    let (of_thread, hangs) = (may_hang.clone(), Mutex::new(hangs));
+    let probe = start(Box::new(move || {
+        if of_thread.swap(false, Ordering::Relaxed) {
+            hung.send(thread::current().name().unwrap().to_owned()).unwrap();
+            hangs.lock().unwrap().recv().unwrap_or_default();
+        }
+    }));
+    // The last report of the thread is from before.
+    until("there are flows", || probe.status().0.live.flows > 0);
+    may_hang.store(true, Ordering::Relaxed);
+    let stuck = is_hung.recv().unwrap();
+    let (started, timeout) = (Instant::now(), Duration::from_secs(2));
+    let report = probe.finish_until(|| Some(started + timeout));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_eq!((report.stuck_threads.as_slice(), report.ledger.check()), (&[stuck][..], vec![]));
+    assert_eq!(report.ledger.live, RecordTotals::default());
+    drop(resume);
+    report
+}
+
+#[test]
+fn a_reading_thread_that_hangs_is_abandoned_at_the_deadline_and_meters_export_their_flows() {
+    for meters in [0, 1, 2] {
+        let sources = |hang: Box<dyn Fn() + Send + Sync>| vec![traffic(move |_| hang()), traffic(|_| {})];
+        let report = end_in_time(|hang| probe(sources(hang), meters, vec![sink("good", || {})]));
+        // A thread that reads and meters keeps its flows.
+        assert_eq!(late_flows(&report) > 0, meters == 0, "{meters}: {:?}", report.ledger.sinks);
+    }
+}
+
+#[test]
+fn a_metering_thread_that_hangs_is_abandoned_at_the_deadline_and_its_queue_is_counted_as_lost() {
+    for meters in [1, 2] {
+        let report = end_in_time(|hang| {
+            let observer = RecordObserver(Arc::new(move |_| hang()));
+            observed_probe(vec![traffic(|_| {})], meters, vec![sink("good", || {})], Some(observer))
+        });
+        // What is in the queue of the meter.
+        assert!(report.ledger.packets.dropped_queue > 0, "{:?}", report.ledger.packets);
+    }
 }

@@ -53,15 +53,17 @@ pub struct SinkMemory {
 }
 
 impl SinkMemory {
-    /// Batches in the queues of new sinks, beside sinks that stay open.
+    /// Batches in the queues of new sinks, beside sinks that stay open and sinks that still write the
+    /// records in their queues.
     ///
     /// # Errors
     /// [`Error::ReloadSinks`] if not even short queues fit.
-    pub fn queue_batches_of_new(&self, kept: usize, new: usize) -> Result<usize, Error> {
+    pub fn queue_batches_of_new(&self, kept: usize, closing: usize, new: usize) -> Result<usize, Error> {
         let Some((room_bytes, limit)) = self.room.as_ref().filter(|_| new > 0) else { return Ok(self.queue_batches) };
-        let needed = |batches| queue_bytes(kept, self.queue_batches) + queue_bytes(new, batches);
+        let needed = |batches| queue_bytes(kept + closing, self.queue_batches) + queue_bytes(new, batches);
         halves(self.queue_batches).find(|&batches| needed(batches) <= *room_bytes).ok_or_else(|| Error::ReloadSinks {
-            sinks: kept + new,
+            sinks: kept + closing + new,
+            closing,
             needed: units::quantity(needed(MIN_QUEUE_BATCHES.min(self.queue_batches)), "B"),
             room: units::quantity(*room_bytes, "B"),
             limit: limit.clone(),
@@ -267,11 +269,15 @@ mod tests {
     #[test]
     fn new_sinks_get_shorter_queues_or_are_refused() {
         let (_, memory) = fitted_with_sinks(1, 1, 1 << 16, true, 390_000_000).unwrap();
-        assert_eq!(memory.queue_batches_of_new(1, 0).ok(), Some(memory.queue_batches));
-        assert!(memory.queue_batches_of_new(0, 4).unwrap() < memory.queue_batches);
-        let error = memory.queue_batches_of_new(1, 299).unwrap_err().to_string();
-        assert!(error.starts_with("the queues of 300 sinks can grow to 2.94 GB, and "), "{error}");
-        assert_eq!(SinkMemory { queue_batches: 8, room: None }.queue_batches_of_new(0, 1000).ok(), Some(8));
+        assert_eq!(memory.queue_batches_of_new(1, 0, 0).ok(), Some(memory.queue_batches));
+        assert_eq!(memory.queue_batches_of_new(0, 0, 1).ok(), Some(memory.queue_batches));
+        assert!(memory.queue_batches_of_new(0, 0, 4).unwrap() < memory.queue_batches);
+        // Another sink in the place of each of two.
+        let [without, with] = [0, 2].map(|closing| memory.queue_batches_of_new(0, closing, 2).unwrap());
+        assert!(with < without, "{with} {without}");
+        let error = memory.queue_batches_of_new(1, 9, 290).unwrap_err().to_string();
+        assert!(error.starts_with("the queues of 300 sinks (9 are being closed) can grow to "), "{error}");
+        assert_eq!(SinkMemory { queue_batches: 8, room: None }.queue_batches_of_new(0, 0, 1000).ok(), Some(8));
     }
 
     #[test]

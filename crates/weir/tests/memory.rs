@@ -120,26 +120,33 @@ fn a_reload_with_sinks_that_do_not_fit_is_refused_with_figures() {
     let folder = tempfile::tempdir().unwrap();
     permit_all_users(folder.path());
     let [config, log] = ["probe.toml", "log"].map(|name| folder.path().join(name));
-    let sinks = |count: u16| -> Vec<String> {
-        (0..count).map(|port| format!("\"ipfix+udp://127.0.0.1:{}\"", 20_000 + port)).collect()
-    };
-    let write = |count| {
-        let text = format!("input = [\"-\"]\nflows = 1000\noutput = [{}]\n# {count}\n", sinks(count).join(", "));
+    let write = |first: u16, count| {
+        let sinks: Vec<_> = (first..first + count).map(|port| format!("\"ipfix+udp://127.0.0.1:{port}\"")).collect();
+        let text = format!("input = [\"-\"]\nflows = 1000\noutput = [{}]\n# {first} {count}\n", sinks.join(", "));
         fs::write(&config, text).unwrap();
         permit_all_users(&config);
     };
-    write(2);
+    write(20_000, 70);
     let mut probe = group.command(&["probe", "--config", config.to_str().unwrap()]);
     let mut probe = probe.stdin(Stdio::piped()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let mut input = probe.stdin.take().unwrap();
     input.write_all(&Pcap::new().0).unwrap();
     let logged = || fs::read_to_string(&log).unwrap();
     until("the probe runs", || logged().contains("| flows "));
-    for (count, text) in [(300, "the queues of 300 sinks can grow to "), (3, "configuration reloaded")] {
-        write(count);
+    for (first, count, text) in [
+        (20_000, 300, "the queues of 300 sinks (0 are being closed) can grow to "),
+        // Sinks that are closed keep their queues until they have written their last records.
+        (30_000, 70, "the queues of 140 sinks (70 are being closed) can grow to "),
+        (20_000, 3, "configuration reloaded"),
+    ] {
+        write(first, count);
         signal(&probe, libc::SIGHUP);
         until(text, || logged().contains(text));
-        assert!(logged().contains("name fewer sinks, or raise the limit and restart the probe"), "{}", logged());
+        assert!(
+            logged().contains("name fewer sinks, change them in several reloads, or raise the limit and"),
+            "{}",
+            logged()
+        );
     }
     drop(input);
     assert_eq!(probe.wait().unwrap().code(), Some(0), "{}", logged());

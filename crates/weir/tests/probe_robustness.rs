@@ -474,6 +474,16 @@ impl StoppedThread {
     }
 }
 
+impl StoppedThread {
+    /// Waits until the process has ended it. The process exists until then.
+    fn wait_for_end(self) {
+        // SAFETY: the status is not wanted; the thread is traced by this one.
+        until("the process ends", || unsafe {
+            libc::waitpid(self.0, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) != 0
+        });
+    }
+}
+
 impl Drop for StoppedThread {
     fn drop(&mut self) {
         // SAFETY: the call has no memory arguments.
@@ -506,4 +516,38 @@ fn the_watchdog_is_not_notified_while_a_thread_is_stuck() {
     drop(pipe);
     let (code, err, flows, _) = probe.wait();
     assert_eq!((code, flows.len(), err.matches("do not advance").count()), (0, 1, 1), "{err}");
+}
+
+#[test]
+fn a_probe_with_a_stuck_thread_ends_at_the_deadline() {
+    const FLOWS: u64 = 300;
+    for (layout, thread, metered) in [("fused", "weir-0", true), ("split", "weir-meter-0", false)] {
+        let mut command = command();
+        command.stdin(Stdio::piped());
+        let options = ["--layout", layout, "--flows", "10k", "--interval", "100ms", "--drain-timeout", "1s"];
+        let mut probe = Running::start_in(command, &[&["probe", "-i", "-"], &options[..]].concat());
+        let mut pipe = probe.process.0.stdin.take().unwrap();
+        let frames: Vec<_> = (0..FLOWS as u16).flat_map(request_and_response).collect();
+        pipe.write_all(&Pcap::of(&frames).0).unwrap();
+        let active = format!("flows {FLOWS} active");
+        until("all flows are metered", || {
+            pipe.write_all(&Pcap::of(&frames[..1]).0[24..]).unwrap();
+            probe.stderr().contains(&active)
+        });
+        let Some(stopped) = StoppedThread::new(probe.process.0.id(), thread) else { return };
+        if !metered {
+            // What the reading thread takes from now on stays in its queue.
+            pipe.write_all(&Pcap::of(&frames).0[24..]).unwrap();
+        }
+        let started = std::time::Instant::now();
+        probe.signal(libc::SIGTERM);
+        stopped.wait_for_end();
+        let (code, err, _, ledger) = probe.wait();
+        assert!(started.elapsed() < BOUND / 5, "{layout}: {:?}", started.elapsed());
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("threads did not end in time (--drain-timeout 1.00s)"), "{err}");
+        assert!(err.contains(&format!("threads={thread}\n")), "{err}");
+        assert_eq!(ledger["sinks"][0]["lost"]["drain_timeout"]["flows"], FLOWS, "{err}");
+        assert!(metered || number(&ledger["packets"]["dropped_queue"]) > 0, "{ledger}");
+    }
 }

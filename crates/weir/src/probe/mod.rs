@@ -193,6 +193,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, is_
     monitor.log_panics(&report.panics);
     report.sink_errors.iter().for_each(|error| monitor.log_sink_error(error));
     report.groups.iter().for_each(|pipeline| monitor.log_source_errors(pipeline));
+    monitor.log_abandoned_threads(&report.stuck_threads, &timeout);
     log_late_records(&report.ledger, &timeout);
     report.ledger
 }

@@ -133,6 +133,19 @@ impl<'a> Monitor<'a> {
         !panics.is_empty()
     }
 
+    /// Logs the threads that had not ended when the end of the run was over.
+    pub fn log_abandoned_threads(&mut self, threads: &[String], timeout: &str) {
+        if !threads.is_empty() {
+            self.has_problems = true;
+            let threads = threads.join(", ");
+            error!(
+                threads,
+                "threads did not end in time (--drain-timeout {timeout}): the records in their flow caches are lost, \
+                 and packets that they took since their last report are not counted"
+            );
+        }
+    }
+
     /// Warns of sinks that have lost more records.
     fn log_lost_records(&mut self, ledger: &Ledger) {
         let lost = self.lost_records.more(ledger);

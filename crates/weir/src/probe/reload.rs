@@ -89,9 +89,9 @@ impl Reloader {
             }
         }
         if std::mem::take(&mut self.is_requested) {
-            let effective = self.effective.clone();
+            let (effective, closing) = (self.effective.clone(), probe.exporter().closing_sinks());
             let thread = std::thread::Builder::new().name("weir-reload".into());
-            match thread.spawn(move || effective.prepare_reload()) {
+            match thread.spawn(move || effective.prepare_reload(closing)) {
                 Ok(thread) => self.running = Some(Running { thread, started: Instant::now(), is_logged: false }),
                 Err(error) => log_failure(&Error::Thread(error)),
             }
@@ -119,12 +119,13 @@ impl Effective {
         outputs(&self.options)
     }
 
-    /// Reads the file, and opens and compiles what is new in it.
+    /// Reads the file, and opens and compiles what is new in it. `closing` sinks of earlier reloads
+    /// still write their last records.
     ///
     /// # Errors
     /// The file is invalid, may be incomplete or changes more than is reloadable; or a sink cannot
     /// be opened.
-    fn prepare_reload(self) -> Result<Prepared, Error> {
+    fn prepare_reload(self, closing: usize) -> Result<Prepared, Error> {
         let Some(path) = &self.options.config else { return Err(Error::ReloadWithoutConfig) };
         let text = config::read_settled(path)?;
         let new = self.check(path, &text)?;
@@ -147,7 +148,9 @@ impl Effective {
             return Err(Error::ReloadOutsideSandbox { sink: sink.clone(), permitted: sandbox.directories() });
         }
         let added = outputs.sinks.iter().filter(is_new).count();
-        let queue_batches = Some(self.sink_memory.queue_batches_of_new(outputs.sinks.len() - added, added)?);
+        let kept = outputs.sinks.len() - added;
+        let closing = closing + before.sinks.len().saturating_sub(kept);
+        let queue_batches = Some(self.sink_memory.queue_batches_of_new(kept, closing, added)?);
         let settings = Settings { queue_batches, ..settings };
         let sinks = if same_options && outputs.sinks == before.sinks {
             None
