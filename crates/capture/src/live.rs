@@ -106,6 +106,18 @@ fn failed(source: &str) -> impl FnOnce(LiveError) -> Error {
     move |cause| Error::Live { name: source.into(), cause }
 }
 
+/// Whether there is an interface of the kernel with this name.
+pub fn is_interface(name: &str) -> bool {
+    system::interface_index(name).is_some()
+}
+
+/// The loopback interface that a source would take away from this host, if there is one.
+pub fn captured_loopback(source: &str) -> Option<String> {
+    let is_loopback = |name: &String| system::hardware_type(name).is_ok_and(|kind| kind == libc::ARPHRD_LOOPBACK);
+    let interfaces = devices(source).into_iter().filter_map(|device| Some(device.strip_prefix(af_xdp::SCHEME)?.into()));
+    interfaces.into_iter().find(is_loopback)
+}
+
 /// Returns a warning to print when this source is opened, if it has side effects on the host.
 pub fn notice(source: &str) -> Option<&'static str> {
     source.starts_with(af_xdp::SCHEME).then_some(af_xdp::NOTICE)

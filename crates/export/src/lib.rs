@@ -37,6 +37,6 @@ pub use field_value::{FieldValue, protocol_name};
 pub use fields_page::fields_text;
 pub use file_output::{OutputFile, UnusedFile, open_file};
 pub use json_csv::{append_tcp_csv, append_tcp_json, tcp_columns};
-pub use open::{check, open};
+pub use open::{check, full_name, open};
 pub use options_records::MeteringStatus;
 pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};

@@ -62,6 +62,53 @@ pub fn check(spec: &str) -> Result<(), Error> {
     parse(spec).map(drop).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
 }
 
+/// Schemes with what follows them.
+const FILES: [&str; 4] = ["table:PATH", "json:PATH", "csv:PATH", "ipfix:PATH"];
+const COLLECTORS: [&str; 3] = ["ipfix+udp://HOST:PORT", "netflow9+udp://HOST:PORT", "netflow5+udp://HOST:PORT"];
+/// Endings of file names, and their schemes.
+const ENDINGS: [(&str, &str); 5] =
+    [("json", "json"), ("jsonl", "json"), ("ndjson", "json"), ("csv", "csv"), ("ipfix", "ipfix")];
+
+/// A sink as the user wrote it, with its scheme: `csv:flows.csv` for `flows.csv`. What is no sink stays
+/// as it is, and [`open`] refuses it.
+pub fn full_name(spec: &str) -> String {
+    match missing_scheme(spec) {
+        Ok(Some(scheme)) => format!("{scheme}:{spec}"),
+        _ => spec.into(),
+    }
+}
+
+/// The scheme of a file name without one, by its ending. `None` if there is a scheme.
+fn missing_scheme(spec: &str) -> Result<Option<&'static str>, InvalidSink> {
+    let is_scheme = |text: &str| !text.is_empty() && !text.contains(['/', '.']);
+    let Some((scheme, rest)) = spec.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+        let (_, ending) = spec.rsplit_once('.').ok_or(InvalidSink::Scheme)?;
+        let known = ENDINGS.iter().find(|(known, _)| *known == ending);
+        return known.map(|&(_, scheme)| Some(scheme)).ok_or(InvalidSink::Scheme);
+    };
+    let is_collector = rest.starts_with("//");
+    let of_kind = if is_collector { &COLLECTORS[..] } else { &FILES };
+    let has_scheme = |sink: &&str| sink.split(':').next() == Some(scheme);
+    // A collector without // is refused for that.
+    if of_kind.iter().chain(&COLLECTORS).any(|sink| has_scheme(&sink)) {
+        return Ok(None);
+    }
+    let separator = if is_collector { "://" } else { ":" };
+    Err(InvalidSink::UnknownScheme { scheme: format!("{scheme}{separator}"), nearest: nearest(scheme, of_kind) })
+}
+
+/// The sinks whose schemes are most similar to what the user wrote; all if none is similar.
+fn nearest(scheme: &str, sinks: &[&'static str]) -> Vec<&'static str> {
+    let similarity = |sink: &&&str| {
+        let name = sink.split(':').next().unwrap_or_default();
+        // The second one knows transposed letters.
+        let similarity = strsim::jaro_winkler(name, scheme).max(strsim::normalized_damerau_levenshtein(name, scheme));
+        (similarity * 100.0) as u32
+    };
+    let highest = sinks.iter().map(|sink| similarity(&sink)).max().filter(|&similarity| similarity > 65).unwrap_or(0);
+    sinks.iter().filter(|sink| similarity(sink) + 3 > highest).copied().collect()
+}
+
 /// A valid specification.
 enum Specification<'a> {
     /// Path and format.
@@ -73,7 +120,10 @@ enum Specification<'a> {
 }
 
 fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
-    let (scheme, rest) = spec.split_once(':').ok_or(InvalidSink::Scheme)?;
+    let (scheme, rest) = match missing_scheme(spec)? {
+        Some(scheme) => (scheme, spec),
+        None => spec.split_once(':').ok_or(InvalidSink::Scheme)?,
+    };
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
     let setting = rest.rsplit_once('?').and_then(|(_, settings)| settings.split_once('='));
     let path = || match (rest, setting) {
@@ -221,14 +271,36 @@ mod tests {
             ("", "not a sink"),
             ("json", "not a sink"),
             ("json:", "the file name is missing"),
-            ("xml:file", "not a sink"),
+            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH"),
+            ("flows.txt", "not a sink"),
+            ("-", "not a sink"),
+            ("cvs:flows", "there is no sink cvs:; use csv:PATH"),
+            ("ipfix://127.0.0.1:4739", "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
+            ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
+            ("json://host", "there is no sink json://; use ipfix+udp://HOST:PORT, netflow9+udp"),
+            ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, netflow9+udp"),
             ("ipfix:flows.ipfix?template=basic", "settings after ? are for collectors"),
             ("ipfix+udp:host", "//HOST:PORT must follow"),
-            ("ipfix+tcp://host:4739", "not a sink"),
-            ("netflow7+udp://host", "not a sink"),
+            ("ipfix+tcp://host:4739", "there is no sink ipfix+tcp://; use ipfix+udp://HOST:PORT"),
+            ("netflow7+udp://host", "there is no sink netflow7+udp://; use netflow9+udp://HOST:PORT or netflow5"),
         ] {
             let error = open(spec, &ExportOptions::default()).err().expect("the sink is invalid").to_string();
             assert!(error.starts_with(&format!("{spec}: {expected}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn file_names_get_the_scheme_of_their_ending() {
+        for (spec, name) in [
+            ("flows.csv", "csv:flows.csv"),
+            ("/tmp/a:b/flows.json", "json:/tmp/a:b/flows.json"),
+            ("./a:b.ipfix", "ipfix:./a:b.ipfix"),
+            ("flows.2026.jsonl", "json:flows.2026.jsonl"),
+            ("flows.txt", "flows.txt"),
+            ("json:flows.csv", "json:flows.csv"),
+            ("netflow://host", "netflow://host"),
+        ] {
+            assert_eq!(full_name(spec), name);
         }
     }
 

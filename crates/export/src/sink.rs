@@ -165,12 +165,20 @@ pub enum UnusableFile {
 /// Why a sink specification is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSink {
-    /// The scheme is missing or unknown.
+    /// The scheme is missing.
     #[error(
-        "not a sink; use json:PATH, csv:PATH, ipfix:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT \
-         or netflow5+udp://HOST:PORT"
+        "not a sink; use a file name that ends with .json, .csv or .ipfix, or table:PATH, json:PATH, csv:PATH, \
+         ipfix:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
     )]
     Scheme,
+    /// There is no sink of this scheme.
+    #[error("there is no sink {scheme}; use {}", alternatives(.nearest))]
+    UnknownScheme {
+        /// The scheme, with what follows it.
+        scheme: String,
+        /// The sinks that may be meant.
+        nearest: Vec<&'static str>,
+    },
     /// Something is missing, or stands where it must not.
     #[error("{0}")]
     Syntax(&'static str),
@@ -218,6 +226,13 @@ pub enum InvalidSink {
 
 fn profile_names() -> String {
     let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
-    let (last, others) = names.split_last().expect("there are profiles");
-    format!("{} or {last}", others.join(", "))
+    alternatives(&names)
+}
+
+/// A list as text: `a, b or c`.
+fn alternatives(names: &[&str]) -> String {
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }

@@ -15,6 +15,9 @@ pub enum ParseError {
     /// The suffix of a number is unknown.
     #[error("'{0}' is not a suffix; use k, M or G (decimal)")]
     Suffix(String),
+    /// The unit of a bit rate is missing or unknown.
+    #[error("'{0}' has no unit of bit rates; write for example 100Gbit/s, 100Gbps or 100G (k, M, G or T; 1 bit is 1bit/s)")]
+    BitRate(String),
     /// Not a decimal number, or 0, or too large.
     #[error("{0}")]
     Invalid(&'static str),
@@ -53,6 +56,27 @@ pub fn parse_flows(text: &str) -> Result<u32, ParseError> {
 /// Parses a number, at least 1, with the suffixes of [`parse_number`].
 pub fn parse_count(text: &str) -> Result<u64, ParseError> {
     parse_within(text, 1, u64::MAX)
+}
+
+/// Parses a bit rate in bit/s, at least 1, with its unit: `100G`, `100Gbit/s`, `2.5 Gbps`, `64kbit/s`.
+pub fn parse_bit_rate(text: &str) -> Result<u64, ParseError> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/');
+    let unit = &text[digits.len()..];
+    let (prefix, is_long) = match unit.strip_suffix("bit/s").or(unit.strip_suffix("bps")).or(unit.strip_suffix("b/s")) {
+        Some(prefix) => (prefix, true),
+        None => (unit, false),
+    };
+    let factor = match prefix {
+        "" if is_long => 1,
+        "k" | "K" => 1000,
+        "M" | "m" => 1_000_000,
+        "G" | "g" => 1_000_000_000,
+        "T" | "t" => 1_000_000_000_000,
+        _ => return Err(ParseError::BitRate(text.into())),
+    };
+    let rate = scale(digits.trim_end(), factor).ok_or(ParseError::BitRate(text.into()))?;
+    let range = ParseError::Range { min: 1, max: u64::MAX };
+    u64::try_from(rate).ok().filter(|&rate| rate > 0).ok_or(range)
 }
 
 /// Parses a number of list elements with the suffixes of [`parse_number`].
@@ -212,6 +236,24 @@ mod tests {
         let range = Err(ParseError::Range { min: 0, max: u64::MAX });
         assert_eq!(parse_number("18446744073709551615"), Ok(u64::MAX));
         assert_eq!([parse_number("18446744073709551616"), parse_number(&"9".repeat(50))], [range.clone(), range]);
+    }
+
+    #[test]
+    fn bit_rates_need_a_unit() {
+        for (text, rate) in [
+            ("100G", 100_000_000_000),
+            ("100Gbps", 100_000_000_000),
+            ("2.5 Gbit/s", 2_500_000_000),
+            ("64kb/s", 64_000),
+            ("1T", 1_000_000_000_000),
+            ("9bit/s", 9),
+        ] {
+            assert_eq!(parse_bit_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["100", "", "G", "100GB/s", "100Gbyte", "1.G", "-1G"] {
+            assert_eq!(parse_bit_rate(text), Err(ParseError::BitRate(text.into())), "{text}");
+        }
+        assert!(matches!(parse_bit_rate("0G"), Err(ParseError::Range { .. })));
     }
 
     #[test]

@@ -24,6 +24,11 @@ pub enum Error {
         "{0}: weir read reads one receive queue; use weir probe, or leave out queues=N (with af_xdp: use queues=0)"
     )]
     SeveralQueues(String),
+    #[error(
+        "af_xdp:{0} takes all loopback traffic away from this machine, and programs that use it stop working; \
+         af_packet:{0} leaves it there (--force captures nevertheless)"
+    )]
+    Loopback(String),
     #[error("{0} is named twice: each of its packets would be counted twice; name it once")]
     DuplicateSource(String),
     #[error("--meters needs --layout spread: the other layouts have one metering thread per queue")]
@@ -268,7 +273,6 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
              --user with chown, or restart the probe"
         }
         weir_export::Error::Io { error, .. } => advice(error),
-        weir_export::Error::Spec { invalid: weir_export::InvalidSink::Scheme, .. } => ", or table:PATH",
         weir_export::Error::Spec { .. } => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
@@ -282,14 +286,20 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
 fn capture_with_advice(error: &weir_capture::Error) -> String {
     match error {
         weir_capture::Error::Io { path, error: cause } => {
-            let has_scheme = path.to_str().is_some_and(|path| path.starts_with("packets:"));
-            let more = if has_scheme && cause.kind() == io::ErrorKind::NotFound {
-                let live = weir_capture::LIVE_SCHEMES.join(", ");
-                format!(" This version reads files, pipes, generated traffic and {live}")
-            } else {
-                String::new()
-            };
-            format!("{error}{}{more}", input_advice(cause))
+            if cause.kind() != io::ErrorKind::NotFound {
+                return format!("{error}{}", input_advice(cause));
+            }
+            let name = path.to_string_lossy();
+            if weir_capture::is_interface(&name) {
+                return format!("{name}: there is no such file; to capture from the interface: -i af_packet:{name}");
+            }
+            match name.split_once(':') {
+                Some((scheme, _)) if !scheme.contains(['/', '.']) => {
+                    let live = weir_capture::LIVE_SCHEMES.join(", ");
+                    format!("{name}: there is no such file, and no source {scheme}:; use {live} or synth:")
+                }
+                _ => format!("{error}{}", input_advice(cause)),
+            }
         }
         _ => error.to_string(),
     }

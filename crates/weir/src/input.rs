@@ -95,6 +95,13 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
     Ok(())
 }
 
+/// Refuses a source that takes the traffic of the loopback interface away from the whole machine,
+/// unless the user insists.
+pub fn check_loopback(sources: &[&OsStr], force: bool) -> Result<(), Error> {
+    let loopback = sources.iter().find_map(|source| weir_capture::captured_loopback(source.to_str()?));
+    loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(Error::Loopback(interface)))
+}
+
 /// The first source that is live traffic.
 pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
     sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))

@@ -54,7 +54,7 @@ impl Outputs {
             // The ledger replaces the table. It balances only with a sink.
             [] if ledger_on_standard_output => vec!["table:/dev/null".into()],
             [] => vec!["table:-".into()],
-            sinks => sinks.to_vec(),
+            sinks => sinks.iter().map(|sink| weir_export::full_name(sink)).collect(),
         };
         let mut targets: Vec<_> = sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(sink))).collect();
         if let Some(path) = stats {

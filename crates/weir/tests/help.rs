@@ -63,7 +63,11 @@ fn examples_in_help_texts_are_not_wrapped() {
 
 #[test]
 fn the_version_is_one_line() {
-    assert_eq!(success(["--version"]), format!("weir {}\n", env!("CARGO_PKG_VERSION")));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(success(["--version"]), format!("weir {version}\n"));
+    for command in COMMANDS {
+        assert_eq!(success([command, "-V"]), format!("weir-{command} {version}\n"));
+    }
 }
 
 #[test]
@@ -91,10 +95,17 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
         (&["read", "-i", "synth:nonsense"], "synth:nonsense"),
         (&["read", "-i", "synth:mix,flows=0"], "must be a whole number from 1 to 16777216, with an optional suffix"),
-        (&["read", "packets:x"], "This version reads files, pipes, generated traffic and af_packet:"),
+        (&["read", "packets:x"], "no source packets:; use af_packet:, af_xdp:, dpdk: or synth:"),
         (&["read", "af_packet:weir-none"], "there is no interface 'weir-none'; there are: "),
         (&["read", "af_xdp:weir-none"], "there is no interface 'weir-none'"),
-        (&["read", "-i", "af_xdp:lo,queue=2"], "did you mean queues?"),
+        (&["read", "-i", "af_xdp:weir-none,queue=2"], "did you mean queues?"),
+        (&["read", "-i", "af_xdp:lo"], "af_packet:lo leaves it there (--force captures nevertheless)"),
+        (&["probe", "-i", "af_xdp:lo,queues=0"], "takes all loopback traffic away"),
+        (&["read", "-i", "lo"], "lo: there is no such file; to capture from the interface: -i af_packet:lo"),
+        (&["probe", "-i", "lo"], "to capture from the interface: -i af_packet:lo"),
+        (&["read", "-", "-o", "ipfix://127.0.0.1:4739"], "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
+        (&["probe", "-i", "synth:mix", "-o", "netflow://h"], "use netflow9+udp://HOST:PORT or netflow5+udp://"),
+        (&["read", "-", "-o", "flows.txt"], "use a file name that ends with .json, .csv or .ipfix, or table:PATH"),
         (&["read", "-i", "af_packet:lo,queue=2"], "did you mean queues?"),
         (&["read", "-", "-i", "af_packet:lo"], "af_packet:lo: live traffic is read alone"),
         (&["tcp", "af_packet:lo"], "weir tcp reads captures, not live traffic"),
@@ -107,8 +118,10 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["doctor", "--sysroot", "/dev/null"], "neither a directory nor a recording"),
         (&["doctor", "--fix", "--json"], "--fix"),
         (&["plan"], "--link"),
-        (&["plan", "--link", "fast"], "suffix"),
-        (&["plan", "--link", "0"], "must be from 1"),
+        (&["plan", "--link", "fast"], "has no unit of bit rates"),
+        (&["plan", "--link", "100"], "'100' has no unit of bit rates; write for example 100Gbit/s, 100Gbps or 100G"),
+        (&["plan", "--link", "100GB/s"], "has no unit of bit rates"),
+        (&["plan", "--link", "0G"], "must be from 1"),
         (&["plan", "--link", "10G", "--packet", "63"], "63"),
         (&["plan", "--link", "10G", "--mpps-per-core", "0"], "0.001"),
         (&["plan", "--link", "10G", "--mpps-per-core", "NaN"], "0.001"),

@@ -833,3 +833,16 @@ fn summary_and_ledger_say_that_flows_were_written_as_basic_records() {
     let row = text.lines().find(|line| line.contains("of the exported, basic_template"));
     assert_eq!(row.map(|row| row.split_whitespace().last()), Some(Some("3")), "{text}");
 }
+
+#[test]
+fn the_ending_of_a_file_name_selects_its_format() {
+    let capture = small().saved();
+    for (plain, name) in [("json", "x.json"), ("json", "x.ndjson"), ("csv", "x.csv"), ("ipfix", "x.ipfix")] {
+        let [named, with_scheme] = [name, &format!("{plain}.plain")].map(|name| capture.beside(name));
+        let sinks = [named.display().to_string(), format!("{plain}:{}", with_scheme.display())];
+        let arguments = ["read", capture.name(), "-q", "--overwrite", "-o", &sinks[0], "-o", &sinks[1]];
+        assert_eq!(common::weir(arguments), (0, String::new(), String::new()));
+        let [named, with_scheme] = [&named, &with_scheme].map(|path| std::fs::read(path).unwrap());
+        assert!(!named.is_empty() && named.len() == with_scheme.len(), "{name}");
+    }
+}

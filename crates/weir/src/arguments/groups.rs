@@ -10,8 +10,9 @@ use weir_text::units::{parse_duration, parse_flows, parse_length};
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub struct Sinks {
-    /// Sink for flow records; may be repeated. table:PATH, json:PATH, csv:PATH, ipfix:PATH (use - as PATH for standard
-    /// output), ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT [default: table:-]
+    /// Sink for flow records; may be repeated. A file name that ends with .json, .csv or .ipfix; table:PATH, json:PATH,
+    /// csv:PATH, ipfix:PATH (use - as PATH for standard output), ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or
+    /// netflow5+udp://HOST:PORT; see below [default: table:-]
     #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
     pub outputs: Vec<String>,
 

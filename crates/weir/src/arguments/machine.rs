@@ -1,6 +1,6 @@
 //! Options of `weir doctor` and `weir plan`.
 
-use super::values::parse_mpps;
+use super::values::{parse_link, parse_mpps};
 use clap::Args;
 use std::path::PathBuf;
 use weir_text::units::{parse_count, parse_flows};
@@ -63,8 +63,8 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
 pub struct Plan {
-    /// Speed of the link in bits per second; suffixes k, M and G
-    #[arg(long, value_name = "RATE", value_parser = parse_count)]
+    /// Speed of the link, with its unit: 100Gbit/s, or short 100G or 100Gbps; from bit/s to Tbit/s
+    #[arg(long, value_name = "RATE", value_parser = parse_link)]
     pub link: u64,
 
     /// Average frame length in octets, with FCS

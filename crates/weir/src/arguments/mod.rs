@@ -37,7 +37,7 @@ const LOGGING: &str = "Logging";
 
 /// Exact flow records from network traffic: every packet and byte is accounted for.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,

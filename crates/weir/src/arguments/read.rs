@@ -17,6 +17,10 @@ pub struct Read {
     #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
     pub inputs: Vec<OsString>,
 
+    /// Capture from af_xdp:lo, too, which takes all loopback traffic away from this machine
+    #[arg(long, help_heading = INPUT)]
+    pub force: bool,
+
     #[command(flatten)]
     pub sinks: Sinks,
 

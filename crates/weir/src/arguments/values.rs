@@ -1,7 +1,7 @@
 //! Option values that are more than a plain number or word.
 
 use weir_probe::OverloadPolicy;
-use weir_text::units::{ParseError, parse_number};
+use weir_text::units::{ParseError, parse_bit_rate, parse_number};
 
 /// Why an option value is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,6 +57,11 @@ pub fn parse_cores(text: &str) -> Result<Cores, InvalidValue> {
         }
     }
     Ok(Cores(cores))
+}
+
+/// Parses the speed of a link, bit/s.
+pub fn parse_link(text: &str) -> Result<u64, InvalidValue> {
+    Ok(parse_bit_rate(text)?)
 }
 
 /// Parses seconds or minutes of a benchmark.

@@ -63,6 +63,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     }
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     input::check_sources(&inputs, "probe")?;
+    input::check_loopback(&inputs, probe.force)?;
     check::reject_duplicates(&inputs)?;
     let outputs = Outputs { owner: privileges::changes_to(&probe.user)?, ..reload::outputs(&probe) };
     outputs.check_sinks()?;
