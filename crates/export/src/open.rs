@@ -90,7 +90,7 @@ fn missing_scheme(spec: &str) -> Result<Option<&'static str>, InvalidSink> {
     let of_kind = if is_collector { &COLLECTORS[..] } else { &FILES };
     let has_scheme = |sink: &&str| sink.split(':').next() == Some(scheme);
     // A collector without // is refused for that.
-    if of_kind.iter().chain(&COLLECTORS).any(|sink| has_scheme(&sink)) {
+    if of_kind.iter().chain(&COLLECTORS).any(has_scheme) {
         return Ok(None);
     }
     let separator = if is_collector { "://" } else { ":" };

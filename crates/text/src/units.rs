@@ -16,7 +16,9 @@ pub enum ParseError {
     #[error("'{0}' is not a suffix; use k, M or G (decimal)")]
     Suffix(String),
     /// The unit of a bit rate is missing or unknown.
-    #[error("'{0}' has no unit of bit rates; write for example 100Gbit/s, 100Gbps or 100G (k, M, G or T; 1 bit is 1bit/s)")]
+    #[error(
+        "'{0}' has no unit of bit rates; write for example 100Gbit/s, 100Gbps or 100G (k, M, G or T; 1 bit is 1bit/s)"
+    )]
     BitRate(String),
     /// Not a decimal number, or 0, or too large.
     #[error("{0}")]
