@@ -1,4 +1,4 @@
-//! Line charts, bar charts and scatter plots as SVG.
+//! Line charts, bar charts, scatter plots and time lines as SVG.
 //!
 //! In: titles, axes, series of numbers. Out: an `<svg>` element for an HTML page, or, after
 //! [`standalone`], the text of an SVG file. Text has the class `ink` and grid lines have the class
@@ -10,7 +10,9 @@
 mod axis;
 mod chart;
 mod svg;
+mod time_line;
 
 pub use axis::Axis;
 pub use chart::{Point, Series, bar_chart, line_chart, scatter_plot};
 pub use svg::{escape, standalone};
+pub use time_line::{Lane, Mark, time_line};

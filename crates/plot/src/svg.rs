@@ -19,6 +19,9 @@ impl Svg {
     }
 
     pub fn text(&mut self, [x, y]: [f64; 2], style: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         let text = escape(text);
         self.element(&format!("<text class=\"ink\" fill=\"#222\" x=\"{x:.1}\" y=\"{y:.1}\" {style}>{text}</text>"));
     }
@@ -35,6 +38,14 @@ impl Svg {
     pub fn rectangle(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], colour: &str) {
         let size = format!("width=\"{width:.1}\" height=\"{height:.1}\"");
         self.element(&format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" {size} fill=\"{colour}\"/>"));
+    }
+
+    pub fn rectangle_with_tooltip(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], colour: &str, text: &str) {
+        let size = format!("width=\"{width:.1}\" height=\"{height:.1}\"");
+        let title = escape(text);
+        self.element(&format!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" {size} fill=\"{colour}\"><title>{title}</title></rect>"
+        ));
     }
 
     /// A circle with a tooltip, or without if that is empty.

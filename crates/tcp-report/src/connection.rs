@@ -71,6 +71,11 @@ impl Connection {
         self.packets.iter().sum()
     }
 
+    /// Time from the first to the last packet, ns.
+    pub fn duration_ns(&self) -> u64 {
+        self.last_ns.saturating_sub(self.first_ns)
+    }
+
     /// The sum of a counter over both sides.
     pub fn sum(&self, counter: impl Fn(&TcpReport) -> u64) -> u64 {
         self.reports().iter().map(counter).sum()

@@ -1,105 +1,285 @@
-//! The connection list as a table, in chunks: all its cells at once could need more memory than the
-//! connections.
+//! The lists of connections: their columns, for the terminal and for HTML.
+//!
+//! In: connections. Out: [`ListColumn`]s, which say what a cell shows, and text tables of them, in
+//! chunks: all cells at once could need more memory than the connections.
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
 use crate::percent::percent;
+use std::ops::Range;
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_text::columns::Column;
 use weir_text::units;
 
 /// The first columns: number, client, arrow, server.
 pub const ENDPOINT_COLUMNS: usize = 4;
-/// The first columns, which are shown even if they are empty.
-const ALWAYS_SHOWN: usize = 9;
+/// Connections whose cells are in memory at once.
 const CONNECTIONS_PER_CHUNK: usize = 1000;
-
-/// The column headings explained.
-pub const LEGEND: &str = "\
-→: from the client; ←: from the server; retrans: retransmitted share of the segments with payload, SYN or FIN; \
-retr: retransmitted segments; unseen: of these, original lost before the capture point; ooo: out of order; \
-dups: duplicated by the capture; 0-win: zero windows; missing: payload missing from the capture; rtt: round-trip time \
-of the handshake; k, M and G are decimal";
-
-/// The connection list and the layout of its columns.
-pub struct ConnectionTable<'a> {
-    connections: &'a [Connection],
-    /// For each column: whether it is shown, and its width in characters.
-    layout: Vec<(bool, usize)>,
+/// What a cell shows.
+pub struct Cell {
+    /// Cells with larger values come first when a column is sorted. `None` if it is empty.
+    pub value: Option<u64>,
+    /// The value for people; empty if there is none.
+    pub text: String,
 }
 
-impl<'a> ConnectionTable<'a> {
-    /// Lays out the columns for these connections.
-    pub fn new(connections: &'a [Connection]) -> Self {
-        let mut layout = vec![(false, 0); columns(&[], 0).len()];
-        for (number, chunk) in connections.chunks(CONNECTIONS_PER_CHUNK).enumerate() {
-            let columns = columns(chunk, number * CONNECTIONS_PER_CHUNK);
-            for (at, (column, (shown, width))) in columns.iter().zip(&mut layout).enumerate() {
-                *shown |= at < ALWAYS_SHOWN || column.has_content();
-                *width = column.width().max(*width);
-            }
-        }
-        Self { connections, layout }
+/// A column of a list, or two: one for each side.
+pub struct ListColumn {
+    /// The heading where both sides share a column.
+    pub heading: &'static str,
+    /// The headings in text: one, or that of the client and that of the server.
+    text_headings: &'static [&'static str],
+    /// What it shows, unless the heading says it.
+    pub meaning: &'static str,
+    /// Whether it is shown even if it is empty.
+    always: bool,
+    /// Whether it shows words, not numbers.
+    pub is_text: bool,
+    cell: fn(&Connection, usize) -> Cell,
+}
+
+impl ListColumn {
+    /// What it shows of a connection: one cell, or that of the client and that of the server.
+    pub fn cells(&self, connection: &Connection) -> impl Iterator<Item = Cell> {
+        (0..self.text_headings.len()).map(|side| (self.cell)(connection, side))
     }
 
-    /// The columns of each chunk of connections. All chunks have the same columns of the same
-    /// widths.
-    pub fn chunks(&self) -> impl Iterator<Item = Vec<Column>> {
-        self.connections.chunks(CONNECTIONS_PER_CHUNK).enumerate().map(|(number, chunk)| {
-            let columns = columns(chunk, number * CONNECTIONS_PER_CHUNK).into_iter().zip(&self.layout);
-            columns.filter(|(_, (shown, _))| *shown).map(|(column, &(_, width))| column.widened(width)).collect()
-        })
+    /// Whether a list in text has it for this side.
+    fn is_shown(&self, side: usize, connections: &[Connection]) -> bool {
+        let has_text = |connection| !(self.cell)(connection, side).text.is_empty();
+        side < self.text_headings.len() && (self.always || connections.iter().any(has_text))
     }
 }
 
-/// All columns of connections that `before` others precede in the list.
-fn columns(connections: &[Connection], before: usize) -> Vec<Column> {
-    let column =
-        |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, connections.iter().map(cell));
-    let nonzero = |n: u64| if n == 0 { String::new() } else { units::short(n) };
-    let one_side = |heading: &str, side: usize, counter: fn(&TcpReport) -> u64| {
-        column(heading, &move |connection| nonzero(counter(&connection.report(side))))
-    };
-    let both_sides = |heading: &str, counter: fn(&TcpReport) -> u64| {
-        column(heading, &move |connection| nonzero(connection.sum(counter)))
-    };
-    let octets = |heading: &str, side: usize| {
-        column(heading, &move |connection| units::short(payload_bytes(&connection.report(side))) + "B")
-    };
-    let rtt = |heading: &str, side: usize| {
-        column(heading, &move |connection| connection.report(side).handshake_rtt_ns.map_or(String::new(), units::span))
-    };
-    let numbers = before + 1..=before + connections.len();
-    vec![
-        Column::new("#", true, numbers.map(|number| number.to_string())),
-        column("client", &|connection| connection.client.to_string()),
-        column("→", &|_| "→".into()),
-        Column::new("server", false, connections.iter().map(|connection| connection.server.to_string())),
-        column("retrans", &|connection| {
-            let (part, whole) = connection.retransmission_ratio();
-            percent(part, whole)
-        }),
-        column("pkts→", &|connection| units::short(connection.packets[0])),
-        column("←pkts", &|connection| units::short(connection.packets[1])),
-        octets("payload→", 0),
-        octets("←payload", 1),
-        one_side("retr→", 0, retransmitted_segments),
-        one_side("←retr", 1, retransmitted_segments),
-        both_sides("unseen", |report| report.count(SegmentClass::UnseenRetransmission).segments),
-        both_sides("ooo", |report| report.count(SegmentClass::OutOfOrder).segments),
-        both_sides("dups", duplicate_segments),
-        both_sides("0-win", |report| report.zero_windows),
-        column("missing", &|connection| match connection.sum(|report| report.missing_bytes) {
-            0 => String::new(),
-            octets => units::short(octets) + "B",
-        }),
-        rtt("rtt→server", 1),
-        rtt("client←rtt", 0),
-        Column::new("not exact", false, connections.iter().map(degradations)),
-    ]
+const FAILURE: ListColumn = ListColumn {
+    heading: "failure",
+    text_headings: &["failure"],
+    meaning: "",
+    always: true,
+    is_text: true,
+    cell: |connection, _| {
+        let failure = connection.failure();
+        Cell { value: None, text: failure.map_or("", |failure| failure.name()).into() }
+    },
+};
+const START: ListColumn = ListColumn {
+    heading: "start",
+    text_headings: &["start"],
+    meaning: "time of the first packet, UTC",
+    always: true,
+    is_text: false,
+    cell: |connection, _| Cell { value: Some(connection.first_ns), text: units::utc(connection.first_ns).1 },
+};
+const RETRANSMITTED: ListColumn = ListColumn {
+    heading: "retrans",
+    text_headings: &["retrans"],
+    meaning: "retransmitted share of the segments with payload, SYN or FIN",
+    always: true,
+    is_text: false,
+    cell: |connection, _| {
+        let (part, whole) = connection.retransmission_ratio();
+        // Billionths.
+        Cell { value: Some((connection.retransmitted_share() * 1e9) as u64), text: percent(part, whole) }
+    },
+};
+const DURATION: ListColumn = ListColumn {
+    heading: "time",
+    text_headings: &["time"],
+    meaning: "from the first to the last packet",
+    always: true,
+    is_text: false,
+    cell: |connection, _| time(Some(connection.duration_ns())),
+};
+const PACKETS: ListColumn = ListColumn {
+    heading: "packets",
+    text_headings: &["pkts→", "←pkts"],
+    meaning: "",
+    always: true,
+    is_text: false,
+    cell: |connection, side| {
+        let packets = connection.packets[side];
+        Cell { value: Some(packets), text: units::short(packets) }
+    },
+};
+const PAYLOAD: ListColumn = ListColumn {
+    heading: "payload",
+    text_headings: &["payload→", "←payload"],
+    meaning: "",
+    always: true,
+    is_text: false,
+    cell: |connection, side| {
+        let octets = payload_bytes(&connection.report(side));
+        Cell { value: Some(octets), text: units::short(octets) + "B" }
+    },
+};
+const RETRANSMISSIONS: ListColumn = ListColumn {
+    heading: "retr",
+    text_headings: &["retr→", "←retr"],
+    meaning: "retransmitted segments",
+    always: false,
+    is_text: false,
+    cell: |connection, side| count(retransmitted_segments(&connection.report(side))),
+};
+const UNSEEN: ListColumn = ListColumn {
+    heading: "unseen",
+    text_headings: &["unseen"],
+    meaning: "retransmitted segments whose original was lost before the capture point",
+    always: false,
+    is_text: false,
+    cell: |connection, _| count(segments(connection, SegmentClass::UnseenRetransmission)),
+};
+const OUT_OF_ORDER: ListColumn = ListColumn {
+    heading: "ooo",
+    text_headings: &["ooo"],
+    meaning: "out of order",
+    always: false,
+    is_text: false,
+    cell: |connection, _| count(segments(connection, SegmentClass::OutOfOrder)),
+};
+const DUPLICATES: ListColumn = ListColumn {
+    heading: "dups",
+    text_headings: &["dups"],
+    meaning: "duplicated by the capture",
+    always: false,
+    is_text: false,
+    cell: |connection, _| count(connection.sum(duplicate_segments)),
+};
+const ZERO_WINDOWS: ListColumn = ListColumn {
+    heading: "0-win",
+    text_headings: &["0-win"],
+    meaning: "zero windows",
+    always: false,
+    is_text: false,
+    cell: |connection, _| count(connection.sum(|report| report.zero_windows)),
+};
+const MISSING: ListColumn = ListColumn {
+    heading: "missing",
+    text_headings: &["missing"],
+    meaning: "payload missing from the capture",
+    always: false,
+    is_text: false,
+    cell: |connection, _| match connection.sum(|report| report.missing_bytes) {
+        0 => count(0),
+        octets => Cell { value: Some(octets), text: units::short(octets) + "B" },
+    },
+};
+const HANDSHAKE: ListColumn = ListColumn {
+    heading: "rtt",
+    text_headings: &["rtt→", "←rtt"],
+    meaning: "round-trip time of the handshake between the capture point and this side",
+    always: false,
+    is_text: false,
+    cell: |connection, side| time(connection.report(side).handshake_rtt_ns),
+};
+const NOT_EXACT: ListColumn = ListColumn {
+    heading: "not exact",
+    text_headings: &["not exact"],
+    meaning: "",
+    always: false,
+    is_text: true,
+    cell: |connection, _| Cell { value: None, text: degradations(connection) },
+};
+
+/// The list of connections that failed.
+pub const FAILED: &[ListColumn] = &[FAILURE, START, DURATION, PACKETS, PAYLOAD, RETRANSMISSIONS, HANDSHAKE, NOT_EXACT];
+/// The list of the others.
+pub const OTHERS: &[ListColumn] = &[
+    RETRANSMITTED,
+    DURATION,
+    PACKETS,
+    PAYLOAD,
+    RETRANSMISSIONS,
+    UNSEEN,
+    OUT_OF_ORDER,
+    DUPLICATES,
+    ZERO_WINDOWS,
+    MISSING,
+    HANDSHAKE,
+    NOT_EXACT,
+];
+
+fn count(n: u64) -> Cell {
+    if n == 0 { Cell { value: None, text: String::new() } } else { Cell { value: Some(n), text: units::short(n) } }
+}
+
+fn time(ns: Option<u64>) -> Cell {
+    Cell { value: ns, text: ns.map_or(String::new(), units::span) }
+}
+
+fn segments(connection: &Connection, class: SegmentClass) -> u64 {
+    connection.sum(|report: &TcpReport| report.count(class).segments)
 }
 
 /// Why the counters of a connection are not exact.
 fn degradations(connection: &Connection) -> String {
     let one_way = connection.is_one_way().then_some("one-way");
     connection.degradation().names().chain(one_way).collect::<Vec<_>>().join(",")
+}
+
+/// A list of connections with the columns that are shown.
+pub struct ConnectionTable<'a> {
+    connections: &'a [Connection],
+    /// Index of the first connection in the ranking.
+    first: usize,
+    /// The columns after number and endpoints.
+    pub columns: Vec<&'static ListColumn>,
+    /// The columns of text: each with its side.
+    text_columns: Vec<(&'static ListColumn, usize)>,
+}
+
+impl<'a> ConnectionTable<'a> {
+    /// A list of these connections of a ranking. Columns without content are left out.
+    pub fn new(ranking: &'a [Connection], listed: Range<usize>, columns: &'static [ListColumn]) -> Self {
+        let first = listed.start;
+        let connections = &ranking[listed];
+        let sides = columns.iter().flat_map(|column| [(column, 0), (column, 1)]);
+        let text_columns: Vec<_> = sides.filter(|(column, side)| column.is_shown(*side, connections)).collect();
+        let mut columns: Vec<&ListColumn> = text_columns.iter().map(|&(column, _)| column).collect();
+        columns.dedup_by_key(|column| column.heading);
+        Self { connections, first, columns, text_columns }
+    }
+
+    /// The connections in chunks, each with the index of its first one in the ranking.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, &'a [Connection])> {
+        (self.first..).step_by(CONNECTIONS_PER_CHUNK).zip(self.connections.chunks(CONNECTIONS_PER_CHUNK))
+    }
+
+    /// The text columns of each chunk. All chunks have the same columns of the same widths.
+    pub fn text_chunks(&self) -> impl Iterator<Item = Vec<Column>> {
+        let mut widths = Vec::new();
+        for (first, chunk) in self.chunks() {
+            let columns = self.text_columns(first, chunk);
+            widths.resize(columns.len(), 0);
+            for (column, width) in columns.iter().zip(&mut widths) {
+                *width = column.width().max(*width);
+            }
+        }
+        self.chunks().map(move |(first, chunk)| {
+            let columns = self.text_columns(first, chunk).into_iter().zip(&widths);
+            columns.map(|(column, &width)| column.widened(width)).collect()
+        })
+    }
+
+    fn text_columns(&self, first: usize, connections: &[Connection]) -> Vec<Column> {
+        let endpoint = |heading, right, text: &dyn Fn(&Connection) -> String| {
+            Column::new(heading, right, connections.iter().map(text))
+        };
+        let mut columns = vec![
+            Column::new("#", true, (first + 1..=first + connections.len()).map(|number| number.to_string())),
+            endpoint("client", true, &|connection| connection.client.to_string()),
+            endpoint("→", true, &|_| "→".into()),
+            endpoint("server", false, &|connection| connection.server.to_string()),
+        ];
+        columns.extend(self.text_columns.iter().map(|&(column, side)| {
+            let texts = connections.iter().map(|connection| (column.cell)(connection, side).text);
+            Column::new(column.text_headings[side], !column.is_text, texts)
+        }));
+        columns
+    }
+
+    /// The column headings explained.
+    pub fn legend(&self) -> String {
+        let explained = self.columns.iter().filter(|column| !column.meaning.is_empty());
+        let meanings = explained.map(|column| format!("{}: {}", column.heading, column.meaning));
+        meanings.chain(["k, M and G are decimal".into()]).collect::<Vec<String>>().join("; ")
+    }
 }

@@ -1,6 +1,7 @@
 //! The report for programs: one JSON object, or CSV with a line per connection.
 
 use crate::connection::{retransmitted_segments, sequenced_segments};
+use crate::failure::Failure;
 use crate::percent::percentile;
 use crate::report::CaptureReport;
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use weir_tcp::SegmentClass;
 
 impl CaptureReport {
     /// Writes everything as one JSON object. Its `list` has all connections as ranked, with the
-    /// fields of `docs/fields.md`.
+    /// fields of `docs/fields.md` and `failure`.
     ///
     /// # Errors
     /// The output cannot be written.
@@ -23,6 +24,10 @@ impl CaptureReport {
         for (index, connection) in self.connections.iter().enumerate() {
             text.extend(if index == 0 { &b"\n    "[..] } else { b",\n    " });
             append_tcp_json(&connection.to_flow_record(), &mut text);
+            // Before the brace at the end of the object.
+            text.pop();
+            let failure = connection.failure().map(Failure::key);
+            text.extend(format!(",\"failure\":{}}}", json!(failure)).into_bytes());
             out.write_all(&text)?;
             text.clear();
         }
@@ -35,11 +40,15 @@ impl CaptureReport {
     /// # Errors
     /// The output cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let names: Vec<&str> = tcp_columns().iter().map(|column| column.name).collect();
-        let mut text = names.join(",").into_bytes();
+        let names = tcp_columns().iter().map(|column| column.name);
+        let mut text = names.chain(["failure"]).collect::<Vec<_>>().join(",").into_bytes();
         text.push(b'\n');
         for connection in &self.connections {
             append_tcp_csv(&connection.to_flow_record(), &mut text);
+            // Before the end of the line.
+            text.pop();
+            let failure = connection.failure().map_or("", Failure::key);
+            text.extend(format!(",{failure}\n").into_bytes());
             out.write_all(&text)?;
             text.clear();
         }
@@ -54,6 +63,8 @@ impl CaptureReport {
             (class_key(class), json!({"packets": count.segments, "bytes": count.bytes}))
         };
         let classes: Map<String, Value> = SegmentClass::ALL.into_iter().map(class).collect();
+        let failures: Map<String, Value> =
+            Failure::all().zip(totals.failures).map(|(failure, count)| (failure.key().into(), count.into())).collect();
         let rtt = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": percentile(times, 50), "p95_ns": percentile(times, 95)});
         let [client, server] = &totals.handshake_rtts_ns;
         let mut object = json!({
@@ -80,14 +91,16 @@ impl CaptureReport {
                 "spurious": totals.sum(|side| side.spurious_retransmissions),
                 "zero_windows": totals.sum(|side| side.zero_windows),
                 "missing_bytes": totals.sum(|side| side.missing_bytes),
+                "failed_connections": self.failed,
                 "one_way_connections": totals.one_way,
                 "degraded_connections": totals.any_degraded,
             },
+            "failures": failures,
             "classes": classes,
             "handshake_rtt": {"client": rtt(client), "server": rtt(server)},
             "sort": self.options.sort.name(),
             "min_packets": self.options.min_packets,
-            "notes": self.warnings(),
+            "notes": self.warnings().into_iter().map(|warning| warning.text).collect::<Vec<_>>(),
         });
         if let Some(comparison) = &self.comparison {
             object["comparison"] = comparison.json();

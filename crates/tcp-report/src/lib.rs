@@ -4,7 +4,8 @@
 //! In: TCP packets; [`PacketReader`] reads them from a source. Out: a [`CaptureReport`] from an
 //! [`Analysis`]: connections in the order of a ranking, totals, histograms, and a comparison with
 //! the rule of most tools. It can be written as text, HTML, SVG, JSON and CSV, and lists the
-//! segments of one connection ([`CaptureReport::explain`]).
+//! segments of one connection ([`CaptureReport::explain`]). Time lines of connections
+//! ([`CaptureReport::read_time_lines`]) and segments need another reading of the capture.
 //! Invariants: packets received = refused + not matching + not TCP + without ports + left out +
 //! analysed, and the packets of all connections are those analysed.
 //! Memory grows with the connections, up to [`Limits`]; packets of connections beyond the limit are
@@ -18,6 +19,7 @@ mod connection;
 mod connection_table;
 mod endpoint_pairs;
 mod explain;
+mod failure;
 mod histogram;
 mod html;
 mod json;
@@ -29,16 +31,20 @@ mod ranking;
 mod reader;
 mod report;
 mod text;
+mod time_line;
 mod totals;
 mod warnings;
 
 pub use comparison::{Comparison, RuleCounts};
 pub use connection::{Connection, duplicate_segments, retransmitted_segments, sequenced_segments};
 pub use explain::{ExplainError, Pass};
+pub use failure::Failure;
 pub use histogram::Histogram;
 pub use lookup::{LookupError, find_connection};
 pub use memory::{Limits, MemoryError, free_bytes};
 pub use ranking::SortOrder;
 pub use reader::{PacketConsumer, PacketCounts, PacketReader};
 pub use report::{Analysis, CaptureReport, ReportOptions};
+pub use time_line::TimeLines;
 pub use totals::Totals;
+pub use warnings::Warning;

@@ -12,8 +12,12 @@ const MEANINGFUL_PACKETS: u64 = 20;
 pub enum SortOrder {
     /// Share of retransmitted segments.
     Retransmitted,
+    /// Retransmitted segments.
+    Retransmissions,
     /// Retransmitted octets.
     RetransmittedBytes,
+    /// Time from the first to the last packet.
+    Duration,
     /// Packets.
     Packets,
     /// Payload octets.
@@ -33,9 +37,11 @@ pub enum SortOrder {
 }
 
 /// Each order with its name and its description, in the sequence of the type.
-const ORDERS: [(SortOrder, &str, &str); 10] = [
+const ORDERS: [(SortOrder, &str, &str); 12] = [
     (SortOrder::Retransmitted, "retransmitted", "share of retransmitted segments"),
+    (SortOrder::Retransmissions, "retransmissions", "retransmitted segments"),
     (SortOrder::RetransmittedBytes, "retransmitted-bytes", "retransmitted octets"),
+    (SortOrder::Duration, "duration", "time from the first to the last packet"),
     (SortOrder::Packets, "packets", "packets"),
     (SortOrder::Bytes, "bytes", "payload octets"),
     (SortOrder::Missing, "missing", "octets missing from the capture, between octets that are in it"),
@@ -68,11 +74,13 @@ impl SortOrder {
     }
 }
 
-/// Sorts connections by an order. Those of fewer packets than `min_packets` come last.
-pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets: u64) {
+/// Sorts connections by an order: those that never opened, those that were reset, those of at least
+/// `min_packets`, then all others. Returns how many failed.
+pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets: u64) -> usize {
     let value = |connection: &Connection| match order {
-        SortOrder::Retransmitted => connection.sum(retransmitted_segments),
+        SortOrder::Retransmitted | SortOrder::Retransmissions => connection.sum(retransmitted_segments),
         SortOrder::RetransmittedBytes => connection.sum(|report| report.retransmitted_bytes),
+        SortOrder::Duration => connection.duration_ns(),
         SortOrder::Packets => connection.total_packets(),
         SortOrder::Bytes => connection.sum(payload_bytes),
         SortOrder::Missing => connection.sum(|report| report.missing_bytes),
@@ -87,7 +95,14 @@ pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets
         SortOrder::Retransmitted => connection.retransmitted_share().to_bits(),
         _ => 0,
     };
+    let group = |connection: &Connection| match connection.failure() {
+        Some(failure) if failure.is_before_opening() => 0,
+        Some(_) => 1,
+        None if connection.total_packets() >= min_packets => 2,
+        None => 3,
+    };
     // The endpoints decide last, so that the same capture always gives the same list.
     connections.sort_unstable_by_key(|c| (Reverse(c.total_packets()), c.first_ns, c.client, c.server, c.last_ns));
-    connections.sort_by_cached_key(|c| (c.total_packets() < min_packets, Reverse(share(c)), Reverse(value(c))));
+    connections.sort_by_cached_key(|c| (group(c), Reverse(share(c)), Reverse(value(c))));
+    connections.partition_point(|connection| connection.failure().is_some())
 }

@@ -4,10 +4,13 @@
 
 use crate::comparison::Comparison;
 use crate::connection::Connection;
+use crate::connection_table::{FAILED, ListColumn, OTHERS};
 use crate::endpoint_pairs::EndpointPairs;
 use crate::ranking::{SortOrder, rank};
 use crate::reader::{PacketConsumer, PacketCounts};
+use crate::time_line::TimeLines;
 use crate::totals::Totals;
+use std::ops::Range;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
 use weir_tcp_batch::{ConnectionRecord, Engine, EngineCounters};
@@ -24,10 +27,36 @@ pub struct CaptureReport {
     pub counts: PacketCounts,
     /// Sums over all connections.
     pub totals: Totals,
-    /// All connections, ranked.
+    /// All connections, ranked: first those that failed.
     pub connections: Vec<Connection>,
+    /// How many of them failed.
+    pub failed: usize,
     /// The comparison with the usual rule.
     pub comparison: Option<Comparison>,
+    /// Time lines of listed connections, for the HTML page.
+    pub time_lines: TimeLines,
+}
+
+/// A part of the ranking, with a list of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The connections that failed.
+    Failed,
+    /// All others.
+    Others,
+}
+
+impl Part {
+    /// Both parts, as ranked.
+    pub const ALL: [Self; 2] = [Self::Failed, Self::Others];
+
+    /// The columns of its list.
+    pub fn columns(self) -> &'static [ListColumn] {
+        match self {
+            Self::Failed => FAILED,
+            Self::Others => OTHERS,
+        }
+    }
 }
 
 /// How connections are ranked and listed.
@@ -39,7 +68,7 @@ pub struct ReportOptions {
     pub sort: SortOrder,
     /// Connections of fewer packets are ranked last.
     pub min_packets: u64,
-    /// Connections that text and HTML list; 0 for all.
+    /// Failed connections, and others, that text and HTML list at most; 0 for all.
     pub top: usize,
 }
 
@@ -57,10 +86,13 @@ pub struct Analysis {
 }
 
 impl CaptureReport {
-    /// The connections at the top of the ranking.
-    pub fn listed(&self) -> &[Connection] {
-        let all = self.connections.len();
-        &self.connections[..if self.options.top == 0 { all } else { self.options.top.min(all) }]
+    /// The indices of the listed connections of a part.
+    pub(crate) fn listed(&self, part: Part) -> Range<usize> {
+        let (start, end) = match part {
+            Part::Failed => (0, self.failed),
+            Part::Others => (self.failed, self.connections.len()),
+        };
+        start..if self.options.top == 0 { end } else { end.min(start.saturating_add(self.options.top)) }
     }
 
     /// Packets of connections beyond the limit.
@@ -90,7 +122,7 @@ impl Analysis {
         let engine_counters = engine.finish(&mut ended);
         connections.extend(ended.into_iter().map(|record| Connection::new(record, &pairs)));
         drop(pairs);
-        rank(&mut connections, options.sort, options.min_packets);
+        let failed = rank(&mut connections, options.sort, options.min_packets);
         let totals = Totals::new(&connections);
         let ledger = &mut counts.ledger;
         let [packets, bytes] = left_out;
@@ -101,7 +133,7 @@ impl Analysis {
         // The engine counts packets and payload of a connection, but not the bytes of its frames.
         let exported = RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
         ledger.sinks.push(SinkCounters { sink: "connections".into(), exported, ..SinkCounters::default() });
-        CaptureReport { options, engine: name, engine_counters, counts, totals, connections, comparison }
+        CaptureReport { options, engine: name, engine_counters, counts, totals, connections, failed, comparison, time_lines: TimeLines::default() }
     }
 
     fn analyse(&mut self, packets: &[Packet], frame_numbers: &[u64]) {

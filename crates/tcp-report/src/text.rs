@@ -1,10 +1,11 @@
 //! The report for the terminal.
 
 use crate::connection::{retransmitted_segments, sequenced_segments};
-use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS, LEGEND};
+use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS};
+use crate::failure::Failure;
 use crate::histogram::Histogram;
 use crate::percent::{percent, percentile};
-use crate::report::CaptureReport;
+use crate::report::{CaptureReport, Part};
 use crate::totals::Totals;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -29,18 +30,29 @@ impl CaptureReport {
         if self.totals.connections == 0 {
             return out.write_all(text.as_bytes());
         }
-        let classes = class_columns(&self.totals);
-        text += &format!("\n{}\n", lines(&classes, classes.len(), None));
-        for (number, columns) in ConnectionTable::new(self.listed()).chunks().enumerate() {
-            let rows = rows(&columns, ENDPOINT_COLUMNS, terminal_columns);
-            // Only the first chunk has headings.
-            text.extend(rows.into_iter().skip(usize::from(number > 0)));
-            out.write_all(text.as_bytes())?;
-            text.clear();
-        }
         let columns = terminal_columns.map(|columns| columns.clamp(PROSE_COLUMNS[0], PROSE_COLUMNS[1]));
-        let _ = writeln!(text, "{}", self.list_description());
-        text += &paragraph("", LEGEND, columns.or(Some(PROSE_COLUMNS[1])));
+        for part in Part::ALL {
+            let listed = self.listed(part);
+            if part == Part::Others {
+                let classes = class_columns(&self.totals);
+                text += &format!("\n{}", lines(&classes, classes.len(), None));
+            }
+            if listed.is_empty() {
+                continue;
+            }
+            text.push('\n');
+            let table = ConnectionTable::new(&self.connections, listed, part.columns());
+            for (number, columns) in table.text_chunks().enumerate() {
+                let rows = rows(&columns, ENDPOINT_COLUMNS, terminal_columns);
+                // Only the first chunk has headings.
+                text.extend(rows.into_iter().skip(usize::from(number > 0)));
+                out.write_all(text.as_bytes())?;
+                text.clear();
+            }
+            let _ = writeln!(text, "{}{}", self.list_description(part), self.list_advice(part));
+            let legend = format!("→: of the client; ←: of the server; {}", table.legend());
+            text += &paragraph("", &legend, columns.or(Some(PROSE_COLUMNS[1])));
+        }
         let histograms = [self.retransmission_histogram(), self.rtt_histogram()];
         for histogram in histograms.into_iter().flatten().filter(Histogram::is_meaningful) {
             text += &format!("\n{}", histogram.text());
@@ -48,7 +60,7 @@ impl CaptureReport {
         if let Some(comparison) = &self.comparison {
             text += &format!("\n{}", comparison.text());
         }
-        let warnings: String = self.warnings().iter().map(|warning| paragraph("note: ", warning, columns)).collect();
+        let warnings: String = self.warnings().iter().map(|warning| paragraph("note: ", &warning.to_string(), columns)).collect();
         if !warnings.is_empty() {
             text += &format!("\n{warnings}");
         }
@@ -66,6 +78,9 @@ impl CaptureReport {
             return facts;
         }
         facts.push(("connections", connection_count(totals)));
+        if self.failed > 0 {
+            facts.push(("failed", self.failures()));
+        }
         let octets = totals.payload_bytes();
         let rounded = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
         facts.push((
@@ -91,6 +106,12 @@ impl CaptureReport {
         facts
     }
 
+    fn failures(&self) -> String {
+        let counts = Failure::all().zip(self.totals.failures).filter(|&(_, count)| count > 0);
+        let counts: Vec<String> = counts.map(|(failure, count)| format!("{count} {}", failure.name())).collect();
+        counts.join(", ")
+    }
+
     fn packet_counts(&self) -> String {
         let packets = &self.counts.ledger.packets;
         let mut text = format!("{} received, {} analysed", packets.received, packets.metered);
@@ -110,19 +131,36 @@ impl CaptureReport {
         text
     }
 
-    /// How many connections are listed, and in which order.
-    pub(crate) fn list_description(&self) -> String {
-        let (all, listed) = (self.totals.connections, self.listed().len() as u64);
+    /// How many connections of a part are listed, and in which order.
+    pub(crate) fn list_description(&self, part: Part) -> String {
+        let (all, listed, what) = self.list_counts(part);
         let mut text = match all - listed {
-            0 => units::count(all, "connection"),
-            _ => format!("{listed} of {all} connections (--top 0 for all)"),
+            0 => units::count(all, what),
+            _ => format!("{listed} of {}", units::count(all, what)),
         };
         let _ = write!(text, ", by {}", self.options.sort.description());
-        if self.options.min_packets > 1 {
-            let _ =
-                write!(text, "; those of fewer than {} packets come last (--min-packets)", self.options.min_packets);
+        if part == Part::Others && self.options.min_packets > 1 {
+            let _ = write!(text, "; those of fewer than {} packets come last", self.options.min_packets);
         }
         text
+    }
+
+    /// The options that change the list.
+    fn list_advice(&self, part: Part) -> String {
+        let (all, listed, _) = self.list_counts(part);
+        let top = (all > listed).then_some("--top 0 for all");
+        let min_packets = (part == Part::Others && self.options.min_packets > 1).then_some("--min-packets");
+        let options: Vec<&str> = top.into_iter().chain(min_packets).collect();
+        if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) }
+    }
+
+    fn list_counts(&self, part: Part) -> (u64, u64, &'static str) {
+        let failed = self.failed as u64;
+        let (all, what) = match part {
+            Part::Failed => (failed, "failed connection"),
+            Part::Others => (self.totals.connections - failed, "connection"),
+        };
+        (all, self.listed(part).len() as u64, what)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sums over all connections of a run.
 
 use crate::connection::{Connection, payload_bytes};
+use crate::failure::Failure;
 use weir_tcp::{SegmentClass, SegmentCount, TcpReport};
 
 /// Sums over all connections. In pairs the clients' value comes first.
@@ -12,6 +13,8 @@ pub struct Totals {
     pub packets: u64,
     /// The counters of all clients, and of all servers.
     pub sides: [TcpReport; 2],
+    /// Connections by number of [`Failure`].
+    pub failures: [u64; Failure::COUNT],
     /// Connections with missing octets.
     pub with_missing: u64,
     /// Connections that the capture has one direction of.
@@ -45,6 +48,9 @@ impl Totals {
         self.packets += connection.total_packets();
         self.first_ns = self.first_ns.min(connection.first_ns);
         self.last_ns = self.last_ns.max(connection.last_ns);
+        if let Some(failure) = connection.failure() {
+            self.failures[failure as usize] += 1;
+        }
         let reports = connection.reports();
         self.with_missing += u64::from(reports.iter().any(|report| report.missing_bytes > 0));
         self.one_way += u64::from(connection.is_one_way());

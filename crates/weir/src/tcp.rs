@@ -24,7 +24,7 @@ use weir_export::FileMode;
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, LookupError, PacketConsumer, PacketReader, Pass, ReportOptions,
-    find_connection, free_bytes,
+    TimeLines, find_connection, free_bytes,
 };
 use weir_text::units;
 
@@ -66,7 +66,8 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     if on_cpu && !tcp.hardening.no_sandbox {
         let plots: Vec<String> =
             tcp.svg.iter().map(|folder| format!("svg:{}", folder.join("plot").display())).collect();
-        let read_again: Vec<&Path> = tcp.explain.iter().flat_map(|_| &sources).map(Path::new).collect();
+        let reads_again = tcp.explain.is_some() || tcp.html.is_some();
+        let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
         Sandbox::enter(&plots, &read_again, Restrictions::FilesAndCalls);
     }
 
@@ -79,10 +80,9 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         min_packets: tcp.min_packets.unwrap_or(tcp.sort.default_min_packets()),
         top: tcp.top,
     };
-    let report = analysis.finish(reader.into_counts(), options);
+    let mut report = analysis.finish(reader.into_counts(), options);
     log_engine(tcp, &report);
-    let ledger = &report.counts.ledger;
-    let mut status = RunStatus::from_problems(read.has_problems || has_problems(ledger));
+    let mut status = RunStatus::from_problems(read.has_problems || has_problems(&report.counts.ledger));
     if let Some(warning) = report.incomplete() {
         warn!("{warning}");
     }
@@ -96,11 +96,15 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             status = status.and(explain_connection(&report, index, key, &sources, &filter, decode, &stop)?);
         }
     } else {
+        if tcp.html.is_some() {
+            status = status.and(read_time_lines(&mut report, read.interrupted, &sources, &filter, decode, &stop));
+        }
         status = status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref()));
         if !tcp.reporting.quiet && !on_standard_output {
             status = status.and(print_with(|output| report.write_text(console::terminal_columns(), output)));
         }
     }
+    let ledger = &report.counts.ledger;
     if let Some(path) = stats_path {
         status = status.and(write_stats(ledger, path, stats));
     }
@@ -172,7 +176,42 @@ fn read_all(
     ReadResult { has_problems: damage.count() > 0 || interrupted || !filter_errors.is_empty(), interrupted }
 }
 
-/// Reads the sources again and prints one connection segment by segment.
+/// Reads the sources again for the time lines of the page, if that is possible.
+fn read_time_lines(
+    report: &mut CaptureReport,
+    interrupted: bool,
+    sources: &[&OsStr],
+    filter: &Option<PacketFilter>,
+    decode: weir_packet::DecodeOptions,
+    stop: &Arc<AtomicBool>,
+) -> RunStatus {
+    if interrupted {
+        report.time_lines = TimeLines::missing("There are none, because the input was not read to its end.");
+    } else if sources.iter().any(|source| input::is_pipe(source)) {
+        report.time_lines = TimeLines::missing("There are none: they need a second reading, and a pipe is read once.");
+    } else if let Err(error) = report.read_time_lines(|consumer| read_again(sources, filter, decode, stop, consumer)) {
+        error!(%error, "the page has no time lines: cannot read the capture again");
+        report.time_lines = TimeLines::missing("There are none, because the capture could not be read again.");
+        return RunStatus::Problems;
+    }
+    RunStatus::Success
+}
+
+/// Reads the sources once more.
+fn read_again(
+    sources: &[&OsStr],
+    filter: &Option<PacketFilter>,
+    decode: weir_packet::DecodeOptions,
+    stop: &Arc<AtomicBool>,
+    consumer: &mut dyn PacketConsumer,
+) -> Result<Pass, Error> {
+    let mut source = input::open_sources(sources, stop)?;
+    let mut reader = PacketReader::new(filter.clone(), decode);
+    let interrupted = read_all(&mut source, &mut reader, consumer, stop, Progress::new(true), false).interrupted;
+    Ok(Pass { frames: reader.frames(), interrupted })
+}
+
+/// Prints one connection segment by segment.
 fn explain_connection(
     report: &CaptureReport,
     index: usize,
@@ -182,12 +221,7 @@ fn explain_connection(
     decode: weir_packet::DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<RunStatus, Error> {
-    let read = |consumer: &mut dyn PacketConsumer| {
-        let mut source = input::open_sources(sources, stop)?;
-        let mut reader = PacketReader::new(filter.clone(), decode);
-        let interrupted = read_all(&mut source, &mut reader, consumer, stop, Progress::new(true), false).interrupted;
-        Ok(Pass { frames: reader.frames(), interrupted })
-    };
+    let read = |consumer: &mut dyn PacketConsumer| read_again(sources, filter, decode, stop, consumer);
     let output = BufWriter::new(io::stdout().lock());
     match report.explain(index, sources.len(), read, output) {
         Ok(()) => return Ok(RunStatus::Success),

@@ -11,6 +11,7 @@ use crate::connection::Connection;
 use crate::reader::PacketConsumer;
 use crate::report::CaptureReport;
 use search::ConnectionSearch;
+pub(crate) use search::{Extent, PairTracker};
 use segment_list::{CAPTURE_CHANGED, Difference, SegmentList};
 use std::io::{self, Write};
 use weir_packet::Packet;
@@ -108,9 +109,9 @@ impl CaptureReport {
 }
 
 /// Passes on the packets of the first frames only.
-struct FirstFrames<'a> {
-    frames: u64,
-    consumer: &'a mut dyn PacketConsumer,
+pub(crate) struct FirstFrames<'a> {
+    pub frames: u64,
+    pub consumer: &'a mut dyn PacketConsumer,
 }
 
 impl PacketConsumer for FirstFrames<'_> {

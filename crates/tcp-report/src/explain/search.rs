@@ -52,15 +52,39 @@ pub struct ConnectionSearch<'a> {
     found: Option<usize>,
 }
 
-/// Times of the earliest and the latest packet, ns, and packets of each side of the batch engine.
-type Extent = (u64, u64, [u64; 2]);
+/// What distinguishes a connection from others between the same endpoints.
+#[derive(PartialEq, Eq)]
+pub struct Extent {
+    /// Times of the earliest and the latest packet, ns.
+    first_ns: u64,
+    last_ns: u64,
+    /// Packets of each side of the batch engine.
+    packets: [u64; 2],
+}
 
-const EMPTY: Extent = (u64::MAX, 0, [0; 2]);
+impl Extent {
+    /// Of no packets.
+    pub const EMPTY: Self = Self { first_ns: u64::MAX, last_ns: 0, packets: [0; 2] };
+
+    /// Adds a packet of a side of the batch engine.
+    pub fn enter(&mut self, side: usize, time_ns: u64) {
+        self.first_ns = time_ns.min(self.first_ns);
+        self.last_ns = time_ns.max(self.last_ns);
+        self.packets[side] += 1;
+    }
+
+    /// Whether it is that of a connection.
+    pub fn is_of(&self, connection: &Connection) -> bool {
+        let Connection { first_ns, last_ns, mut packets, client_side, .. } = *connection;
+        packets.rotate_left(client_side);
+        *self == Self { first_ns, last_ns, packets }
+    }
+}
 
 impl<'a> ConnectionSearch<'a> {
     /// Starts a search for a connection.
     pub fn new(wanted: &'a Connection) -> Self {
-        Self { tracker: PairTracker::new(wanted), wanted, current: EMPTY, found: None }
+        Self { tracker: PairTracker::new(wanted), wanted, current: Extent::EMPTY, found: None }
     }
 
     /// The number of the connection, if there is one with its times and packets.
@@ -70,9 +94,7 @@ impl<'a> ConnectionSearch<'a> {
     }
 
     fn compare(&mut self) {
-        let Connection { first_ns, last_ns, mut packets, client_side, .. } = *self.wanted;
-        packets.rotate_left(client_side);
-        if self.found.is_none() && self.current == (first_ns, last_ns, packets) {
+        if self.found.is_none() && self.current.is_of(self.wanted) {
             self.found = Some(self.tracker.number);
         }
     }
@@ -84,14 +106,11 @@ impl PacketConsumer for ConnectionSearch<'_> {
             let Some(side) = self.tracker.side(packet) else { continue };
             if self.tracker.opens_next(packet) {
                 self.compare();
-                self.current = EMPTY;
+                self.current = Extent::EMPTY;
                 self.tracker.start_next();
             }
             self.tracker.state.classify(side, packet, &mut self.tracker.anomalies);
-            let (first_ns, last_ns, packets) = &mut self.current;
-            *first_ns = packet.time_ns.min(*first_ns);
-            *last_ns = packet.time_ns.max(*last_ns);
-            packets[side] += 1;
+            self.current.enter(side, packet.time_ns);
         }
     }
 }

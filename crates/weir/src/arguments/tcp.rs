@@ -27,7 +27,7 @@ pub struct Tcp {
     #[arg(long, value_name = "ENGINE", help_heading = ANALYSIS)]
     pub engine: Option<EngineChoice>,
 
-    /// Number of connections in the list; suffixes k, M and G. 0 lists all
+    /// Number of connections in each of both lists, failed connections and others; suffixes k, M and G. 0 lists all
     #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length, help_heading = LIST)]
     pub top: usize,
 
@@ -36,7 +36,8 @@ pub struct Tcp {
     #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
     pub connections: Option<u32>,
 
-    /// Sort the list by this property, largest value first
+    /// Sort both lists by this property, largest value first. Failed connections come first, those that never opened before
+    /// those that were reset
     #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", value_parser = sort_order(), help_heading = LIST)]
     pub sort: SortOrder,
 
@@ -63,7 +64,7 @@ pub struct Tcp {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub csv: Option<PathBuf>,
 
-    /// Write the report with plots as one self-contained HTML page
+    /// Write the report with plots and time lines as one self-contained HTML page. Reads the capture twice
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub html: Option<PathBuf>,
 

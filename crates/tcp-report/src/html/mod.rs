@@ -1,0 +1,178 @@
+//! The report as one HTML page that loads nothing: no font, no other file.
+//!
+//! Its script sorts and searches the lists. All texts from outside are escaped, and the script
+//! writes text only, so names in a capture cannot add elements or scripts.
+
+use crate::connection::Connection;
+use crate::connection_table::ConnectionTable;
+use crate::report::{CaptureReport, Part};
+use crate::text::class_columns;
+use crate::time_line::MAX_TIME_LINES;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use weir_plot::escape;
+use weir_text::columns::Column;
+
+const STYLE: &str = include_str!("page.css");
+/// The page is also well-formed XML, so the script has neither `<` nor `&`.
+const SCRIPT: &str = include_str!("page.js");
+/// The browser loads nothing, whatever the page contains.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+impl CaptureReport {
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>\n{STYLE}</style>\n\
+             </head>\n<body>\n<h1>TCP in {0}</h1>\n<table class=\"facts\">\n",
+            escape(&self.options.sources.join(", "))
+        );
+        for (name, value) in self.facts() {
+            let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escape(&value));
+        }
+        page += "</table>\n";
+        for warning in self.warnings() {
+            let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&warning.text));
+        }
+        for part in Part::ALL {
+            self.write_list(part, &mut page, out)?;
+        }
+        self.write_time_lines(&mut page, out)?;
+        for (name, plot) in self.plots() {
+            let _ = write!(page, "<figure id=\"{name}\">\n{plot}</figure>\n");
+        }
+        if self.totals.connections > 0 {
+            let classes = class_columns(&self.totals);
+            page += "<h2>Segments by class</h2>\n<table>\n";
+            page += &(heading_row(&classes) + &rows(&classes));
+            page += "</table>\n";
+        }
+        if let Some(comparison) = &self.comparison {
+            let _ =
+                write!(page, "<h2>Comparison with the usual rule</h2>\n<pre>{}</pre>\n", escape(&comparison.text()));
+        }
+        let _ = write!(
+            page,
+            "<p class=\"faint\">Weir {}, analysed on: {}. Terms: docs/tcp.md.</p>\n\
+             <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+            env!("CARGO_PKG_VERSION"),
+            escape(&self.engine)
+        );
+        out.write_all(page.as_bytes())
+    }
+
+    /// Writes a list of connections: a row for each, in which the client is above the server.
+    fn write_list(&self, part: Part, page: &mut String, out: &mut dyn Write) -> io::Result<()> {
+        let listed = self.listed(part);
+        if listed.is_empty() {
+            return Ok(());
+        }
+        let title = if part == Part::Failed { "Failed connections" } else { "Connections" };
+        let table = ConnectionTable::new(&self.connections, listed, part.columns());
+        let _ = write!(
+            page,
+            "<h2>{title}</h2>\n<p class=\"faint\">{}. In a cell with two values the upper one is of the client, the lower one of the \
+             server.</p>\n<table class=\"list\">\n<thead>\n<tr><th class=\"l\">#</th><th class=\"l\">client, server</th>",
+            escape(&self.list_description(part))
+        );
+        for column in &table.columns {
+            let class = if column.is_text { " class=\"l\"" } else { "" };
+            let _ = write!(page, "<th{class} title=\"{}\">{}</th>", escape(column.meaning), escape(column.heading));
+        }
+        *page += "</tr>\n</thead>\n<tbody>\n";
+        for (first, chunk) in table.chunks() {
+            for (index, connection) in (first..).zip(chunk) {
+                self.append_row(&table, index, connection, page);
+            }
+            out.write_all(page.as_bytes())?;
+            page.clear();
+        }
+        let _ = write!(page, "</tbody>\n</table>\n<p class=\"faint\">{}.</p>\n", escape(&table.legend()));
+        Ok(())
+    }
+
+    fn append_row(&self, table: &ConnectionTable<'_>, index: usize, connection: &Connection, page: &mut String) {
+        let number = index + 1;
+        let _ = write!(page, "<tr><td class=\"l\" data-v=\"{number}\">");
+        let _ = match self.time_lines.get(index) {
+            Some(_) => write!(page, "<a href=\"#t{number}\">{number}</a>"),
+            None => write!(page, "{number}"),
+        };
+        let [client, server] = [connection.client, connection.server].map(|endpoint| escape(&endpoint.to_string()));
+        let _ = write!(page, "</td><td class=\"l e\">{client}<br/>{server}</td>");
+        for column in &table.columns {
+            let (mut texts, mut value) = (Vec::new(), None);
+            for cell in column.cells(connection) {
+                texts.push(escape(&cell.text));
+                value = cell.value.map_or(value, |n| Some(n.saturating_add(value.unwrap_or(0))));
+            }
+            let class = if column.is_text { " class=\"l\"" } else { "" };
+            let value = value.map_or(String::new(), |value| format!(" data-v=\"{value}\""));
+            let _ = write!(page, "<td{class}{value}>{}</td>", texts.join("<br/>"));
+        }
+        *page += "</tr>\n";
+    }
+
+    fn write_time_lines(&self, page: &mut String, out: &mut dyn Write) -> io::Result<()> {
+        if self.time_lines.is_empty() && self.time_lines.missing.is_empty() {
+            return Ok(());
+        }
+        let _ = write!(
+            page,
+            "<h2>Time lines</h2>\n<p class=\"faint\">Of the first {MAX_TIME_LINES} connections of each list. {}</p>\n",
+            self.time_lines.missing
+        );
+        for (index, line) in self.time_lines.iter() {
+            let connection = &self.connections[index];
+            let failure = connection.failure().map_or(String::new(), |failure| format!(", {}", failure.name()));
+            let _ = write!(
+                page,
+                "<details id=\"t{0}\">\n<summary>#{0} {1}{failure}</summary>\n{2}</details>\n",
+                index + 1,
+                escape(&connection.name()),
+                line.plot(index + 1)
+            );
+            out.write_all(page.as_bytes())?;
+            page.clear();
+        }
+        Ok(())
+    }
+}
+
+fn heading_row(columns: &[Column]) -> String {
+    let heading = |column: &Column| format!("<th{}>{}</th>", alignment(column), escape(&column.heading));
+    format!("<tr>{}</tr>\n", columns.iter().map(heading).collect::<String>())
+}
+
+fn rows(columns: &[Column]) -> String {
+    let mut text = String::new();
+    for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
+        text += "<tr>";
+        for column in columns {
+            let _ = write!(text, "<td{}>{}</td>", alignment(column), escape(&column.cells[row]));
+        }
+        text += "</tr>\n";
+    }
+    text
+}
+
+fn alignment(column: &Column) -> &'static str {
+    if column.right_aligned { "" } else { " class=\"l\"" }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn style_and_script_are_text_of_xml_that_loads_nothing() {
+        for text in [super::STYLE, super::SCRIPT] {
+            for forbidden in ["<", "&", "]]>", "url(", "@import", "http", "fetch", "innerHTML", "eval"] {
+                assert!(!text.contains(forbidden), "{forbidden}");
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The report of `weir tcp`: failed connections, orders, and the HTML page, also in a browser.
+
+mod common;
+use common::{Pcap, START, SavedCapture, arguments, assert_usage_errors, success, weir_with_input};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// A segment between a port of the client and port 80 of the server.
+fn segment(from_client: bool, port: u16, numbers: [u32; 2], control: u8, payload: usize) -> Vec<u8> {
+    let (client, server) = (([192, 0, 2, 10], port), ([198, 51, 100, 20], 80));
+    let (from, to) = if from_client { (client, server) } else { (server, client) };
+    let mut frame = common::tcp(from, to, control, payload);
+    frame[38..46].copy_from_slice(&numbers.map(u32::to_be_bytes).concat());
+    frame
+}
+
+/// The segments of a whole connection with 100 octets of payload in each direction, up to the
+/// acknowledgment of the answer.
+fn exchange(port: u16) -> Vec<Vec<u8>> {
+    vec![
+        segment(true, port, [1000, 0], SYN, 0),
+        segment(false, port, [5000, 1001], SYN | ACK, 0),
+        segment(true, port, [1001, 5001], ACK, 0),
+        segment(true, port, [1001, 5001], ACK, 100),
+        segment(false, port, [5001, 1101], ACK, 100),
+        segment(true, port, [1101, 5101], ACK, 0),
+    ]
+}
+
+fn syn(port: u16) -> Vec<u8> {
+    segment(true, port, [1000, 0], SYN, 0)
+}
+
+/// A connection for each way to fail, by the port of its client, and some that do not fail.
+fn failures() -> Vec<(u16, Option<&'static str>, Vec<Vec<u8>>)> {
+    let followed = |port, more: &[Vec<u8>]| [&exchange(port), more].concat();
+    let fin = |from_client, port| {
+        let numbers = if from_client { [1101, 5101] } else { [5101, 1101] };
+        segment(from_client, port, numbers, FIN | ACK, 0)
+    };
+    let rst = |from_client, port| {
+        let numbers = if from_client { [1101, 5101] } else { [5101, 1101] };
+        segment(from_client, port, numbers, RST, 0)
+    };
+    let syn_ack = |port| segment(false, port, [5000, 1001], SYN | ACK, 0);
+    let client_rst = |port| segment(true, port, [1001, 5001], RST | ACK, 0);
+    let server_rst = |port| segment(false, port, [0, 1001], RST | ACK, 0);
+    vec![
+        (1, Some("no_answer"), vec![syn(1)]),
+        (2, Some("no_answer"), vec![syn(2), syn(2), syn(2)]),
+        (3, Some("no_answer"), vec![syn(3), segment(true, 3, [1001, 0], RST, 0)]),
+        (4, Some("refused"), vec![syn(4), server_rst(4)]),
+        (5, Some("half_open"), vec![syn(5), syn_ack(5), syn_ack(5)]),
+        (6, Some("half_open"), vec![syn(6), syn_ack(6), client_rst(6)]),
+        (7, Some("half_open"), vec![syn(7), syn_ack(7), segment(false, 7, [5001, 0], RST, 0)]),
+        (8, Some("reset_by_client"), followed(8, &[rst(true, 8)])),
+        (9, Some("reset_by_server"), followed(9, &[fin(true, 9), rst(false, 9)])),
+        (10, Some("reset_by_both"), followed(10, &[rst(false, 10), rst(true, 10)])),
+        // Closed by both sides: a RST after that harms nobody.
+        (11, None, followed(11, &[fin(true, 11), fin(false, 11), rst(true, 11)])),
+        (12, None, followed(12, &[])),
+        // One direction is not in the capture.
+        (13, None, vec![syn(13), segment(true, 13, [1001, 5001], ACK, 100)]),
+        (14, None, vec![syn_ack(14), segment(false, 14, [5001, 1001], ACK, 0)]),
+        (15, Some("reset_by_server"), vec![rst(false, 15)]),
+        // A handshake without payload.
+        (16, None, exchange(16)[..3].to_vec()),
+    ]
+}
+
+/// A capture of frames, a millisecond apart.
+fn capture(frames: impl Iterator<Item = Vec<u8>>) -> SavedCapture {
+    let add = |pcap: Pcap, (at, frame): (u32, Vec<u8>)| pcap.frame(START + at / 1000, at % 1000 * 1000, &frame);
+    (0..).zip(frames).fold(Pcap::new(), add).saved()
+}
+
+fn failed_capture() -> SavedCapture {
+    capture(failures().into_iter().flat_map(|(.., frames)| frames))
+}
+
+fn report_of(capture: &SavedCapture, more: &[&str]) -> Value {
+    serde_json::from_str(&success([&["tcp", capture.name(), "--json", "-"], more].concat())).unwrap()
+}
+
+/// The port of the client, whichever side it is by the report.
+fn port(connection: &Value) -> u16 {
+    let ports = ["src_port", "dst_port"].map(|name| connection[name].as_u64().unwrap() as u16);
+    if ports[0] == 80 { ports[1] } else { ports[0] }
+}
+
+#[test]
+fn every_way_to_fail_is_recognised_and_comes_before_what_works() {
+    let capture = failed_capture();
+    for sort in ["retransmitted", "packets", "start", "duration"] {
+        let report = report_of(&capture, &["--sort", sort]);
+        let list = report["list"].as_array().unwrap();
+        assert_eq!(list.len(), failures().len());
+        for (expected_port, failure, _) in failures() {
+            let connection = list.iter().find(|connection| port(connection) == expected_port).unwrap();
+            // The client of a connection without SYN is the sender of the first packet.
+            let expected = if expected_port == 15 { Some("reset_by_client") } else { failure };
+            assert_eq!(connection["failure"].as_str(), expected, "{connection}");
+        }
+        let rank = |connection: &Value| match connection["failure"].as_str() {
+            Some("no_answer" | "refused" | "half_open") => 0,
+            Some(_) => 1,
+            None => 2,
+        };
+        assert!(list.iter().map(rank).is_sorted(), "{sort}");
+        let counts = ["no_answer", "refused", "half_open", "reset_by_client", "reset_by_server", "reset_by_both"]
+            .map(|name| report["failures"][name].as_u64().unwrap());
+        assert_eq!(counts, [3, 1, 3, 2, 1, 1]);
+        assert_eq!(report["totals"]["failed_connections"], 11);
+    }
+}
+
+#[test]
+fn csv_has_the_failures_of_json() {
+    let capture = failed_capture();
+    let report = report_of(&capture, &[]);
+    let csv = success(["tcp", capture.name(), "--csv", "-"]);
+    let mut lines = csv.lines();
+    let at = lines.next().unwrap().split(',').position(|name| name == "failure").unwrap();
+    for (line, connection) in lines.zip(report["list"].as_array().unwrap()) {
+        assert_eq!(line.split(',').nth(at).unwrap(), connection["failure"].as_str().unwrap_or(""));
+    }
+}
+
+#[test]
+fn failed_connections_are_a_list_of_their_own() {
+    let capture = failed_capture();
+    let page = capture.beside("page.html");
+    let out = success(arguments!["tcp", capture, "--top", "4", "--html", page]);
+    let expected = "failed        3 no answer, 1 refused, 3 half-open, 2 reset by client, 1 reset by server, 1 reset by both\n";
+    assert!(out.contains(expected), "{out}");
+    let at = |text: &str| out.find(text).unwrap_or_else(|| panic!("{text}: {out}"));
+    assert!(at("4 of 11 failed connections, by") < at("4 of 5 connections, by"), "{out}");
+    // Numbers continue, so that --explain knows one connection by each.
+    let numbers = |heading: &str| -> Vec<usize> {
+        let rows = out.lines().skip_while(|line| !line.contains("client → server") || !line.contains(heading));
+        let rows = rows.skip(1).take(4);
+        rows.map(|row| row.split_whitespace().next().unwrap().parse().unwrap()).collect()
+    };
+    assert_eq!(numbers(" failure "), [1, 2, 3, 4], "{out}");
+    assert_eq!(numbers(" retrans "), [12, 13, 14, 15], "{out}");
+    let explained = success(["tcp", capture.name(), "--explain", "#12"]);
+    assert!(explained.starts_with("#12  "), "{explained}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.find("<h2>Failed connections</h2>").unwrap() < page.find("<h2>Connections</h2>").unwrap());
+    assert_eq!(page.matches("<tr><td class=\"l\" data-v=").count(), 8);
+}
+
+#[test]
+fn connections_are_sorted_by_every_order_and_an_unknown_one_is_refused_with_a_near_match() {
+    let help = success(["tcp", "--help"]);
+    let capture = capture((20..30).flat_map(exchange));
+    let orders = help.split("--sort <PROPERTY>").nth(1).unwrap().lines().skip_while(|line| !line.contains("- "));
+    let orders: Vec<&str> = orders
+        .take_while(|line| line.trim_start().starts_with("- "))
+        .map(|line| line.trim_start()[2..].split(':').next().unwrap())
+        .collect();
+    assert!(orders.len() >= 12, "{orders:?}");
+    for order in orders {
+        assert_eq!(report_of(&capture, &["--sort", order])["sort"], order);
+    }
+    assert_usage_errors(&[
+        (&["tcp", "-", "--sort", "retransmited"], "a similar value exists: 'retransmitted'"),
+        (&["tcp", "-", "--sort", "durration"], "a similar value exists: 'duration'"),
+    ]);
+}
+
+#[test]
+fn the_longest_connection_is_the_first_by_duration() {
+    let mut pcap = Pcap::new();
+    for (port, milliseconds) in [(1, 20), (2, 900), (3, 100)] {
+        pcap = pcap
+            .frame(START, 0, &segment(true, port, [1, 1], ACK, 10))
+            .frame(START, milliseconds * 1000, &segment(true, port, [11, 1], ACK, 10));
+    }
+    let report = report_of(&pcap.saved(), &["--sort", "duration"]);
+    let ports: Vec<u16> = report["list"].as_array().unwrap().iter().map(port).collect();
+    assert_eq!(ports, [2, 3, 1]);
+}
+
+/// The page about a capture of generated traffic, with long addresses and every column.
+fn large_page(folder: &Path) -> std::path::PathBuf {
+    // With its folder, the name has whole tags.
+    let strange = folder.join("<script>document.title=1<").join(format!("script>{}.pcap", "&\"'long-name".repeat(12)));
+    std::fs::create_dir(strange.parent().unwrap()).unwrap();
+    let network = "loss=6%,reorder=5%,duplicate=3%,routed=30%,zerowindow=20%,rst=20%,ipv6=60%,keepalive=20%";
+    success(arguments!["synth", format!("lossy,flows=100,packets=30k,{network},seed=3"), "-q", "-o", strange]);
+    let page = folder.join("page.html");
+    assert_eq!(success(arguments!["tcp", strange, "--compare", "-q", "--html", page]), "");
+    page
+}
+
+#[test]
+fn the_page_has_lists_and_time_lines_and_no_advice_for_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(large_page(folder.path())).unwrap();
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let page = roxmltree::Document::parse_with_options(&text, options).unwrap();
+    let named = |name: &'static str| page.descendants().filter(move |node| node.has_tag_name(name));
+    // One script, whatever the name of the capture is; and nothing that refers to another place.
+    assert_eq!(named("script").count(), 1);
+    for node in page.descendants() {
+        for attribute in node.attributes() {
+            assert!(!["src", "style"].contains(&attribute.name()) && !attribute.name().starts_with("on"), "{attribute:?}");
+            assert!(attribute.name() != "href" || attribute.value().starts_with("#t"), "{attribute:?}");
+        }
+    }
+    let lists: Vec<_> = named("table").filter(|table| table.attribute("class") == Some("list")).collect();
+    assert_eq!(lists.len(), 2);
+    for list in lists {
+        let columns = list.descendants().filter(|node| node.has_tag_name("th")).count();
+        let rows: Vec<_> = list.descendants().filter(|node| node.has_tag_name("tr")).skip(1).collect();
+        assert_eq!(rows.len(), 20);
+        for row in rows {
+            assert_eq!(row.children().filter(|node| node.has_tag_name("td")).count(), columns);
+        }
+    }
+    // Each link has its time line, and each time line a plot.
+    let links: Vec<&str> = named("a").map(|link| &link.attribute("href").unwrap()[1..]).collect();
+    let lines: Vec<&str> = named("details").map(|details| details.attribute("id").unwrap()).collect();
+    assert_eq!((links.len(), &links), (40, &lines));
+    let plots = named("details").filter(|details| details.descendants().any(|node| node.has_tag_name("svg")));
+    assert_eq!(plots.count(), 40);
+    let body = named("body").next().unwrap().descendants().filter(|node| !node.parent().unwrap().has_tag_name("script"));
+    let body: String = body.filter_map(|node| node.text()).collect();
+    assert!(!body.contains(" --") && !body.contains("(--"), "{body}");
+}
+
+#[test]
+fn a_time_line_belongs_to_one_of_several_connections_between_the_same_endpoints() {
+    // The second connection is the only one with payload, and the third one with the same packets
+    // is later.
+    let open = |at: u32, payload| {
+        let isn = 1000 + 1_000_000 * at;
+        [
+            segment(true, 7, [isn, 0], SYN, 0),
+            segment(false, 7, [isn + 7, isn + 1], SYN | ACK, 0),
+            segment(true, 7, [isn + 1, isn + 8], ACK, payload),
+            segment(false, 7, [isn + 8, isn + 1], RST, 0),
+        ]
+    };
+    let capture = capture([open(0, 0), open(1, 77), open(2, 0)].into_iter().flatten());
+    let page = capture.beside("page.html");
+    success(arguments!["tcp", capture, "-q", "--sort", "bytes", "--html", page]);
+    let page = std::fs::read_to_string(page).unwrap();
+    let lines = page.split("<details").skip(1).map(|rest| rest.split("</details>").next().unwrap());
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].contains("client: 77 octets") && !lines[1].contains("octet") && !lines[2].contains("octet"));
+    for line in lines {
+        assert!(line.contains("client: 1 SYN") && line.contains("server: 1 SYN") && line.contains("server: 1 RST"));
+    }
+}
+
+#[test]
+fn a_page_about_a_pipe_has_no_time_lines_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let frames: Vec<Vec<u8>> = exchange(1);
+    let (code, _, err) = weir_with_input(arguments!["tcp", "-", "-q", "--html", page], &Pcap::of(&frames).0);
+    assert_eq!((code, &*err), (0, ""));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("a pipe is read once") && !page.contains("<details"), "{page}");
+}
+
+/// Runs a script on a page in a browser of this width, and returns what it makes of
+/// `document.title`. `None` without a browser.
+fn in_browser(page: &Path, width: u32, script: &str) -> Option<String> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let browser = std::env::split_paths(&paths).map(|folder| folder.join("chromium")).find(|path| path.is_file());
+    let Some(browser) = browser else {
+        eprintln!("SKIPPED: chromium is not installed (apt-get install chromium)");
+        return None;
+    };
+    let text = std::fs::read_to_string(page).unwrap();
+    let tested = page.with_file_name("tested.html");
+    std::fs::write(&tested, text.replace("</body>", &format!("<script>{script}</script></body>"))).unwrap();
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(browser)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--window-size={width},800"))
+        .arg(format!("file://{}", tested.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8(output.stdout).unwrap();
+    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+    Some(title.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr))).to_string())
+}
+
+#[test]
+fn in_a_browser_nothing_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = large_page(folder.path());
+    // An element is cut off if its content is wider than the element, or if it ends outside of the
+    // page; a text of a plot, if it ends outside of the plot.
+    let script = r#"
+        for (const details of document.querySelectorAll("details")) details.open = true;
+        const cut = [];
+        const width = document.documentElement.clientWidth;
+        for (const element of document.body.querySelectorAll("*")) {
+            const box = element.getBoundingClientRect();
+            const plot = element.closest("svg");
+            if (plot === null) {
+                const wide = element.clientWidth > 0 && element.scrollWidth > element.clientWidth;
+                if (wide || box.right > width + 0.5) cut.push(element.tagName + " " + element.textContent.slice(0, 40));
+            } else if (element.tagName !== "title") {
+                const area = plot.getBoundingClientRect();
+                if (element !== plot && (box.left < area.left - 1 || box.right > area.right + 1))
+                    cut.push("plot " + element.tagName + " " + element.textContent.slice(0, 40));
+            }
+        }
+        const page = document.documentElement;
+        document.title = [page.scrollWidth, page.clientWidth, cut.length, cut.slice(0, 9).join("; ")].join(" | ");
+    "#;
+    for width in [1280, 1024] {
+        let Some(title) = in_browser(&page, width, script) else { return };
+        assert_eq!(title, format!("{width} | {width} | 0 | "));
+    }
+}
+
+#[test]
+fn in_a_browser_lists_are_sorted_and_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = large_page(folder.path());
+    let script = r#"
+        const table = document.querySelectorAll("table.list")[1];
+        const names = Array.from(table.tHead.rows[0].cells).map((cell) => cell.textContent);
+        const rows = () => Array.from(table.tBodies[0].rows);
+        const column = (at) => rows().map((row) => row.cells[at].dataset.v).filter((v) => v !== undefined).map(Number);
+        const sorted = (values, sign) => values.every((v, i) => i === 0 || sign * (v - values[i - 1]) >= 0);
+        const results = [];
+        names.forEach((name, at) => {
+            if (column(at).length === 0 || at === 0) return;
+            const button = table.tHead.rows[0].cells[at].firstChild;
+            button.click();
+            const down = sorted(column(at), -1);
+            button.click();
+            results.push(down && sorted(column(at), 1));
+        });
+        table.tHead.rows[0].cells[0].firstChild.click();
+        const ranked = sorted(column(0), 1);
+        const wanted = rows()[3].cells[1].firstChild.textContent;
+        const box = table.previousSibling.querySelector("input");
+        box.value = wanted.toUpperCase();
+        box.dispatchEvent(new Event("input"));
+        const shown = rows().filter((row) => !row.hidden);
+        const found = shown.length > 0 && shown.length < 20 && shown.every((row) => row.textContent.includes(wanted));
+        location.hash = rows()[0].cells[0].firstChild.getAttribute("href");
+        open();
+        const line = document.querySelector("details[open]");
+        document.title = [results.length > 7, results.every(Boolean), ranked, found, line !== null].join(" ");
+    "#;
+    let Some(title) = in_browser(&page, 1280, script) else { return };
+    assert_eq!(title, "true true true true true");
+}
