@@ -32,6 +32,7 @@ mod reader;
 mod report;
 mod text;
 mod time_line;
+mod time_line_reader;
 mod totals;
 mod warnings;
 
@@ -42,7 +43,7 @@ pub use failure::Failure;
 pub use histogram::Histogram;
 pub use lookup::{LookupError, find_connection};
 pub use memory::{Limits, MemoryError, free_bytes};
-pub use ranking::SortOrder;
+pub use ranking::{SortOrder, UnknownOrder};
 pub use reader::{PacketConsumer, PacketCounts, PacketReader};
 pub use report::{Analysis, CaptureReport, ReportOptions};
 pub use time_line::TimeLines;

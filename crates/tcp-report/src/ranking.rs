@@ -2,99 +2,130 @@
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
 use std::cmp::Reverse;
+use weir_export::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::SegmentClass;
 
 /// With fewer packets than this a share of retransmitted segments means little.
 const MEANINGFUL_PACKETS: u64 = 20;
 
 /// What connections are ranked by. The largest value comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SortOrder {
-    /// Share of retransmitted segments.
-    Retransmitted,
-    /// Retransmitted segments.
-    Retransmissions,
-    /// Retransmitted octets.
-    RetransmittedBytes,
-    /// Time from the first to the last packet.
-    Duration,
-    /// Packets.
-    Packets,
-    /// Payload octets.
-    Bytes,
-    /// Octets missing from the capture, between octets that are in it.
-    Missing,
-    /// Packets that the capture duplicated.
-    Duplicates,
-    /// Out-of-order segments.
-    OutOfOrder,
-    /// Zero-window announcements.
-    ZeroWindow,
-    /// Round-trip time of the handshake, both sides together.
-    Rtt,
-    /// Time of the first packet, earliest first.
-    Start,
+#[derive(Clone, Copy, Debug)]
+pub struct SortOrder {
+    name: &'static str,
+    description: &'static str,
+    rank_by: RankBy,
 }
 
-/// Each order with its name and its description, in the sequence of the type.
-const ORDERS: [(SortOrder, &str, &str); 12] = [
-    (SortOrder::Retransmitted, "retransmitted", "share of retransmitted segments"),
-    (SortOrder::Retransmissions, "retransmissions", "retransmitted segments"),
-    (SortOrder::RetransmittedBytes, "retransmitted-bytes", "retransmitted octets"),
-    (SortOrder::Duration, "duration", "time from the first to the last packet"),
-    (SortOrder::Packets, "packets", "packets"),
-    (SortOrder::Bytes, "bytes", "payload octets"),
-    (SortOrder::Missing, "missing", "octets missing from the capture, between octets that are in it"),
-    (SortOrder::Duplicates, "duplicates", "packets duplicated by the capture"),
-    (SortOrder::OutOfOrder, "out-of-order", "out-of-order segments"),
-    (SortOrder::ZeroWindow, "zero-window", "zero-window announcements"),
-    (SortOrder::Rtt, "rtt", "round-trip time of the handshake, both sides together"),
-    (SortOrder::Start, "start", "time of the first packet, earliest first"),
+#[derive(Clone, Copy, Debug)]
+enum RankBy {
+    /// A number of the connection.
+    Number(fn(&Connection) -> u64),
+    /// The share of retransmitted segments, then their number.
+    RetransmittedShare,
+    /// A field of its record. Connections to which it does not apply come last.
+    Field(&'static Column),
+}
+
+/// There is no order and no numeric field of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such number of a connection{}", similar.map_or(String::new(), |name| format!("; did you mean {name}?")))]
+pub struct UnknownOrder {
+    /// The most similar name, if one is similar.
+    pub similar: Option<&'static str>,
+}
+
+const ORDERS: [SortOrder; 12] = [
+    SortOrder {
+        name: "retransmitted",
+        description: "share of retransmitted segments",
+        rank_by: RankBy::RetransmittedShare,
+    },
+    order("retransmissions", "retransmitted segments", |connection| connection.sum(retransmitted_segments)),
+    order("retransmitted-bytes", "retransmitted octets", |connection| {
+        connection.sum(|report| report.retransmitted_bytes)
+    }),
+    order("duration", "time from the first to the last packet", Connection::duration_ns),
+    order("packets", "packets", Connection::total_packets),
+    order("bytes", "payload octets", |connection| connection.sum(payload_bytes)),
+    order("missing", "octets missing from the capture, between octets that are in it", |connection| {
+        connection.sum(|report| report.missing_bytes)
+    }),
+    order("duplicates", "packets duplicated by the capture", |connection| connection.sum(duplicate_segments)),
+    order("out-of-order", "out-of-order segments", |connection| {
+        connection.sum(|report| report.count(SegmentClass::OutOfOrder).segments)
+    }),
+    order("zero-window", "zero-window announcements", |connection| connection.sum(|report| report.zero_windows)),
+    order("rtt", "round-trip time of the handshake, both sides together", Connection::handshake_rtt_ns),
+    order("start", "time of the first packet, earliest first", |connection| u64::MAX - connection.first_ns),
 ];
 
+const fn order(name: &'static str, description: &'static str, number: fn(&Connection) -> u64) -> SortOrder {
+    SortOrder { name, description, rank_by: RankBy::Number(number) }
+}
+
 impl SortOrder {
-    /// All orders.
+    /// All orders that have a name of their own.
     pub fn all() -> impl Iterator<Item = Self> {
-        ORDERS.iter().map(|&(order, ..)| order)
+        ORDERS.into_iter()
+    }
+
+    /// The order of this name, or by the field of this name.
+    ///
+    /// # Errors
+    /// There is neither, or the field is no number.
+    pub fn named(name: &str) -> Result<Self, UnknownOrder> {
+        let fields = columns().iter().filter(|column| is_number(column)).map(|column| SortOrder {
+            name: column.name,
+            description: column.description.trim_end_matches('.'),
+            rank_by: RankBy::Field(column),
+        });
+        let orders: Vec<Self> = Self::all().chain(fields).collect();
+        orders.iter().find(|order| order.name == name).copied().ok_or_else(|| {
+            let similarity = |similar: &str| (strsim::jaro_winkler(similar, name) * 1000.0) as u32;
+            let most = orders.iter().max_by_key(|order| similarity(order.name));
+            UnknownOrder { similar: most.map(|order| order.name).filter(|name| similarity(name) > 800) }
+        })
     }
 
     /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
-        ORDERS[self as usize].1
+        self.name
     }
 
     /// What it ranks by, for people.
     pub fn description(self) -> &'static str {
-        ORDERS[self as usize].2
+        self.description
     }
 
     /// Connections of fewer packets are ranked last by default.
     pub fn default_min_packets(self) -> u64 {
-        if self == Self::Retransmitted { MEANINGFUL_PACKETS } else { 1 }
+        if matches!(self.rank_by, RankBy::RetransmittedShare) { MEANINGFUL_PACKETS } else { 1 }
     }
+
+    /// Connections with a larger value come first.
+    fn value(self, connection: &Connection) -> [u64; 2] {
+        match self.rank_by {
+            RankBy::Number(number) => [1, number(connection)],
+            // The bits of a number that is not negative have the order of the number.
+            RankBy::RetransmittedShare => {
+                [connection.retransmitted_share().to_bits(), connection.sum(retransmitted_segments)]
+            }
+            RankBy::Field(column) => match column.read(&connection.to_flow_record()) {
+                FieldValue::Unsigned(number) | FieldValue::Time(number) => [1, number],
+                FieldValue::Float(number) => [1, number.max(0.0).to_bits()],
+                _ => [0, 0],
+            },
+        }
+    }
+}
+
+fn is_number(column: &Column) -> bool {
+    matches!(column.kind, ColumnKind::Integer | ColumnKind::Number | ColumnKind::Time)
 }
 
 /// Sorts connections by an order: those that never opened, those that were reset, those of at least
 /// `min_packets`, then all others. Returns how many failed.
 pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets: u64) -> usize {
-    let value = |connection: &Connection| match order {
-        SortOrder::Retransmitted | SortOrder::Retransmissions => connection.sum(retransmitted_segments),
-        SortOrder::RetransmittedBytes => connection.sum(|report| report.retransmitted_bytes),
-        SortOrder::Duration => connection.duration_ns(),
-        SortOrder::Packets => connection.total_packets(),
-        SortOrder::Bytes => connection.sum(payload_bytes),
-        SortOrder::Missing => connection.sum(|report| report.missing_bytes),
-        SortOrder::Duplicates => connection.sum(duplicate_segments),
-        SortOrder::OutOfOrder => connection.sum(|report| report.count(SegmentClass::OutOfOrder).segments),
-        SortOrder::ZeroWindow => connection.sum(|report| report.zero_windows),
-        SortOrder::Rtt => connection.handshake_rtt_ns(),
-        SortOrder::Start => u64::MAX - connection.first_ns,
-    };
-    // The bits of a number that is not negative have the order of the number.
-    let share = |connection: &Connection| match order {
-        SortOrder::Retransmitted => connection.retransmitted_share().to_bits(),
-        _ => 0,
-    };
     let group = |connection: &Connection| match connection.failure() {
         Some(failure) if failure.is_before_opening() => 0,
         Some(_) => 1,
@@ -103,6 +134,6 @@ pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets
     };
     // The endpoints decide last, so that the same capture always gives the same list.
     connections.sort_unstable_by_key(|c| (Reverse(c.total_packets()), c.first_ns, c.client, c.server, c.last_ns));
-    connections.sort_by_cached_key(|c| (group(c), Reverse(share(c)), Reverse(value(c))));
+    connections.sort_by_cached_key(|c| (group(c), Reverse(order.value(c))));
     connections.partition_point(|connection| connection.failure().is_some())
 }

@@ -1,18 +1,12 @@
-//! Time lines of connections: what each side sent when. The capture is read again for them.
+//! Time lines of connections: what each side sent when.
 //!
-//! In: the report, and a function that reads the same sources again. Out: a [`TimeLine`] for the
-//! first connections of both lists. Each has a fixed number of bins, whose width doubles as the
-//! connection gets longer, so its size has a limit.
+//! In: segments with their classes. Out: an SVG per connection. A time line has a fixed number of
+//! bins, whose width doubles as the connection gets longer, so its size has a limit.
 
-use crate::connection::Connection;
-use crate::explain::{Extent, FirstFrames, PairTracker, Pass};
-use crate::reader::PacketConsumer;
-use crate::report::{CaptureReport, Part};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use weir_packet::Packet;
 use weir_plot::{Axis, Lane, Mark, time_line};
-use weir_tcp::{SegmentClass, SegmentEvent};
-use weir_tcp_batch::ConnectionKey;
+use weir_tcp::SegmentClass;
 use weir_text::units;
 
 /// Connections of each list that get a time line.
@@ -60,9 +54,14 @@ pub struct TimeLines {
 }
 
 impl TimeLines {
+    /// Those of some connections; a reason if there are not all of them, else "".
+    pub(crate) fn new(lines: BTreeMap<usize, TimeLine>, missing: &'static str) -> Self {
+        Self { lines, missing }
+    }
+
     /// None, for a reason.
     pub fn missing(reason: &'static str) -> Self {
-        Self { lines: BTreeMap::new(), missing: reason }
+        Self::new(BTreeMap::new(), reason)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -79,108 +78,6 @@ impl TimeLines {
     }
 }
 
-impl CaptureReport {
-    /// Reads the sources once more, for the time lines of the connections that are listed first.
-    ///
-    /// # Errors
-    /// A source failed.
-    pub fn read_time_lines<E>(
-        &mut self,
-        read: impl FnOnce(&mut dyn PacketConsumer) -> Result<Pass, E>,
-    ) -> Result<(), E> {
-        let wanted = Part::ALL.into_iter().flat_map(|part| self.listed(part).take(MAX_TIME_LINES));
-        let mut reader = TimeLineReader::default();
-        wanted.for_each(|index| reader.want(index, &self.connections[index]));
-        let wanted = reader.wanted;
-        let pass = read(&mut FirstFrames { frames: self.counts.ledger.packets.received, consumer: &mut reader })?;
-        let lines = reader.finish();
-        let missing = match wanted - lines.len() {
-            0 => "",
-            _ if pass.interrupted => "The second reading of the capture was interrupted: not all time lines are known.",
-            _ => "The capture changed while it was read: not all time lines are known.",
-        };
-        self.time_lines = TimeLines { lines, missing };
-        Ok(())
-    }
-}
-
-/// Makes the time lines of some connections from the packets of a capture.
-#[derive(Default)]
-struct TimeLineReader<'a> {
-    pairs: HashMap<ConnectionKey, Pair<'a>, ahash::RandomState>,
-    wanted: usize,
-}
-
-/// The connections between two endpoints.
-struct Pair<'a> {
-    tracker: PairTracker,
-    wanted: Vec<(usize, &'a Connection)>,
-    extent: Extent,
-    /// By side of the batch engine.
-    line: TimeLine,
-    finished: BTreeMap<usize, TimeLine>,
-}
-
-impl<'a> TimeLineReader<'a> {
-    fn want(&mut self, index: usize, connection: &'a Connection) {
-        let new = || Pair {
-            tracker: PairTracker::new(connection),
-            wanted: Vec::new(),
-            extent: Extent::EMPTY,
-            line: TimeLine::default(),
-            finished: BTreeMap::new(),
-        };
-        self.pairs.entry(connection.key()).or_insert_with(new).wanted.push((index, connection));
-        self.wanted += 1;
-    }
-
-    fn finish(self) -> BTreeMap<usize, TimeLine> {
-        let finished = self.pairs.into_values().flat_map(|mut pair| {
-            pair.finish_connection();
-            pair.finished
-        });
-        finished.collect()
-    }
-}
-
-impl PacketConsumer for TimeLineReader<'_> {
-    fn consume(&mut self, packets: &[Packet], _: &[u64]) {
-        for packet in packets {
-            let (key, side) = ConnectionKey::from_packet(packet);
-            if let Some(pair) = self.pairs.get_mut(&key) {
-                pair.enter(side, packet);
-            }
-        }
-    }
-}
-
-impl Pair<'_> {
-    fn enter(&mut self, side: usize, packet: &Packet) {
-        if self.tracker.opens_next(packet) {
-            self.finish_connection();
-            self.tracker.start_next();
-        }
-        let mut zero_window = false;
-        let PairTracker { state, anomalies, .. } = &mut self.tracker;
-        let class =
-            state.classify_observed(side, packet, anomalies, |event| zero_window |= event == SegmentEvent::ZeroWindow);
-        self.extent.enter(side, packet.time_ns);
-        self.line.enter(side, packet, class, zero_window);
-    }
-
-    fn finish_connection(&mut self) {
-        let extent = std::mem::replace(&mut self.extent, Extent::EMPTY);
-        let mut line = std::mem::take(&mut self.line);
-        let Some(&(index, connection)) = self.wanted.iter().find(|(_, connection)| extent.is_of(connection)) else {
-            return;
-        };
-        if connection.client_side == 1 {
-            line.bins.iter_mut().for_each(|sides| sides.reverse());
-        }
-        self.finished.entry(index).or_insert(line);
-    }
-}
-
 /// What the sides of a connection sent in each part of its time.
 #[derive(Default)]
 pub(crate) struct TimeLine {
@@ -193,7 +90,8 @@ pub(crate) struct TimeLine {
 }
 
 impl TimeLine {
-    fn enter(&mut self, side: usize, packet: &Packet, class: SegmentClass, zero_window: bool) {
+    /// Adds a segment of a side.
+    pub fn enter(&mut self, side: usize, packet: &Packet, class: SegmentClass, zero_window: bool) {
         use SegmentClass as Class;
         if self.bins.is_empty() {
             (self.start_ns, self.bin_ns) = (packet.time_ns, FIRST_BIN_NS);
@@ -228,6 +126,11 @@ impl TimeLine {
         count(LaneKind::Payload, packet.payload_bytes.into());
         count(LaneKind::Fin, u64::from(packet.control & Packet::FIN != 0));
         count(LaneKind::ZeroWindow, u64::from(zero_window));
+    }
+
+    /// Exchanges the sides.
+    pub fn reverse(&mut self) {
+        self.bins.iter_mut().for_each(|sides| sides.reverse());
     }
 
     /// Halves the number of bins.

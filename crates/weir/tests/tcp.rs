@@ -508,7 +508,7 @@ fn usage_errors_have_exit_code_1() {
     assert_usage_errors(&[
         (&["tcp"], "nothing to read"),
         (&["tcp", "-", "-"], "only once"),
-        (&["tcp", "-", "--sort", "colour"], "retransmitted"),
+        (&["tcp", "-", "--sort", "colour"], "no such number"),
         (&["tcp", "-", "--engine", "abacus"], "gpu"),
         (&["tcp", "-", "--explain", "#1", "--json", "-"], "--json"),
         (&["tcp", "-", "--json", "-", "--csv", "-"], "mixed"),

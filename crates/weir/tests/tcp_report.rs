@@ -62,7 +62,7 @@ fn failures() -> Vec<(u16, Option<&'static str>, Vec<Vec<u8>>)> {
         (8, Some("reset_by_client"), followed(8, &[rst(true, 8)])),
         (9, Some("reset_by_server"), followed(9, &[fin(true, 9), rst(false, 9)])),
         (10, Some("reset_by_both"), followed(10, &[rst(false, 10), rst(true, 10)])),
-        // Closed by both sides: a RST after that harms nobody.
+        // Closed by both sides: a RST after that is no failure.
         (11, None, followed(11, &[fin(true, 11), fin(false, 11), rst(true, 11)])),
         (12, None, followed(12, &[])),
         // One direction is not in the capture.
@@ -170,8 +170,10 @@ fn connections_are_sorted_by_every_order_and_an_unknown_one_is_refused_with_a_ne
         assert_eq!(report_of(&capture, &["--sort", order])["sort"], order);
     }
     assert_usage_errors(&[
-        (&["tcp", "-", "--sort", "retransmited"], "a similar value exists: 'retransmitted'"),
-        (&["tcp", "-", "--sort", "durration"], "a similar value exists: 'duration'"),
+        (&["tcp", "-", "--sort", "retransmited"], "did you mean retransmitted?"),
+        (&["tcp", "-", "--sort", "durration"], "did you mean duration?"),
+        (&["tcp", "-", "--sort", "fwd_packet"], "did you mean fwd_packets?"),
+        (&["tcp", "-", "--sort", "protocol"], "no such number"),
     ]);
 }
 
@@ -183,9 +185,14 @@ fn the_longest_connection_is_the_first_by_duration() {
             .frame(START, 0, &segment(true, port, [1, 1], ACK, 10))
             .frame(START, milliseconds * 1000, &segment(true, port, [11, 1], ACK, 10));
     }
-    let report = report_of(&pcap.saved(), &["--sort", "duration"]);
-    let ports: Vec<u16> = report["list"].as_array().unwrap().iter().map(port).collect();
-    assert_eq!(ports, [2, 3, 1]);
+    let capture = pcap.saved();
+    let ports = |order| -> Vec<u16> {
+        report_of(&capture, &["--sort", order])["list"].as_array().unwrap().iter().map(port).collect()
+    };
+    assert_eq!(ports("duration"), [2, 3, 1]);
+    // By fields of docs/fields.md.
+    assert_eq!(ports("duration_ns"), [2, 3, 1]);
+    assert_eq!(ports("src_port"), [3, 2, 1]);
 }
 
 /// The page about a capture of generated traffic, with long addresses and every column.

@@ -1,9 +1,9 @@
 //! Options of `weir tcp`.
 
 use super::{Hardening, OUTPUT, Reporting, Selection};
-use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
-use std::ffi::OsString;
+use clap::builder::{NonEmptyStringValueParser, PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use weir_tcp_report::SortOrder;
 use weir_text::units::{parse_flows, parse_length, parse_number};
@@ -36,9 +36,9 @@ pub struct Tcp {
     #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
     pub connections: Option<u32>,
 
-    /// Sort both lists by this property, largest value first. Failed connections come first, those that never opened before
-    /// those that were reset
-    #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", value_parser = sort_order(), help_heading = LIST)]
+    /// Sort both lists by this property, or by a field that is a number (fwd_tcp_mss), largest value first. Failed
+    /// connections come first, those that never opened before those that were reset
+    #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", value_parser = SortOrderParser, help_heading = LIST)]
     pub sort: SortOrder,
 
     /// List connections with fewer than N packets after all others; suffixes k, M and G [default: 20 with --sort
@@ -90,10 +90,20 @@ pub enum EngineChoice {
     Gpu,
 }
 
-fn sort_order() -> impl TypedValueParser<Value = SortOrder> {
-    let values = SortOrder::all().map(|order| PossibleValue::new(order.name()).help(order.description()));
-    let order = |name: String| SortOrder::all().find(|order| order.name() == name);
-    PossibleValuesParser::new(values).map(move |name| order(name).expect("only names of orders are possible"))
+/// Parses names of orders and of fields. The help lists the orders.
+#[derive(Clone)]
+struct SortOrderParser;
+
+impl TypedValueParser for SortOrderParser {
+    type Value = SortOrder;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<SortOrder, clap::Error> {
+        StringValueParser::new().try_map(|name| SortOrder::named(&name)).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(SortOrder::all().map(|order| PossibleValue::new(order.name()).help(order.description()))))
+    }
 }
 
 const EXAMPLES: &str = "\
