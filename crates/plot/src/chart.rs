@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use weir_text::{units, wrap};
 
 /// Colours that people with colour-vision deficiency tell apart (Okabe and Ito, 2008).
-pub(crate) const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
+pub(crate) const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 const DASHES: [&str; 3] = ["", "stroke-dasharray=\"6 3\"", "stroke-dasharray=\"2 3\""];
 /// The area between the axes.
 const LEFT: f64 = 70.0;

@@ -133,7 +133,17 @@ impl Analysis {
         // The engine counts packets and payload of a connection, but not the bytes of its frames.
         let exported = RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
         ledger.sinks.push(SinkCounters { sink: "connections".into(), exported, ..SinkCounters::default() });
-        CaptureReport { options, engine: name, engine_counters, counts, totals, connections, failed, comparison, time_lines: TimeLines::default() }
+        CaptureReport {
+            options,
+            engine: name,
+            engine_counters,
+            counts,
+            totals,
+            connections,
+            failed,
+            comparison,
+            time_lines: TimeLines::default(),
+        }
     }
 
     fn analyse(&mut self, packets: &[Packet], frame_numbers: &[u64]) {

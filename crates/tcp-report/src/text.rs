@@ -60,7 +60,8 @@ impl CaptureReport {
         if let Some(comparison) = &self.comparison {
             text += &format!("\n{}", comparison.text());
         }
-        let warnings: String = self.warnings().iter().map(|warning| paragraph("note: ", &warning.to_string(), columns)).collect();
+        let warnings: String =
+            self.warnings().iter().map(|warning| paragraph("note: ", &warning.to_string(), columns)).collect();
         if !warnings.is_empty() {
             text += &format!("\n{warnings}");
         }

@@ -42,7 +42,8 @@ fn explained(first: [usize; 2], later: [usize; 2], max_anomalies: usize) -> (Res
         Engine::open(EngineOptions { backend: Backend::Cpu, max_anomalies, ..EngineOptions::default() }).unwrap();
     let mut analysis = Analysis::new(engine, 1000, false);
     let counts = read(&path, &mut analysis);
-    let options = ReportOptions { sources: Vec::new(), sort: SortOrder::named("packets").unwrap(), min_packets: 1, top: 0 };
+    let options =
+        ReportOptions { sources: Vec::new(), sort: SortOrder::named("packets").unwrap(), min_packets: 1, top: 0 };
     let report = analysis.finish(counts, options);
     capture(&path, later);
     let mut out = Vec::new();

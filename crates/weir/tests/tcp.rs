@@ -602,7 +602,10 @@ fn with_little_memory_connections_are_left_out() {
     assert_eq!(analysed + left_out, u64::from(PACKETS));
     assert_eq!(report["list"].as_array().map(Vec::len), Some(analysed as usize));
     assert_eq!(out.lines().filter(|line| line.contains(":1 → 192.0.2.2:80 ")).count(), analysed as usize);
-    assert_eq!(std::fs::read_to_string(page).unwrap().matches("<tr><td class=\"l\" data-v=").count(), analysed as usize);
+    assert_eq!(
+        std::fs::read_to_string(page).unwrap().matches("<tr><td class=\"l\" data-v=").count(),
+        analysed as usize
+    );
 }
 
 #[test]

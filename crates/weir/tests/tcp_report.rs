@@ -137,7 +137,8 @@ fn failed_connections_are_a_list_of_their_own() {
     let capture = failed_capture();
     let page = capture.beside("page.html");
     let out = success(arguments!["tcp", capture, "--top", "4", "--html", page]);
-    let expected = "failed        3 no answer, 1 refused, 3 half-open, 2 reset by client, 1 reset by server, 1 reset by both\n";
+    let expected =
+        "failed        3 no answer, 1 refused, 3 half-open, 2 reset by client, 1 reset by server, 1 reset by both\n";
     assert!(out.contains(expected), "{out}");
     let at = |text: &str| out.find(text).unwrap_or_else(|| panic!("{text}: {out}"));
     assert!(at("4 of 11 failed connections, by") < at("4 of 5 connections, by"), "{out}");
@@ -181,9 +182,11 @@ fn connections_are_sorted_by_every_order_and_an_unknown_one_is_refused_with_a_ne
 fn the_longest_connection_is_the_first_by_duration() {
     let mut pcap = Pcap::new();
     for (port, milliseconds) in [(1, 20), (2, 900), (3, 100)] {
-        pcap = pcap
-            .frame(START, 0, &segment(true, port, [1, 1], ACK, 10))
-            .frame(START, milliseconds * 1000, &segment(true, port, [11, 1], ACK, 10));
+        pcap = pcap.frame(START, 0, &segment(true, port, [1, 1], ACK, 10)).frame(
+            START,
+            milliseconds * 1000,
+            &segment(true, port, [11, 1], ACK, 10),
+        );
     }
     let capture = pcap.saved();
     let ports = |order| -> Vec<u16> {
@@ -218,7 +221,10 @@ fn the_page_has_lists_and_time_lines_and_no_advice_for_the_command_line() {
     assert_eq!(named("script").count(), 1);
     for node in page.descendants() {
         for attribute in node.attributes() {
-            assert!(!["src", "style"].contains(&attribute.name()) && !attribute.name().starts_with("on"), "{attribute:?}");
+            assert!(
+                !["src", "style"].contains(&attribute.name()) && !attribute.name().starts_with("on"),
+                "{attribute:?}"
+            );
             assert!(attribute.name() != "href" || attribute.value().starts_with("#t"), "{attribute:?}");
         }
     }
@@ -238,7 +244,8 @@ fn the_page_has_lists_and_time_lines_and_no_advice_for_the_command_line() {
     assert_eq!((links.len(), &links), (40, &lines));
     let plots = named("details").filter(|details| details.descendants().any(|node| node.has_tag_name("svg")));
     assert_eq!(plots.count(), 40);
-    let body = named("body").next().unwrap().descendants().filter(|node| !node.parent().unwrap().has_tag_name("script"));
+    let body =
+        named("body").next().unwrap().descendants().filter(|node| !node.parent().unwrap().has_tag_name("script"));
     let body: String = body.filter_map(|node| node.text()).collect();
     assert!(!body.contains(" --") && !body.contains("(--"), "{body}");
 }
