@@ -155,8 +155,8 @@ impl TimeLine {
         let length_ns = self.bin_ns.saturating_mul(self.bins.len() as u64);
         let (unit, unit_ns) = match length_ns {
             ..2_000_000 => ("µs", 1e3),
-            ..2_000_000_000 => ("ms", 1e6),
-            ..7_200_000_000_000 => ("s", 1e9),
+            2_000_000..2_000_000_000 => ("ms", 1e6),
+            2_000_000_000..7_200_000_000_000 => ("s", 1e9),
             _ => ("h", 3.6e12),
         };
         let time = |bin: usize| bin as f64 * self.bin_ns as f64 / unit_ns;
