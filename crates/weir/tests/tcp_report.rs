@@ -37,8 +37,11 @@ fn syn(port: u16) -> Vec<u8> {
     segment(true, port, [1000, 0], SYN, 0)
 }
 
-/// A connection for each way to fail, by the port of its client, and some that do not fail.
-fn failures() -> Vec<(u16, Option<&'static str>, Vec<Vec<u8>>)> {
+/// Port of the client, failure, frames.
+type Case = (u16, Option<&'static str>, Vec<Vec<u8>>);
+
+/// A connection for each way to fail, and some that do not fail.
+fn failures() -> Vec<Case> {
     let followed = |port, more: &[Vec<u8>]| [&exchange(port), more].concat();
     let fin = |from_client, port| {
         let numbers = if from_client { [1101, 5101] } else { [5101, 1101] };
