@@ -170,7 +170,7 @@ impl Meter {
     }
 
     /// Memory that [`Meter::new`] takes, bytes. The system provides what is touched: for TCP
-    /// analysis 256 bytes per connection and 1.5 KiB per direction with anomalies; for tunnels and
+    /// analysis 448 bytes per connection and 1.5 KiB per direction with anomalies; for tunnels and
     /// migration, the entries of the flows concerned.
     pub fn memory_bytes_for(config: &Config) -> usize {
         let config = within_limits(*config);

@@ -29,7 +29,7 @@ pub struct MigratedFlow {
     pub(crate) rare: Option<Box<RareState>>,
 }
 
-const _: () = assert!(size_of::<MigratedFlow>() == 512);
+const _: () = assert!(size_of::<MigratedFlow>() == 704);
 
 #[derive(Debug)]
 pub(crate) struct RareState {

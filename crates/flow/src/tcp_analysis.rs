@@ -67,6 +67,7 @@ impl TcpAnalysis {
             && let Some(connection) = self.connections.get(slot as usize)
         {
             prefetch(connection.hot_line(endpoint));
+            prefetch(connection.times_line());
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 prefetch_all(connection);
             }
@@ -150,7 +151,7 @@ fn anomaly_capacity(slots: usize) -> usize {
 
 #[inline(always)]
 fn prefetch_all(connection: &Connection) {
-    let lines: &[[u64; 8]; 4] = bytemuck::must_cast_ref(connection);
+    let lines: &[[u64; 8]; 7] = bytemuck::must_cast_ref(connection);
     lines.iter().for_each(prefetch);
 }
 

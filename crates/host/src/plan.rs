@@ -15,7 +15,7 @@ use serde::Serialize;
 /// Bytes of the flow cache per flow (docs/performance.md).
 const FLOW_BYTES: u64 = 256;
 /// Additional bytes per TCP flow.
-const TCP_BYTES: u64 = 256;
+const TCP_BYTES: u64 = 448;
 /// Additional bytes per direction of a TCP flow with anomalies.
 const TCP_ANOMALY_BYTES: u64 = 1488;
 /// Assumption: one flow in this number has a direction with anomalies.

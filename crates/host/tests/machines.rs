@@ -221,11 +221,11 @@ fn figures_of_a_plan_follow_from_the_demand() {
     let memory = plan.memory;
     assert_eq!(
         (memory.flow_bytes, memory.tcp_bytes, memory.tcp_anomaly_bytes),
-        (512_000_000, 512_000_000, 297_600_000)
+        (512_000_000, 896_000_000, 297_600_000)
     );
     assert_eq!(memory.buffer_bytes, 3 * 4096 * 2048);
-    assert_eq!(memory.total_bytes, 512_000_000 + 512_000_000 + 297_600_000 + 25_165_824);
-    assert_eq!(plan.huge_pages_2_mib, 643);
+    assert_eq!(memory.total_bytes, 512_000_000 + 896_000_000 + 297_600_000 + 25_165_824);
+    assert_eq!(plan.huge_pages_2_mib, 826);
     assert_eq!(plan.export.records_per_second, 200_000.0);
     assert_eq!(plan.export.ipfix_bits_per_second, 560e6);
     assert_eq!(plan.bus_bits_per_second as u64 / 1_000_000_000, 114);

@@ -1,4 +1,4 @@
-// The TCP state machine for a GPU: repeats crates/tcp/src/{side,classifier,history,holes,pool}.rs.
+// The TCP state machine for a GPU: repeats crates/tcp/src/{side,classifier,history,holes,pool,times}.rs.
 //
 // The structures have the layout of those there, so that memory is copied as it is. The functions
 // have the names of those they repeat; read those for the reasons. Tests compare both byte by byte.
@@ -59,9 +59,34 @@ struct ColdSide {
     u8 scale_and_flags, syns, fins, resets;
 };
 
+// times.rs
+struct ResponseTimes {
+    u64 count, first_ns, max_ns, sum_ns;
+};
+
+struct RoundTripTimes {
+    u64 count, min_ns, max_ns, sum_ns;
+};
+
+struct Waiting {
+    u64 request_ns, timed_ns;
+    u32 request_end, timed_end, has_request, has_timed;
+};
+
+struct Measured {
+    ResponseTimes responses;
+    RoundTripTimes round_trips;
+};
+
+struct Times {
+    Waiting waiting[2];
+    Measured measured[2];
+};
+
 struct Connection {
     HotSide hot[2];
     ColdSide cold[2];
+    Times times;
 };
 
 struct SegmentCount {
@@ -184,7 +209,7 @@ struct PoolEntry {
     }
 };
 
-static_assert(sizeof(HotSide) == 64 && sizeof(ColdSide) == 64 && sizeof(Connection) == 256, "as in side.rs");
+static_assert(sizeof(HotSide) == 64 && sizeof(ColdSide) == 64 && sizeof(Times) == 192 && sizeof(Connection) == 448, "as in connection.rs");
 static_assert(sizeof(Holes) == 664 && sizeof(PoolEntry) == 1488, "as in pool.rs");
 
 // The anomaly pool. Threads allocate concurrently, so the index that a direction gets varies.
@@ -257,6 +282,50 @@ WEIR_FUNCTION inline void remember(HotSide &hot, const Segment &segment) {
     hot.flags_and_history_number = u16(hot.flags_and_history_number + (1u << REMEMBERED_SHIFT));
 }
 
+WEIR_FUNCTION inline bool reaches(u32 acknowledgment, u32 end) { return acknowledgment - end < MAX_WINDOW; }
+
+// Times::acknowledge, answer, request and time_segment.
+WEIR_FUNCTION inline void acknowledge_timed(Times &times, u32 side, const Segment &segment) {
+    Waiting &waiting = times.waiting[1 - side];
+    if (!waiting.has_timed || !reaches(segment.acknowledgment, waiting.timed_end)) return;
+    waiting.has_timed = 0;
+    if (segment.time_ns < waiting.timed_ns) return;
+    u64 time_ns = segment.time_ns - waiting.timed_ns;
+    RoundTripTimes &trips = times.measured[side].round_trips;
+    if (trips.count == 0 || time_ns < trips.min_ns) trips.min_ns = time_ns;
+    trips.count++;
+    trips.max_ns = higher(trips.max_ns, time_ns);
+    trips.sum_ns = saturating_sum(trips.sum_ns, time_ns);
+}
+
+WEIR_FUNCTION inline void answer(Times &times, u32 side, const Segment &segment) {
+    Waiting &waiting = times.waiting[1 - side];
+    if (!waiting.has_request || !reaches(segment.acknowledgment, waiting.request_end)) return;
+    waiting.has_request = 0;
+    if (segment.time_ns < waiting.request_ns) return;
+    u64 time_ns = segment.time_ns - waiting.request_ns;
+    ResponseTimes &responses = times.measured[side].responses;
+    if (responses.count == 0) responses.first_ns = time_ns;
+    responses.count++;
+    responses.max_ns = higher(responses.max_ns, time_ns);
+    responses.sum_ns = saturating_sum(responses.sum_ns, time_ns);
+}
+
+WEIR_FUNCTION inline void request(Times &times, u32 side, u32 end, u64 time_ns) {
+    Waiting &waiting = times.waiting[side];
+    waiting.request_ns = time_ns;
+    waiting.request_end = end;
+    waiting.has_request = 1;
+}
+
+WEIR_FUNCTION inline void time_segment(Times &times, u32 side, u32 end, u64 time_ns) {
+    Waiting &waiting = times.waiting[side];
+    if (waiting.has_timed) return;
+    waiting.timed_ns = time_ns;
+    waiting.timed_end = end;
+    waiting.has_timed = 1;
+}
+
 // HotSide::classify_fast.
 WEIR_FUNCTION inline bool classify_fast(HotSide &hot, const Segment &segment) {
     u32 advance = segment.acknowledgment - hot.acknowledged;
@@ -279,12 +348,27 @@ WEIR_FUNCTION inline bool classify_fast(HotSide &hot, const Segment &segment) {
     return true;
 }
 
+// Connection::take_fast.
+WEIR_FUNCTION inline bool take_fast(Connection &connection, u32 side, const Segment &segment) {
+    if (!classify_fast(connection.hot[side], segment)) return false;
+    acknowledge_timed(connection.times, side, segment);
+    if (segment.payload_bytes > 0) {
+        u32 end = segment.sequence + segment.payload_bytes;
+        answer(connection.times, side, segment);
+        request(connection.times, side, end, segment.time_ns);
+        time_segment(connection.times, side, end, segment.time_ns);
+    }
+    return true;
+}
+
 // One side while it processes a segment.
 struct Classifier {
+    u32 side;
     HotSide &hot;
     ColdSide &cold;
     const HotSide &peer;
     const ColdSide &peer_cold;
+    Times &times;
     const AnomalyPool &pool;
 
     // Without a segment: a packet without a whole TCP header.
@@ -344,6 +428,7 @@ struct Classifier {
                 if (PoolEntry *more = entry()) more->zero_windows++;
             }
             if (segment.has(CONTROL_ACK)) acknowledge(segment);
+            measure_times(segment, what);
         }
         remember_segment(segment);
         return what;
@@ -437,6 +522,7 @@ struct Classifier {
         cold.lowest_position = hot.next_position = lowest;
         cold.started_ns = segment.time_ns;
         hot.flags_and_history_number |= STARTED;
+        times.waiting[side] = Waiting{};
     }
 
     WEIR_FUNCTION void give_up_positions() const {
@@ -640,6 +726,26 @@ struct Classifier {
         }
     }
 
+    WEIR_FUNCTION void measure_times(const Segment &segment, SegmentClass what) const {
+        bool has_ack = segment.has(CONTROL_ACK);
+        if (has_ack) acknowledge_timed(times, side, segment);
+        if (what != IN_ORDER && what != ACKNOWLEDGMENT && what != DUPLICATE_ACKNOWLEDGMENT) times.waiting[side].has_timed = 0;
+        if (segment.payload_bytes == 0 || what == KEEP_ALIVE || what == ZERO_WINDOW_PROBE) return;
+        u32 end = segment.sequence + segment.has(CONTROL_SYN) + segment.payload_bytes;
+        if (what == IN_ORDER || what == SYNS) {
+            if (has_ack) answer(times, side, segment);
+        } else if ((peer.flags_and_history_number & ACKED) && !is_after(end, peer.acknowledged)) {
+            return;
+        }
+        const Waiting &waiting = times.waiting[side];
+        if (what == IN_ORDER) {
+            time_segment(times, side, end, segment.time_ns);
+        } else if (waiting.has_request && is_after(waiting.request_end, end)) {
+            end = waiting.request_end;
+        }
+        request(times, side, end, segment.time_ns);
+    }
+
     WEIR_FUNCTION u64 time_since_peer_syn(const Segment &answer) const {
         u32 number = answer.acknowledgment;
         bool acknowledges = (peer.flags_and_history_number & SYN) && is_after(number, u32(peer_cold.lowest_position) - 1) &&
@@ -666,7 +772,8 @@ struct Classifier {
 // Connection::classify_segment.
 WEIR_APART void classify_segment(Connection &connection, u32 side, const Segment *segment, const AnomalyPool &pool) {
     u32 other = 1 - side;
-    Classifier{connection.hot[side], connection.cold[side], connection.hot[other], connection.cold[other], pool}.classify_and_count(segment);
+    Classifier{side, connection.hot[side], connection.cold[side], connection.hot[other], connection.cold[other], connection.times, pool}
+        .classify_and_count(segment);
 }
 
 // Connection::has_ended.

@@ -81,7 +81,7 @@ struct alignas(64) Entry {
 
 static_assert(sizeof(PackedSegment) == 20 && sizeof(PackedIpv4) == 32 && sizeof(PackedIpv6) == 56, "as in packed.rs");
 static_assert(sizeof(ConnectionKey) == 40, "as in key.rs");
-static_assert(sizeof(Entry) == 384, "as in table.rs");
+static_assert(sizeof(Entry) == 576, "as in table.rs");
 
 // Counters of a batch: BatchCounters in device.rs.
 enum Counter : u32 { RUNS, LONG_RUNS, NEW_ENTRIES, ENDED_ENTRIES, TOUCHED, ALLOCATED_ANOMALIES, LISTED_ANOMALIES };
@@ -346,7 +346,7 @@ WEIR_FUNCTION inline void enter(const KernelArguments &arguments, const AnomalyP
     entry.packets[side]++;
     if (is_unread) {
         classify_segment(entry.connection, side, nullptr, pool);
-    } else if (!classify_fast(entry.connection.hot[side], segment)) {
+    } else if (!take_fast(entry.connection, side, segment)) {
         classify_segment(entry.connection, side, &segment, pool);
     }
 }

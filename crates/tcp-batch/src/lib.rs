@@ -17,7 +17,7 @@
 //! * After an error of a GPU, the CPU repeats its batch from the packed packets and a copy of the
 //!   table, and processes all later ones.
 //!
-//! It has no timeouts, and its memory grows with the connections of a capture: 450 bytes each, and
+//! It has no timeouts, and its memory grows with the connections of a capture: 600 bytes each, and
 //! 1.5 kB more per side with anomalies, which [`EngineOptions::max_anomalies`] limits. The meter in
 //! `weir-flow` has both bounds.
 //!

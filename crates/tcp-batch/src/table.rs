@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! index    a power of two of slots: upper half of the hash, entry number plus 1; 0 is free. Linear probing.
-//! entries  384 bytes each, in the order of insertion; none is ever removed
+//! entries  576 bytes each, in the order of insertion; none is ever removed
 //! pool     what directions with anomalies need beyond that
 //! ```
 //! A GPU keeps a copy of the three. The order within its index may differ; no result depends on it.
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub connection: Connection,
 }
 
-const _: () = assert!(size_of::<Entry>() == 384);
+const _: () = assert!(size_of::<Entry>() == 576);
 
 /// All known connections.
 pub(crate) struct Table {
@@ -130,6 +130,7 @@ impl Table {
             prefetch(&entry.last_ns);
             prefetch(entry.connection.hot_line(0));
             prefetch(entry.connection.hot_line(1));
+            prefetch(entry.connection.times_line());
         }
     }
 

@@ -17,14 +17,18 @@ use crate::rules::{
 };
 use crate::segment::Segment;
 use crate::side::{ColdSide, HotSide, IN_ORDER_LIMIT};
+use crate::times::Times;
 use weir_packet::Packet;
 
 /// One side while it processes a segment.
 pub(crate) struct Classifier<'a, O> {
+    /// Its number, 0 or 1.
+    pub side: usize,
     pub hot: &'a mut HotSide,
     pub cold: &'a mut ColdSide,
     pub peer: &'a HotSide,
     pub peer_cold: &'a ColdSide,
+    pub times: &'a mut Times,
     pub pool: &'a mut AnomalyPool,
     pub observer: O,
 }
@@ -117,6 +121,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             if segment.has(Packet::ACK) {
                 self.acknowledge(segment);
             }
+            self.measure_times(segment, class);
         }
         self.remember(segment);
         class
@@ -240,6 +245,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         (self.cold.lowest_position, self.hot.next_position) = (lowest, lowest);
         self.cold.started_ns = segment.time_ns;
         self.hot.flags_and_history_number |= HotSide::STARTED;
+        self.times.forget(self.side);
     }
 
     fn give_up_positions(&mut self) {
@@ -505,6 +511,37 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
                 self.clear_history();
             }
             self.hot.acknowledged = number;
+        }
+    }
+
+    /// Measures the times that a segment completes, and starts new ones.
+    fn measure_times(&mut self, segment: &Segment, class: SegmentClass) {
+        use SegmentClass::*;
+        let (side, has_ack, time_ns) = (self.side, segment.has(Packet::ACK), segment.time_ns);
+        if has_ack && let Some(rtt_ns) = self.times.acknowledge(side, segment) {
+            (self.observer)(SegmentEvent::PayloadAcknowledged { rtt_ns });
+        }
+        if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) {
+            self.times.discard_timed(side);
+        }
+        if segment.payload_bytes == 0 || matches!(class, KeepAlive | ZeroWindowProbe) {
+            return;
+        }
+        let start = segment.sequence.wrapping_add(u32::from(segment.has(Packet::SYN)));
+        let end = start.wrapping_add(segment.payload_bytes);
+        if matches!(class, InOrder | Syn) {
+            if has_ack && let Some(response_ns) = self.times.answer(side, segment) {
+                (self.observer)(SegmentEvent::RequestAnswered { response_ns });
+            }
+        } else if self.peer.has(HotSide::ACKED) && !is_after(end, self.peer.acknowledged) {
+            return;
+        }
+        if class == InOrder {
+            self.times.request(side, end, time_ns);
+            self.times.time_segment(side, end, time_ns);
+        } else {
+            let later = self.times.request_end(side).filter(|&known| is_after(known, end));
+            self.times.request(side, later.unwrap_or(end), time_ns);
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::class::{SegmentClass, SegmentCount};
 use crate::report::TcpReport;
+use crate::times::{ResponseTimes, RoundTripTimes};
 
-/// A [`TcpReport`] in 56 bytes. One with anomalies also takes a `TcpReport` on the heap.
+/// A [`TcpReport`] in 120 bytes. One with anomalies also takes a `TcpReport` on the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactReport(Contents);
 
@@ -17,6 +18,8 @@ enum Contents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Normal {
     unique_bytes: u64,
+    responses: ResponseTimes,
+    round_trips: RoundTripTimes,
     /// The next three are the value plus 1, or 0 for `None`.
     handshake_rtt_ns: u64,
     size_by_sequence_bytes: u64,
@@ -31,7 +34,7 @@ struct Normal {
     resets: u8,
 }
 
-const _: () = assert!(size_of::<CompactReport>() == 56);
+const _: () = assert!(size_of::<CompactReport>() == 120);
 
 impl Normal {
     /// Takes the fields over. Values that do not fit are truncated.
@@ -40,6 +43,8 @@ impl Normal {
         let plus_1 = |value: Option<u64>| value.map_or(0, |value| value.wrapping_add(1));
         Self {
             unique_bytes: report.unique_bytes,
+            responses: report.responses,
+            round_trips: report.round_trips,
             handshake_rtt_ns: plus_1(report.handshake_rtt_ns),
             size_by_sequence_bytes: plus_1(report.size_by_sequence_bytes),
             duration_by_sequence_ns: plus_1(report.duration_by_sequence_ns),
@@ -57,6 +62,8 @@ impl Normal {
     fn report(&self) -> TcpReport {
         let mut report = TcpReport {
             unique_bytes: self.unique_bytes,
+            responses: self.responses,
+            round_trips: self.round_trips,
             fins: self.fins.into(),
             syn_window: self.syn_window,
             maximum_segment_size: self.maximum_segment_size,

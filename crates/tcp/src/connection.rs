@@ -1,11 +1,13 @@
 //! A TCP connection: the state machine that classifies its segments.
 //!
 //! In: packets in the order of the capture, with the side that sent them. Out: the class of each,
-//! and a [`TcpReport`] per side and record. A connection takes four cache lines; an ordinary
-//! segment touches one:
+//! and a [`TcpReport`] per side and record. A connection takes seven cache lines; an ordinary
+//! segment touches the hot line of its side and the first of the times, and those of its side if it
+//! completes a time:
 //! ```text
 //! hot 0, 1    per side: positions, acknowledgments, digests of the last four segments
 //! cold 0, 1   per side: SYN, FIN, the round trip of the handshake
+//! times       a line for both: requests and timed segments; then per side: response times and round trips
 //! ```
 //! [`Connection::classify_fast`] takes a segment that only brings the next octets or only
 //! acknowledges more. [`Connection::classify`] takes any packet. Holes, counters of anomalies and a
@@ -20,6 +22,7 @@ use crate::report::{Degradation, TcpReport};
 use crate::rules::{is_unfragmented_segment, nearest_position};
 use crate::segment::{CONTROL, Segment, digest};
 use crate::side::{ColdSide, HotSide};
+use crate::times::Times;
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Packet;
 
@@ -29,9 +32,10 @@ use weir_packet::Packet;
 pub struct Connection {
     hot: [HotSide; 2],
     cold: [ColdSide; 2],
+    times: Times,
 }
 
-const _: () = assert!(size_of::<Connection>() == 256);
+const _: () = assert!(size_of::<Connection>() == 7 * 64);
 
 impl Connection {
     /// A connection without packets.
@@ -41,6 +45,12 @@ impl Connection {
     #[inline(always)]
     pub fn hot_line(&self, side: usize) -> &impl Sized {
         &self.hot[side & 1]
+    }
+
+    /// The cache line for both sides that [`Connection::classify_fast`] touches, too.
+    #[inline(always)]
+    pub fn times_line(&self) -> &impl Sized {
+        &self.times
     }
 
     /// Classifies and counts a packet that only brings the next octets of its side or only
@@ -58,14 +68,28 @@ impl Connection {
             ttl: packet.ttl,
             ..Segment::default()
         };
-        is_unfragmented_segment(packet)
-            && self.hot[side & 1].classify_fast(&segment, || digest(packet, &pool.digest_key))
+        is_unfragmented_segment(packet) && self.take_fast(side, &segment, || digest(packet, &pool.digest_key))
     }
 
     /// Like [`Connection::classify_fast`], with a segment.
     #[inline(always)]
     pub fn classify_segment_fast(&mut self, side: usize, segment: &Segment) -> bool {
-        self.hot[side & 1].classify_fast(segment, || segment.digest)
+        self.take_fast(side, segment, || segment.digest)
+    }
+
+    #[inline(always)]
+    fn take_fast(&mut self, side: usize, segment: &Segment, digest: impl FnOnce() -> u32) -> bool {
+        let is_taken = self.hot[side & 1].classify_fast(segment, digest);
+        if is_taken {
+            self.times.acknowledge(side, segment);
+            if segment.payload_bytes > 0 {
+                let end = segment.sequence.wrapping_add(segment.payload_bytes);
+                self.times.answer(side, segment);
+                self.times.request(side, end, segment.time_ns);
+                self.times.time_segment(side, end, segment.time_ns);
+            }
+        }
+        is_taken
     }
 
     /// Classifies and counts a packet of a side (0 or 1).
@@ -117,11 +141,11 @@ impl Connection {
     }
 
     fn classifier<'a, O>(&'a mut self, side: usize, pool: &'a mut AnomalyPool, observer: O) -> Classifier<'a, O> {
-        let ([hot_0, hot_1], [cold_0, cold_1]) = (&mut self.hot, &mut self.cold);
+        let ([hot_0, hot_1], [cold_0, cold_1], times) = (&mut self.hot, &mut self.cold, &mut self.times);
         if side & 1 == 0 {
-            Classifier { hot: hot_0, cold: cold_0, peer: hot_1, peer_cold: cold_1, pool, observer }
+            Classifier { side: 0, hot: hot_0, cold: cold_0, peer: hot_1, peer_cold: cold_1, times, pool, observer }
         } else {
-            Classifier { hot: hot_1, cold: cold_1, peer: hot_0, peer_cold: cold_0, pool, observer }
+            Classifier { side: 1, hot: hot_1, cold: cold_1, peer: hot_0, peer_cold: cold_0, times, pool, observer }
         }
     }
 
@@ -182,6 +206,8 @@ impl Connection {
             report.window_scale = (cold.scale_and_flags & 0xf).checked_sub(1);
         }
         report.handshake_rtt_ns = cold.handshake_rtt_ns.checked_sub(1);
+        let measured = self.times.measured(side);
+        (report.responses, report.round_trips) = (measured.responses, measured.round_trips);
         if hot.has(HotSide::SYN) && hot.has(HotSide::FIN) && !cold.has(ColdSide::SEVERAL_SYN_OR_FIN) {
             report.size_by_sequence_bytes = cold.fin_position.checked_sub(cold.lowest_position);
             report.duration_by_sequence_ns = cold.fin_ns.checked_sub(cold.syn_ns);
@@ -190,6 +216,7 @@ impl Connection {
 
     /// Starts the next record: all counters start at 0.
     pub fn start_next_record(&mut self, pool: &mut AnomalyPool) {
+        self.times.start_next_record();
         for (hot, cold) in self.hot.iter_mut().zip(&mut self.cold) {
             (hot.unique_bytes, hot.in_order) = (0, 0);
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);

@@ -43,6 +43,16 @@ pub enum SegmentEvent {
         /// Time since that SYN.
         rtt_ns: u64,
     },
+    /// The segment is the first of an answer to the other side's request.
+    RequestAnswered {
+        /// Time since the end of that request.
+        response_ns: u64,
+    },
+    /// The segment acknowledges a timed segment of the other side.
+    PayloadAcknowledged {
+        /// Time since that segment.
+        rtt_ns: u64,
+    },
     /// The report of the side is not exact: one bit of [`crate::Degradation`].
     Degraded(u8),
 }

@@ -2,7 +2,7 @@
 //!
 //! In: packets of a connection in the order of the capture, with the side that sent them. Out: a
 //! [`TcpReport`] per side and flow record. `docs/tcp.md` defines the rules; [`Connection`] is the
-//! state machine that applies them, in 256 bytes. An [`AnomalyPool`] holds what connections with
+//! state machine that applies them, in 448 bytes. An [`AnomalyPool`] holds what connections with
 //! holes, retransmissions and duplicates need beyond that.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod report;
 mod rules;
 mod segment;
 mod side;
+mod times;
 
 pub use class::{SegmentClass, SegmentCount};
 pub use compact_report::CompactReport;
@@ -27,3 +28,4 @@ pub use pool::{AnomalyPool, DetachedEntries, PoolEntry};
 pub use report::{Degradation, TcpReport};
 pub use rules::MAX_HOLES;
 pub use segment::{DigestKey, Segment};
+pub use times::{ResponseTimes, RoundTripTimes};

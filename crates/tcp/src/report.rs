@@ -1,6 +1,7 @@
 //! The result of the analysis for one direction and one flow record.
 
 use crate::class::{SegmentClass, SegmentCount};
+use crate::times::{ResponseTimes, RoundTripTimes};
 
 /// Reasons why an analysis is not exact: a set of bits. 0 means exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,6 +78,10 @@ pub struct TcpReport {
     pub size_by_sequence_bytes: Option<u64>,
     /// Time from the first SYN to the first FIN; `None` under the same conditions.
     pub duration_by_sequence_ns: Option<u64>,
+    /// Times from the end of the other side's requests to this side's answers.
+    pub responses: ResponseTimes,
+    /// Times from the other side's payload to this side's acknowledgment.
+    pub round_trips: RoundTripTimes,
 }
 
 impl TcpReport {
@@ -98,6 +103,8 @@ impl TcpReport {
         handshake_rtt_ns: None,
         size_by_sequence_bytes: None,
         duration_by_sequence_ns: None,
+        responses: ResponseTimes::NONE,
+        round_trips: RoundTripTimes::NONE,
     };
 
     /// Adds the counters of another direction or record. Fields of the connection stay.
@@ -115,6 +122,8 @@ impl TcpReport {
         self.largest_hole_bytes = self.largest_hole_bytes.max(other.largest_hole_bytes);
         self.missing_bytes += other.missing_bytes;
         self.degradation.0 |= other.degradation.0;
+        self.responses.add(&other.responses);
+        self.round_trips.add(&other.round_trips);
     }
 
     /// Segments and octets of a class.

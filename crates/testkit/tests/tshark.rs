@@ -1,5 +1,5 @@
 //! Compares the class of each TCP segment of real captures by [`TcpReference`] with what tshark says
-//! of the same frame. Each difference follows from a rule of the table in `docs/tcp.md` section 7,
+//! of the same frame. Each difference follows from a rule of the table in `docs/tcp.md` section 8,
 //! as often as the table says.
 //!
 //! A rule refers to what both knew when the segment came. A model of tshark's stream state

@@ -84,4 +84,24 @@ counts! {
     unseen,
     /// Octets of the stream captured at least once.
     unique_octets,
+    /// Answers of this side: payload in order that acknowledges the whole request of the other side.
+    answers,
+    /// Time from the last payload of the request to the answer, ns: of the first answer.
+    answer_first_ns,
+    /// The longest.
+    answer_max_ns,
+    /// The sum.
+    answer_sum_ns,
+    /// Acknowledgments by this side of a timed segment of the other side: one after the other, and
+    /// only if that side sent nothing but segments in order meanwhile.
+    round_trips,
+    /// Time from the timed segment to its acknowledgment, ns: the shortest.
+    round_trip_min_ns,
+    /// The longest.
+    round_trip_max_ns,
+    /// The sum.
+    round_trip_sum_ns,
+    /// Time that this side thought before its answers, ns, as far as they were captured. It is a
+    /// part of `answer_sum_ns`.
+    thought_ns,
 }

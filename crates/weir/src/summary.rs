@@ -25,7 +25,7 @@ pub struct TrafficSummary {
     tcp: TcpSummary,
 }
 
-/// Sums over the TCP analysis of all records (docs/tcp.md section 8).
+/// Sums over the TCP analysis of all records (docs/tcp.md section 9).
 #[derive(Clone, Copy, Debug, Default)]
 struct TcpSummary {
     /// Segments with payload, SYN or FIN.

@@ -229,10 +229,10 @@ before its first segment; window: not scaled; →: from the client
        2      0.020000  ←                   0:0          1  65535 SA         0 0x0001  64  SYN: round-trip time on the server side 20.0ms
        3      0.021000  →                   1:1          1  65535 A          0 0x0002  64  acknowledgment: round-trip time on the client side 1.00ms
        4      0.022000  →                 1:101          1  65535 A        100 0x0003  64  in order
-       5      0.042000  ←                1:1001        101  65535 A       1000 0x0002  64  in order
+       5      0.042000  ←                1:1001        101  65535 A       1000 0x0002  64  in order: acknowledges after 20.0ms; answers after 20.0ms
        6      0.042010  ←                1:1001        101  65535 A       1000 0x0002  64  duplicate: of frame 5
        7      0.042100  ←             2001:3001        101  65535 A       1000 0x0004  64  in order: opens hole 1001:2001, 1000 octets
-       8      0.043000  →               101:101       1001  65535 A          0 0x0004  64  acknowledgment
+       8      0.043000  →               101:101       1001  65535 A          0 0x0004  64  acknowledgment: acknowledges after 1.00ms
        9      0.142000  ←             1001:2001        101  65535 A       1000 0x0005  64  unseen retransmission: fills 1000 octets, none missing now
       10      0.342000  ←             2001:3501        101  65535 A       1500 0x0006  64  retransmission: repeats 2001:3001, 1000 octets; 500 octets new
       11      0.343000  →               101:101       3501  65535 AF         0 0x0005  64  in order

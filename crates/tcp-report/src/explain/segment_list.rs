@@ -268,6 +268,12 @@ impl<'a, W: Write> SegmentList<'a, W> {
                     let name = if side == self.engine_side(0) { "client" } else { "server" };
                     details.push(format!("round-trip time on the {name} side {}", units::span(rtt_ns)));
                 }
+                SegmentEvent::RequestAnswered { response_ns } => {
+                    details.push(format!("answers after {}", units::span(response_ns)));
+                }
+                SegmentEvent::PayloadAcknowledged { rtt_ns } => {
+                    details.push(format!("acknowledges after {}", units::span(rtt_ns)));
+                }
                 SegmentEvent::ZeroWindow => details.push("announces a window of 0".into()),
                 SegmentEvent::Degraded(bit) => {
                     details.extend(Degradation(bit).names().map(|name| format!("marked {name}")));

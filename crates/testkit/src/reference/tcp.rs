@@ -55,6 +55,10 @@ struct Side {
     out_of_window: Option<u32>,
     /// Remembered segments, the latest first, and the one before them.
     remembered: VecDeque<Packet>,
+    /// Sequence number after the request that waits for its answer, and time of its last payload.
+    request: Option<(u32, u64)>,
+    /// Sequence number after the timed segment that waits for its acknowledgment, and its time.
+    timed: Option<(u32, u64)>,
     /// A duplicate was found: the history is deep.
     has_duplicates: bool,
     report: TcpReport,
@@ -78,7 +82,7 @@ struct Stream {
 /// One side while it sends a packet.
 struct Sender<'a> {
     own: &'a mut Side,
-    peer: &'a Side,
+    peer: &'a mut Side,
     reached: &'a mut BTreeSet<&'static str>,
 }
 
@@ -86,7 +90,7 @@ impl TcpReference {
     /// Enters a packet of a side (0 or 1) and returns its class.
     pub fn enter(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let [low, high] = &mut self.sides;
-        let (own, peer) = if side == 0 { (low, &*high) } else { (high, &*low) };
+        let (own, peer) = if side == 0 { (low, high) } else { (high, low) };
         let mut sender = Sender { own, peer, reached: &mut self.reached };
         let class = sender.classify(packet);
         let count = &mut sender.own.report.classes[class as usize];
@@ -181,6 +185,7 @@ impl Sender<'_> {
             if has(Packet::ACK) {
                 self.acknowledge(packet);
             }
+            self.measure_times(packet, class);
         }
         let places = self.own.places();
         self.own.remembered.push_front(*packet);
@@ -297,6 +302,7 @@ impl Sender<'_> {
         }
         self.own.remembered.clear();
         self.own.stream = Some(Stream::new(packet.sequence.wrapping_add(1), packet.time_ns));
+        (self.own.request, self.own.timed) = (None, None);
         self.own.ended = false;
         self.own.acknowledged = None;
         self.own.last_window = None;
@@ -346,6 +352,67 @@ impl Sender<'_> {
         self.own.acknowledged = Some(number);
         if number.wrapping_sub(before) >= ACKNOWLEDGMENT_JUMP {
             self.forget("history cleared by a jump", "deep history cleared by a jump");
+        }
+    }
+
+    /// Section 6: what the segment answers and acknowledges, and what it asks.
+    fn measure_times(&mut self, packet: &Packet, class: SegmentClass) {
+        use SegmentClass::*;
+        let is_acknowledged = |end: u32| {
+            let ahead = packet.acknowledgment.wrapping_sub(end);
+            packet.control & Packet::ACK != 0 && u64::from(ahead) < MAX_WINDOW
+        };
+        if let Some((_, timed_ns)) = self.peer.timed.take_if(|(end, _)| is_acknowledged(*end)) {
+            let trips = &mut self.own.report.round_trips;
+            if let Some(rtt_ns) = packet.time_ns.checked_sub(timed_ns) {
+                trips.min_ns = if trips.count == 0 { rtt_ns } else { trips.min_ns.min(rtt_ns) };
+                trips.max_ns = trips.max_ns.max(rtt_ns);
+                trips.sum_ns = trips.sum_ns.saturating_add(rtt_ns);
+                trips.count += 1;
+                self.reach("round trip");
+            } else {
+                self.reach("round trip: time runs backwards");
+            }
+        }
+        let brings_octets = packet.payload_bytes > 0 && class != KeepAlive && class != ZeroWindowProbe;
+        let is_new = matches!(class, InOrder | Syn);
+        if brings_octets && is_new {
+            if let Some((_, asked_ns)) = self.peer.request.take_if(|(end, _)| is_acknowledged(*end)) {
+                let responses = &mut self.own.report.responses;
+                if let Some(response_ns) = packet.time_ns.checked_sub(asked_ns) {
+                    responses.first_ns = if responses.count == 0 { response_ns } else { responses.first_ns };
+                    responses.max_ns = responses.max_ns.max(response_ns);
+                    responses.sum_ns = responses.sum_ns.saturating_add(response_ns);
+                    responses.count += 1;
+                    self.reach("answer");
+                } else {
+                    self.reach("answer: time runs backwards");
+                }
+            } else if self.peer.request.is_some() {
+                self.reach("no answer: the request is not acknowledged");
+            }
+        }
+        // Karn's rule: an acknowledgment may be that of the first or of the second transmission.
+        if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) && self.own.timed.take().is_some() {
+            self.reach("timed segment discarded");
+        }
+        if !brings_octets {
+            return;
+        }
+        let first = packet.sequence.wrapping_add(u32::from(packet.control & Packet::SYN != 0));
+        let end = first.wrapping_add(packet.payload_bytes);
+        if !is_new && self.peer.acknowledged.is_some_and(|number| !is_after(end, number)) {
+            self.reach("request: not extended, acknowledged before");
+            return;
+        }
+        self.reach_if(!is_new && self.own.request.is_some(), "request: repeated or completed");
+        let later_end = match self.own.request {
+            Some((known_end, _)) if class != InOrder && is_after(known_end, end) => known_end,
+            _ => end,
+        };
+        self.own.request = Some((later_end, packet.time_ns));
+        if class == InOrder && self.own.timed.is_none() {
+            self.own.timed = Some((end, packet.time_ns));
         }
     }
 
@@ -454,6 +521,7 @@ impl Sender<'_> {
     /// The first payload or FIN, without a SYN before.
     fn start_mid_stream(&mut self, packet: &Packet) -> SegmentClass {
         self.reach("starts mid-stream");
+        (self.own.request, self.own.timed) = (None, None);
         let stream = self.own.stream.insert(Stream::new(packet.sequence, packet.time_ns));
         let first = stream.lowest;
         self.take(first, packet);

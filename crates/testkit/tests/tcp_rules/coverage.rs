@@ -35,7 +35,10 @@ retransmission, not acknowledged; retransmission, other side silent;
 out of order by the handshake; out of order by 3 ms; unseen by the handshake; unseen by 3 ms;
 fills one of two holes; splits a hole; touches several holes; hole settled; hole settled below others;
 
-handshake of the responder; handshake of the initiator; SYN answered wrongly; size by sequence; no size: several";
+handshake of the responder; handshake of the initiator; SYN answered wrongly; size by sequence; no size: several;
+
+round trip; round trip: time runs backwards; timed segment discarded; answer; answer: time runs backwards;
+no answer: the request is not acknowledged; request: repeated or completed; request: not extended, acknowledged before";
 
 /// The rules, classes and degradations that packets reached.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ mod network;
 mod positions;
 mod random_packets;
 mod simulated_network;
+mod times;
 
 use weir_packet::{Flags, Network, Packet};
 use weir_tcp::SegmentClass::*;

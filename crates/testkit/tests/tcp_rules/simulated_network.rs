@@ -156,6 +156,7 @@ fn implementations_agree_on_captured_connections() {
         }
     }
     if seeds(SEEDS).count() as u64 >= SEEDS {
-        coverage.assert_complete_except(&[]);
+        // Random packets reach these.
+        coverage.assert_complete_except(&["round trip: time runs backwards", "answer: time runs backwards"]);
     }
 }

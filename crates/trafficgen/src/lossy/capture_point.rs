@@ -63,6 +63,12 @@ struct CapturedSide {
     window: u16,
     /// Highest acknowledgment of the peer.
     acknowledged: u64,
+    /// End and time of the request that the peer has not answered.
+    asked: Option<(u64, u64)>,
+    /// End and time of the timed segment that the peer has not acknowledged.
+    timed: Option<(u64, u64)>,
+    /// Time that the side thinks before its next answer.
+    thought_ns: u64,
 }
 
 impl CapturedSide {
@@ -81,14 +87,77 @@ impl CapturePoint {
         let side = || {
             let mut octets = Octets::default();
             octets.add(0, 1);
-            CapturedSide { octets, syn: false, fin: None, window: u16::MAX, acknowledged: 0 }
+            CapturedSide {
+                octets,
+                syn: false,
+                fin: None,
+                window: u16::MAX,
+                acknowledged: 0,
+                asked: None,
+                timed: None,
+                thought_ns: 0,
+            }
         };
         Self { sides: [side(), side()] }
     }
 
-    /// Captures a segment and counts it in the expected counters of its direction, in the first
-    /// class that fits.
-    pub(super) fn capture(&mut self, segment: &Segment, expected: &mut ExpectedTcp) {
+    /// Captures a segment and counts it in the expected counters of its direction.
+    pub(super) fn capture(&mut self, segment: &Segment, now_ns: u64, expected: &mut ExpectedTcp) {
+        let before = *expected;
+        self.count(segment, expected);
+        self.measure(segment, now_ns, &before, expected);
+    }
+
+    /// A side thinks for this time before its next answer.
+    pub(super) fn thinks(&mut self, side: u8, time_ns: u64) {
+        self.sides[usize::from(side)].thought_ns = time_ns;
+    }
+
+    /// Measures the times that a segment completes; `before` is without it.
+    fn measure(&mut self, segment: &Segment, now_ns: u64, before: &ExpectedTcp, expected: &mut ExpectedTcp) {
+        let counted = |count: fn(&ExpectedTcp) -> u64| count(expected) > count(before);
+        if counted(|e| e.switched_copies + e.routed_copies + e.rst) {
+            return;
+        }
+        let in_order = counted(|e| e.in_order);
+        let is_data = in_order || counted(|e| e.retransmissions + e.out_of_order + e.unseen);
+        let is_ack = counted(|e| e.acks);
+        let [from, to] = self.pair(segment.side);
+        let acknowledges = |end: u64| segment.flags & ACK != 0 && end <= segment.acknowledgment;
+        if let Some((_, timed_ns)) = to.timed.take_if(|(end, _)| acknowledges(*end)) {
+            let time_ns = now_ns - timed_ns;
+            let least_ns = if expected.round_trips == 0 { u64::MAX } else { expected.round_trip_min_ns };
+            expected.round_trip_min_ns = time_ns.min(least_ns);
+            expected.round_trip_max_ns = time_ns.max(expected.round_trip_max_ns);
+            expected.round_trip_sum_ns += time_ns;
+            expected.round_trips += 1;
+        }
+        if !in_order && !is_ack {
+            from.timed = None;
+        }
+        if !is_data || segment.length == 0 {
+            return;
+        }
+        let end = segment.start + u64::from(segment.length);
+        if in_order && let Some((_, asked_ns)) = to.asked.take_if(|(end, _)| acknowledges(*end)) {
+            let time_ns = now_ns - asked_ns;
+            expected.answer_first_ns = if expected.answers == 0 { time_ns } else { expected.answer_first_ns };
+            expected.answer_max_ns = time_ns.max(expected.answer_max_ns);
+            expected.answer_sum_ns += time_ns;
+            expected.answers += 1;
+            expected.thought_ns += std::mem::take(&mut from.thought_ns);
+        }
+        if !in_order && end <= from.acknowledged {
+            return;
+        }
+        from.asked = Some((end.max(from.asked.map_or(0, |(end, _)| end)), now_ns));
+        if in_order {
+            from.timed.get_or_insert((end, now_ns));
+        }
+    }
+
+    /// Counts a segment in the first class that fits.
+    fn count(&mut self, segment: &Segment, expected: &mut ExpectedTcp) {
         let &Segment { flags, kind, start, .. } = segment;
         let length = u64::from(segment.length);
         expected.segments += 1;

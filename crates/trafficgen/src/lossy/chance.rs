@@ -17,6 +17,14 @@ impl Chance<'_> {
         Fate { is_captured, is_lost }
     }
 
+    /// Returns the time for which a side thinks: exponentially distributed, 0 without a mean time.
+    pub(super) fn think(&mut self) -> u64 {
+        match self.probabilities.think_ns {
+            0 => 0,
+            mean_ns => (self.random.exponential() * mean_ns as f64) as u64,
+        }
+    }
+
     /// Returns a random time of whole milliseconds, ns.
     pub(super) fn milliseconds(&mut self, range: [u32; 2]) -> u64 {
         u64::from(self.random.between(range)) * MILLISECOND_NS
@@ -36,6 +44,8 @@ pub(super) struct Probabilities {
     pub(super) routed: Fraction,
     pub(super) keepalive: Fraction,
     pub(super) zerowindow: Fraction,
+    /// Mean time that a side thinks before it responds.
+    pub(super) think_ns: u64,
 }
 
 /// What happens to a segment in flight: a lost one may be captured before.

@@ -77,6 +77,8 @@ pub(super) struct Conversation {
     rounds_left: u32,
     /// End of this round's request, while its response is outstanding.
     request_end: Option<u64>,
+    /// Time at which the talker has thought and responds.
+    respond_ns: u64,
     /// The requester sends data during the response.
     interrupts: bool,
 }
@@ -95,6 +97,7 @@ impl Conversation {
             syns: 0,
             established: false,
             request_end: None,
+            respond_ns: NEVER,
             interrupts: false,
         }
     }
@@ -109,7 +112,7 @@ impl Conversation {
             .sides
             .iter()
             .map(Side::next_ns)
-            .fold(self.exchange.in_flight.next_ns().min(duplicate_ns).min(self.step_ns), u64::min)
+            .fold(self.exchange.in_flight.next_ns().min(duplicate_ns).min(self.step_ns).min(self.respond_ns), u64::min)
     }
 
     /// Processes one due event. Returns the segment that passes the capture point, if there is one.
@@ -147,6 +150,11 @@ impl Conversation {
             } else if at.retransmit_ns.min(at.timeout_ns) <= now_ns {
                 self.exchange.retransmit(side, now_ns, chance);
             }
+        }
+        if self.respond_ns <= now_ns {
+            self.respond_ns = NEVER;
+            self.start_response(chance);
+            self.exchange.send(self.properties.talker, 0, now_ns, chance);
         }
         if self.step_ns <= now_ns {
             self.step_ns = NEVER;
@@ -285,27 +293,41 @@ impl Conversation {
                 if segment.length > 0 || segment.flags & FIN != 0 {
                     self.exchange.receive_data(side, segment, now_ns, chance);
                 }
-                self.respond(side, chance);
+                self.respond(side, now_ns, chance);
                 self.exchange.send(side, 0, now_ns, chance);
             }
         }
     }
 
-    /// Makes the talker respond once it has received the request; with the last response it may
-    /// close.
-    fn respond(&mut self, side: u8, chance: &mut Chance<'_>) {
+    /// Makes the talker respond once it has received the request and thought about it.
+    fn respond(&mut self, side: u8, now_ns: u64, chance: &mut Chance<'_>) {
         let received = self.exchange.sides[usize::from(side)].next_expected();
-        let last =
-            self.rounds_left == 0 && self.properties.zero_windows.is_none() && self.properties.keep_alives.is_none();
         if side == self.properties.talker && self.request_end.take_if(|end| received >= *end).is_some() {
-            let talker = &mut self.exchange.sides[usize::from(side)];
-            talker.end += chance.random.around(u64::from(self.properties.answer)).max(2);
-            talker.closed =
-                last && self.properties.combines_fin && !self.properties.resets && side == self.properties.closer;
-        } else if side != self.properties.talker && std::mem::take(&mut self.interrupts) {
+            let think_ns = chance.think();
+            self.capture_point.thinks(side, think_ns);
+            if think_ns == 0 {
+                self.start_response(chance);
+            } else {
+                self.respond_ns = now_ns + think_ns;
+            }
+        } else if side != self.properties.talker
+            && (chance.probabilities.think_ns == 0 || self.request_end.is_none() && self.respond_ns == NEVER)
+            && std::mem::take(&mut self.interrupts)
+        {
+            // It does not change a request that the talker thinks about.
             let requester = &mut self.exchange.sides[usize::from(side)];
             requester.end += if requester.closed { 0 } else { u64::from(chance.random.between([20, 200])) };
         }
+    }
+
+    /// Gives the talker its response to send; with the last one it may close.
+    fn start_response(&mut self, chance: &mut Chance<'_>) {
+        let Properties { talker, closer, combines_fin, resets, answer, .. } = self.properties;
+        let last =
+            self.rounds_left == 0 && self.properties.zero_windows.is_none() && self.properties.keep_alives.is_none();
+        let side = &mut self.exchange.sides[usize::from(talker)];
+        side.end += chance.random.around(u64::from(answer)).max(2);
+        side.closed = last && combines_fin && !resets && talker == closer;
     }
 
     /// Sends the initiator's SYN or the SYN-ACK; either may be lost.

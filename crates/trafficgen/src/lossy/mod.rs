@@ -31,7 +31,7 @@ use weir_capture::{SettingsError, SourceSettings};
 #[rustfmt::skip]
 const KEYS: &[&str] = &[
     "flows", "new", "packets", "duration", "seed", "ipv6", "rst", "noid", "loss", "before", "recut", "reorder",
-    "spurious", "duplicate", "routed", "keepalive", "zerowindow", "snap",
+    "spurious", "duplicate", "routed", "keepalive", "zerowindow", "think", "snap",
 ];
 
 /// Time in which the first conversations begin, ns.
@@ -86,6 +86,7 @@ impl Lossy {
             routed: probability("routed", 0)?,
             keepalive: probability("keepalive", 10)?,
             zerowindow: probability("zerowindow", 10)?,
+            think_ns: values.duration_ns("think", [0, 3600 * SECOND_NS])?.unwrap_or(0),
         };
         let mut lossy = Self {
             random: Random::new(seed),
@@ -143,7 +144,7 @@ impl Lossy {
                     &mut expected.tcp[index][usize::from(segment.side)]
                 }
             };
-            conversation.capture_point.capture(&segment, tcp);
+            conversation.capture_point.capture(&segment, now_ns, tcp);
             self.sent += 1;
             filled += 1;
         }

@@ -27,6 +27,9 @@ struct Direction {
     /// The highest position acknowledged by the other side.
     acknowledged: u32,
     recent: Vec<Seen>,
+    /// End and time of what the other side has not answered, and of what it has not acknowledged.
+    asked: Option<(u32, u64)>,
+    timed: Option<(u32, u64)>,
     count: ExpectedTcp,
 }
 
@@ -48,7 +51,56 @@ impl Recount {
         });
         let [first, second] = &mut self.flows[place];
         let (from, to) = if side == 0 { (first, second) } else { (second, first) };
-        self.wraps += u64::from(classify(from, to, seen));
+        let before = from.count;
+        self.wraps += u64::from(classify(from, to, seen.clone()));
+        measure(from, to, &seen, &before);
+    }
+}
+
+/// Measures response times and round trips by the class that a frame was counted in.
+fn measure(from: &mut Direction, to: &mut Direction, seen: &Seen, before: &ExpectedTcp) {
+    let &Seen { time_ns, flags, payload, .. } = seen;
+    let class = |of: fn(&ExpectedTcp) -> u64| of(&from.count) > of(before);
+    let (in_order, is_ack) = (class(|e| e.in_order), class(|e| e.acks));
+    let is_late = class(|e| e.retransmissions) || class(|e| e.out_of_order) || class(|e| e.unseen);
+    if class(|e| e.switched_copies) || class(|e| e.routed_copies) || class(|e| e.rst) {
+        return;
+    }
+    let reached = to.first.filter(|_| flags & ACK != 0).map_or(0, |first| seen.acknowledgment.wrapping_sub(first));
+    if let Some((end, since_ns)) = to.timed
+        && end <= reached
+    {
+        to.timed = None;
+        let count = &mut from.count;
+        let times = [count.round_trip_min_ns, time_ns - since_ns];
+        count.round_trip_min_ns = if count.round_trips == 0 { times[1] } else { times[0].min(times[1]) };
+        count.round_trip_max_ns = count.round_trip_max_ns.max(times[1]);
+        count.round_trip_sum_ns += times[1];
+        count.round_trips += 1;
+    }
+    if !in_order && !is_ack {
+        from.timed = None;
+    }
+    if payload == 0 || !(in_order || is_late) {
+        return;
+    }
+    if let Some((end, since_ns)) = to.asked
+        && in_order
+        && end <= reached
+    {
+        to.asked = None;
+        let count = &mut from.count;
+        count.answer_first_ns = if count.answers == 0 { time_ns - since_ns } else { count.answer_first_ns };
+        count.answer_max_ns = count.answer_max_ns.max(time_ns - since_ns);
+        count.answer_sum_ns += time_ns - since_ns;
+        count.answers += 1;
+    }
+    let end = seen.sequence.wrapping_sub(from.first.expect("a SYN comes first")) + payload;
+    if in_order || end > from.acknowledged {
+        from.asked = Some((from.asked.map_or(end, |(known, _)| known.max(end)), time_ns));
+    }
+    if in_order && from.timed.is_none() {
+        from.timed = Some((end, time_ns));
     }
 }
 
@@ -156,7 +208,8 @@ fn judge(spec: &str) -> (ExpectedTcp, u64) {
     for ((truth, flow), counted) in source.expected_tcp().iter().zip(source.expected_flows()).zip(&recount.flows) {
         for (truth, counted) in truth.iter().zip(counted) {
             for ((name, truth), counted) in ExpectedTcp::NAMES.iter().zip(truth.values()).zip(counted.count.values()) {
-                assert_eq!(truth, counted, "{spec}: {name} of {flow:?}");
+                // Only the generator knows how long a side thought.
+                assert!(truth == counted || *name == "thought_ns", "{spec}: {name} of {flow:?}: {truth}, {counted}");
             }
             assert_eq!(truth.classes(), truth.segments);
             let not_new = truth.payload_octets - truth.unique_octets;
@@ -179,6 +232,7 @@ fn expected_counters_agree_with_an_independent_count() {
         "lossy,flows=100,new=100,packets=30k,seed=6,keepalive=1,zerowindow=1,reorder=20%,loss=5%,ipv6=1",
         "lossy,flows=1,packets=3k,seed=7,loss=50%",
         "lossy,flows=5,duration=30s,seed=8,loss=1",
+        "lossy,flows=50,packets=30k,seed=9,loss=5%,think=300ms",
     ] {
         judge(spec);
     }
@@ -188,7 +242,7 @@ fn expected_counters_agree_with_an_independent_count() {
 fn all_kinds_of_events_happen_in_a_run_of_200_thousand_packets() {
     let (sum, wraps) = judge("lossy,packets=200k");
     for (name, value) in ExpectedTcp::NAMES.iter().zip(sum.values()) {
-        assert!((value > 0) != (*name == "routed_copies"), "{name}: {value}");
+        assert!((value > 0) != ["routed_copies", "thought_ns"].contains(name), "{name}: {value}");
     }
     assert!(wraps > 0);
     let segments = (sum.segments - sum.acks) as f64;
@@ -207,6 +261,23 @@ fn network_without_losses_has_no_retransmissions() {
     let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{}", flawless.replace("reorder=0", "reorder=10%")));
     assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order + sum.out_of_order, "{sum:?}");
     assert!(sum.out_of_order > 1_000, "{sum:?}");
+}
+
+#[test]
+fn servers_answer_after_the_time_that_they_think() {
+    let mut source = recording("lossy,flows=300,packets=100k,think=3s,loss=0,reorder=0,spurious=0,duplicate=0,zerowindow=0");
+    while source.burst().unwrap().is_some() {}
+    let (mut thought_ns, mut answers) = (0, 0);
+    for expected in source.expected_tcp().iter().flatten().filter(|expected| expected.thought_ns > 0) {
+        // The rest is the way between capture point and server, below the longest round trip.
+        let way_ns = expected.answer_sum_ns.checked_sub(expected.thought_ns).expect("it answers after it thought");
+        assert!(way_ns < expected.answers * 201 * MILLISECOND_NS, "{expected:?}");
+        thought_ns += expected.thought_ns;
+        answers += expected.answers;
+    }
+    let mean_ms = thought_ns / answers / MILLISECOND_NS;
+    // Some answers follow what the client sends during a response, and take no thinking.
+    assert!(answers > 500 && (2_000..3_500).contains(&mean_ms), "{answers} answers, {mean_ms} ms");
 }
 
 #[test]

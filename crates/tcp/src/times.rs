@@ -1,0 +1,200 @@
+//! Times of answers: response times, and round trips of acknowledged payload.
+//!
+//! In: the segments of both sides with their classes. Out: [`ResponseTimes`] and
+//! [`RoundTripTimes`] of each side. `docs/tcp.md` section 6 defines both. State per side is one
+//! request and one timed segment, so not every segment is timed. It does not tell apart the
+//! requests that a side sends before the first of them is answered.
+
+use crate::rules::MAX_WINDOW;
+use crate::segment::Segment;
+use bytemuck::{Pod, Zeroable};
+
+/// How long a side takes to answer requests of the other side, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable, Pod)]
+#[repr(C)]
+pub struct ResponseTimes {
+    /// Number of answers.
+    pub count: u64,
+    /// Time of the first answer; 0 without answers.
+    pub first_ns: u64,
+    /// Longest time; 0 without answers.
+    pub max_ns: u64,
+    /// Sum of all times.
+    pub sum_ns: u64,
+}
+
+/// How long payload of the other side is on the way to a side and acknowledged, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable, Pod)]
+#[repr(C)]
+pub struct RoundTripTimes {
+    /// Number of timed segments that were acknowledged.
+    pub count: u64,
+    /// Shortest time; 0 if there is none.
+    pub min_ns: u64,
+    /// Longest time; 0 if there is none.
+    pub max_ns: u64,
+    /// Sum of all times.
+    pub sum_ns: u64,
+}
+
+impl ResponseTimes {
+    /// No answers.
+    pub const NONE: Self = Self { count: 0, first_ns: 0, max_ns: 0, sum_ns: 0 };
+
+    /// Mean time, ns; `None` without answers.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
+
+    /// Adds those of a later record or of another direction.
+    pub fn add(&mut self, later: &Self) {
+        if self.count == 0 {
+            self.first_ns = later.first_ns;
+        }
+        self.count += later.count;
+        self.max_ns = self.max_ns.max(later.max_ns);
+        self.sum_ns = self.sum_ns.saturating_add(later.sum_ns);
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, time_ns: u64) {
+        self.add(&Self { count: 1, first_ns: time_ns, max_ns: time_ns, sum_ns: time_ns });
+    }
+}
+
+impl RoundTripTimes {
+    /// No round trips.
+    pub const NONE: Self = Self { count: 0, min_ns: 0, max_ns: 0, sum_ns: 0 };
+
+    /// Mean time, ns; `None` if there is none.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
+
+    /// Adds those of another record or direction.
+    pub fn add(&mut self, other: &Self) {
+        if self.count == 0 || (other.count > 0 && other.min_ns < self.min_ns) {
+            self.min_ns = other.min_ns;
+        }
+        self.count += other.count;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, time_ns: u64) {
+        self.add(&Self { count: 1, min_ns: time_ns, max_ns: time_ns, sum_ns: time_ns });
+    }
+}
+
+/// The times of both sides: three cache lines. Nearly every segment changes the first one, and each
+/// time that is measured the line of its side.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C, align(64))]
+pub(crate) struct Times {
+    waiting: [Waiting; 2],
+    measured: [Measured; 2],
+}
+
+/// What a side has sent and waits for.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C)]
+struct Waiting {
+    request_ns: u64,
+    timed_ns: u64,
+    /// Sequence number after the request.
+    request_end: u32,
+    /// Sequence number after the timed segment.
+    timed_end: u32,
+    /// 1 if a request waits for its answer.
+    has_request: u32,
+    /// 1 if a timed segment waits for its acknowledgment.
+    has_timed: u32,
+}
+
+/// The times of a side in this record.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C)]
+pub(crate) struct Measured {
+    pub responses: ResponseTimes,
+    pub round_trips: RoundTripTimes,
+}
+
+const _: () = assert!(size_of::<Times>() == 3 * 64 && size_of::<Measured>() == 64);
+
+impl Times {
+    /// Takes a segment of a side with ACK. Returns the round trip that it completes.
+    #[inline(always)]
+    pub fn acknowledge(&mut self, side: usize, segment: &Segment) -> Option<u64> {
+        let waiting = &mut self.waiting[(side & 1) ^ 1];
+        if waiting.has_timed == 0 || !reaches(segment.acknowledgment, waiting.timed_end) {
+            return None;
+        }
+        waiting.has_timed = 0;
+        let time_ns = segment.time_ns.checked_sub(waiting.timed_ns)?;
+        self.measured[side & 1].round_trips.enter(time_ns);
+        Some(time_ns)
+    }
+
+    /// Takes a segment of a side with ACK and payload in order. Returns the response time if it is
+    /// an answer.
+    #[inline(always)]
+    pub fn answer(&mut self, side: usize, segment: &Segment) -> Option<u64> {
+        let waiting = &mut self.waiting[(side & 1) ^ 1];
+        if waiting.has_request == 0 || !reaches(segment.acknowledgment, waiting.request_end) {
+            return None;
+        }
+        waiting.has_request = 0;
+        let time_ns = segment.time_ns.checked_sub(waiting.request_ns)?;
+        self.measured[side & 1].responses.enter(time_ns);
+        Some(time_ns)
+    }
+
+    /// Takes payload in order of a side, which ends before a sequence number: the new end of its
+    /// request.
+    #[inline(always)]
+    pub fn request(&mut self, side: usize, end: u32, time_ns: u64) {
+        let waiting = &mut self.waiting[side & 1];
+        (waiting.request_ns, waiting.request_end, waiting.has_request) = (time_ns, end, 1);
+    }
+
+    /// Times a segment of a side with payload in order, unless another one is timed.
+    #[inline(always)]
+    pub fn time_segment(&mut self, side: usize, end: u32, time_ns: u64) {
+        let waiting = &mut self.waiting[side & 1];
+        if waiting.has_timed == 0 {
+            (waiting.timed_ns, waiting.timed_end, waiting.has_timed) = (time_ns, end, 1);
+        }
+    }
+
+    /// Sequence number after the request of a side that waits for its answer.
+    pub fn request_end(&self, side: usize) -> Option<u32> {
+        let waiting = &self.waiting[side & 1];
+        (waiting.has_request != 0).then_some(waiting.request_end)
+    }
+
+    /// The timed segment of a side no longer counts (Karn's rule).
+    pub fn discard_timed(&mut self, side: usize) {
+        self.waiting[side & 1].has_timed = 0;
+    }
+
+    /// Positions of a side start again.
+    pub fn forget(&mut self, side: usize) {
+        self.waiting[side & 1] = Waiting::zeroed();
+    }
+
+    pub fn measured(&self, side: usize) -> &Measured {
+        &self.measured[side & 1]
+    }
+
+    /// Starts the next record. What the sides wait for stays.
+    pub fn start_next_record(&mut self) {
+        self.measured = Zeroable::zeroed();
+    }
+}
+
+/// Whether an acknowledgment number acknowledges all octets before `end`.
+#[inline(always)]
+fn reaches(acknowledgment: u32, end: u32) -> bool {
+    u64::from(acknowledgment.wrapping_sub(end)) < MAX_WINDOW
+}
