@@ -265,7 +265,8 @@ fn network_without_losses_has_no_retransmissions() {
 
 #[test]
 fn servers_answer_after_the_time_that_they_think() {
-    let mut source = recording("lossy,flows=300,packets=100k,think=3s,loss=0,reorder=0,spurious=0,duplicate=0,zerowindow=0");
+    let mut source =
+        recording("lossy,flows=300,packets=100k,think=3s,loss=0,reorder=0,spurious=0,duplicate=0,zerowindow=0");
     while source.burst().unwrap().is_some() {}
     let (mut thought_ns, mut answers) = (0, 0);
     for expected in source.expected_tcp().iter().flatten().filter(|expected| expected.thought_ns > 0) {
