@@ -1,9 +1,9 @@
 //! The ledger as text for people, and whether it shows problems.
 
 use crate::protocols::link_type;
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 use weir_ledger::{
-    ClockCounters, ExportLossReason, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters,
+    ClockCounters, ExportLossReason, Imbalance, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters,
 };
 
 /// Whether packets were malformed or dropped, or records were not delivered to an open output.
@@ -18,8 +18,13 @@ pub fn has_problems(ledger: &Ledger) -> bool {
         || !ledger.balanced()
 }
 
-/// The ledger as text: every counter that is not 0, and whether the ledger balances.
+/// The ledger as text: its counters, and whether it balances.
 pub fn text(ledger: &Ledger) -> String {
+    counters(ledger) + &balance(ledger)
+}
+
+/// Every counter that is not 0.
+pub fn counters(ledger: &Ledger) -> String {
     let mut rows = Rows::default();
     rows.add("ledger", &["packets", "bytes on the wire"]);
     let (packets, bytes) = (&ledger.packets, &ledger.bytes);
@@ -83,20 +88,19 @@ pub fn text(ledger: &Ledger) -> String {
             rows.add(format!("  of the exported, {what}"), &[flows]);
         }
     }
-    let mut text = rows.text();
-    match ledger.check().as_slice() {
-        [] => text += "the ledger balances\n",
-        imbalances => {
-            for imbalance in imbalances {
-                let (equation, left, right) = (&imbalance.equation, imbalance.left, imbalance.right);
-                let _ = writeln!(
-                    text,
-                    "THE LEDGER DOES NOT BALANCE: {equation}: {left} is not {right}; please report this"
-                );
-            }
-        }
+    rows.text()
+}
+
+/// Whether the ledger balances: one line, or one for each equation that does not hold.
+pub fn balance(ledger: &Ledger) -> String {
+    let imbalances = ledger.check();
+    if imbalances.is_empty() {
+        return "the ledger balances\n".into();
     }
-    text
+    let line = |Imbalance { equation, left, right }: Imbalance| {
+        format!("THE LEDGER DOES NOT BALANCE: {equation}: {left} is not {right}; please report this\n")
+    };
+    imbalances.into_iter().map(line).collect()
 }
 
 /// Rows of labels and figures. The figures stand behind the longest label.

@@ -1,4 +1,4 @@
-//! Signals that end a run, and one that must not.
+//! Signals that end a run, those that request something of it, and one that must not end it.
 
 use crate::error::Error;
 use std::sync::Arc;
@@ -20,4 +20,11 @@ pub fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
             .map_err(Error::Signals)?;
     }
     Ok(stop)
+}
+
+/// A flag that a signal sets.
+pub fn signal_flag(signal: i32) -> Result<Arc<AtomicBool>, Error> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal, flag.clone()).map_err(Error::Signals)?;
+    Ok(flag)
 }

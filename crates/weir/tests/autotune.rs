@@ -65,7 +65,7 @@ fn candidates_are_measured_on_live_traffic() {
         until("autotune ends", || {
             ["options are unchanged", "autotune: finished"].iter().any(|text| probe.stderr().contains(text))
         });
-        probe.wait_for(" active ");
+        probe.wait_for(" active=");
         probe.signal(libc::SIGTERM);
         let (code, err, _, ledger) = probe.wait();
         assert!(code == 0 || code == 2, "{err}");

@@ -61,7 +61,7 @@ fn no_thread_of_a_running_probe_has_a_capability() {
         let probe = Running::start_in(command, &[&["probe"], &options[..]].concat());
         probe.wait_for("packets/s");
         send_requests(&mut sender, 1..2);
-        probe.wait_for("flows 1 active");
+        probe.wait_for("active=1 ");
         for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
             assert_eq!(of_threads(probe.process.0.id(), set), only("0000000000000000"), "{set} {start:?}");
         }
@@ -86,7 +86,7 @@ fn every_thread_is_restricted_unless_no_sandbox_is_given() {
     ] {
         let probe = Running::probe(source, options);
         send_requests(&mut sender, 1..2);
-        probe.wait_for("flows 1 active");
+        probe.wait_for("active=1 ");
         assert_eq!(of_threads(probe.process.0.id(), "Seccomp:"), only(mode), "{source} {options:?}");
         let (err, ..) = probe.stop(0);
         assert!(!err.contains("sandbox is incomplete"), "{err}");

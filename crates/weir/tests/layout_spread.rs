@@ -7,7 +7,7 @@ mod live;
 mod network;
 
 use common::udp;
-use live::{Running, flows_of_file, wire, without_times};
+use live::{Running, flows_of_file, statuses, wire, without_times};
 
 const SMALL_FLOWS: u32 = 100_000;
 const METERS: u64 = 4;
@@ -35,24 +35,27 @@ fn round(mut send: impl FnMut(Vec<u8>)) {
     }
 }
 
-/// Excess of the busiest meter over the mean in each statistics line, in percent.
-fn imbalances_percent(err: &str) -> Vec<f64> {
-    let of = |line: &str| line.split_once("busiest meter ")?.1.split_once(" %")?.0.parse().ok();
-    err.lines().filter_map(of).collect()
+/// A figure of the only pipeline in each status.
+fn figures(err: &str, name: &str) -> Vec<f64> {
+    statuses(err).iter().filter_map(|status| status["pipelines"][0][name].as_f64()).collect()
 }
 
-/// Buckets that the rebalancer has moved, from the last statistics line.
-fn moved_buckets(err: &str) -> u64 {
-    let of = |line: &str| line.split_once("above its share, ")?.1.split_once(" buckets")?.0.parse().ok();
-    err.lines().filter_map(of).next_back().unwrap_or(0)
+/// Excess of the busiest meter over the mean in each status, in percent.
+fn imbalances_percent(err: &str) -> Vec<f64> {
+    figures(err, "busiest_meter_above_share_percent")
+}
+
+/// Buckets that the rebalancer has moved, from the last status.
+fn moved_buckets(err: &str) -> f64 {
+    figures(err, "moved_buckets").last().copied().unwrap_or(0.0)
 }
 
 #[test]
 fn the_load_of_one_large_flow_is_balanced_and_no_flow_is_split() {
     let Some(mut sender) = wire() else { return };
     let meters = METERS.to_string();
-    let probe =
-        Running::probe("af_packet:right,queues=2", &["--layout", "spread", "--meters", &meters, "--flows", "200k"]);
+    let options = ["--layout", "spread", "--meters", &meters, "--flows", "200k", "--status", "json"];
+    let probe = Running::probe("af_packet:right,queues=2", &options);
     let mut rounds = 0;
     // A slow machine sends fewer packets per second. One round is 250 000 packets.
     while rounds < 2
@@ -65,7 +68,7 @@ fn the_load_of_one_large_flow_is_balanced_and_no_flow_is_split() {
     let imbalances = imbalances_percent(&err);
     assert!(imbalances.last().is_some_and(|&percent| percent < 10.0), "not balanced: {imbalances:?}");
     // Each meter starts with 128 buckets; the one with the large flow gives most of them away.
-    assert!(moved_buckets(&err) >= 64, "{err}");
+    assert!(moved_buckets(&err) >= 64.0, "{err}");
     eprintln!("{rounds} rounds of 250 000 packets; percent above the mean per line: {imbalances:?}");
     assert_eq!(ledger["packets"]["metered"], rounds * 250_000, "{ledger}");
 

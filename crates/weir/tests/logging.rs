@@ -75,7 +75,7 @@ fn failure_to_start_is_an_event() {
 }
 
 #[test]
-fn figures_of_statistics_and_autotune_are_numbers_and_states_are_words() {
+fn figures_of_status_and_autotune_are_numbers_and_states_are_words() {
     let sources = ["probe", "-i", "synth:mix,packets=2M", "-i", "synth:velan,packets=10", "-o", "json:/dev/null"];
     let (code, events) = events(&[&sources[..], &["--interval", "50ms", "--autotune=30ms"]].concat());
     assert_eq!(code, 0, "{events:?}");
@@ -83,14 +83,13 @@ fn figures_of_statistics_and_autotune_are_numbers_and_states_are_words() {
     for figure in ["packets_per_second", "capacity_packets_per_second", "lost_percent", "cpu_ns_per_packet"] {
         assert!(measured[figure].is_number(), "{figure}: {measured}");
     }
-    let statistics: Vec<_> = events.iter().filter(|event| event["message"] == "statistics").collect();
-    assert!(statistics.len() >= 3, "{events:?}");
-    for line in statistics {
-        if line["pipeline"] == "all" {
-            assert!(line["state"].is_null() && line["sink_load_percent"][0].is_number(), "{line}");
-        } else {
-            assert!(["running", "ended", "no_response"].contains(&line["state"].as_str().unwrap()), "{line}");
-            assert!(line["thread_load_percent"][0].is_number(), "{line}");
+    let statuses: Vec<_> = events.iter().filter(|event| event["message"] == "status").collect();
+    assert!(statuses.len() >= 3, "{events:?}");
+    for status in statuses {
+        assert!(status["sink_load_percent"][0].is_number(), "{status}");
+        for pipeline in status["pipelines"].as_array().unwrap() {
+            assert!(["running", "ended", "no_response"].contains(&pipeline["state"].as_str().unwrap()), "{status}");
+            assert!(pipeline["packets_per_second"].is_number(), "{status}");
         }
     }
 }

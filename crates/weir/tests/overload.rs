@@ -113,8 +113,8 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
             probe.stderr().lines().any(|line| line.contains(&change) && line.contains(effect))
         });
     }
-    until("the statistics line shows the level", || {
-        probe.stderr().lines().any(|line| line.contains("packets/s") && line.contains("| level 3 since"))
+    until("the status line shows the level", || {
+        probe.stderr().lines().any(|line| line.contains("packets/s") && line.contains(" level=3"))
     });
     // Packets of a known flow, slowly enough that none is lost.
     for part in 0..100 {
@@ -158,7 +158,7 @@ fn overload_mode_lose_never_samples() {
     let Some(mut sender) = wire() else { return };
     let probe = Running::probe("af_packet:right,block=4k,blocks=2", &["--overload", "lose"]);
     for _ in 0..3 {
-        let dropped = || probe.stderr().lines().filter(|line| !line.contains(" 0 kernel")).count();
+        let dropped = || probe.stderr().lines().filter(|line| !line.contains(" drop=0")).count();
         let before = dropped();
         probe.signal(libc::SIGSTOP);
         send_requests(&mut sender, 0..1000);

@@ -10,7 +10,7 @@ use common::{
     JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows, request_and_response,
     signal, success, text_of,
 };
-use live::{Running, add_second_wire, send_requests, wire};
+use live::{Running, add_second_wire, send_requests, statuses, sum, wire};
 use network::{BOUND, Sender, ip, network, network_of, until, until_wired};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -103,7 +103,7 @@ fn flows_survive_a_link_that_goes_down_and_returns_with_another_mtu() {
         let probe = Running::probe(source, &[]);
         for round in 1..=3 {
             send_requests(&mut sender, 0..100);
-            probe.wait_for("flows 100 active");
+            probe.wait_for("active=100 ");
             ip("link set right down");
             until("the loss of link is logged", || {
                 probe.times("interface is down or has no link, waiting for it interface=right") == round
@@ -282,11 +282,11 @@ fn a_file_has_one_writer() {
 #[test]
 fn the_ledger_balances_while_the_table_sink_holds_records() {
     let Some(mut sender) = wire() else { return };
-    let probe = Running::probe("af_packet:right", &["-o", "table:-", "--idle", "200ms"]);
+    let probe = Running::probe("af_packet:right", &["-o", "table:-", "--idle", "200ms", "--status", "json"]);
     send_requests(&mut sender, 0..100);
-    probe.wait_for("100 ended");
+    until("all flows have ended", || sum(&statuses(&probe.stderr()), "ended_flows") == 100);
     let lines = probe.stderr().lines().count();
-    until("two more statistics lines are printed", || probe.stderr().lines().count() > lines + 2);
+    until("two more statuses are printed", || probe.stderr().lines().count() > lines + 2);
     // `stop` also asserts that no imbalance was logged.
     let (_, _, ledger) = probe.stop(0);
     assert_eq!(ledger["sinks"][0]["exported"]["flows"], 100, "{ledger}");
@@ -422,7 +422,7 @@ fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
     assert_eq!(manager.receive(), "READY=1");
     manager.wait_for("WATCHDOG=1");
     manager.wait_for("STATUS=");
-    // Statistics of a silent pipe do not delay the watchdog by seconds.
+    // The status of a silent pipe do not delay the watchdog by seconds.
     let started = std::time::Instant::now();
     (0..20).for_each(|_| manager.wait_for("WATCHDOG=1"));
     assert!(started.elapsed() < BOUND / 6, "{:?}", started.elapsed());
@@ -445,7 +445,7 @@ fn a_service_manager_that_reads_nothing_does_not_stop_the_probe() {
     pipe.write_all(&capture).unwrap();
     until("the flow is metered", || {
         pipe.write_all(packet).unwrap();
-        probe.times("flows 1 active") > 0
+        probe.times("active=1 ") > 0
     });
     signal(&probe.process.0, libc::SIGTERM);
     let (code, err, flows, _) = probe.wait();
@@ -529,7 +529,7 @@ fn a_probe_with_a_stuck_thread_ends_at_the_deadline() {
         let mut pipe = probe.process.0.stdin.take().unwrap();
         let frames: Vec<_> = (0..FLOWS as u16).flat_map(request_and_response).collect();
         pipe.write_all(&Pcap::of(&frames).0).unwrap();
-        let active = format!("flows {FLOWS} active");
+        let active = format!("active={FLOWS} ");
         until("all flows are metered", || {
             pipe.write_all(&Pcap::of(&frames[..1]).0[24..]).unwrap();
             probe.stderr().contains(&active)

@@ -467,7 +467,7 @@ fn a_closed_standard_output_is_not_an_error() {
         (&["man"], &[]),
     ] {
         let (code, err) = weir_with_closed_output(&[command, options].concat());
-        // The statistics of `weir probe` are on standard error.
+        // The status of `weir probe` is on standard error.
         let is_quiet = err.lines().all(|line| command[0] == "probe" && line.contains("packets/s"));
         assert!(code == 0 && is_quiet, "{command:?} {options:?}: {code}: {err}");
     }

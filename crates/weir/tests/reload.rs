@@ -138,7 +138,7 @@ fn broken_files_change_nothing_and_leave_nothing_open() {
 }
 
 #[test]
-fn a_slow_reload_stops_neither_statistics_nor_signals() {
+fn a_slow_reload_stops_neither_status_nor_signals() {
     let probe = Probe::start();
     let good = lines(probe.folder.path());
     // A file that a program writes again and again.
@@ -154,7 +154,7 @@ fn a_slow_reload_stops_neither_statistics_nor_signals() {
     });
     probe.running.signal(libc::SIGHUP);
     let lines = probe.running.stderr().lines().count();
-    until("statistics lines are printed", || probe.running.stderr().lines().count() > lines + 2);
+    until("status lines are printed", || probe.running.stderr().lines().count() > lines + 2);
     assert_eq!(probe.running.times(REFUSED), 0, "{}", probe.running.stderr());
     // Also during a wait, a signal is remembered.
     probe.running.signal(libc::SIGHUP);

@@ -115,7 +115,7 @@ pub struct Reporting {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Print no report, summary, statistics and progress; the default of --log-level is warn. If packets were refused or
+    /// Print no report, summary, status and progress; the default of --log-level is warn. If packets were refused or
     /// dropped, or records were lost (exit code 2), the ledger is printed nevertheless
     #[arg(short, long)]
     pub quiet: bool,

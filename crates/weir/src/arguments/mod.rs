@@ -15,7 +15,7 @@ mod values;
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use groups::{FullPolicy, Hardening, KeyField, Metering, Reporting, Selection, Sinks};
 pub use machine::{Doctor, Plan};
-pub use probe::{Layout, ProbeOptions};
+pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
@@ -54,7 +54,7 @@ Examples:
   weir read -i af_packet:eth0               meter live traffic until Ctrl-C
   weir read capture.pcap -v                 also print where each packet went
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
-  weir probe -i af_packet:eth0              run as a probe, with statistics every second
+  weir probe -i af_packet:eth0              run as a probe, with its status every second
   weir doctor                               check this machine for settings that lose packets
 
 'weir COMMAND --help' describes a command, its options and its exit codes.

@@ -98,7 +98,11 @@ pub struct ProbeOptions {
     #[arg(long, help_heading = OPERATION)]
     pub wait: bool,
 
-    /// Interval of the statistics lines on standard error (units ms, s, m, h)
+    /// Format of the status and of the totals on standard error. With --log-format json they are JSON, too
+    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = OUTPUT)]
+    pub status: StatusFormat,
+
+    /// Interval of the status on standard error (units ms, s, m, h)
     #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
     pub interval_ns: u64,
 
@@ -133,9 +137,18 @@ pub enum Layout {
     Spread,
 }
 
+/// Format of the status of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatusFormat {
+    /// One line per interval, the summary and the ledger
+    Text,
+    /// One JSON object per line (docs/probe.md)
+    Json,
+}
+
 const EXAMPLES: &str = "\
 Examples:
-  weir probe -i af_packet:eth0                              statistics every second; at Ctrl-C,
+  weir probe -i af_packet:eth0                              a status line every second; at Ctrl-C,
                                                             the largest flows
   weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
   weir probe -i af_packet:eth0 --print-config > probe.toml  write a configuration file
@@ -147,6 +160,7 @@ Signals:
                    one exits at once
   SIGHUP           read the file of --config again; timeouts, filter and sinks change without
                    a restart
+  SIGUSR1          print the totals since the start: pipelines and ledger
 
 Exit codes:
   0  success; also when the reader of an output stops early

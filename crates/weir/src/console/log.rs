@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
+static ANY_LEVEL: AtomicBool = AtomicBool::new(false);
 
 /// Text before each line of the text format.
 #[derive(Clone, Copy)]
@@ -47,16 +48,27 @@ pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
     }
 }
 
-/// Whether the log is JSON. Then other text for people stays off standard error.
+/// Whether events are JSON. Then text for people other than the log stays off standard error.
 pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
+/// Lets [`json_event`] print also if the log is text, and text for people stay off. With
+/// `any_level`, it prints at any log level.
+pub fn use_json_events(any_level: bool) {
+    IS_JSON.store(true, Ordering::Relaxed);
+    ANY_LEVEL.store(any_level, Ordering::Relaxed);
+}
+
 /// Logs a JSON event with nested fields, which `tracing` events cannot have.
 pub fn json_event(level: Level, message: &str, fields: &Value) {
-    if level > LevelFilter::current() {
-        return;
+    if level <= LevelFilter::current() || ANY_LEVEL.load(Ordering::Relaxed) {
+        json_line(level, message, fields);
     }
+}
+
+/// Prints such an event at any log level.
+pub fn json_line(level: Level, message: &str, fields: &Value) {
     let mut timestamp = String::new();
     let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
     let fields = fields.to_string();

@@ -3,7 +3,7 @@
 //!
 //! Standard output carries the results that the user asked for and nothing else. If its reader
 //! stops early (`weir read ... | head`), that is no error. Standard error carries the log (`log`),
-//! the progress line (`progress`), the statistics of `weir probe`, and error messages. Invariant:
+//! the progress line (`progress`), the status of `weir probe`, and error messages. Invariant:
 //! control characters in names, for example of files, never reach the terminal.
 
 pub mod log;

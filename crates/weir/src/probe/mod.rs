@@ -14,9 +14,9 @@ mod rate_limit;
 mod reload;
 mod service;
 mod start;
-mod statistics;
+mod status;
 
-use crate::arguments::{Layout, Logging, ProbeOptions};
+use crate::arguments::{Layout, Logging, ProbeOptions, Reporting, StatusFormat};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
@@ -25,7 +25,7 @@ use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::settings;
-use crate::signals::stop_signal;
+use crate::signals::{signal_flag, stop_signal};
 use crate::{files, input, summary};
 use monitor::Monitor;
 use reload::{Effective, Reloader};
@@ -34,7 +34,7 @@ use start::Running;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
 use weir_text::units;
 
-/// Interval between two checks of signals and statistics.
+/// Interval between two checks of signals and of the time for the next status.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Opens sources and sinks, drops privileges, meters, and reports.
@@ -79,9 +79,12 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         return Ok(print(check::describe(&probe, logging, &outputs, &settings).as_bytes()));
     }
 
+    if probe.status == StatusFormat::Json {
+        log::use_json_events(!probe.reporting.quiet);
+    }
     let stop = stop_signal()?;
-    let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone()).map_err(Error::Signals)?;
+    let reload = signal_flag(signal_hook::consts::SIGHUP)?;
+    let totals = signal_flag(signal_hook::consts::SIGUSR1)?;
     let mut effective = Effective {
         arguments,
         started_with: merged,
@@ -115,6 +118,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         Arc::new(Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs)))
     });
     let settings = Settings { observer: Some(summary::observer(&open.summary)), ..settings };
+    let mut monitor = Monitor::new(&probe);
     let (mut running, sink_memory) = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
@@ -126,7 +130,6 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     }
 
     let mut reloader = Reloader::new(effective);
-    let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     notify(NotifyState::Ready);
     let mut has_panicked = false;
@@ -146,6 +149,9 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         if let Some(status) = monitor.update(&running.probe) {
             notify(NotifyState::Status(&status));
         }
+        if totals.swap(false, Ordering::Relaxed) {
+            monitor.print_totals(&running.probe);
+        }
         watchdog.iter_mut().for_each(|watchdog| watchdog.keep_alive(&mut running.probe));
     }
     notify(NotifyState::Stopping);
@@ -160,7 +166,9 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         error!("all outputs have failed");
     }
     let status = RunStatus::from_problems(monitor.has_problems() || is_interrupted);
-    Ok(outputs.report(&ledger, open, &probe.reporting, status))
+    // Totals that were requested while the last records were exported are those of the end.
+    let verbose = probe.reporting.verbose || totals.load(Ordering::Relaxed);
+    Ok(outputs.report(&ledger, open, &Reporting { verbose, ..probe.reporting.clone() }, status))
 }
 
 /// Stops receiving, ends and exports all flows, and waits for the sinks: for `--drain-timeout` from

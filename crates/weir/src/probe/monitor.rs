@@ -1,13 +1,13 @@
-//! Observes the running probe: prints the statistics of each interval, and logs what changes.
+//! Observes the running probe: prints its status in each interval, and logs what changes.
 
 use super::overload;
 use super::rate_limit::RateLimit;
-use super::statistics::{Statistics, status};
+use super::status::{Status, summary};
 use crate::arguments::ProbeOptions;
 use crate::read::log_sink_failure;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_ledger::{ClockCounters, Ledger};
 use weir_probe::{GroupStatus, ThreadPanic};
@@ -18,10 +18,10 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// State between two intervals.
 pub struct Monitor<'a> {
     probe: &'a ProbeOptions,
-    statistics: Statistics,
+    status: Status,
     /// The interfaces of all sources and whether they had a link.
     links: Vec<(String, bool)>,
-    last_update: Instant,
+    next_update: Instant,
     /// Last known overload level of each pipeline.
     levels: Vec<u8>,
     lost_records: LostRecords,
@@ -53,12 +53,14 @@ impl LostRecords {
 }
 
 impl<'a> Monitor<'a> {
+    /// To be called before the first packet is counted.
     pub fn new(probe: &'a ProbeOptions) -> Self {
+        let now = Instant::now();
         Self {
             probe,
-            statistics: Statistics::default(),
+            status: Status::new(now),
             links: links(&probe.inputs),
-            last_update: Instant::now(),
+            next_update: now + Duration::from_nanos(probe.interval_ns),
             levels: Vec::new(),
             lost_records: LostRecords::default(),
             loss_limit: RateLimit::new(LOG_INTERVAL),
@@ -80,13 +82,32 @@ impl<'a> Monitor<'a> {
         self.has_failed_sinks
     }
 
-    /// At the end of an interval, prints statistics, logs changes, and returns a status line.
+    /// At the end of an interval, prints the status, logs changes, and returns the totals in a few
+    /// words.
     pub fn update(&mut self, running: &weir_probe::Probe) -> Option<String> {
-        let elapsed = self.last_update.elapsed();
-        if elapsed < Duration::from_nanos(self.probe.interval_ns) {
+        let now = Instant::now();
+        if now < self.next_update {
             return None;
         }
-        self.last_update = Instant::now();
+        // The end of an interval is noticed a little late, which does not delay the next one.
+        let interval = Duration::from_nanos(self.probe.interval_ns);
+        let next = self.next_update + interval;
+        self.next_update = if next > now { next } else { now + interval };
+        let (ledger, pipelines) = self.reports(running);
+        if !self.probe.reporting.quiet {
+            self.status.print(now, &ledger, &pipelines, running.exporter().cpu_time_ns());
+        }
+        Some(summary(&ledger))
+    }
+
+    /// Prints the totals since the start.
+    pub fn print_totals(&mut self, running: &weir_probe::Probe) {
+        let (ledger, pipelines) = self.reports(running);
+        self.status.print_totals(&ledger, &pipelines);
+    }
+
+    /// The present ledger and the reports of the pipelines. Logs what has changed.
+    fn reports(&mut self, running: &weir_probe::Probe) -> (Ledger, Vec<GroupStatus>) {
         let (ledger, pipelines) = running.status();
         pipelines.iter().for_each(|pipeline| self.log_source_errors(pipeline));
         self.log_link_changes();
@@ -98,11 +119,7 @@ impl<'a> Monitor<'a> {
         if !pipelines.iter().any(|pipeline| pipeline.timed_out) {
             self.log_imbalances(&ledger);
         }
-        if !self.probe.reporting.quiet {
-            let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-            self.statistics.print(now_ns, elapsed.as_secs_f64(), &ledger, &pipelines, running.exporter().cpu_time_ns());
-        }
-        Some(status(&ledger))
+        (ledger, pipelines)
     }
 
     pub fn log_source_errors(&mut self, pipeline: &GroupStatus) {

@@ -28,7 +28,7 @@ impl Running {
     pub fn probe(source: &str, options: &[&str]) -> Self {
         let flows = if options.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] };
         let running = Self::start(&[&["probe", "-i", source, "--interval", "200ms"], flows, options].concat());
-        running.wait_for("packets/s");
+        running.wait_for(if options.contains(&"json") { "packets_per_second" } else { "packets/s" });
         running
     }
 
@@ -116,6 +116,22 @@ impl Running {
         let ledger = read_ledger(&self.output.folder.path().join("ledger.json"));
         (code.unwrap_or_else(|| panic!("ended by a signal: {err}")), err, self.flows(), ledger)
     }
+}
+
+/// The objects that `weir probe --status json` has printed with this message.
+pub fn events(err: &str, message: &str) -> Vec<Value> {
+    let events = err.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.filter(|event| event["message"] == message).collect()
+}
+
+/// The status of each interval.
+pub fn statuses(err: &str) -> Vec<Value> {
+    events(err, "status")
+}
+
+/// The sum of a counter over all intervals.
+pub fn sum(statuses: &[Value], name: &str) -> u64 {
+    statuses.iter().map(|status| status[name].as_u64().unwrap()).sum()
 }
 
 /// Sends a request and its response for each of these clients.
