@@ -122,8 +122,11 @@ fn files_are_written_only_in_the_directories_of_the_outputs() {
         assert!(is_denied(fs::read(&foreign)));
         assert!(is_denied(File::options().append(true).open(&foreign)));
         assert!(is_denied(File::create(other.path().join("new"))));
+        // A refused reload removes the files that it created.
+        fs::write(folder.path().join("new.json"), "").unwrap();
+        fs::remove_file(folder.path().join("new.json")).unwrap();
         for (call, result) in [
-            ("unlink", fs::remove_file(folder.path().join("more.json"))),
+            ("unlink", fs::remove_file(&foreign)),
             ("mkdir", fs::create_dir(folder.path().join("directory"))),
             ("symlink", std::os::unix::fs::symlink("/etc", folder.path().join("link"))),
             ("rename", fs::rename(folder.path().join("more.json"), folder.path().join("renamed"))),
