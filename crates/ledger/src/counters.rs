@@ -161,6 +161,9 @@ pub struct SinkCounters {
     pub sink: String,
     /// Accepted by the operating system. Over UDP this does not mean delivered.
     pub exported: RecordTotals,
+    /// Not selected by the expression of the sink (`where`).
+    #[serde(skip_serializing_if = "RecordTotals::is_zero")]
+    pub filtered: RecordTotals,
     /// Ended before this sink was opened or after it was closed, while the program ran.
     #[serde(skip_serializing_if = "RecordTotals::is_zero")]
     pub not_open: RecordTotals,
@@ -189,6 +192,7 @@ impl SinkCounters {
     /// Adds the counters of the same sink, opened again.
     pub fn merge(&mut self, other: Self) {
         self.exported.merge(other.exported);
+        self.filtered.merge(other.filtered);
         self.not_open.merge(other.not_open);
         self.waiting.merge(other.waiting);
         other.lost.into_iter().for_each(|(reason, lost)| self.lost.entry(reason).or_default().merge(lost));
@@ -198,9 +202,11 @@ impl SinkCounters {
         self.octets += other.octets;
     }
 
-    /// All records: exported, lost, waiting, and those that ended while the sink was not open.
+    /// All records: exported, filtered, lost, waiting, and those that ended while the sink was not
+    /// open.
     pub fn total(&self) -> RecordTotals {
         let mut all = self.exported;
+        all.merge(self.filtered);
         all.merge(self.not_open);
         all.merge(self.waiting);
         self.lost.values().for_each(|&lost| all.merge(lost));

@@ -91,7 +91,7 @@ impl Ledger {
             all.merge(self.live);
             let name = &sink.sink;
             equal(
-                format!("{name}: flows created = exported + lost + live + waiting + not open"),
+                format!("{name}: flows created = exported + filtered + lost + live + waiting + not open"),
                 self.flows_created,
                 all.flows,
             );
@@ -131,7 +131,8 @@ impl Ledger {
             balanced: bool,
         }
         // `flows` has the counters of the sink that misses the most records; `sinks` has all sinks.
-        let worst = self.sinks.iter().min_by_key(|sink| sink.exported.flows + sink.not_open.flows);
+        let worst =
+            self.sinks.iter().min_by_key(|sink| sink.exported.flows + sink.filtered.flows + sink.not_open.flows);
         Json {
             packets: &self.packets,
             bytes: &self.bytes,

@@ -4,7 +4,7 @@
 //! Input: counters of every stage. Output: one [`Ledger`] that balances for packets, octets and
 //! flow records.
 //! Invariants: `received = dropped + refused + filtered + sampled out + metered`, and
-//! `metered = exported + lost + live`. [`Ledger::check`] reports each equation that fails.
+//! `metered = exported + filtered + lost + live`. [`Ledger::check`] reports each equation that fails.
 //! Not done here: parsing, storage, transmission.
 //!
 //! Source: RFC 7011 section 4 (an exporter reports what it ignored and what it did not send) and

@@ -5,7 +5,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 16] = [
+const ALLOWED: [(&str, &str); 17] = [
     ("bench", "capture export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
     ("export", "flow ledger packet tcp"),
@@ -15,13 +15,14 @@ const ALLOWED: [(&str, &str); 16] = [
     ("packet", "ledger"),
     ("plot", "text"),
     ("probe", "capture export flow ledger packet"),
+    ("query", "export flow ledger packet tcp"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
     ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
-    ("testkit", "capture export flow ledger packet probe tcp trafficgen"),
+    ("testkit", "capture export flow ledger packet probe query tcp trafficgen"),
     ("text", ""),
     ("trafficgen", "capture"),
-    ("weir", "bench capture export flow host ledger packet plot probe tcp tcp-batch tcp-report text trafficgen"),
+    ("weir", "bench capture export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen"),
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow

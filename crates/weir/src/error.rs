@@ -70,6 +70,15 @@ pub enum Error {
         #[from]
         error: weir_export::Error,
     },
+    #[error("{sink}: where: {error}")]
+    Where { sink: String, error: Box<weir_query::ExpressionError> },
+    #[error("--sort: {0}")]
+    Order(#[from] weir_query::InvalidOrder),
+    #[error(
+        "{0}: with --by or --every this file would have the view of the whole run instead of records; write the view \
+         with -o table:PATH, and records to an IPFIX file or a collector, or run weir read with --by later"
+    )]
+    ViewOfProbe(String),
     #[error("{0}: no program reads this pipe")]
     NoPipeReader(String),
 
@@ -114,7 +123,9 @@ pub enum Error {
     ReloadNeedsRestart(String),
     #[error("the reload panicked, please report this")]
     ReloadPanicked,
-    #[error("{0}: top, uniflow and domain of an open sink cannot change; restart the probe, or name another file")]
+    #[error(
+        "{0}: top, uniflow, domain and where of an open sink cannot change; restart the probe, or name another file"
+    )]
     ReloadChangesOpenFile(String),
     #[error(
         "{sink}: a running probe opens files only in the directories of the outputs that it was started with \

@@ -19,7 +19,7 @@ pub enum Target {
 impl Target {
     /// Target of a sink as the user wrote it. Invalid sinks are rejected when they are opened.
     pub fn of_sink(sink: &str) -> Self {
-        match sink.split_once(':') {
+        match weir_query::split_where(sink).0.split_once(':') {
             Some((_, path)) if !path.starts_with("//") => Self::of_path(Path::new(path)),
             _ => Self::Network,
         }

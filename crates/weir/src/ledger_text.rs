@@ -75,6 +75,9 @@ pub fn counters(ledger: &Ledger) -> String {
     }
     for sink in &ledger.sinks {
         rows.add(format!("= {}, exported", sink.sink), &totals(sink.exported));
+        if sink.filtered.flows > 0 {
+            rows.add("  + filtered (where)", &totals(sink.filtered));
+        }
         if sink.waiting.flows > 0 {
             rows.add("  + waiting", &totals(sink.waiting));
         }

@@ -7,7 +7,7 @@ use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::run_status::RunStatus;
 use crate::summary::{self, TrafficSummary};
-use crate::table::Table;
+use crate::table::{Content, Format, LargestFlows, Table, ViewTable};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::json;
@@ -23,6 +23,7 @@ use weir_export::{ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
+use weir_query::{Expression, RecordOrder, SelectingSink, View, split_where};
 
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
@@ -47,15 +48,19 @@ pub struct OpenOutputs {
 }
 
 impl Outputs {
-    /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output.
-    pub fn new(sinks: &[String], stats: Option<&Path>) -> Self {
+    /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output, and also for a view
+    /// that has no output.
+    pub fn new(options: &arguments::Sinks, stats: Option<&Path>) -> Self {
         let ledger_on_standard_output = stats == Some(Path::new("-"));
-        let sinks = match sinks {
+        let mut sinks = match options.outputs.as_slice() {
             // The ledger replaces the table. It balances only with a sink.
             [] if ledger_on_standard_output => vec!["table:/dev/null".into()],
             [] => vec!["table:-".into()],
-            sinks => sinks.iter().map(|sink| weir_export::full_name(sink)).collect(),
+            sinks => sinks.iter().map(|sink| full_name(sink)).collect(),
         };
+        if options.view().is_some() && !sinks.iter().any(|sink| view_format(sink).is_some()) {
+            sinks.push("table:-".into());
+        }
         let mut targets: Vec<_> = sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(sink))).collect();
         if let Some(path) = stats {
             targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
@@ -69,9 +74,21 @@ impl Outputs {
     }
 
     /// Checks the sinks without opening them.
-    pub fn check_sinks(&self) -> Result<(), Error> {
+    pub fn check_sinks(&self, options: &arguments::Sinks) -> Result<(), Error> {
+        self.check_views(options)?;
         let mut others = self.sinks.iter().filter(|sink| !sink.starts_with("table:"));
-        Ok(others.try_for_each(|sink| weir_export::check(sink))?)
+        Ok(others.try_for_each(|sink| weir_export::check(split_where(sink).0))?)
+    }
+
+    /// Checks the expressions of the sinks and the view, before any sink is opened.
+    fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
+        self.sinks.iter().try_for_each(|sink| expression(sink).map(drop))?;
+        content(Format::Table, options)?;
+        let for_records = |sink: &&String| matches!(view_format(sink), Some(Format::Csv | Format::Json));
+        match self.sinks.iter().find(for_records) {
+            Some(sink) if self.retries && options.view().is_some() => Err(Error::ViewOfProbe(sink.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
@@ -82,6 +99,7 @@ impl Outputs {
         mode: FileMode,
         stop: &AtomicBool,
     ) -> Result<OpenOutputs, Error> {
+        self.check_views(options)?;
         let wait = |sink: &String| wait_for_reader(sink, stop);
         let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
         let sinks = self
@@ -104,6 +122,7 @@ impl Outputs {
         key: KeyOptions,
         position: impl Fn(&String) -> Option<usize>,
     ) -> Result<Vec<SinkChange>, Error> {
+        self.check_views(options)?;
         let open = |sink| {
             if let Some(position) = position(sink) {
                 return Ok(SinkChange::Keep(position));
@@ -116,6 +135,7 @@ impl Outputs {
         self.sinks.iter().map(open).collect()
     }
 
+    /// Opens a sink that gets only the records that the expressions select.
     fn open_sink(
         &self,
         sink: &str,
@@ -123,18 +143,32 @@ impl Outputs {
         key: KeyOptions,
         mode: FileMode,
     ) -> Result<Box<dyn Sink + Send>, Error> {
-        if let Some(path) = sink.strip_prefix("table:") {
+        let expressions: Vec<_> = options.records.clone().into_iter().chain(expression(sink)?).collect();
+        let opened = self.open_sink_of_all(split_where(sink).0, options, key, mode)?;
+        Ok(if expressions.is_empty() { opened } else { Box::new(SelectingSink::new(sink, opened, expressions)) })
+    }
+
+    fn open_sink_of_all(
+        &self,
+        sink: &str,
+        options: &arguments::Sinks,
+        key: KeyOptions,
+        mode: FileMode,
+    ) -> Result<Box<dyn Sink + Send>, Error> {
+        let format = view_format(sink).filter(|&format| format == Format::Table || options.view().is_some());
+        if let Some((format, (_, path))) = format.zip(sink.split_once(':')) {
+            let content = content(format, options)?;
             return Ok(match Target::of_path(Path::new(path)) {
                 Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
                 Target::File(path) => {
                     let OutputFile { file, unused } = weir_export::open_file(sink, &path, mode, self.owner)?;
                     let output: Box<dyn Write + Send> =
                         if mode == FileMode::Append { Box::new(files::WholeTexts(file)) } else { Box::new(file) };
-                    let mut table = Table::new(sink, options.top, output, None);
+                    let mut table = Table::new(sink, content, output, None);
                     table.unused = unused;
                     Box::new(table)
                 }
-                _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
+                _ => Box::new(Table::new(sink, content, Box::new(io::stdout()), console::terminal_columns())),
             });
         }
         let options = ExportOptions {
@@ -210,6 +244,40 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
         return RunStatus::Problems;
     }
     RunStatus::Success
+}
+
+/// A sink with its scheme, which the ending of a file name may stand for.
+fn full_name(sink: &str) -> String {
+    let (rest, expression) = sink.split_at(split_where(sink).0.len());
+    weir_export::full_name(rest) + expression
+}
+
+/// How a sink writes a view; `None` for sinks that get records only.
+fn view_format(sink: &str) -> Option<Format> {
+    Some(match sink.split_once(':')?.0 {
+        "table" => Format::Table,
+        "csv" => Format::Csv,
+        "json" => Format::Json,
+        _ => return None,
+    })
+}
+
+/// What a sink writes at the end of the run: a view, or the largest flows.
+fn content(format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
+    const DEFAULT_TOP: usize = 20;
+    Ok(match options.view() {
+        Some(settings) => Content::View(Box::new(ViewTable { view: View::new(settings)?, format, top: options.top })),
+        None => {
+            let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
+            Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order))
+        }
+    })
+}
+
+/// The expression of a sink.
+fn expression(sink: &str) -> Result<Option<Expression>, Error> {
+    weir_query::expression_of(sink)
+        .map_err(|error| Error::Where { sink: split_where(sink).0.into(), error: Box::new(error) })
 }
 
 /// Waits until a program reads the sink, if it is a named pipe. A signal ends the wait. The file

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_flow::FlowRecord;
-use weir_ledger::{ExportLossReason, Ledger, RefusalReason, TrafficCounters};
+use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, TrafficCounters};
 use weir_packet::Network;
 use weir_probe::RecordObserver;
 use weir_tcp::{SegmentClass, TcpReport};
@@ -128,6 +128,13 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
         if let Some(text) = summary.tcp.text() {
             fact("tcp", text);
         }
+    }
+    for sink in ledger.sinks.iter().filter(|sink| sink.filtered.flows > 0) {
+        let RecordTotals { flows, packets, bytes } = sink.total().saturating_sub(sink.filtered);
+        let all = sink.total().flows;
+        let of = |n, thing| units::count(n, thing);
+        let sizes = format!("{}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
+        fact("selected", format!("{flows} of {} for {}: {sizes}", of(all, "flow"), sink.sink));
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
         let which = match reason {

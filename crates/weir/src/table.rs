@@ -1,10 +1,14 @@
-//! The sink `table:PATH`: the largest flows for people.
+//! Sinks that write at the end of the run: the largest flows for people (`table:PATH`), and views.
 //!
-//! Input: all records of a run. Output: at the end, the `--top` N records with the most IP bytes of
-//! both directions, largest first. N records are in memory (all if N is 0). When the table is
-//! written, all records count as exported: the last line has the number of all flows.
+//! Input: all records of a run. Output: the `--top` N records with the most IP bytes of both
+//! directions, or with the most of what `--sort` names, largest first; or a view. N records are in
+//! memory (all if N is 0). When the table is written, all records count as exported: the last line
+//! has the number of all flows.
 
 mod render;
+mod view;
+
+pub use view::{Format, ViewTable};
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,10 +16,10 @@ use std::io::{self, Write};
 use weir_export::{Error, Sink, UnusedFile};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
+use weir_query::RecordOrder;
 
 pub struct Table {
-    largest: BTreeMap<Rank, FlowRecord>,
-    limit: usize,
+    content: Content,
     /// All records so far.
     received: RecordTotals,
     output: Box<dyn Write + Send>,
@@ -26,15 +30,46 @@ pub struct Table {
     counters: SinkCounters,
 }
 
-/// Order of the table: IP bytes, bytes on the wire, earlier start, earlier record.
-type Rank = (u64, u64, Reverse<u64>, Reverse<u64>);
+pub enum Content {
+    Largest(LargestFlows),
+    View(Box<ViewTable>),
+}
+
+/// The first flows in the order of the table.
+pub struct LargestFlows {
+    flows: BTreeMap<Rank, FlowRecord>,
+    limit: usize,
+    order: Option<RecordOrder>,
+}
+
+/// Order of the table: what `--sort` names, IP bytes, bytes on the wire, earlier start, earlier
+/// record.
+type Rank = ((bool, u64), u64, u64, Reverse<u64>, Reverse<u64>);
+
+impl LargestFlows {
+    /// The first `top` flows (0: all), by IP bytes if there is no order.
+    pub fn new(top: usize, order: Option<RecordOrder>) -> Self {
+        Self { flows: BTreeMap::new(), limit: if top == 0 { usize::MAX } else { top }, order }
+    }
+
+    /// Inserts the record with this number.
+    fn insert(&mut self, flow: &FlowRecord, number: u64) {
+        let first = self.order.map_or((false, 0), |order| order.rank(flow));
+        let rank = (first, flow.bytes(), flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(number));
+        if self.flows.len() < self.limit {
+            self.flows.insert(rank, *flow);
+        } else if self.flows.first_key_value().is_some_and(|(smallest, _)| *smallest < rank) {
+            self.flows.pop_first();
+            self.flows.insert(rank, *flow);
+        }
+    }
+}
 
 impl Table {
-    /// A table of the `top` largest flows (0: all), folded to `columns` columns where possible.
-    pub fn new(sink: &str, top: usize, output: Box<dyn Write + Send>, columns: Option<usize>) -> Self {
+    /// Writes the content, folded to `columns` columns where possible.
+    pub fn new(sink: &str, content: Content, output: Box<dyn Write + Send>, columns: Option<usize>) -> Self {
         Self {
-            largest: BTreeMap::new(),
-            limit: if top == 0 { usize::MAX } else { top },
+            content,
             received: RecordTotals::default(),
             output,
             unused: None,
@@ -44,14 +79,23 @@ impl Table {
     }
 
     fn insert(&mut self, flow: &FlowRecord) {
-        let bytes = flow.forward.bytes + flow.reverse.bytes;
-        let rank = (bytes, flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(self.received.flows));
+        match &mut self.content {
+            Content::Largest(flows) => flows.insert(flow, self.received.flows),
+            Content::View(view) => view.add(flow),
+        }
         self.received.add(flow.packets(), flow.frame_bytes());
-        if self.largest.len() < self.limit {
-            self.largest.insert(rank, *flow);
-        } else if self.largest.first_key_value().is_some_and(|(smallest, _)| *smallest < rank) {
-            self.largest.pop_first();
-            self.largest.insert(rank, *flow);
+    }
+
+    /// The text and the number of its rows.
+    fn text(&mut self, flows: u64) -> (Vec<u8>, u64) {
+        match &mut self.content {
+            Content::Largest(_) if flows == 0 => (Vec::new(), 0),
+            Content::Largest(largest) => {
+                let shown: Vec<FlowRecord> = std::mem::take(&mut largest.flows).into_values().rev().collect();
+                let text = render::table(&shown, flows, largest.order, self.columns);
+                (text.into_bytes(), shown.len() as u64)
+            }
+            Content::View(view) => view.text(self.columns),
         }
     }
 }
@@ -65,15 +109,11 @@ impl Sink for Table {
     fn finish(&mut self) -> Result<(), Error> {
         self.unused.take().into_iter().for_each(UnusedFile::keep);
         let received = std::mem::take(&mut self.received);
-        if received.flows == 0 {
-            return Ok(());
-        }
-        let shown: Vec<FlowRecord> = std::mem::take(&mut self.largest).into_values().rev().collect();
-        let text = render::table(&shown, received.flows, self.columns);
-        match self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()) {
+        let (text, rows) = self.text(received.flows);
+        match self.output.write_all(&text).and_then(|()| self.output.flush()) {
             Ok(()) => {
                 self.counters.exported.merge(received);
-                self.counters.wire_records += shown.len() as u64;
+                self.counters.wire_records += rows;
                 self.counters.octets += text.len() as u64;
                 Ok(())
             }
@@ -116,7 +156,8 @@ mod tests {
 
     fn written(flows: &[FlowRecord], top: usize) -> (String, SinkCounters) {
         let page = Page::default();
-        let mut table = Table::new("table:-", top, Box::new(page.clone()), None);
+        let mut table =
+            Table::new("table:-", Content::Largest(LargestFlows::new(top, None)), Box::new(page.clone()), None);
         table.write(flows).unwrap();
         table.finish().unwrap();
         (String::from_utf8(page.0.lock().unwrap().clone()).unwrap(), table.counters().clone())
@@ -185,7 +226,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut table = Table::new("table:-", 1, Box::new(Full), None);
+        let mut table = Table::new("table:-", Content::Largest(LargestFlows::new(1, None)), Box::new(Full), None);
         table.write(&[udp(1), udp(2)]).unwrap();
         assert!(table.finish().is_err());
         assert_eq!(table.counters().exported, RecordTotals::default());

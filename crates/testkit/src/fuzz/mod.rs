@@ -6,6 +6,7 @@
 
 mod captures;
 mod export;
+mod expression;
 mod filter;
 mod flows;
 mod frames;
@@ -14,6 +15,7 @@ mod tcp;
 
 pub use captures::{compressed, pcap, pcapng};
 pub use export::export;
+pub use expression::expression;
 pub use filter::filter;
 pub use frames::decode;
 pub use meter::meter;
@@ -23,10 +25,11 @@ pub use tcp::tcp;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("compressed", compressed),
     ("decode", decode),
     ("export", export),
+    ("expression", expression),
     ("filter", filter),
     ("meter", meter),
     ("pcap", pcap),

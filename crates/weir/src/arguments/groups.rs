@@ -4,7 +4,8 @@ use super::{INPUT, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use weir_text::units::{parse_duration, parse_flows, parse_length};
+use weir_query::{Expression, GroupField, Order, ViewSettings};
+use weir_text::units::{parse_count, parse_duration, parse_flows, parse_length};
 
 /// Where flow records go: `weir read` and `weir probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -16,10 +17,35 @@ pub struct Sinks {
     #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
     pub outputs: Vec<String>,
 
-    /// List the N largest flows in the table, by IP bytes of both directions; suffixes k, M and G. 0 lists all flows
-    /// and keeps all of them in memory
-    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length)]
-    pub top: usize,
+    /// List the N largest flows, or rows of a view; suffixes k, M and G. 0 lists all, and keeps all flows in memory
+    /// [default: 20; all rows of a view in CSV, JSON and time lines]
+    #[arg(long, value_name = "N", value_parser = parse_length)]
+    pub top: Option<usize>,
+
+    /// Sort by this number, the largest first: any field (weir fields) of flows, or any number of a view. NAME:asc for
+    /// the smallest first [default: bytes, the IP bytes of both directions]
+    #[arg(long = "sort", value_name = "NAME")]
+    pub order: Option<Order>,
+
+    /// Sum up flows by these fields: host, src_ip, dst_ip, port, service_port, server_ip, protocol, vlan, interface,
+    /// tunnel, a prefix as in src_ip/24, or any field (docs/views.md). Tables, CSV and JSON have a row per group
+    #[arg(long = "by", value_name = "FIELD", value_delimiter = ',')]
+    pub by: Vec<GroupField>,
+
+    /// Sum up flows in intervals of this length: a time line (units ms, s, m, h). With --by, of each group
+    #[arg(long = "every", value_name = "TIME", value_parser = parse_duration)]
+    pub every_ns: Option<u64>,
+
+    /// Groups of --by that are kept in memory, about 250 bytes each; suffixes k, M and G. Further groups are summed up
+    /// as others
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub groups: u64,
+
+    /// Only pass flow records that match this expression to the sinks, as in 'src net 10.0.0.0/8 and port 443 and
+    /// bytes > 1M' (docs/views.md). All packets are metered; the ledger counts the other records as filtered. For one
+    /// sink alone: -o 'SINK?where=EXPRESSION'
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    pub records: Option<Expression>,
 
     /// Write each bidirectional flow as two unidirectional records
     #[arg(long)]
@@ -28,6 +54,19 @@ pub struct Sinks {
     /// Observation domain ID (IPFIX), source ID (NetFlow v9) or engine ID (NetFlow v5, low 8 bits only)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub domain: u32,
+}
+
+impl Sinks {
+    /// The view of `--by` and `--every`, if there is one.
+    pub fn view(&self) -> Option<ViewSettings> {
+        let is_view = !self.by.is_empty() || self.every_ns.is_some();
+        is_view.then(|| ViewSettings {
+            fields: self.by.clone(),
+            every_ns: self.every_ns,
+            order: self.order.clone(),
+            groups: self.groups.min(u32::MAX.into()) as usize,
+        })
+    }
 }
 
 /// Which packets are processed: `weir read`, `weir probe` and `weir tcp`.

@@ -46,6 +46,8 @@ Examples:
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
   weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only packets that match
   weir read capture.pcap -f 'vlan and udp port 53'    the same for VLAN-tagged packets
+  weir read capture.pcap --where 'dst port 443 and bytes > 1M'
+                                                      only flows that match (docs/views.md)
   weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic

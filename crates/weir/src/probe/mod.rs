@@ -66,7 +66,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     input::check_loopback(&inputs, probe.force)?;
     check::reject_duplicates(&inputs)?;
     let outputs = Outputs { owner: privileges::changes_to(&probe.user)?, ..reload::outputs(&probe) };
-    outputs.check_sinks()?;
+    outputs.check_sinks(&probe.sinks)?;
     files::check_targets(&inputs, &outputs.targets)?;
     let settings =
         Settings { overload: probe.overload, sampling_population: probe.sample, ..settings(&probe.metering)? };

@@ -139,7 +139,9 @@ impl Effective {
         let is_new = |sink: &&String| position(sink).is_none();
         let is_file = |sink: &&String| matches!(Target::of_sink(sink), Target::File(_));
         let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
-        if let Some(sink) = new_files.find(|sink| before.sinks.contains(sink)) {
+        if let Some(sink) =
+            new_files.find(|sink| before.sinks.iter().any(|old| Target::of_sink(old) == Target::of_sink(sink)))
+        {
             return Err(Error::ReloadChangesOpenFile(sink.clone()));
         }
         if let Some(sandbox) = &self.sandbox
@@ -200,7 +202,7 @@ impl Effective {
 
 /// The outputs of a probe.
 pub fn outputs(options: &ProbeOptions) -> Outputs {
-    Outputs { retries: true, ..Outputs::new(&options.sinks.outputs, options.reporting.stats.as_deref()) }
+    Outputs { retries: true, ..Outputs::new(&options.sinks, options.reporting.stats.as_deref()) }
 }
 
 #[cfg(test)]

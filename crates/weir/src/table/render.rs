@@ -4,6 +4,7 @@ use crate::protocols;
 use weir_export::FieldValue;
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_VLAN, Network};
+use weir_query::RecordOrder;
 use weir_text::columns::{Column, lines};
 use weir_text::units;
 
@@ -11,15 +12,43 @@ use weir_text::units;
 const KEY_COLUMNS: usize = 6;
 
 /// The table as text: `flows` are the largest of `all_flows`.
-pub fn table(flows: &[FlowRecord], all_flows: u64, terminal_columns: Option<usize>) -> String {
-    let mut text = lines(&columns(flows), KEY_COLUMNS, terminal_columns);
+/// They are those with the most IP bytes if there is no order.
+pub fn table(
+    flows: &[FlowRecord],
+    all_flows: u64,
+    order: Option<RecordOrder>,
+    terminal_columns: Option<usize>,
+) -> String {
+    let mut columns = columns(flows);
+    columns.extend(order.filter(|order| !SHOWN.contains(&order.name())).map(|order| order_column(flows, order)));
+    let mut text = lines(&columns, KEY_COLUMNS, terminal_columns);
     let hidden = all_flows - flows.len() as u64;
     text += &match hidden {
         0 => units::count(all_flows, "flow"),
         _ => format!("{} of {all_flows} flows (--top 0 for all)", flows.len()),
     };
-    text += ", by IP bytes of both directions; k, M and G are decimal\n";
+    text += &match order {
+        Some(order) => format!(", by {}; k, M and G are decimal\n", order.name()),
+        None => ", by IP bytes of both directions; k, M and G are decimal\n".into(),
+    };
     text
+}
+
+/// Fields that the table shows anyway.
+const SHOWN: [&str; 8] =
+    ["start_time", "duration", "duration_ns", "fwd_packets", "rev_packets", "fwd_bytes", "rev_bytes", "vlan"];
+
+/// The field by which the table is sorted.
+fn order_column(flows: &[FlowRecord], order: RecordOrder) -> Column {
+    let cell = |flow: &FlowRecord| match order.value(flow) {
+        FieldValue::Unsigned(ns) if order.is_time_span() => units::span(ns),
+        FieldValue::Float(ns) if order.is_time_span() => units::span(ns as u64),
+        FieldValue::Unsigned(number) if order.is_octets() => units::short(number) + "B",
+        FieldValue::Unsigned(number) => units::short(number),
+        FieldValue::Float(number) => units::number(number),
+        value => value.to_string(),
+    };
+    Column::new(order.name(), true, flows.iter().map(cell))
 }
 
 fn columns(flows: &[FlowRecord]) -> Vec<Column> {
@@ -139,10 +168,10 @@ pub(super) mod tests {
 
     #[test]
     fn narrow_terminal_has_two_lines_per_flow() {
-        let wide = table(&[udp(100), udp(99)], 2, Some(200));
-        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None));
+        let wide = table(&[udp(100), udp(99)], 2, None, Some(200));
+        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None));
         assert_eq!(wide.lines().count(), 4);
-        let narrow = table(&[udp(100), udp(99)], 2, Some(70));
+        let narrow = table(&[udp(100), udp(99)], 2, None, Some(70));
         assert_eq!(narrow.lines().count(), 7);
         assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
     }
@@ -154,7 +183,7 @@ pub(super) mod tests {
         flow.reverse = flow.forward;
         flow.forward.tcp_flags = 0x1b;
         flow.end_reason = EndReason::EndOfFlow;
-        let text = table(&[flow], 1, None);
+        let text = table(&[flow], 1, None, None);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
     }
@@ -165,7 +194,7 @@ pub(super) mod tests {
         flow.protocol = 1;
         flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
         flow.forward = Direction::default();
-        let text = table(&[flow], 1, None);
+        let text = table(&[flow], 1, None, None);
         assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
     }
 }

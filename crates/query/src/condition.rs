@@ -1,0 +1,153 @@
+//! The tree of an expression, and what its comparisons mean.
+//!
+//! A field that does not apply to a record has no value. Each comparison with it is false, also
+//! `!=`; `not` of such a comparison is true. A field of both sides is compared with both values: one
+//! has to match, except for `!=` and `not in`, where none may match.
+
+use crate::field::Field;
+use crate::literal::{Values, address_key, mac_key};
+use std::cell::RefCell;
+use weir_export::FieldValue;
+use weir_flow::FlowRecord;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    Always,
+    All(Box<[Node]>),
+    Any(Box<[Node]>),
+    Not(Box<Node>),
+    Test(Test),
+}
+
+impl Node {
+    /// Whether a record matches.
+    pub fn matches(&self, flow: &FlowRecord) -> bool {
+        match self {
+            Self::Always => true,
+            Self::All(nodes) => nodes.iter().all(|node| node.matches(flow)),
+            Self::Any(nodes) => nodes.iter().any(|node| node.matches(flow)),
+            Self::Not(node) => !node.matches(flow),
+            Self::Test(test) => test.matches(flow),
+        }
+    }
+}
+
+/// A comparison of a field.
+#[derive(Clone, Debug)]
+pub(crate) struct Test {
+    pub field: Field,
+    pub check: Check,
+    /// `!=` and `not in`.
+    pub negate: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Check {
+    /// The field has a value.
+    Present,
+    Values(Values),
+    /// All of these TCP flags are set, in both directions together.
+    Flags(u16),
+    Text(TextOperator, Box<[Box<str>]>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextOperator {
+    Equal,
+    StartsWith,
+    EndsWith,
+    Contains,
+}
+
+impl TextOperator {
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "starts-with" => Self::StartsWith,
+            "ends-with" => Self::EndsWith,
+            "contains" => Self::Contains,
+            _ => return None,
+        })
+    }
+
+    fn holds(self, text: &str, pattern: &str) -> bool {
+        match self {
+            Self::Equal => text == pattern,
+            Self::StartsWith => text.starts_with(pattern),
+            Self::EndsWith => text.ends_with(pattern),
+            Self::Contains => text.contains(pattern),
+        }
+    }
+}
+
+impl Test {
+    pub fn present(field: Field) -> Self {
+        Self { field, check: Check::Present, negate: false }
+    }
+
+    fn matches(&self, flow: &FlowRecord) -> bool {
+        let mut values = self.field.values(flow);
+        // The TCP flags of a flow are those of both directions together.
+        if let [FieldValue::TcpFlags(source), FieldValue::TcpFlags(destination)] = values {
+            values = [FieldValue::TcpFlags(source | destination), FieldValue::NotApplicable];
+        }
+        let mut known = values.iter().filter(|value| is_known(value));
+        if self.negate {
+            // At least one value, and none that matches.
+            let mut any = false;
+            known.all(|value| {
+                any = true;
+                !self.check.holds(value)
+            }) && any
+        } else {
+            known.any(|value| self.check.holds(value))
+        }
+    }
+}
+
+fn is_known(value: &FieldValue) -> bool {
+    !matches!(value, FieldValue::NotApplicable | FieldValue::NoValue)
+}
+
+impl Check {
+    /// Whether a value that is known matches.
+    fn holds(&self, value: &FieldValue) -> bool {
+        match (self, *value) {
+            (Self::Present, _) => true,
+            (Self::Flags(bits), FieldValue::TcpFlags(flags)) => flags & bits == *bits,
+            (Self::Values(Values::Whole(set)), value) => whole(value).is_some_and(|number| set.contains(number)),
+            (Self::Values(Values::Fraction(set)), FieldValue::Float(number)) => set.contains(number),
+            (Self::Values(Values::Fraction(set)), value) => whole(value).is_some_and(|n| set.contains(n as f64)),
+            (Self::Values(Values::Address(set)), FieldValue::Ip(address)) => set.contains(address_key(address)),
+            (Self::Text(operator, patterns), value) => {
+                with_text(value, |text| patterns.iter().any(|pattern| operator.holds(text, pattern)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The number of a value.
+fn whole(value: FieldValue) -> Option<u64> {
+    match value {
+        FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => Some(number),
+        FieldValue::Protocol(number) | FieldValue::Code(number, _) => Some(number.into()),
+        FieldValue::TcpFlags(bits) => Some(bits.into()),
+        FieldValue::Mac(octets) => Some(mac_key(octets)),
+        _ => None,
+    }
+}
+
+/// Calls a function with the text of a value, which is in a buffer that is reused.
+fn with_text<T>(value: FieldValue, use_text: impl FnOnce(&str) -> T) -> T {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    match value {
+        FieldValue::Code(_, word) => use_text(word),
+        value => BUFFER.with_borrow_mut(|buffer| {
+            buffer.clear();
+            value.append_text(buffer);
+            use_text(std::str::from_utf8(buffer).expect("the text of a value is ASCII"))
+        }),
+    }
+}

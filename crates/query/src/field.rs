@@ -1,0 +1,316 @@
+//! What expressions and views read from a flow record: the columns, and words for what no single
+//! column has (either side of a flow, the port of the service).
+
+use std::fmt;
+use weir_export::{Column, ColumnKind, FieldValue, columns};
+use weir_flow::{Direction, FlowRecord};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
+use weir_tcp::{SegmentClass, TcpReport};
+
+/// What the values of a field are, and which literals are compared with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A whole number up to a largest one.
+    Number(u64),
+    /// A whole number of octets.
+    Octets,
+    /// A number with a fraction.
+    Fraction,
+    /// Nanoseconds; the name ends with `_ns`, so a plain number is enough.
+    Nanoseconds,
+    /// Nanoseconds; a plain number is refused.
+    Duration,
+    /// A mean of nanoseconds.
+    MeanNanoseconds,
+    Time,
+    Address,
+    Mac,
+    Protocol,
+    Flags,
+    /// Text that is compared without regard to case.
+    Words,
+    /// Text that is compared exactly.
+    Text,
+}
+
+impl Kind {
+    fn of(column: &Column) -> Self {
+        match (column.kind, column.unit) {
+            (ColumnKind::Time, _) => Self::Time,
+            (ColumnKind::Integer, "octets") => Self::Octets,
+            (ColumnKind::Integer, "ns") => Self::Nanoseconds,
+            (ColumnKind::Integer, _) => Self::Number(u64::MAX),
+            (ColumnKind::Number, "ns") => Self::MeanNanoseconds,
+            (ColumnKind::Number, _) => Self::Fraction,
+            (ColumnKind::Address, _) => Self::Address,
+            (ColumnKind::Mac, _) => Self::Mac,
+            (ColumnKind::Word | ColumnKind::Words, _) => Self::Words,
+            (ColumnKind::Text, _) => Self::Text,
+        }
+    }
+
+    /// Whether `<` and `>` have a meaning.
+    pub fn is_ordered(self) -> bool {
+        !matches!(self, Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words | Self::Text)
+    }
+
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Words | Self::Text)
+    }
+
+    /// Whether the values are a number of nanoseconds.
+    pub fn is_time_span(self) -> bool {
+        matches!(self, Self::Nanoseconds | Self::Duration | Self::MeanNanoseconds)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Number(65_535) => "a port",
+            Self::Number(_) | Self::Fraction => "a number",
+            Self::Octets => "a number of octets",
+            Self::Nanoseconds | Self::Duration | Self::MeanNanoseconds => "a duration",
+            Self::Time => "a time",
+            Self::Address => "an address",
+            Self::Mac => "a MAC address",
+            Self::Protocol => "a protocol",
+            Self::Flags => "a set of TCP flags",
+            Self::Words | Self::Text => "text",
+        })
+    }
+}
+
+/// Reads a value from a record.
+#[derive(Clone, Copy)]
+pub(crate) enum Read {
+    Column(&'static Column),
+    One(fn(&FlowRecord) -> FieldValue),
+    /// Of the source and of the destination.
+    Sides(fn(&FlowRecord) -> FieldValue, fn(&FlowRecord) -> FieldValue),
+}
+
+/// A field by its name.
+#[derive(Clone, Copy)]
+pub(crate) struct Field {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub read: Read,
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Field {
+    /// The field of the source or of the destination, for a field of both sides.
+    pub fn of_side(self, is_source: bool) -> Self {
+        match self.read {
+            Read::Sides(source, destination) => {
+                Self { read: Read::One(if is_source { source } else { destination }), ..self }
+            }
+            Read::Column(_) | Read::One(_) => self,
+        }
+    }
+
+    /// The value, and for a field of both sides that of the destination.
+    #[inline]
+    pub fn values(&self, flow: &FlowRecord) -> [FieldValue; 2] {
+        match self.read {
+            Read::Column(column) => [column.read(flow), FieldValue::NotApplicable],
+            Read::One(read) => [read(flow), FieldValue::NotApplicable],
+            Read::Sides(source, destination) => [source(flow), destination(flow)],
+        }
+    }
+}
+
+const PORT: Kind = Kind::Number(65_535);
+
+/// The words that are no columns, or that replace a column: ports of protocols without ports do
+/// not apply, and protocols are compared by number.
+const WORDS: [Field; 22] = [
+    sides("host", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
+    sides("port", PORT, source_port, destination_port),
+    one("src_port", PORT, source_port),
+    one("dst_port", PORT, destination_port),
+    one("service_port", PORT, service_port),
+    one("server_ip", Kind::Address, |flow| {
+        ip(if serves_source(flow) { flow.source_ip() } else { flow.destination_ip() })
+    }),
+    one("client_ip", Kind::Address, |flow| {
+        ip(if serves_source(flow) { flow.destination_ip() } else { flow.source_ip() })
+    }),
+    one("protocol", Kind::Protocol, |flow| when(flow.network != Network::Layer2, FieldValue::Protocol(flow.protocol))),
+    one("ip_version", Kind::Number(u64::MAX), ip_version),
+    sides("flags", Kind::Flags, |flow| flags(flow, &flow.forward), |flow| flags(flow, &flow.reverse)),
+    sides("vlan", Kind::Number(4095), |flow| vlan(&flow.forward), |flow| vlan(&flow.reverse)),
+    sides("inner_vlan", Kind::Number(4095), |flow| inner_vlan(&flow.forward), |flow| inner_vlan(&flow.reverse)),
+    sides("mpls", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
+    sides("mac", Kind::Mac, |flow| mac(flow, flow.source), |flow| mac(flow, flow.destination)),
+    one("tunnel", Kind::Words, |flow| {
+        of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
+    }),
+    one("duration", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
+    one("retransmitted", Kind::Number(u64::MAX), |flow| tcp(flow, retransmitted_segments)),
+    one("rtt", Kind::Duration, |flow| initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)),
+    one("bps", Kind::Fraction, |flow| per_second(flow, 8.0 * flow.bytes() as f64)),
+    one("pps", Kind::Fraction, |flow| per_second(flow, flow.packets() as f64)),
+    one("bpp", Kind::Fraction, |flow| FieldValue::Float(flow.bytes() as f64 / flow.packets().max(1) as f64)),
+    one("icmp_type", Kind::Number(255), icmp),
+];
+
+const fn one(name: &'static str, kind: Kind, read: fn(&FlowRecord) -> FieldValue) -> Field {
+    Field { name, kind, read: Read::One(read) }
+}
+
+const fn sides(
+    name: &'static str,
+    kind: Kind,
+    source: fn(&FlowRecord) -> FieldValue,
+    destination: fn(&FlowRecord) -> FieldValue,
+) -> Field {
+    Field { name, kind, read: Read::Sides(source, destination) }
+}
+
+/// The field of a name: a word of this file, or a column.
+pub(crate) fn field(name: &str) -> Option<Field> {
+    let word = WORDS.iter().find(|word| word.name == name).copied();
+    word.or_else(|| {
+        let column = columns().iter().find(|column| column.name == name)?;
+        Some(Field { name: column.name, kind: Kind::of(column), read: Read::Column(column) })
+    })
+}
+
+/// The names that are near to an unknown one: the same field with a direction, or similar names.
+pub(crate) fn near_names(name: &str) -> Vec<String> {
+    const LISTED: usize = 3;
+    let of_directions: Vec<String> = ["fwd_", "rev_"].iter().map(|prefix| format!("{prefix}{name}")).collect();
+    if of_directions.iter().all(|name| field(name).is_some()) {
+        return of_directions;
+    }
+    let names = WORDS.iter().map(|word| word.name).chain(columns().iter().map(|column| column.name));
+    let similarity = |near: &str| (strsim::jaro_winkler(near, name) * 1000.0) as u32;
+    let mut near: Vec<(u32, &str)> = names.map(|near| (similarity(near), near)).filter(|near| near.0 > 860).collect();
+    near.sort_by_key(|&(similarity, near)| (std::cmp::Reverse(similarity), near));
+    near.dedup();
+    near.into_iter().take(LISTED).map(|(_, near)| near.into()).collect()
+}
+
+/// The first of the ports that a client usually gets for itself (Linux: 32768 to 60999; IANA: 49152
+/// to 65535).
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
+/// Whether the source is the server. It is not if the SYN was seen, because a server sends none.
+/// Otherwise the first packet that was seen may be one of the server.
+fn serves_source(flow: &FlowRecord) -> bool {
+    let syn_seen = (flow.forward.tcp_flags | flow.reverse.tcp_flags) & Packet::SYN != 0;
+    flow.has_ports()
+        && !syn_seen
+        && flow.destination_port >= FIRST_EPHEMERAL_PORT
+        && flow.source_port < FIRST_EPHEMERAL_PORT
+}
+
+fn service_port(flow: &FlowRecord) -> FieldValue {
+    if serves_source(flow) { source_port(flow) } else { destination_port(flow) }
+}
+
+fn when(applies: bool, value: FieldValue) -> FieldValue {
+    if applies { value } else { FieldValue::NotApplicable }
+}
+
+fn ip(address: Option<std::net::IpAddr>) -> FieldValue {
+    address.map_or(FieldValue::NotApplicable, FieldValue::Ip)
+}
+
+fn source_port(flow: &FlowRecord) -> FieldValue {
+    when(flow.has_ports(), FieldValue::Unsigned(flow.source_port.into()))
+}
+
+fn destination_port(flow: &FlowRecord) -> FieldValue {
+    when(flow.has_ports(), FieldValue::Unsigned(flow.destination_port.into()))
+}
+
+fn ip_version(flow: &FlowRecord) -> FieldValue {
+    match flow.network {
+        Network::Ipv4 => FieldValue::Unsigned(4),
+        Network::Ipv6 => FieldValue::Unsigned(6),
+        Network::Layer2 => FieldValue::NotApplicable,
+    }
+}
+
+fn flags(flow: &FlowRecord, direction: &Direction) -> FieldValue {
+    let applies = flow.protocol == 6 && flow.network != Network::Layer2 && direction.packets > 0;
+    when(applies, FieldValue::TcpFlags(direction.tcp_flags))
+}
+
+fn vlan(direction: &Direction) -> FieldValue {
+    when(direction.packets > 0 && direction.vlan != NO_VLAN, FieldValue::Unsigned(direction.vlan.into()))
+}
+
+fn inner_vlan(direction: &Direction) -> FieldValue {
+    when(direction.packets > 0 && direction.inner_vlan != NO_VLAN, FieldValue::Unsigned(direction.inner_vlan.into()))
+}
+
+fn mpls(direction: &Direction) -> FieldValue {
+    when(direction.packets > 0 && direction.mpls_label != NO_LABEL, FieldValue::Unsigned(direction.mpls_label.into()))
+}
+
+fn mac(flow: &FlowRecord, address: [u8; 16]) -> FieldValue {
+    let [.., a, b, c, d, e, f] = address;
+    when(flow.network == Network::Layer2, FieldValue::Mac([a, b, c, d, e, f]))
+}
+
+/// A value of the forward direction, or of the reverse direction if the forward one has none.
+pub(crate) fn of_first(flow: &FlowRecord, read: fn(&Direction) -> Option<FieldValue>) -> FieldValue {
+    let value = |direction: &Direction| if direction.packets > 0 { read(direction) } else { None };
+    value(&flow.forward).or_else(|| value(&flow.reverse)).unwrap_or(FieldValue::NotApplicable)
+}
+
+fn icmp(flow: &FlowRecord) -> FieldValue {
+    if !flow.is_icmp() {
+        return FieldValue::NotApplicable;
+    }
+    of_first(flow, |direction| Some(FieldValue::Unsigned(direction.icmp[0].into())))
+}
+
+pub(crate) fn duration_ns(flow: &FlowRecord) -> u64 {
+    flow.end_ns().saturating_sub(flow.start_ns())
+}
+
+/// A rate over the duration of the record; does not apply to a record without duration.
+fn per_second(flow: &FlowRecord, amount: f64) -> FieldValue {
+    let ns = duration_ns(flow);
+    when(ns > 0, FieldValue::Float(amount * 1e9 / ns.max(1) as f64))
+}
+
+/// A sum over both directions of TCP analysis.
+fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> FieldValue {
+    match &flow.tcp {
+        Some([forward, reverse]) => FieldValue::Unsigned(count(forward) + count(reverse)),
+        None => FieldValue::NotApplicable,
+    }
+}
+
+/// The initial round trip between both endpoints: the parts on both sides of the capture point.
+pub(crate) fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
+    let [forward, reverse] = flow.tcp.as_ref()?;
+    Some(forward.handshake_rtt_ns?.saturating_add(reverse.handshake_rtt_ns?))
+}
+
+/// Retransmitted segments (docs/tcp.md section 8).
+pub(crate) fn retransmitted_segments(report: &TcpReport) -> u64 {
+    use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
+    segments(report, &[Retransmission, UnseenRetransmission, SynRetransmission])
+}
+
+/// Segments with payload, SYN or FIN (docs/tcp.md section 8).
+pub(crate) fn sequenced_segments(report: &TcpReport) -> u64 {
+    use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
+    segments(report, &[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + retransmitted_segments(report)
+}
+
+fn segments(report: &TcpReport, classes: &[SegmentClass]) -> u64 {
+    classes.iter().map(|&class| report.count(class).segments).sum()
+}

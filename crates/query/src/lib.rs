@@ -1,0 +1,32 @@
+//! Views of flow records: expressions that select records, and aggregation by fields.
+//!
+//! Input: flow records. Output: the selected records, or sums per group of records.
+//! Invariants: an expression is compiled once and applied without allocation. The sums of an
+//! aggregation equal those of its records, whatever its memory limit.
+//! Not done here: printing of tables, opening of files.
+//!
+//! docs/views.md defines the expressions and the fields of views.
+#![forbid(unsafe_code)]
+
+mod condition;
+mod error;
+mod expression;
+mod field;
+mod group_field;
+mod lexer;
+mod limits;
+mod literal;
+mod order;
+mod parser;
+mod ranges;
+mod selecting_sink;
+mod sums;
+mod view;
+
+pub use error::ExpressionError;
+pub use expression::Expression;
+pub use group_field::{GroupField, InvalidGroupField};
+pub use order::{InvalidOrder, Metric, Order, RecordOrder};
+pub use selecting_sink::{SelectingSink, expression_of, split_where};
+pub use sums::Sums;
+pub use view::{Row, Series, View, ViewSettings};

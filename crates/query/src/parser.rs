@@ -1,0 +1,412 @@
+//! Parses an expression into a tree: recursive descent over the tokens.
+//!
+//! ```text
+//! any       = all { ("or" | "||") all }            no "and" and "or" side by side
+//! all       = factor { ("and" | "&&") factor }
+//! factor    = ("not" | "!") factor | "(" any ")" | condition
+//! condition = protocol [condition]                 tcp, udp dst port 53, ip6 host ::1
+//!           | side kind literal                    src net 10.0.0.0/8, dst port 443
+//!           | field test                           bytes > 1M, port in {80, 443}
+//!           | literal                              repeats the words before: port 80 or 443
+//! test      = operator literal | ["not"] "in" (literal | "{" literal {","} "}") | text operator
+//! ```
+
+use crate::condition::{Check, Node, Test, TextOperator};
+use crate::error::{ExpressionError, Problem};
+use crate::field::{Field, Kind, Read, field, near_names};
+use crate::lexer::{Operator, Token, TokenKind, tokens};
+use crate::limits::MAX_DEPTH;
+use crate::literal::{self, Literal, Values};
+use std::net::IpAddr;
+use std::ops::Range;
+
+pub(crate) fn parse(text: &str) -> Result<Node, ExpressionError> {
+    let tokens = tokens(text)?;
+    let mut parser = Parser { text, tokens, at: 0, depth: 0, last: None };
+    if parser.peek().kind == TokenKind::End {
+        return Err(parser.error(0..0, Problem::Empty));
+    }
+    let node = parser.any()?;
+    let token = parser.peek();
+    match token.kind {
+        TokenKind::End => Ok(node),
+        _ => Err(parser.error(token.place(), Problem::Unexpected(token.text.into()))),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    depth: usize,
+    /// The protocol and the field of the last condition that was written with words, which a literal
+    /// without words repeats.
+    last: Option<(Option<Node>, Field)>,
+}
+
+type Parsed<T> = Result<T, ExpressionError>;
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens[self.at]
+    }
+
+    fn peek_second(&self) -> Token<'a> {
+        self.tokens[(self.at + 1).min(self.tokens.len() - 1)]
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    fn error(&self, place: Range<usize>, problem: Problem) -> ExpressionError {
+        ExpressionError::new(self.text, place, problem)
+    }
+
+    fn expected(&self, what: &str) -> ExpressionError {
+        self.error(self.peek().place(), Problem::Expected(what.into()))
+    }
+
+    /// Conditions joined by `or`, or by `and`.
+    fn any(&mut self) -> Parsed<Node> {
+        let mut nodes = vec![self.factor()?];
+        let joint = self.peek().kind;
+        while matches!(self.peek().kind, TokenKind::And | TokenKind::Or) {
+            let token = self.next();
+            if token.kind != joint {
+                return Err(self.error(token.place(), Problem::MixedAndOr));
+            }
+            nodes.push(self.factor()?);
+        }
+        Ok(match (joint, nodes.len()) {
+            (_, 1) => nodes.remove(0),
+            (TokenKind::Or, _) => Node::Any(nodes.into()),
+            _ => Node::All(nodes.into()),
+        })
+    }
+
+    fn factor(&mut self) -> Parsed<Node> {
+        let token = self.peek();
+        match token.kind {
+            TokenKind::Not | TokenKind::Open => {
+                self.next();
+                self.depth += 1;
+                if self.depth > MAX_DEPTH {
+                    return Err(self.error(token.place(), Problem::TooDeep));
+                }
+                let node = if token.kind == TokenKind::Not {
+                    Node::Not(Box::new(self.factor()?))
+                } else {
+                    let node = self.any()?;
+                    match self.next() {
+                        Token { kind: TokenKind::Close, .. } => node,
+                        Token { kind: TokenKind::End, .. } => {
+                            return Err(self.error(token.place(), Problem::OpenParenthesis));
+                        }
+                        other => return Err(self.error(other.place(), Problem::Unexpected(other.text.into()))),
+                    }
+                };
+                self.depth -= 1;
+                Ok(node)
+            }
+            TokenKind::Word => self.condition(None),
+            _ => Err(self.expected("a condition, as in port 443 or bytes > 1M")),
+        }
+    }
+
+    /// A condition, of the flows of a protocol if that was written before it.
+    fn condition(&mut self, protocol: Option<Node>) -> Parsed<Node> {
+        let token = self.next();
+        let word = token.text.to_ascii_lowercase();
+        let both = |protocol: Option<Node>, node: Node| match protocol {
+            Some(protocol) => Node::All([protocol, node].into()),
+            None => node,
+        };
+        let of = |name: &str| field(name).expect("the words of conditions are fields");
+        let node = match word.as_str() {
+            "any" => return Ok(Node::Always),
+            "src" | "dst" => return self.of_sides(word == "src", protocol),
+            "host" | "net" => self.with_words(of("host"), protocol)?,
+            "port" | "portrange" => self.with_words(of("port"), protocol)?,
+            "proto" | "protocol" => self.comparison(of("protocol"), true)?,
+            "flags" | "mac" => self.with_words(of(&word), protocol)?,
+            "vlan" | "inner_vlan" | "mpls" | "tunnel" if self.ends_condition() => Node::Test(Test::present(of(&word))),
+            "vlan" | "inner_vlan" | "mpls" | "tunnel" => self.with_words(of(&word), protocol)?,
+            "icmp-type" => self.comparison(of("icmp_type"), true)?,
+            "layer2" => Node::Not(Box::new(Node::Test(Test::present(of("ip_version"))))),
+            "ip" | "ip4" | "ipv4" | "inet" | "ip6" | "ipv6" | "inet6" => {
+                if word == "ip" && self.next_is_literal() {
+                    return self.with_words(of("host"), protocol);
+                }
+                let version = if word.ends_with('6') { 6 } else { 4 };
+                let check = Check::Values(Values::new(&[Literal::Whole(version, version)]));
+                return self.after_protocol(both(
+                    protocol,
+                    Node::Test(Test { field: of("ip_version"), check, negate: false }),
+                ));
+            }
+            _ => match (literal::protocol_number(&word), field(&word)) {
+                (Some(number), _) if !matches!(self.peek().kind, TokenKind::Operator(_) | TokenKind::In) => {
+                    let number = Literal::Whole(number.into(), number.into());
+                    let check = Check::Values(Values::new(&[number]));
+                    let test = Test { field: of("protocol"), check, negate: false };
+                    return self.after_protocol(both(protocol, Node::Test(test)));
+                }
+                (_, Some(field)) => self.comparison(field, false)?,
+                (_, None) => return self.repeated(token),
+            },
+        };
+        Ok(node)
+    }
+
+    /// What may follow a protocol: the end of the condition, or words of another one.
+    fn after_protocol(&mut self, protocol: Node) -> Parsed<Node> {
+        const WORDS: [&str; 9] = ["src", "dst", "host", "net", "port", "portrange", "flags", "proto", "vlan"];
+        let token = self.peek();
+        if token.kind == TokenKind::Word && WORDS.iter().any(|word| token.text.eq_ignore_ascii_case(word)) {
+            self.condition(Some(protocol))
+        } else {
+            Ok(protocol)
+        }
+    }
+
+    /// `src`, `dst`, `src or dst`, `src and dst`, and what follows.
+    fn of_sides(&mut self, is_source: bool, protocol: Option<Node>) -> Parsed<Node> {
+        let other = if is_source { "dst" } else { "src" };
+        let joint = self.peek().kind;
+        let second = self.peek_second();
+        let of_both = matches!(joint, TokenKind::And | TokenKind::Or)
+            && second.kind == TokenKind::Word
+            && second.text.eq_ignore_ascii_case(other);
+        if of_both {
+            self.at += 2;
+        }
+        let token = self.peek();
+        let word = token.text.to_ascii_lowercase();
+        let name = match word.as_str() {
+            _ if token.kind != TokenKind::Word => "",
+            "host" | "net" | "ip" => "host",
+            "port" | "portrange" => "port",
+            "flags" | "vlan" | "mac" | "mpls" => word.as_str(),
+            _ if self.next_is_literal() => "host",
+            _ => "",
+        };
+        let Some(field) = field(name) else { return Err(self.expected("host, net, port or an address")) };
+        if !(name == "host" && word.starts_with(|letter: char| letter.is_ascii_digit() || letter == ':')
+            || self.next_is_literal())
+        {
+            self.next();
+        }
+        if !of_both {
+            return self.with_words(field.of_side(is_source), protocol);
+        }
+        let node = self.with_words(field, protocol)?;
+        if joint == TokenKind::Or {
+            return Ok(node);
+        }
+        Ok(node.with_both_sides())
+    }
+
+    /// A field that needs no operator.
+    fn with_words(&mut self, field: Field, protocol: Option<Node>) -> Parsed<Node> {
+        let node = self.comparison(field, true)?;
+        self.last = Some((protocol.clone(), field));
+        Ok(match protocol {
+            Some(protocol) => Node::All([protocol, node].into()),
+            None => node,
+        })
+    }
+
+    /// A literal without words, or an unknown word.
+    fn repeated(&mut self, token: Token<'a>) -> Parsed<Node> {
+        let Some((protocol, field)) = self.last.clone().filter(|_| is_literal(token.text)) else {
+            let name = token.text.to_string();
+            let near = near_names(&name.to_ascii_lowercase());
+            return Err(self.error(token.place(), Problem::UnknownField { name, near }));
+        };
+        self.at -= 1;
+        self.with_words(field, protocol)
+    }
+
+    /// What is compared with a field.
+    fn comparison(&mut self, field: Field, needs_no_operator: bool) -> Parsed<Node> {
+        let token = self.peek();
+        let text_operator = TextOperator::parse(token.text).filter(|_| token.kind == TokenKind::Word);
+        let test = match (token.kind, text_operator) {
+            (TokenKind::Operator(operator), _) => {
+                self.next();
+                self.ordered(field, operator, token)?
+            }
+            (TokenKind::In, _) => {
+                self.next();
+                Test { field, check: self.set(field)?, negate: false }
+            }
+            (TokenKind::Not, _) if self.peek_second().kind == TokenKind::In => {
+                self.at += 2;
+                Test { field, check: self.set(field)?, negate: true }
+            }
+            (_, Some(operator)) => {
+                self.next();
+                if !field.kind.is_text() {
+                    let problem = Problem::NotText { field: field.name.into(), kind: field.kind };
+                    return Err(self.error(token.place(), problem));
+                }
+                Test { field, check: Check::Text(operator, [self.text_literal(field)?].into()), negate: false }
+            }
+            (TokenKind::OpenSet, None) if needs_no_operator => Test { field, check: self.set(field)?, negate: false },
+            _ if needs_no_operator && field.kind == Kind::Flags => {
+                let token = self.next();
+                Test { field, check: Check::Flags(self.flags(token)?), negate: false }
+            }
+            _ if needs_no_operator => Test { field, check: self.one(field)?, negate: false },
+            _ => return Err(self.expected("an operator (= != < <= > >= in), as in bytes > 1M")),
+        };
+        Ok(Node::Test(test))
+    }
+
+    fn ordered(&mut self, field: Field, operator: Operator, token: Token<'a>) -> Parsed<Test> {
+        let negate = operator == Operator::NotEqual;
+        if matches!(operator, Operator::Equal | Operator::NotEqual) {
+            let check = if self.peek().kind == TokenKind::OpenSet { self.set(field)? } else { self.one(field)? };
+            return Ok(Test { field, check, negate });
+        }
+        if !field.kind.is_ordered() {
+            let problem =
+                Problem::NotOrdered { field: field.name.into(), kind: field.kind, operator: operator.symbol() };
+            return Err(self.error(token.place(), problem));
+        }
+        let place = self.peek().place();
+        let several = || Problem::RangeWithOperator { field: field.name.into(), operator: operator.symbol() };
+        let below = matches!(operator, Operator::Less | Operator::LessOrEqual);
+        let equal = matches!(operator, Operator::LessOrEqual | Operator::GreaterOrEqual);
+        let check = match self.literal(field)? {
+            Literal::Whole(low, high) if low == high => {
+                let bound = match (below, equal) {
+                    (_, true) => Some(low),
+                    (true, false) => low.checked_sub(1),
+                    (false, false) => low.checked_add(1),
+                };
+                let range =
+                    bound.map(|bound| if below { Literal::Whole(0, bound) } else { Literal::Whole(bound, u64::MAX) });
+                Check::Values(Values::new(range.as_slice()))
+            }
+            Literal::Fraction(low, high) if low == high => {
+                let bound = match (below, equal) {
+                    (_, true) => low,
+                    (true, false) => low.next_down(),
+                    (false, false) => low.next_up(),
+                };
+                let range = if below { (f64::NEG_INFINITY, bound) } else { (bound, f64::INFINITY) };
+                Check::Values(Values::new(&[Literal::Fraction(range.0, range.1)]))
+            }
+            _ => return Err(self.error(place, several())),
+        };
+        Ok(Test { field, check, negate: false })
+    }
+
+    /// One literal, which may be a range or a prefix.
+    fn one(&mut self, field: Field) -> Parsed<Check> {
+        if field.kind.is_text() {
+            return Ok(Check::Text(TextOperator::Equal, [self.text_literal(field)?].into()));
+        }
+        if field.kind == Kind::Flags {
+            let token = self.next();
+            let bits = u64::from(self.flags(token)?);
+            return Ok(Check::Values(Values::new(&[Literal::Whole(bits, bits)])));
+        }
+        Ok(Check::Values(Values::new(&[self.literal(field)?])))
+    }
+
+    /// The literals of a set, or one literal.
+    fn set(&mut self, field: Field) -> Parsed<Check> {
+        let open = self.peek();
+        if open.kind != TokenKind::OpenSet {
+            return self.one(field);
+        }
+        self.next();
+        let (mut literals, mut texts) = (Vec::new(), Vec::new());
+        loop {
+            match self.peek().kind {
+                TokenKind::CloseSet => {
+                    self.next();
+                    break;
+                }
+                TokenKind::Comma => {
+                    self.next();
+                }
+                TokenKind::Word | TokenKind::Quoted => match field.kind {
+                    Kind::Words | Kind::Text => texts.push(self.text_literal(field)?),
+                    Kind::Flags => {
+                        let token = self.next();
+                        let bits = u64::from(self.flags(token)?);
+                        literals.push(Literal::Whole(bits, bits));
+                    }
+                    _ => literals.push(self.literal(field)?),
+                },
+                _ => return Err(self.error(open.start..self.peek().start, Problem::OpenSet)),
+            }
+        }
+        match (texts.is_empty(), literals.is_empty()) {
+            (true, true) => Err(self.error(open.place(), Problem::EmptySet)),
+            (false, _) => Ok(Check::Text(TextOperator::Equal, texts.into())),
+            (true, false) => Ok(Check::Values(Values::new(&literals))),
+        }
+    }
+
+    fn literal(&mut self, field: Field) -> Parsed<Literal> {
+        let token = self.peek();
+        if !matches!(token.kind, TokenKind::Word | TokenKind::Quoted) {
+            return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
+        }
+        self.next();
+        literal::parse(&field, token.text).map_err(|problem| self.error(token.place(), problem))
+    }
+
+    fn text_literal(&mut self, field: Field) -> Parsed<Box<str>> {
+        let token = self.peek();
+        if !matches!(token.kind, TokenKind::Word | TokenKind::Quoted) {
+            return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
+        }
+        self.next();
+        Ok(if field.kind == Kind::Words { token.text.to_ascii_lowercase().into() } else { token.text.into() })
+    }
+
+    fn flags(&self, token: Token<'a>) -> Parsed<u16> {
+        let error = |problem| self.error(token.place(), problem);
+        if !matches!(token.kind, TokenKind::Word | TokenKind::Quoted) || token.text.is_empty() {
+            return Err(error(Problem::Expected("letters of TCP flags, as in SA".into())));
+        }
+        literal::flags(token.text).map_err(error)
+    }
+
+    fn next_is_literal(&self) -> bool {
+        self.peek().kind == TokenKind::Word && is_literal(self.peek().text)
+    }
+
+    /// Whether no value follows.
+    fn ends_condition(&self) -> bool {
+        matches!(self.peek().kind, TokenKind::And | TokenKind::Or | TokenKind::Close | TokenKind::End)
+    }
+}
+
+impl Node {
+    /// A test of either side as a test of both sides.
+    fn with_both_sides(self) -> Self {
+        match self {
+            Self::Test(test) if matches!(test.field.read, Read::Sides(..)) => {
+                let of = |is_source| Self::Test(Test { field: test.field.of_side(is_source), ..test.clone() });
+                Self::All([of(true), of(false)].into())
+            }
+            Self::All(nodes) => Self::All(nodes.into_iter().map(Self::with_both_sides).collect()),
+            other => other,
+        }
+    }
+}
+
+/// Whether a word is a number or an address, and no name.
+fn is_literal(word: &str) -> bool {
+    let address = word.split(['/', '-']).next().unwrap_or_default();
+    word.starts_with(|letter: char| letter.is_ascii_digit()) || address.parse::<IpAddr>().is_ok()
+}

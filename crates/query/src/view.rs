@@ -1,0 +1,325 @@
+//! Aggregation of records: sums per group, and per interval of time.
+//!
+//! A group is what the fields of the view have in common; with intervals, also the interval. Memory
+//! is bounded by a number of groups: records of further groups are summed up as "others".
+//!
+//! Always: the sum of all groups and of the others is the sum of all records, except that a record of
+//! two sides (`host`) is in the groups of both. [`View::total`] counts each record once.
+
+use crate::group_field::GroupField;
+use crate::order::{InvalidOrder, Metric, Order, RowOrder};
+use crate::sums::Sums;
+use ahash::RandomState;
+use hashbrown::HashTable;
+use std::cmp::{Ordering, Reverse};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::IpAddr;
+use weir_export::FieldValue;
+use weir_flow::FlowRecord;
+
+/// A record that spans more intervals than this counts in the interval of its start.
+const MAX_INTERVALS: u64 = 1000;
+
+/// What a view is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewSettings {
+    /// Fields by which records are grouped; none for a time line of all records.
+    pub fields: Vec<GroupField>,
+    /// Length of the intervals, ns.
+    pub every_ns: Option<u64>,
+    /// The order of the rows; by default the most octets first.
+    pub order: Option<Order>,
+    /// Limit of the groups in memory.
+    pub groups: usize,
+}
+
+/// Sums of records by group.
+pub struct View {
+    settings: ViewSettings,
+    order: RowOrder,
+    has_sides: bool,
+    /// Values of a group: the start of the interval, if there are intervals, and the fields.
+    key_values: usize,
+    /// Indices of rows by the hash of their key, which is keyed with a secret of the run.
+    index: HashTable<u32>,
+    hasher: RandomState,
+    keys: Vec<FieldValue>,
+    rows: Vec<Sums>,
+    /// The key of a record, before it is known whether it is a new one.
+    key: Vec<FieldValue>,
+    /// The key of the source of a record of two sides.
+    key_of_source: Vec<FieldValue>,
+    /// Records whose group did not fit into memory.
+    others: Sums,
+    total: Sums,
+    /// Records that span several intervals.
+    spread_flows: u64,
+    /// Of these, those that span more than [`MAX_INTERVALS`].
+    long_flows: u64,
+}
+
+/// A group with its sums.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Start of the interval, ns since 1970 UTC, if there are intervals.
+    pub start_ns: Option<u64>,
+    /// A value for each field.
+    pub key: Vec<FieldValue>,
+    /// The sums.
+    pub sums: Sums,
+}
+
+/// A group with its sums in all intervals together.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// A value for each field.
+    pub key: Vec<FieldValue>,
+    /// The sums.
+    pub sums: Sums,
+    /// Start of each interval with records, and the IP octets in it.
+    pub intervals: Vec<(u64, u64)>,
+}
+
+impl View {
+    /// An empty view.
+    ///
+    /// # Errors
+    /// The order names nothing that a view has.
+    pub fn new(settings: ViewSettings) -> Result<Self, InvalidOrder> {
+        let order = RowOrder::new(settings.order.as_ref(), &settings.fields)?;
+        let key_values = settings.fields.len() + usize::from(settings.every_ns.is_some());
+        let has_sides = settings.fields.iter().any(GroupField::has_sides);
+        Ok(Self {
+            settings,
+            order,
+            has_sides,
+            key_values,
+            index: HashTable::new(),
+            hasher: RandomState::new(),
+            keys: Vec::new(),
+            rows: Vec::new(),
+            key: Vec::with_capacity(key_values),
+            key_of_source: Vec::with_capacity(key_values),
+            others: Sums::NONE,
+            total: Sums::NONE,
+            spread_flows: 0,
+            long_flows: 0,
+        })
+    }
+
+    /// Adds a record to its groups.
+    pub fn add(&mut self, flow: &FlowRecord) {
+        let sums = Sums::of(flow);
+        self.total.merge(&sums);
+        let Some(every_ns) = self.settings.every_ns else { return self.add_to_sides(flow, None, &sums) };
+        let (start, end) = (sums.first_ns / every_ns, sums.last_ns / every_ns);
+        if start == end {
+            return self.add_to_sides(flow, Some(start * every_ns), &sums);
+        }
+        self.spread_flows += 1;
+        if end - start >= MAX_INTERVALS {
+            self.long_flows += 1;
+            return self.add_to_sides(flow, Some(start * every_ns), &Sums { spread_bytes: sums.all_bytes(), ..sums });
+        }
+        for interval in start..=end {
+            let from_ns = (interval * every_ns).max(sums.first_ns);
+            let to_ns = (interval * every_ns).saturating_add(every_ns).min(sums.last_ns);
+            let part = sums.part(from_ns - sums.first_ns, to_ns - sums.first_ns);
+            if part.flows > 0 || part.all_packets() > 0 || part.l2_bytes > 0 || part.segments > 0 {
+                self.add_to_sides(flow, Some(interval * every_ns), &part);
+            }
+        }
+    }
+
+    /// Adds figures to the group of the record, or to those of both of its sides.
+    fn add_to_sides(&mut self, flow: &FlowRecord, start_ns: Option<u64>, sums: &Sums) {
+        self.read_key(flow, start_ns, 0);
+        self.add_to_group(sums);
+        if self.has_sides {
+            std::mem::swap(&mut self.key, &mut self.key_of_source);
+            self.read_key(flow, start_ns, 1);
+            // A record of a host with itself counts once.
+            if self.key != self.key_of_source {
+                self.add_to_group(&sums.of_other_side());
+            }
+        }
+    }
+
+    fn read_key(&mut self, flow: &FlowRecord, start_ns: Option<u64>, side: usize) {
+        self.key.clear();
+        self.key.extend(start_ns.map(FieldValue::Time));
+        self.key.extend(self.settings.fields.iter().map(|field| field.value(flow, side)));
+    }
+
+    fn add_to_group(&mut self, sums: &Sums) {
+        let Self { index, hasher, keys, rows, key, key_values, .. } = self;
+        let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
+        let hash = hash_key(hasher, key);
+        if let Some(&row) = index.find(hash, |&row| of_row(row) == key.as_slice()) {
+            return rows[row as usize].merge(sums);
+        }
+        if rows.len() >= self.settings.groups {
+            return self.others.merge(sums);
+        }
+        let row = rows.len() as u32;
+        index.insert_unique(hash, row, |&row| hash_key(hasher, of_row(row)));
+        keys.extend_from_slice(key);
+        rows.push(*sums);
+    }
+
+    /// What the view is.
+    pub fn settings(&self) -> &ViewSettings {
+        &self.settings
+    }
+
+    /// Whether a record is in the groups of both of its sides.
+    pub fn has_sides(&self) -> bool {
+        self.has_sides
+    }
+
+    /// Name of the number or field by which the rows are sorted.
+    pub fn order_name(&self) -> &str {
+        match self.order {
+            RowOrder::Metric(metric, _) if self.has_sides => metric.name_of_side(),
+            RowOrder::Metric(metric, _) => metric.name(),
+            RowOrder::Key(at, _) => self.settings.fields[at].name(),
+        }
+    }
+
+    /// The number by which the rows are sorted, if it is one.
+    pub fn order_metric(&self) -> Option<Metric> {
+        match self.order {
+            RowOrder::Metric(metric, _) => Some(metric),
+            RowOrder::Key(..) => None,
+        }
+    }
+
+    /// All records, each counted once.
+    pub fn total(&self) -> &Sums {
+        &self.total
+    }
+
+    /// Records of the groups that did not fit into memory.
+    pub fn others(&self) -> &Sums {
+        &self.others
+    }
+
+    /// Number of groups in memory; with intervals, of each interval.
+    pub fn groups(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Records that span several intervals.
+    pub fn spread_flows(&self) -> u64 {
+        self.spread_flows
+    }
+
+    /// Of these, records that span too many intervals and count in that of their start.
+    pub fn long_flows(&self) -> u64 {
+        self.long_flows
+    }
+
+    /// The rank of sums in the order of the view: the largest is the first.
+    pub fn rank(&self, sums: &Sums) -> (bool, u64) {
+        self.order.rank(sums)
+    }
+
+    /// Memory of the groups.
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<FieldValue>()
+            + self.rows.capacity() * size_of::<Sums>()
+            + self.index.allocation_size()
+    }
+
+    /// All groups: by time if there are intervals, then in the order of the view.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = (0..self.rows.len()).map(|row| self.row(row)).collect();
+        rows.sort_by(|one, other| {
+            let order = self.compare((&one.key, &one.sums), (&other.key, &other.sums));
+            one.start_ns.cmp(&other.start_ns).then(order)
+        });
+        rows
+    }
+
+    /// All groups with their intervals, in the order of the view.
+    pub fn series(&self) -> Vec<Series> {
+        let mut rows: Vec<Row> = (0..self.rows.len()).map(|row| self.row(row)).collect();
+        rows.sort_by(|one, other| compare_keys(&one.key, &other.key).then(one.start_ns.cmp(&other.start_ns)));
+        let mut all: Vec<Series> = Vec::new();
+        for row in rows {
+            let interval = (row.start_ns.unwrap_or_default(), row.sums.all_bytes());
+            match all.last_mut() {
+                Some(last) if last.key == row.key => {
+                    last.sums.merge(&row.sums);
+                    last.intervals.push(interval);
+                }
+                _ => all.push(Series { key: row.key, sums: row.sums, intervals: vec![interval] }),
+            }
+        }
+        all.sort_by(|one, other| self.compare((&one.key, &one.sums), (&other.key, &other.sums)));
+        all
+    }
+
+    fn row(&self, row: usize) -> Row {
+        let key = &self.keys[row * self.key_values..][..self.key_values];
+        let (start_ns, key) = match (self.settings.every_ns, key) {
+            (Some(_), [FieldValue::Time(start_ns), key @ ..]) => (Some(*start_ns), key),
+            _ => (None, key),
+        };
+        Row { start_ns, key: key.to_vec(), sums: self.rows[row] }
+    }
+
+    /// The order of two groups. Groups with equal numbers are in the order of their keys.
+    fn compare(&self, one: (&[FieldValue], &Sums), other: (&[FieldValue], &Sums)) -> Ordering {
+        let by_key = match self.order {
+            RowOrder::Key(at, ascending) => {
+                let order = compare_values(&one.0[at], &other.0[at]);
+                if ascending { order } else { order.reverse() }
+            }
+            RowOrder::Metric(..) => Ordering::Equal,
+        };
+        let rank = |sums| Reverse(self.order.rank(sums));
+        by_key.then_with(|| rank(one.1).cmp(&rank(other.1))).then_with(|| compare_keys(one.0, other.0))
+    }
+}
+
+fn hash_key(hasher: &RandomState, key: &[FieldValue]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    for value in key {
+        match *value {
+            FieldValue::NotApplicable | FieldValue::NoValue => hasher.write_u8(0),
+            FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => {
+                hasher.write_u64(number);
+            }
+            FieldValue::Float(number) => hasher.write_u64(number.to_bits()),
+            FieldValue::Ip(IpAddr::V4(address)) => hasher.write_u32(address.to_bits()),
+            FieldValue::Ip(IpAddr::V6(address)) => hasher.write_u128(address.to_bits()),
+            FieldValue::Mac(octets) => octets.hash(&mut hasher),
+            FieldValue::Code(number, _) | FieldValue::Protocol(number) => hasher.write_u8(number),
+            FieldValue::TcpFlags(bits) => hasher.write_u16(bits),
+            FieldValue::Approximate(set) => hasher.write_u16(set.0),
+            FieldValue::Degraded(set) => hasher.write_u8(set.0),
+            FieldValue::CommunityId(id) => id.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}
+
+fn compare_keys(one: &[FieldValue], other: &[FieldValue]) -> Ordering {
+    let values = one.iter().zip(other).map(|(one, other)| compare_values(one, other));
+    values.fold(Ordering::Equal, Ordering::then)
+}
+
+/// Groups to which a field does not apply are the last.
+fn compare_values(one: &FieldValue, other: &FieldValue) -> Ordering {
+    use FieldValue::{Float, Ip, NotApplicable, Time, Unsigned};
+    match (one, other) {
+        (NotApplicable, NotApplicable) => Ordering::Equal,
+        (NotApplicable, _) => Ordering::Greater,
+        (_, NotApplicable) => Ordering::Less,
+        (Unsigned(one), Unsigned(other)) | (Time(one), Time(other)) => one.cmp(other),
+        (Float(one), Float(other)) => one.total_cmp(other),
+        (Ip(one), Ip(other)) => one.cmp(other),
+        _ => one.to_string().cmp(&other.to_string()),
+    }
+}

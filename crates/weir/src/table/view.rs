@@ -1,0 +1,479 @@
+//! Writes a view (`--by`, `--every`) as a table for people, as CSV or as JSON.
+//!
+//! The rows that are not shown are summed up in a row of their own, and the last row of a table has
+//! the sums of all records, so that nothing is missing.
+
+use std::io::Write;
+use tracing::{info, warn};
+use weir_export::FieldValue;
+use weir_flow::FlowRecord;
+use weir_query::{GroupField, Metric, Row, Series, Sums, View};
+use weir_text::columns::{Column, lines};
+use weir_text::units;
+
+/// Groups in a table if `--top` is not given.
+const DEFAULT_TOP: usize = 20;
+/// Characters of a sparkline, at most.
+const SPARKLINE_COLUMNS: u64 = 40;
+/// Characters of the bars of a time line.
+const BAR_COLUMNS: usize = 30;
+/// Intervals without records that a time line lists one by one.
+const MAX_GAP: u64 = 60;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Table,
+    Csv,
+    Json,
+}
+
+/// A view and how it is written.
+pub struct ViewTable {
+    pub view: View,
+    pub format: Format,
+    /// `--top`; 0 for all.
+    pub top: Option<usize>,
+}
+
+/// Writes a number of a row.
+type Cell = fn(&Sums) -> String;
+
+/// Texts of a key, and sums.
+type Shown = (Vec<String>, Sums);
+
+impl ViewTable {
+    pub fn add(&mut self, flow: &FlowRecord) {
+        self.view.add(flow);
+    }
+
+    /// The text and the number of its rows.
+    pub fn text(&self, terminal_columns: Option<usize>) -> (Vec<u8>, u64) {
+        if self.format != Format::Table {
+            self.log();
+            return self.machine_text();
+        }
+        if self.view.total().flows == 0 {
+            return (Vec::new(), 0);
+        }
+        let (columns, key_columns, rows) = match (self.view.settings().every_ns, self.fields().is_empty()) {
+            (Some(every_ns), true) => self.time_line(every_ns),
+            (Some(every_ns), false) => self.series(every_ns),
+            (None, _) => self.groups(),
+        };
+        let mut text = lines(&columns, key_columns, terminal_columns);
+        text += &self.footer(rows);
+        (text.into_bytes(), rows as u64)
+    }
+
+    fn fields(&self) -> &[GroupField] {
+        &self.view.settings().fields
+    }
+
+    fn key(&self, values: &[FieldValue]) -> Vec<String> {
+        self.fields().iter().zip(values).map(|(field, value)| key_text(field, value)).collect()
+    }
+
+    /// Groups in the order of the view.
+    fn groups(&self) -> (Vec<Column>, usize, usize) {
+        let rows = self.view.rows();
+        let shown = rows.len().min(limit(self.top.unwrap_or(DEFAULT_TOP)));
+        let mut listed: Vec<Shown> = rows[..shown].iter().map(|row| (self.key(&row.key), row.sums)).collect();
+        self.add_rest(&mut listed, rows[shown..].iter().map(|row| row.sums));
+        let mut columns = self.columns(&listed, shown);
+        columns.extend(self.details(&listed));
+        (columns, self.fields().len(), shown)
+    }
+
+    /// Groups with a sparkline of their octets over time.
+    fn series(&self, every_ns: u64) -> (Vec<Column>, usize, usize) {
+        let series = self.view.series();
+        let shown = series.len().min(limit(self.top.unwrap_or(DEFAULT_TOP)));
+        let mut listed: Vec<Shown> = series[..shown].iter().map(|group| (self.key(&group.key), group.sums)).collect();
+        self.add_rest(&mut listed, series[shown..].iter().map(|group| group.sums));
+        let total = self.view.total();
+        let (first, last) = (total.first_ns / every_ns, total.last_ns / every_ns);
+        let intervals_per_letter = (last - first + 1).div_ceil(SPARKLINE_COLUMNS);
+        let letter = |start_ns: u64| ((start_ns / every_ns).saturating_sub(first) / intervals_per_letter) as usize;
+        let letters = letter(last * every_ns) + 1;
+        let line = |group: &Series| {
+            let mut bytes = vec![0; letters];
+            group.intervals.iter().for_each(|&(start_ns, n)| bytes[letter(start_ns).min(letters - 1)] += n);
+            sparkline(&bytes)
+        };
+        let heading = format!("bytes per {}", units::span(every_ns.saturating_mul(intervals_per_letter)));
+        let rest = vec![String::new(); listed.len() - shown];
+        let mut columns = self.columns(&listed, shown);
+        columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)));
+        (columns, self.fields().len(), shown)
+    }
+
+    /// A row per interval, in order of time unless the user wants another order.
+    fn time_line(&self, every_ns: u64) -> (Vec<Column>, usize, usize) {
+        let mut rows = self.view.rows();
+        let sorted = self.view.settings().order.is_some() || self.top.is_some();
+        if sorted {
+            rows.sort_by_key(|row| std::cmp::Reverse(self.view.rank(&row.sums)));
+        }
+        let shown = rows.len().min(limit(self.top.unwrap_or(0)));
+        let largest = rows.iter().map(|row| row.sums.all_bytes()).max().unwrap_or_default();
+        // Time, figures, bar.
+        let mut lines: Vec<(String, Option<Sums>)> = Vec::new();
+        let mut next_ns = None;
+        let days: Vec<String> = rows[..shown].iter().map(|row| units::utc(start(row)).0).collect();
+        let same_day = days.windows(2).all(|days| days[0] == days[1]);
+        let time = |ns: u64| match units::utc(ns) {
+            (_, time) if same_day => time,
+            (day, time) => format!("{day} {time}"),
+        };
+        for row in &rows[..shown] {
+            let gap = next_ns.map_or(0, |next: u64| start(row).saturating_sub(next) / every_ns);
+            match next_ns {
+                Some(next) if !sorted && gap <= MAX_GAP => {
+                    lines.extend((0..gap).map(|at| (time(next + at * every_ns), Some(Sums::default()))));
+                }
+                Some(_) if !sorted => lines.push((format!("{gap} without traffic"), None)),
+                _ => {}
+            }
+            lines.push((time(start(row)), Some(row.sums)));
+            next_ns = start(row).checked_add(every_ns);
+        }
+        let bars: Vec<String> =
+            lines.iter().map(|(_, sums)| sums.map_or_else(String::new, |s| bar(s.all_bytes(), largest))).collect();
+        if shown < rows.len() {
+            let mut rest = Sums::default();
+            rows[shown..].iter().for_each(|row| rest.merge(&row.sums));
+            lines.push((format!("others ({})", rows.len() - shown), Some(rest)));
+        }
+        if self.view.others().flows > 0 {
+            lines.push(("others (no memory)".into(), Some(*self.view.others())));
+        }
+        let seconds = every_ns as f64 / 1e9;
+        let rate = |sums: &Sums| units::rate(8.0 * sums.all_bytes() as f64 / seconds, "bit/s");
+        let intervals = bars.len();
+        let mut rates: Vec<String> =
+            lines.iter().map(|(_, sums)| sums.as_ref().map_or_else(String::new, rate)).take(intervals).collect();
+        lines.push(("total".into(), Some(*self.view.total())));
+        rates.resize(lines.len(), String::new());
+        let heading = match days.first() {
+            Some(day) if same_day => format!("{day} UTC"),
+            _ => "start (UTC)".into(),
+        };
+        let figure = |heading: &str, figure: Cell| {
+            Column::new(heading, true, lines.iter().map(|(_, sums)| sums.as_ref().map_or_else(String::new, figure)))
+        };
+        let bars = bars.into_iter().chain(vec![String::new(); lines.len() - intervals]);
+        let columns = vec![
+            Column::new(heading, true, lines.iter().map(|(time, _)| time.clone())),
+            figure("flows", |sums| units::short(sums.flows)),
+            figure("packets", |sums| units::short(sums.all_packets())),
+            figure("bytes", |sums| octets(sums.all_bytes())),
+            Column::new("rate", true, rates.into_iter()),
+            Column::new("", false, bars),
+        ];
+        (columns, 1, shown)
+    }
+
+    /// The rows below the groups: those that are not shown, those without memory, and the total.
+    fn add_rest(&self, listed: &mut Vec<Shown>, hidden: impl ExactSizeIterator<Item = Sums>) {
+        let mut row = |name: String, sums| {
+            let mut key = vec![String::new(); self.fields().len()];
+            key[0] = name;
+            listed.push((key, sums));
+        };
+        let count = hidden.len();
+        if count > 0 {
+            let mut rest = Sums::default();
+            hidden.for_each(|sums| rest.merge(&sums));
+            row(format!("others ({count})"), rest);
+        }
+        if self.view.others().flows > 0 {
+            row("others (no memory)".into(), *self.view.others());
+        }
+        row("total".into(), *self.view.total());
+    }
+
+    /// The columns of every table of groups.
+    fn columns(&self, listed: &[Shown], shown: usize) -> Vec<Column> {
+        let mut columns: Vec<Column> = self
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(at, field)| {
+                Column::new(field.name(), field.is_number(), listed.iter().map(|(key, _)| key[at].clone()))
+            })
+            .collect();
+        let total = self.view.total().all_bytes();
+        // The sums of others count a flow of two sides twice.
+        let has_share = |at: usize| !self.view.has_sides() || at < shown || at == listed.len() - 1;
+        let share = |(at, (_, sums)): (usize, &Shown)| match total {
+            total if total > 0 && has_share(at) => format!("{:.1}", 100.0 * sums.all_bytes() as f64 / total as f64),
+            _ => String::new(),
+        };
+        let (one, other) = if self.view.has_sides() { ("sent", "received") } else { ("bytes→", "←bytes") };
+        let cells = |cell: &dyn Fn(&Sums) -> String| listed.iter().map(|(_, sums)| cell(sums)).collect::<Vec<_>>();
+        let mut column =
+            |heading: &str, cells: Vec<String>| columns.push(Column::new(heading, true, cells.into_iter()));
+        column("flows", cells(&|sums| units::short(sums.flows)));
+        column("packets", cells(&|sums| units::short(sums.all_packets())));
+        column("bytes", cells(&|sums| octets(sums.all_bytes())));
+        column("%", listed.iter().enumerate().map(share).collect());
+        // The total has no sides.
+        let of_side = |side: usize| {
+            let all = listed.len() - 1;
+            let text = |(at, (_, sums)): (usize, &Shown)| {
+                if at == all && self.view.has_sides() { String::new() } else { octets(sums.bytes[side]) }
+            };
+            listed.iter().enumerate().map(text).collect::<Vec<_>>()
+        };
+        column(one, of_side(0));
+        column(other, of_side(1));
+        columns
+    }
+
+    /// Times and TCP figures, if there are some, and the number by which the rows are sorted.
+    fn details(&self, listed: &[Shown]) -> Vec<Column> {
+        let column = |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, sums)| cell(sums)));
+        let mut columns =
+            vec![column("first", |sums| time_of_day(sums.first_ns)), column("last", |sums| time_of_day(sums.last_ns))];
+        let of_tcp = [
+            column("retr%", |sums| {
+                sums.retransmitted_share().map_or_else(String::new, |share| format!("{:.2}", 100.0 * share))
+            }),
+            column("rtt", |sums| sums.rtt_mean_ns().map_or_else(String::new, units::span)),
+        ];
+        columns.extend(of_tcp.into_iter().filter(Column::has_content));
+        let extra: Option<(&str, Cell)> = match self.view.order_metric() {
+            Some(Metric::L2Bytes) => Some(("on the wire", |sums| octets(sums.l2_bytes))),
+            Some(Metric::Duration) => Some(("duration", |sums| units::span(sums.duration_ns()))),
+            Some(Metric::Segments) => Some(("segments", |sums| units::short(sums.segments))),
+            Some(Metric::Retransmitted) => Some(("retransmitted", |sums| units::short(sums.retransmitted))),
+            Some(Metric::RttMax) => {
+                Some(("rtt max", |sums| if sums.rtts > 0 { units::span(sums.rtt_max_ns) } else { String::new() }))
+            }
+            Some(Metric::FwdPackets) => Some(("pkts→", |sums| units::short(sums.packets[0]))),
+            Some(Metric::RevPackets) => Some(("←pkts", |sums| units::short(sums.packets[1]))),
+            _ => None,
+        };
+        columns.extend(extra.map(|(heading, cell)| column(heading, cell)));
+        columns
+    }
+
+    /// What the rows are, and what is not exact.
+    fn footer(&self, shown: usize) -> String {
+        let view = &self.view;
+        let (noun, every_ns) = match view.settings().every_ns {
+            Some(every_ns) if self.fields().is_empty() => ("interval", Some(every_ns)),
+            other => ("group", other),
+        };
+        let all = if every_ns.is_some() && noun == "group" { view.series().len() } else { view.groups() };
+        let count = if shown < all {
+            format!("{shown} of {} (--top 0 for all)", units::count(all as u64, noun))
+        } else {
+            units::count(all as u64, noun)
+        };
+        let order = if noun == "interval" && view.settings().order.is_none() && self.top.is_none() {
+            "time"
+        } else {
+            view.order_name()
+        };
+        let memory = units::quantity(view.memory_bytes() as u64, "B");
+        let mut text = format!("{count}, by {order}; {memory} of memory; k, M and G are decimal\n");
+        if view.has_sides() {
+            text += "each flow is in the groups of both of its sides; the total counts it once\n";
+        }
+        if view.others().flows > 0 {
+            text += &format!(
+                "{} of groups that did not fit are in \"others (no memory)\" (--groups {})\n",
+                units::count(view.others().flows, "flow"),
+                view.settings().groups
+            );
+        }
+        let (spread, uncut) = (view.spread_flows(), view.long_flows());
+        if spread > 0 {
+            text += &format!(
+                "{spread} of {} span several intervals: their packets and bytes are spread evenly over their time\n",
+                units::count(view.total().flows, "flow")
+            );
+        }
+        if uncut > 0 {
+            text += &format!(
+                "{} too many intervals and count at the start: choose a longer --every or a shorter --active\n",
+                if uncut == 1 { "1 flow spans".into() } else { format!("{uncut} flows span") }
+            );
+        }
+        text
+    }
+
+    /// Says in the log what a table says in its last lines.
+    fn log(&self) {
+        let view = &self.view;
+        let memory = units::quantity(view.memory_bytes() as u64, "B");
+        info!(groups = view.groups(), memory, "view written");
+        if view.others().flows > 0 {
+            let (flows, groups) = (view.others().flows, view.settings().groups);
+            warn!(flows, "groups that did not fit are summed up as others (--groups {groups})");
+        }
+    }
+
+    /// The text as CSV or JSON.
+    fn machine_text(&self) -> (Vec<u8>, u64) {
+        let mut out = Vec::new();
+        let has_intervals = self.view.settings().every_ns.is_some();
+        let names: Vec<&str> = has_intervals
+            .then_some("interval_start")
+            .into_iter()
+            .chain(self.fields().iter().map(GroupField::name))
+            .chain(["other_groups"])
+            .chain(Metric::ALL.map(|metric| if self.view.has_sides() { metric.name_of_side() } else { metric.name() }))
+            .collect();
+        if self.format == Format::Csv {
+            out.extend(names.join(",").as_bytes());
+            out.push(b'\n');
+        }
+        let rows = self.machine_rows();
+        for (row, other_groups) in &rows {
+            let mut line = Line { format: self.format, names: names.iter(), is_first: true, out: &mut out };
+            if has_intervals {
+                line.add(&row.start_ns.map_or(FieldValue::NotApplicable, FieldValue::Time), |value, out| {
+                    value.append_text(out)
+                });
+            }
+            for (at, field) in self.fields().iter().enumerate() {
+                let value = row.key.get(at).unwrap_or(&FieldValue::NotApplicable);
+                line.add(value, |value, out| field.append_text(value, out));
+            }
+            line.add(&other_groups.map_or(FieldValue::NotApplicable, FieldValue::Unsigned), |value, out| {
+                value.append_text(out)
+            });
+            for metric in Metric::ALL {
+                line.add(&metric.value(&row.sums), |value, out| value.append_text(out));
+            }
+            line.end();
+        }
+        (out, rows.len() as u64)
+    }
+
+    /// All rows, or those of `--top`, each with the number of other groups that it sums up: 0 for a
+    /// group, unknown for the groups without memory.
+    fn machine_rows(&self) -> Vec<(Row, Option<u64>)> {
+        let rest = |start_ns, sums| Row { start_ns, key: Vec::new(), sums };
+        let top = limit(self.top.unwrap_or(0));
+        let kept: Option<Vec<Series>> = self.view.settings().every_ns.filter(|_| !self.fields().is_empty()).map(|_| {
+            let mut series = self.view.series();
+            series.truncate(top);
+            series
+        });
+        let mut rows: Vec<(Row, Option<u64>)> = Vec::new();
+        let mut hidden: Option<(Row, u64)> = None;
+        for (at, row) in self.view.rows().into_iter().enumerate() {
+            if hidden.as_ref().is_some_and(|(hidden, _)| hidden.start_ns != row.start_ns) {
+                rows.extend(hidden.take().map(|(row, groups)| (row, Some(groups))));
+            }
+            let is_kept =
+                kept.as_ref().map_or(at < top, |kept| top == usize::MAX || kept.iter().any(|kept| kept.key == row.key));
+            if is_kept {
+                rows.push((row, Some(0)));
+            } else {
+                let start_ns = row.start_ns.filter(|_| kept.is_some());
+                let (others, groups) = hidden.get_or_insert_with(|| (rest(start_ns, Sums::default()), 0));
+                others.sums.merge(&row.sums);
+                *groups += 1;
+            }
+        }
+        rows.extend(hidden.map(|(row, groups)| (row, Some(groups))));
+        if self.view.others().flows > 0 {
+            rows.push((rest(None, *self.view.others()), None));
+        }
+        rows
+    }
+}
+
+/// A line of CSV or JSON.
+struct Line<'a, N> {
+    format: Format,
+    names: N,
+    is_first: bool,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'n, N: Iterator<Item = &'n &'n str>> Line<'_, N> {
+    fn add(&mut self, value: &FieldValue, append: impl FnOnce(&FieldValue, &mut Vec<u8>)) {
+        let name = self.names.next().expect("each value has a name");
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        if self.format == Format::Csv {
+            self.out.extend((!is_first).then_some(b','));
+            return append(value, self.out);
+        }
+        write!(self.out, "{}\"{name}\":", if is_first { '{' } else { ',' }).expect("memory takes every octet");
+        match value {
+            FieldValue::NotApplicable | FieldValue::NoValue => self.out.extend(b"null"),
+            FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_) => append(value, self.out),
+            _ => {
+                self.out.push(b'"');
+                append(value, self.out);
+                self.out.push(b'"');
+            }
+        }
+    }
+
+    fn end(self) {
+        self.out.extend(if self.format == Format::Json { &b"}\n"[..] } else { b"\n" });
+    }
+}
+
+fn limit(top: usize) -> usize {
+    if top == 0 { usize::MAX } else { top }
+}
+
+fn start(row: &Row) -> u64 {
+    row.start_ns.unwrap_or_default()
+}
+
+fn key_text(field: &GroupField, value: &FieldValue) -> String {
+    let mut text = Vec::new();
+    field.append_text(value, &mut text);
+    match String::from_utf8(text) {
+        Ok(text) if !text.is_empty() => text,
+        _ => "-".into(),
+    }
+}
+
+fn octets(n: u64) -> String {
+    units::short(n) + "B"
+}
+
+fn time_of_day(ns: u64) -> String {
+    if ns == u64::MAX { String::new() } else { units::utc(ns).1 }
+}
+
+/// A letter for each amount, relative to the largest; a blank for 0.
+fn sparkline(amounts: &[u64]) -> String {
+    const LETTERS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let largest = amounts.iter().copied().max().unwrap_or_default().max(1);
+    let letter = |&amount: &u64| match amount {
+        0 => ' ',
+        _ => LETTERS[(u128::from(amount) * 8).div_ceil(largest.into()) as usize - 1],
+    };
+    amounts.iter().map(letter).collect()
+}
+
+/// A bar with a length relative to the largest amount.
+fn bar(amount: u64, largest: u64) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (u128::from(amount) * 8 * BAR_COLUMNS as u128).div_ceil(largest.max(1).into()) as usize;
+    "█".repeat(eighths / 8) + PARTS[eighths % 8]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparklines_and_bars_are_relative_to_the_largest_amount() {
+        assert_eq!(sparkline(&[0, 1, 4, 8]), " ▁▄█");
+        assert_eq!(sparkline(&[0, 0]), "  ");
+        assert_eq!(sparkline(&[u64::MAX]), "█");
+        assert_eq!((bar(0, 10), bar(10, 10), bar(1, 0)), (String::new(), "█".repeat(30), "█".repeat(30)));
+        assert_eq!(bar(1, 1000), "▏");
+    }
+}

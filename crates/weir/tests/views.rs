@@ -1,0 +1,211 @@
+//! Views through the binary: `--where`, `--by`, `--every`, `--sort`. Their sums equal the ledger.
+
+mod common;
+
+use common::{assert_usage_errors, capture_files, captures, failure, ledger_of, read_flows, small, success, weir};
+use serde_json::Value;
+use std::fs;
+
+fn capture(name: &str) -> String {
+    captures().join(name).to_str().unwrap().into()
+}
+
+/// The rows of a view.
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let out = success([arguments, &["-o", "json:-", "-q"]].concat());
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn sum(rows: &[Value], name: &str) -> u64 {
+    rows.iter().map(|row| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"))).sum()
+}
+
+#[test]
+fn a_sink_gets_the_records_that_match_and_the_ledger_counts_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let [all, web] = ["all.json", "web.json"].map(|name| folder.path().join(name));
+    let spec = format!("json:{}?where=tcp && (dst port 80) and bytes > 1k", web.display());
+    let all_spec = format!("{}?where=any", all.display());
+    let capture = small().saved();
+    let (code, err, ledger) = ledger_of(["read", capture.name(), "-o", &spec, "-o", &all_spec, "-v"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!((read_flows(&all).len(), read_flows(&web).len()), (3, 1));
+    assert_eq!(read_flows(&web)[0]["dst_port"], 80);
+    let [of_web, of_all] = [0, 1].map(|sink| &ledger["sinks"][sink]);
+    assert_eq!((&of_web["exported"]["flows"], &of_web["filtered"]["flows"]), (&1.into(), &2.into()), "{ledger}");
+    assert_eq!(of_web["sink"], spec.as_str());
+    assert_eq!((of_all.get("filtered"), &ledger["balanced"]), (None, &true.into()));
+    assert!(err.contains("  + filtered (where)") && err.contains("the ledger balances"), "{err}");
+    assert!(err.contains(&format!("selected   1 of 3 flows for {spec}: 8 packets, ")), "{err}");
+}
+
+#[test]
+fn where_applies_to_all_sinks_and_packets_are_metered_nevertheless() {
+    let capture = small().saved();
+    let (code, err, ledger) =
+        ledger_of(["read", capture.name(), "--where", "udp or icmp", "-o", "csv:-", "-o", "table:/dev/null"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(ledger["packets"]["metered"], 12);
+    for sink in ledger["sinks"].as_array().unwrap() {
+        assert_eq!((&sink["exported"]["flows"], &sink["filtered"]["flows"]), (&2.into(), &1.into()), "{ledger}");
+    }
+    let out = success(["read", capture.name(), "--where", "port 12345"]);
+    assert!(out.contains("selected   0 of 3 flows for table:-: 0 packets, 0 bytes on the wire"), "{out}");
+}
+
+#[test]
+fn an_invalid_expression_is_marked_and_no_file_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("flows.csv");
+    let capture = small().saved();
+    let err = failure(1, ["read", capture.name(), "--where", "src net 10.0.0.0/8 and byts > 1M"]);
+    let marked = "there is no field \"byts\"; did you mean bytes?\n  src net 10.0.0.0/8 and byts > 1M\n                         ^^^^\n";
+    assert!(err.contains(marked), "{err}");
+    let spec = format!("csv:{}?where=port 10.0.0.0/8", file.display());
+    let err =
+        failure(1, ["read", capture.name(), "-o", &format!("csv:{}/other.csv", folder.path().display()), "-o", &spec]);
+    assert!(err.contains("where: port is a port, not an address: it has no prefix"), "{err}");
+    assert!(err.contains("        ^^^^^^^^^^") && fs::read_dir(folder.path()).unwrap().count() == 0, "{err}");
+}
+
+#[test]
+fn sums_of_every_view_of_every_capture_equal_the_ledger() {
+    for path in capture_files() {
+        let name = path.to_str().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let view = folder.path().join("view.json");
+        let sink = format!("json:{}", view.display());
+        for options in [
+            &["--by", "src_ip,dst_port"][..],
+            &["--by", "protocol", "--top", "1"],
+            &["--by", "dst_ip/24,service_port", "--groups", "2"],
+            &["--every", "10ms"],
+            &["--every", "1s", "--by", "server_ip", "--top", "2"],
+        ] {
+            let _ = fs::remove_file(&view);
+            let arguments = [&["read", name, "--layer2", "-o", &sink, "-q"], options].concat();
+            let (_, err, ledger) = ledger_of(arguments);
+            let rows = read_flows(&view);
+            let found = ["flows", "packets", "l2_bytes"].map(|name| sum(&rows, name));
+            let expected = [&ledger["flows"]["created"], &ledger["packets"]["metered"], &ledger["bytes"]["metered"]];
+            assert_eq!(found.map(Value::from), expected.map(Clone::clone), "{name} {options:?}: {err}");
+            assert_eq!(ledger["balanced"], true, "{name} {options:?}: {err}");
+        }
+    }
+}
+
+#[test]
+fn a_table_has_its_rest_and_its_total() {
+    let out = success(["read", &capture("web.pcap"), "--by", "host", "--top", "2", "-q"]);
+    let expected = "\
+host       flows packets  bytes     %   sent received        first         last retr%    rtt
+192.0.2.1      3      77 56.0kB  70.5  2244B   53.8kB 02:51:17.914 02:51:17.940  0.00 74.0µs
+192.0.2.2      3      77 56.0kB  70.5 53.8kB    2244B 02:51:17.914 02:51:17.940  0.00 74.0µs
+others (6)    10      86 46.9kB       23.5kB   23.5kB 02:51:17.845 02:51:18.289  0.00 32.0µs
+total          8     120 79.5kB 100.0                 02:51:17.845 02:51:18.289  0.00 60.0µs
+";
+    assert!(out.starts_with(expected), "\n{out}");
+    assert!(out.contains("2 of 8 groups (--top 0 for all), by bytes; "), "{out}");
+    assert!(out.contains("each flow is in the groups of both of its sides; the total counts it once\n"), "{out}");
+    let out = success(["read", &capture("web.pcap"), "--by", "host", "--groups", "2", "-q"]);
+    assert!(out.contains("others (no memory)") && out.contains("(--groups 2)\n"), "{out}");
+}
+
+#[test]
+fn a_time_line_lists_intervals_without_traffic_and_says_what_is_spread() {
+    let out = success(["read", &capture("web.pcap"), "--every", "50ms", "-q"]);
+    let times: Vec<&str> = out.lines().skip(1).map_while(|line| line.trim().split(' ').next()).collect();
+    assert_eq!(times[..3], ["02:51:17.800", "02:51:17.850", "02:51:17.900"], "{out}");
+    assert!(out.contains("1 of 8 flows span several intervals: their packets and bytes are spread evenly"), "{out}");
+    let out = success(["read", &capture("web.pcap"), "--every", "50ms", "--by", "host", "--top", "1", "-q"]);
+    assert!(out.contains("bytes per 50.0ms") && out.contains('█'), "{out}");
+}
+
+#[test]
+fn rows_and_flows_are_sorted_by_any_number() {
+    let ports = |sort: &str| {
+        let rows = rows(&["read", &capture("web.pcap"), "--by", "dst_port", "--sort", sort, "--where", "tcp"]);
+        rows.iter().map(|row| row["dst_port"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((ports("bytes"), ports("bytes:asc")), (vec![80, 81], vec![81, 80]));
+    assert_eq!((ports("dst_port"), ports("dst_port:asc")), (vec![81, 80], vec![80, 81]));
+    let flows = |sort: &str| success(["read", &capture("web.pcap"), "--sort", sort, "--top", "1", "-q"]);
+    let longest = flows("duration");
+    assert!(
+        longest.contains("192ms icmp6 143/0") && longest.contains("1 of 8 flows (--top 0 for all), by duration;"),
+        "{longest}"
+    );
+    assert!(flows("rtt").contains(" rtt\n") && flows("rtt").contains(" 84.0µs\n"), "{}", flows("rtt"));
+    assert!(flows("bytes:asc").contains("icmp6 13"), "{}", flows("bytes:asc"));
+}
+
+#[test]
+fn csv_has_a_header_and_a_row_per_group() {
+    let out = success(["read", &capture("web.pcap"), "--by", "service_port,protocol", "-o", "csv:-", "-q"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines[0].starts_with("service_port,protocol,other_groups,flows,packets,bytes,l2_bytes,fwd_packets,"),
+        "{out}"
+    );
+    assert!(
+        lines[1].starts_with("80,tcp,0,3,113,79032,80614,52,61,3721,75311,2026-11-21T02:51:17.914998000Z,"),
+        "{out}"
+    );
+    assert!(lines[2].starts_with(",icmp6,0,4,5,372,") && lines.len() == 4, "{out}");
+    assert!(lines.iter().all(|line| line.split(',').count() == lines[0].split(',').count()), "{out}");
+    // A view without records has its header.
+    let out = success(["read", &capture("web.pcap"), "--by", "host", "--where", "port 9", "-o", "csv:-", "-q"]);
+    assert!(out.starts_with("host,other_groups,") && out.lines().count() == 1, "{out}");
+}
+
+#[test]
+fn the_view_is_printed_if_all_outputs_are_for_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("flows.ipfix");
+    let out = success(["read", &capture("web.pcap"), "--by", "host", "-o", &format!("ipfix:{}", file.display()), "-q"]);
+    assert!(out.starts_with("host ") && fs::metadata(&file).unwrap().len() > 1000, "{out}");
+}
+
+#[test]
+fn a_probe_shows_the_view_at_its_end_and_reads_the_options_from_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("probe.toml");
+    let text =
+        format!("input = [\"{}\"]\nby = [\"service_port\"]\nwhere = \"tcp\"\nquiet = true\n", capture("web.pcap"));
+    fs::write(&config, &text).unwrap();
+    let config = config.to_str().unwrap();
+    let out = success(["probe", "--config", config]);
+    assert!(out.starts_with("service_port flows") && out.contains("\n          80     3"), "{out}");
+    fs::write(config, text.replace("tcp", "tcp and byts > 1")).unwrap();
+    let err = failure(1, ["probe", "--config", config]);
+    assert!(err.contains("line 3: where: ") && err.contains("did you mean bytes?"), "{err}");
+    let err = failure(1, ["probe", "-i", "synth:mix,packets=10", "--by", "host", "-o", "csv:flows.csv", "--check"]);
+    assert!(err.contains("csv:flows.csv: with --by or --every this file would have the view"), "{err}");
+    let err = failure(1, ["probe", "-i", "synth:mix,packets=10", "-o", "json:-?where=port x", "--check"]);
+    assert!(err.contains("where: \"x\" is not a number"), "{err}");
+}
+
+#[test]
+fn invalid_views_are_usage_errors() {
+    let capture = capture("web.pcap");
+    let read = |options: &[&'static str]| [&["read", capture.as_str()], options].concat();
+    for (options, reason) in [
+        (&["--every", "0"][..], "must be longer than 0"),
+        (&["--every", "10"], ""),
+        (&["--by", "hosts"], "there is no field \"hosts\"; did you mean host?"),
+        (&["--by", "dst_port/24"], "dst_port is not an address: it has no prefix"),
+        (&["--by", "src_ip/40"], "\"40\" is not a prefix length"),
+        (&["--by", "host", "--sort", "fast"], "--sort: a view has no number \"fast\"; use flows, packets"),
+        (&["--sort", "fwd_ttl"], "--sort: there is no field \"fwd_ttl\"; did you mean"),
+        (&["--sort", "src_ip"], "--sort: src_ip is no number"),
+        (&["--sort", "bytes:up"], "\"up\" is no direction; write NAME:asc"),
+        (&["--groups", "0", "--by", "host"], "must be from 1"),
+        (&["--where", ""], "the expression is empty"),
+    ] {
+        if reason.is_empty() {
+            assert_eq!(weir(read(options)).0, 0, "{options:?}");
+        } else {
+            assert_usage_errors(&[(&read(options), reason)]);
+        }
+    }
+}
