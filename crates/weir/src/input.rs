@@ -141,7 +141,7 @@ pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error>
     let queues = weir_capture::open_live(live).map_err(Error::Live)?;
     debug!(source = live, queues = queues.len(), "source opened");
     if let Some(notice) = weir_capture::notice(live) {
-        warn!("{live}: {notice}");
+        info!("{live}: {notice}");
     }
     Ok(queues)
 }

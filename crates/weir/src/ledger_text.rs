@@ -6,10 +6,11 @@ use weir_ledger::{
     ClockCounters, ExportLossReason, Imbalance, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters,
 };
 
-/// Whether packets were malformed or dropped, or records were not delivered to an open output.
+/// Whether packets were dropped or could not be read because of their link type, or records were not
+/// delivered to an open output. Malformed packets are traffic, and counted.
 pub fn has_problems(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
-    packets.refused.total() > packets.refused.get(RefusalReason::NonIp)
+    packets.refused.get(RefusalReason::LinkType) > 0
         || packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue + packets.dropped_cache_full > 0
         || ledger
             .sinks
@@ -129,7 +130,7 @@ mod tests {
     use weir_ledger::SinkCounters;
 
     #[test]
-    fn malformed_frames_are_a_problem_and_frames_without_ip_are_not() {
+    fn an_unknown_link_type_is_a_problem_and_malformed_frames_and_those_without_ip_are_not() {
         let mut ledger = Ledger::default();
         ledger.packets.received = 1;
         ledger.packets.refused.count(RefusalReason::NonIp);
@@ -137,6 +138,9 @@ mod tests {
         assert!(!has_problems(&ledger));
         ledger.packets.received = 2;
         ledger.packets.refused.count(RefusalReason::Ipv4Truncated);
+        assert!(!has_problems(&ledger));
+        ledger.packets.received = 3;
+        ledger.count_refused(RefusalReason::LinkType, 127, 60);
         assert!(has_problems(&ledger));
     }
 

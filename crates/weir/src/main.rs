@@ -2,7 +2,7 @@
 //! reports the result as text, as ledger and as exit code.
 //!
 //! Exit codes: 0 success; 1 usage error, or input that cannot be opened (nothing was metered);
-//! 2 finished, but some input was malformed or some records were not delivered.
+//! 2 finished, but an input was damaged, packets were dropped, or records were not delivered.
 //! Libraries state what is wrong; advice for the user is added here (`error.rs`).
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, getrlimit};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use tracing::warn;
+use tracing::info;
 use weir_flow::{Config, Meter};
 use weir_host::{MemoryBound, MemoryBoundKind, Sysroot};
 use weir_probe::{BackPressure, Exporter};
@@ -161,7 +161,7 @@ impl MemoryUse {
         // The trials of --autotune have no sinks, and log nothing.
         if flows < default && self.sinks > 0 {
             let (free, limit) = (units::quantity(bound.free_bytes, "B"), bound_text(bound));
-            warn!(flows, default, free, limit, "memory is limited, so the flow cache has fewer slots than by default");
+            info!(flows, default, free, limit, "memory is limited, so the flow cache has fewer slots than by default");
         }
         Ok(SinkMemory { queue_batches, room: Some((left_bytes, bound_text(bound))) })
     }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tracing::{Level, debug, error, warn};
+use tracing::{Level, debug, error, info};
 use weir_export::{ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
@@ -305,7 +305,7 @@ fn wait_for_reader(sink: &str, stop: &AtomicBool) -> Result<Option<File>, Error>
         }
         if !logged && started.elapsed() >= LOG_AFTER {
             logged = true;
-            warn!(sink, "waiting for a program that reads this pipe");
+            info!(sink, "waiting for a program that reads this pipe");
         }
         std::thread::sleep(RETRY_INTERVAL);
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum RunStatus {
     /// Everything was metered and delivered; no problems were found.
     Success,
-    /// Finished, but input was malformed, something was not delivered, or problems were found.
+    /// Finished, but input was damaged, something was not delivered, or problems were found.
     Problems,
 }
 

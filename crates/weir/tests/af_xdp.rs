@@ -74,7 +74,7 @@ fn weir_read_reads_one_queue_until_sigterm() {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("ledger.json");
     let mut child = command()
-        .args(["read", "-i", "af_xdp:right,queues=0", "-q", "--stats", stats.to_str().unwrap()])
+        .args(["read", "-i", "af_xdp:right,queues=0", "--stats", stats.to_str().unwrap()])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

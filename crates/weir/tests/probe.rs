@@ -612,7 +612,7 @@ fn the_probe_waits_for_a_reader_of_its_output_pipe_until_a_signal() {
     let sink = format!("json:{}", pipe.display());
     let start = || {
         let mut command = command();
-        command.args(["probe", "-i", "synth:velan,flows=10,packets=1000", "-q", "-o", &sink]);
+        command.args(["probe", "-i", "synth:velan,flows=10,packets=1000", "-o", &sink]);
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut without_reader = start();

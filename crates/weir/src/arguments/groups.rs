@@ -154,8 +154,8 @@ pub struct Reporting {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Print no report, summary, status and progress; the default of --log-level is warn. If packets were refused or
-    /// dropped, or records were lost (exit code 2), the ledger is printed nevertheless
+    /// Print nothing unless something was lost; the default of --log-level is warn. If packets were dropped or records were
+    /// lost (exit code 2), the ledger is printed
     #[arg(short, long)]
     pub quiet: bool,
 }

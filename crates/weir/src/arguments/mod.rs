@@ -62,8 +62,8 @@ Examples:
 Exit codes:
   0  success
   1  usage error, or input that cannot be opened; nothing was metered
-  2  finished, but some input was malformed or some records were not delivered; the summary has
-     the counts";
+  2  finished, but an input was damaged or not read to its end, packets were lost, or records
+     were not delivered; the summary has the counts. Malformed packets are traffic";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -165,5 +165,5 @@ Signals:
 Exit codes:
   0  success; also when the reader of an output stops early
   1  usage error, or a source or sink cannot be opened; nothing was metered
-  2  finished, but packets were lost or malformed, a capture was not read to its end, or records
-     were not delivered; the summary has the counts";
+  2  finished, but packets were lost, a capture was damaged or not read to its end, or records
+     were not delivered; the summary has the counts. Malformed packets are traffic";

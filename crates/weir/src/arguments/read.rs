@@ -74,5 +74,6 @@ Live interfaces (KEY=VALUE settings follow the name, separated by commas):
 Exit codes:
   0  success; also when the reader of the output stops early (weir read ... | head)
   1  usage error, or an input or output cannot be opened; nothing was metered
-  2  finished, but an input was damaged or not read to its end, packets were malformed,
-     truncated or dropped, or records were not delivered; the summary has the counts";
+  2  finished, but an input was damaged, has an unknown link type or was not read to its end,
+     packets were dropped, or records were not delivered; the summary has the counts. Malformed
+     packets are traffic";

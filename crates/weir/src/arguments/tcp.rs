@@ -127,5 +127,5 @@ Exit codes:
   0  success
   1  usage error, an input or output cannot be opened, --engine gpu without a usable GPU, or
      --explain found no such connection
-  2  finished, but an input was damaged or not read to its end, packets were refused or left out,
+  2  finished, but an input was damaged or not read to its end, packets were left out,
      an output was not written, or cross-checked counts differ; the report has the details";

@@ -21,7 +21,7 @@ use landlock::{
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tracing::{debug, warn};
+use tracing::{debug, info};
 
 /// Readable after start: libraries and files of name resolution (NSS modules, libpcap), devices
 /// without content, the maps of this process, for the backtrace of a panic, and available memory.
@@ -81,7 +81,7 @@ impl Sandbox {
         }
         if !missing.is_empty() {
             let missing = missing.join(", ");
-            warn!(missing, "sandbox is incomplete, the kernel does not offer all of it");
+            info!(missing, "sandbox is incomplete, the kernel does not offer all of it");
         }
         Self { writable }
     }
