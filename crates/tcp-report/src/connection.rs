@@ -1,6 +1,6 @@
 //! One connection of a report: its endpoints, client first, and its counters.
 
-use crate::endpoint_pairs::EndpointPairs;
+use crate::endpoint_pairs::{EndpointPairs, PayloadTimes};
 use crate::reader::TCP;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
@@ -22,6 +22,8 @@ pub struct Connection {
     pub last_ns: u64,
     /// Packets of each side.
     pub packets: [u64; 2],
+    /// When payload was sent.
+    pub(crate) payload: Option<PayloadTimes>,
     reports: [CompactReport; 2],
     /// Side of the client in the batch engine: 0 if its endpoint is the lower one, else 1.
     pub(crate) client_side: usize,
@@ -31,14 +33,16 @@ impl Connection {
     /// Puts the client of a connection first.
     pub(crate) fn new(record: ConnectionRecord, pairs: &EndpointPairs) -> Self {
         let client_side = pairs.client_side(&record);
+        let mut payload = pairs.payload_times(&record);
         let ConnectionRecord { mut endpoints, first_ns, last_ns, mut packets, mut reports } = record;
         if client_side == 1 {
             endpoints.reverse();
             packets.reverse();
             reports.reverse();
+            payload.iter_mut().for_each(|times| times.first_sender ^= 1);
         }
         let [client, server] = endpoints;
-        Self { client, server, first_ns, last_ns, packets, reports, client_side }
+        Self { client, server, first_ns, last_ns, packets, payload, reports, client_side }
     }
 
     /// The report of one side: 0 is the client, 1 the server.
@@ -96,6 +100,14 @@ impl Connection {
     /// Why the counters of either side are not exact.
     pub(crate) fn degradation(&self) -> Degradation {
         Degradation(self.reports().iter().fold(0, |bits, report| bits | report.degradation.0))
+    }
+
+    /// Octets of a side that it sent for the first time, in bit/s of the whole duration. `None` if
+    /// that is 0.
+    pub fn throughput_bps(&self, side: usize) -> Option<u64> {
+        const BITS_TIMES_NS: u128 = 8 * 1_000_000_000;
+        let bits = u128::from(self.report(side).unique_bytes) * BITS_TIMES_NS;
+        Some(u64::try_from(bits.checked_div(self.duration_ns().into())?).unwrap_or(u64::MAX))
     }
 
     /// Round-trip time of the handshake, ns: server side and client side of the capture point, as

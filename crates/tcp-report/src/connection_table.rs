@@ -4,6 +4,7 @@
 //! chunks: all cells at once could need more memory than the connections.
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
+use crate::delay::Delay;
 use crate::percent::percent;
 use std::ops::Range;
 use weir_tcp::{SegmentClass, TcpReport};
@@ -162,13 +163,64 @@ const MISSING: ListColumn = ListColumn {
         octets => Cell { value: Some(octets), text: units::short(octets) + "B" },
     },
 };
-const HANDSHAKE: ListColumn = ListColumn {
+const RTT: ListColumn = ListColumn {
     heading: "rtt",
     text_headings: &["rtt→", "←rtt"],
-    meaning: "round-trip time of the handshake between the capture point and this side",
+    meaning: "shortest round-trip time between the capture point and this side",
     always: false,
     is_text: false,
-    cell: |connection, side| time(connection.report(side).handshake_rtt_ns),
+    cell: |connection, side| time(connection.rtt_ns(side)),
+};
+const DELAY: ListColumn = ListColumn {
+    heading: "delay",
+    text_headings: &["delay"],
+    meaning: "where most of the time went",
+    always: true,
+    is_text: true,
+    cell: |connection, _| Cell { value: None, text: connection.delay().name().into() },
+};
+const NETWORK_SHARE: ListColumn = ListColumn {
+    heading: "net %",
+    text_headings: &["net %"],
+    meaning: "round trips, and transfer with retransmissions, in % of the time",
+    always: true,
+    is_text: false,
+    cell: |connection, _| share(connection, connection.delays().network_ns),
+};
+const SERVER_SHARE: ListColumn = ListColumn {
+    heading: "srv %",
+    text_headings: &["srv %"],
+    meaning: "waiting for the server",
+    always: true,
+    is_text: false,
+    cell: |connection, _| share(connection, connection.delays().server_ns),
+};
+const CLIENT_SHARE: ListColumn = ListColumn {
+    heading: "cli %",
+    text_headings: &["cli %"],
+    meaning: "waiting for the client",
+    always: true,
+    is_text: false,
+    cell: |connection, _| share(connection, connection.delays().client_ns),
+};
+const RESPONSE: ListColumn = ListColumn {
+    heading: "resp",
+    text_headings: &["resp→", "←resp"],
+    meaning: "longest response time",
+    always: false,
+    is_text: false,
+    cell: |connection, side| {
+        let responses = connection.report(side).responses;
+        time((responses.count > 0).then_some(responses.max_ns))
+    },
+};
+const THROUGHPUT: ListColumn = ListColumn {
+    heading: "bit/s",
+    text_headings: &["bit/s→", "←bit/s"],
+    meaning: "throughput of the payload",
+    always: false,
+    is_text: false,
+    cell: |connection, side| connection.throughput_bps(side).map_or(count(0), count),
 };
 const NOT_EXACT: ListColumn = ListColumn {
     heading: "not exact",
@@ -180,20 +232,26 @@ const NOT_EXACT: ListColumn = ListColumn {
 };
 
 /// The list of connections that failed.
-pub const FAILED: &[ListColumn] = &[FAILURE, START, DURATION, PACKETS, PAYLOAD, RETRANSMISSIONS, HANDSHAKE, NOT_EXACT];
+pub const FAILED: &[ListColumn] = &[FAILURE, START, DURATION, PACKETS, PAYLOAD, RETRANSMISSIONS, RTT, NOT_EXACT];
 /// The list of the others.
 pub const OTHERS: &[ListColumn] = &[
     RETRANSMITTED,
     DURATION,
+    DELAY,
+    NETWORK_SHARE,
+    SERVER_SHARE,
+    CLIENT_SHARE,
+    RESPONSE,
+    RTT,
     PACKETS,
     PAYLOAD,
+    THROUGHPUT,
     RETRANSMISSIONS,
     UNSEEN,
     OUT_OF_ORDER,
     DUPLICATES,
     ZERO_WINDOWS,
     MISSING,
-    HANDSHAKE,
     NOT_EXACT,
 ];
 
@@ -203,6 +261,16 @@ fn count(n: u64) -> Cell {
 
 fn time(ns: Option<u64>) -> Cell {
     Cell { value: ns, text: ns.map_or(String::new(), units::span) }
+}
+
+/// A part of the duration in percent, rounded; empty for 0, or if the parts are not known.
+fn share(connection: &Connection, part_ns: u64) -> Cell {
+    if part_ns == 0 || connection.delay() == Delay::Unknown {
+        return count(0);
+    }
+    let percent = 100.0 * part_ns as f64 / connection.duration_ns().max(1) as f64;
+    let text = if percent < 0.5 { "<1".into() } else { format!("{percent:.0}") };
+    Cell { value: Some(part_ns), text }
 }
 
 fn segments(connection: &Connection, class: SegmentClass) -> u64 {

@@ -1,7 +1,8 @@
-//! Which side of a connection is the client, and whether there is memory for one more connection.
+//! Which side of a connection is the client, when it sends payload, and whether there is memory for
+//! one more connection.
 //!
 //! In: the packets of all connections in the order of the capture. Out: for each packet whether its
-//! connection is analysed; for each connection its client.
+//! connection is analysed; for each connection its client and the times of its payload.
 //! The rule is that of the meter (`docs/metering.md`): the first packet with SYN decides. Its
 //! sender is the client, or its receiver if it also has ACK. Without a SYN the sender of the first
 //! packet is the client.
@@ -11,14 +12,28 @@ use std::collections::HashMap;
 use weir_packet::{Flags, Packet};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
-/// All pairs of endpoints, 50 to 110 bytes each.
+/// All pairs of endpoints, 70 to 160 bytes each.
 pub struct EndpointPairs {
     pairs: HashMap<ConnectionKey, EndpointPair, RandomState>,
     /// For pairs whose client changes from one connection to the next: from which time, ns, which
     /// side is the client.
     client_changes: HashMap<ConnectionKey, Vec<(u64, u8)>, RandomState>,
+    /// For pairs with several connections: the payload of each before the last, in the order of
+    /// their ends.
+    earlier_payload: HashMap<ConnectionKey, Vec<PayloadTimes>, RandomState>,
     /// Connections that can still be added.
     remaining: usize,
+}
+
+/// When a connection sent payload: any octet that is not in a segment with RST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadTimes {
+    /// Time of the first packet with payload, ns.
+    pub first_ns: u64,
+    /// Time of the last one, ns.
+    pub last_ns: u64,
+    /// The side that sent the first one.
+    pub first_sender: usize,
 }
 
 /// The connections between two endpoints, which follow each other.
@@ -33,6 +48,8 @@ struct EndpointPair {
     closed: u8,
     /// The next connection was refused.
     full: bool,
+    /// The payload of the last connection.
+    payload: Option<PayloadTimes>,
 }
 
 /// [`EndpointPair::closed`] of a connection that has ended.
@@ -42,7 +59,12 @@ impl EndpointPairs {
     /// Creates an empty set for at most this many connections. The batch engine counts no more
     /// connections than this.
     pub fn with_limit(max_connections: usize) -> Self {
-        Self { pairs: HashMap::default(), client_changes: HashMap::default(), remaining: max_connections }
+        Self {
+            pairs: HashMap::default(),
+            client_changes: HashMap::default(),
+            earlier_payload: HashMap::default(),
+            remaining: max_connections,
+        }
     }
 
     /// Enters a packet. Returns false if its connection is beyond the limit.
@@ -58,9 +80,14 @@ impl EndpointPairs {
                     return false;
                 }
                 self.remaining -= 1;
-                let pair =
-                    EndpointPair { first_client: side, last_client: side, client_known: false, closed: 0, full: false };
-                self.pairs.entry(key).or_insert(pair)
+                self.pairs.entry(key).or_insert(EndpointPair {
+                    first_client: side,
+                    last_client: side,
+                    client_known: false,
+                    closed: 0,
+                    full: false,
+                    payload: None,
+                })
             }
         };
         if pair.full {
@@ -81,6 +108,9 @@ impl EndpointPairs {
                 self.client_changes.entry(key).or_default().push((packet.time_ns, side));
             }
             (pair.client_known, pair.closed) = (true, 0);
+            if let Some(payload) = pair.payload.take() {
+                self.earlier_payload.entry(key).or_default().push(payload);
+            }
         } else if has(Packet::SYN) && !pair.client_known {
             // This is the first connection: each later one begins with a SYN. If both endpoints are
             // equal there is only one side.
@@ -88,8 +118,22 @@ impl EndpointPairs {
             pair.first_client = if has(Packet::ACK) && low != high { 1 - side } else { side };
             (pair.last_client, pair.client_known) = (pair.first_client, true);
         }
+        if packet.payload_bytes > 0 && !has(Packet::RST) {
+            let time_ns = packet.time_ns;
+            let first = PayloadTimes { first_ns: time_ns, last_ns: time_ns, first_sender: side.into() };
+            pair.payload.get_or_insert(first).last_ns = time_ns;
+        }
         pair.closed |= if has(Packet::RST) { CLOSED } else { u8::from(has(Packet::FIN)) << side };
         true
+    }
+
+    /// When a connection sent payload; `None` if it sent none.
+    pub fn payload_times(&self, connection: &ConnectionRecord) -> Option<PayloadTimes> {
+        let key = ConnectionKey::from_endpoints(connection.endpoints);
+        let earlier = self.earlier_payload.get(&key).map_or(&[][..], Vec::as_slice);
+        let first = earlier.partition_point(|payload| payload.first_ns < connection.first_ns);
+        let last = self.pairs.get(&key).and_then(|pair| pair.payload.as_ref());
+        earlier.get(first).or(last).filter(|payload| payload.first_ns <= connection.last_ns).copied()
     }
 
     /// The client's side of a connection.
@@ -142,6 +186,45 @@ mod tests {
         assert_eq!(client_port(&[(2, Packet::ACK), (1, Packet::ACK)], 0), 2);
         assert_eq!(client_port(&[(2, Packet::ACK), (1, Packet::SYN)], 0), 1);
         assert_eq!(client_port(&[(2, Packet::SYN | Packet::ACK)], 0), 1);
+    }
+
+    #[test]
+    fn payload_belongs_to_its_connection() {
+        let mut pairs = EndpointPairs::with_limit(9);
+        let endpoints = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        // Three connections: with payload at 11 and 13, without, and with payload at 31.
+        let segments = [
+            (10, 1, Packet::SYN, 0),
+            (11, 2, Packet::ACK, 5),
+            (13, 1, Packet::ACK, 5),
+            (14, 1, Packet::RST, 5),
+            (20, 1, Packet::SYN, 0),
+            (24, 1, Packet::RST, 0),
+            (30, 1, Packet::SYN, 0),
+            (31, 1, Packet::ACK, 5),
+        ];
+        for (time_ns, port, control, payload_bytes) in segments {
+            let packet = Packet {
+                time_ns,
+                source: ipv4_mapped([192, 0, 2, 1]),
+                destination: ipv4_mapped([192, 0, 2, 1]),
+                source_port: port,
+                destination_port: 3 - port,
+                flags: Flags(Flags::PORTS | Flags::TCP),
+                control,
+                payload_bytes,
+                ..Packet::default()
+            };
+            assert!(pairs.enter(&packet));
+        }
+        let payload = |first_ns, last_ns| {
+            let record =
+                ConnectionRecord { endpoints, first_ns, last_ns, packets: [1; 2], reports: Default::default() };
+            pairs.payload_times(&record).map(|times| (times.first_ns, times.last_ns, times.first_sender))
+        };
+        assert_eq!(payload(10, 14), Some((11, 13, 1)));
+        assert_eq!(payload(20, 24), None);
+        assert_eq!(payload(30, 31), Some((31, 31, 0)));
     }
 
     #[test]

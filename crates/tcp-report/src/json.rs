@@ -1,6 +1,7 @@
 //! The report for programs: one JSON object, or CSV with a line per connection.
 
-use crate::connection::{retransmitted_segments, sequenced_segments};
+use crate::connection::{Connection, retransmitted_segments, sequenced_segments};
+use crate::delay::Delay;
 use crate::failure::Failure;
 use crate::percent::percentile;
 use crate::report::CaptureReport;
@@ -11,7 +12,7 @@ use weir_tcp::SegmentClass;
 
 impl CaptureReport {
     /// Writes everything as one JSON object. Its `list` has all connections as ranked, with the
-    /// fields of `docs/fields.md` and `failure`.
+    /// fields of `docs/fields.md`, `failure` and delays.
     ///
     /// # Errors
     /// The output cannot be written.
@@ -26,8 +27,10 @@ impl CaptureReport {
             append_tcp_json(&connection.to_flow_record(), &mut text);
             // Before the brace at the end of the object.
             text.pop();
-            let failure = connection.failure().map(Failure::key);
-            text.extend(format!(",\"failure\":{}}}", json!(failure)).into_bytes());
+            for (name, value) in report_fields(connection) {
+                text.extend(format!(",\"{name}\":{value}").into_bytes());
+            }
+            text.push(b'}');
             out.write_all(&text)?;
             text.clear();
         }
@@ -41,14 +44,21 @@ impl CaptureReport {
     /// The output cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let names = tcp_columns().iter().map(|column| column.name);
-        let mut text = names.chain(["failure"]).collect::<Vec<_>>().join(",").into_bytes();
+        let mut text = names.chain(REPORT_FIELDS).collect::<Vec<_>>().join(",").into_bytes();
         text.push(b'\n');
         for connection in &self.connections {
             append_tcp_csv(&connection.to_flow_record(), &mut text);
             // Before the end of the line.
             text.pop();
-            let failure = connection.failure().map_or("", Failure::key);
-            text.extend(format!(",{failure}\n").into_bytes());
+            for (_, value) in report_fields(connection) {
+                let cell = match value {
+                    Value::Null => String::new(),
+                    Value::String(word) => word,
+                    number => number.to_string(),
+                };
+                text.extend(format!(",{cell}").into_bytes());
+            }
+            text.push(b'\n');
             out.write_all(&text)?;
             text.clear();
         }
@@ -65,6 +75,8 @@ impl CaptureReport {
         let classes: Map<String, Value> = SegmentClass::ALL.into_iter().map(class).collect();
         let failures: Map<String, Value> =
             Failure::all().zip(totals.failures).map(|(failure, count)| (failure.key().into(), count.into())).collect();
+        let delays: Map<String, Value> =
+            Delay::ALL.into_iter().zip(totals.delays).map(|(delay, count)| (delay.name().into(), count.into())).collect();
         let rtt = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": percentile(times, 50), "p95_ns": percentile(times, 95)});
         let [client, server] = &totals.handshake_rtts_ns;
         let mut object = json!({
@@ -96,6 +108,7 @@ impl CaptureReport {
                 "degraded_connections": totals.any_degraded,
             },
             "failures": failures,
+            "delays": delays,
             "classes": classes,
             "handshake_rtt": {"client": rtt(client), "server": rtt(server)},
             "sort": self.options.sort.name(),
@@ -107,6 +120,25 @@ impl CaptureReport {
         }
         object
     }
+}
+
+/// The fields of a connection that flow records do not have.
+const REPORT_FIELDS: [&str; 6] =
+    ["failure", "delay", "network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"];
+
+fn report_fields(connection: &Connection) -> impl Iterator<Item = (&'static str, Value)> {
+    let delay = connection.delay();
+    let delays = connection.delays();
+    let time = |ns: u64| if delay == Delay::Unknown { Value::Null } else { ns.into() };
+    let values = [
+        json!(connection.failure().map(Failure::key)),
+        json!(delay.name()),
+        time(delays.network_ns),
+        time(delays.server_ns),
+        time(delays.client_ns),
+        time(delays.other_ns),
+    ];
+    REPORT_FIELDS.into_iter().zip(values)
 }
 
 fn class_key(class: SegmentClass) -> String {

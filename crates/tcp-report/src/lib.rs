@@ -17,6 +17,7 @@
 mod comparison;
 mod connection;
 mod connection_table;
+mod delay;
 mod endpoint_pairs;
 mod explain;
 mod failure;
@@ -38,6 +39,7 @@ mod warnings;
 
 pub use comparison::{Comparison, RuleCounts};
 pub use connection::{Connection, duplicate_segments, retransmitted_segments, sequenced_segments};
+pub use delay::{Delay, Delays};
 pub use explain::{ExplainError, Pass};
 pub use failure::Failure;
 pub use histogram::Histogram;

@@ -34,7 +34,7 @@ pub struct UnknownOrder {
     pub similar: Option<&'static str>,
 }
 
-const ORDERS: [SortOrder; 12] = [
+const ORDERS: [SortOrder; 18] = [
     SortOrder {
         name: "retransmitted",
         description: "share of retransmitted segments",
@@ -55,7 +55,19 @@ const ORDERS: [SortOrder; 12] = [
         connection.sum(|report| report.count(SegmentClass::OutOfOrder).segments)
     }),
     order("zero-window", "zero-window announcements", |connection| connection.sum(|report| report.zero_windows)),
-    order("rtt", "round-trip time of the handshake, both sides together", Connection::handshake_rtt_ns),
+    order("rtt", "shortest round-trip time, both sides together", |connection| {
+        [0, 1].into_iter().filter_map(|side| connection.rtt_ns(side)).sum()
+    }),
+    order("response", "longest response time of the server", |connection| connection.report(1).responses.max_ns),
+    order("client-response", "longest response time of the client", |connection| connection.report(0).responses.max_ns),
+    order("throughput", "throughput of the payload, both sides together", |connection| {
+        [0, 1].into_iter().filter_map(|side| connection.throughput_bps(side)).fold(0, u64::saturating_add)
+    }),
+    order("network-delay", "time of round trips, and of transfer with retransmissions", |connection| {
+        connection.delays().network_ns
+    }),
+    order("server-delay", "time of waiting for the server", |connection| connection.delays().server_ns),
+    order("client-delay", "time of waiting for the client", |connection| connection.delays().client_ns),
     order("start", "time of the first packet, earliest first", |connection| u64::MAX - connection.first_ns),
 ];
 

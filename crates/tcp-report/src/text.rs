@@ -2,6 +2,7 @@
 
 use crate::connection::{retransmitted_segments, sequenced_segments};
 use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS};
+use crate::delay::Delay;
 use crate::failure::Failure;
 use crate::histogram::Histogram;
 use crate::percent::{percent, percentile};
@@ -90,6 +91,7 @@ impl CaptureReport {
         ));
         facts.push(("span", units::period(totals.first_ns, totals.last_ns)));
         facts.push(("retransmitted", retransmissions(totals)));
+        facts.push(("delay", self.delays()));
         let [client, server] = &totals.handshake_rtts_ns;
         for (name, times) in [("server side", server), ("client side", client)] {
             if let (Some(median), Some(high)) = (percentile(times, 50), percentile(times, 95)) {
@@ -110,6 +112,12 @@ impl CaptureReport {
     fn failures(&self) -> String {
         let counts = Failure::all().zip(self.totals.failures).filter(|&(_, count)| count > 0);
         let counts: Vec<String> = counts.map(|(failure, count)| format!("{count} {}", failure.name())).collect();
+        counts.join(", ")
+    }
+
+    fn delays(&self) -> String {
+        let counts = Delay::ALL.into_iter().zip(self.totals.delays).filter(|&(_, count)| count > 0);
+        let counts: Vec<String> = counts.map(|(delay, count)| format!("{count} {}", delay.name())).collect();
         counts.join(", ")
     }
 

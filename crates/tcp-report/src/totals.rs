@@ -1,6 +1,7 @@
 //! Sums over all connections of a run.
 
 use crate::connection::{Connection, payload_bytes};
+use crate::delay::Delay;
 use crate::failure::Failure;
 use weir_tcp::{SegmentClass, SegmentCount, TcpReport};
 
@@ -15,6 +16,8 @@ pub struct Totals {
     pub sides: [TcpReport; 2],
     /// Connections by number of [`Failure`].
     pub failures: [u64; Failure::COUNT],
+    /// Connections by number of [`Delay`].
+    pub delays: [u64; Delay::ALL.len()],
     /// Connections with missing octets.
     pub with_missing: u64,
     /// Connections that the capture has one direction of.
@@ -51,6 +54,7 @@ impl Totals {
         if let Some(failure) = connection.failure() {
             self.failures[failure as usize] += 1;
         }
+        self.delays[connection.delay() as usize] += 1;
         let reports = connection.reports();
         self.with_missing += u64::from(reports.iter().any(|report| report.missing_bytes > 0));
         self.one_way += u64::from(connection.is_one_way());

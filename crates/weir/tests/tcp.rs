@@ -126,10 +126,11 @@ fn fields_equal_those_of_weir_read() {
     let records: BTreeMap<String, &Value> = records.iter().map(|flow| (name(flow), flow)).collect();
     let report = json_of(&capture, &[]);
     let list = report["list"].as_array().unwrap();
+    let of_report = |field: &str| field == "failure" || field == "delay" || field.ends_with("_delay_ns");
     assert_eq!(list.len(), records.len());
     for connection in list {
         let record = records[&name(connection)];
-        for (field, value) in connection.as_object().unwrap().iter().filter(|(field, _)| *field != "failure") {
+        for (field, value) in connection.as_object().unwrap().iter().filter(|(field, _)| !of_report(field)) {
             assert_eq!(value, &record[field], "{field} of {}", name(connection));
         }
     }
@@ -197,6 +198,7 @@ connections   1
 payload       5600 octets, 3600 of them unique
 span          2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)
 retransmitted 22.2 % of 9 segments: 0 by clients (0 %), 2 by servers (33.3 %); 1 lost before the capture point, 0 spurious
+delay         1 network
 server side   round-trip time: median 20.0ms, 95th percentile 20.0ms (1 handshake)
 client side   round-trip time: median 1.00ms, 95th percentile 1.00ms (1 handshake)
 
@@ -209,13 +211,15 @@ retransmission              1 7.69 %           1500 26.8 %
 unseen retransmission       1 7.69 %           1000 17.9 %
 all                        13                  5600
 
-#           client → server           retrans  time pkts→ ←pkts payload→ ←payload ←retr unseen dups   rtt→   ←rtt
-1 192.0.2.10:40000 → 198.51.100.20:80  22.2 % 364ms     6     7     100B    5500B     2      1    1 1.00ms 20.0ms
+#           client → server           retrans  time delay   net % srv % cli %  ←resp   rtt→   ←rtt pkts→ ←pkts payload→ ←payload bit/s→ ←bit/s ←retr unseen dups
+1 192.0.2.10:40000 → 198.51.100.20:80  22.2 % 364ms network    94          <1 20.0ms 1.00ms 20.0ms     6     7     100B    5500B   2197  76.9k     2      1    1
 1 connection, by share of retransmitted segments
 →: of the client; ←: of the server; retrans: retransmitted share of the segments with payload, SYN or FIN; time: from
-the first to the last packet; retr: retransmitted segments; unseen: retransmitted segments whose original was lost
-before the capture point; dups: duplicated by the capture; rtt: round-trip time of the handshake between the capture
-point and this side; k, M and G are decimal
+the first to the last packet; delay: where most of the time went; net %: round trips, and transfer with retransmissions,
+in % of the time; srv %: waiting for the server; cli %: waiting for the client; resp: longest response time; rtt:
+shortest round-trip time between the capture point and this side; bit/s: throughput of the payload; retr: retransmitted
+segments; unseen: retransmitted segments whose original was lost before the capture point; dups: duplicated by the
+capture; k, M and G are decimal
 
 note: duplicated by the capture: 1 packet (7.69 % of all), with 1000 B of payload; all counts of packets and octets include them, and so do sizes and rates of other tools
 ";

@@ -3,6 +3,7 @@
 mod common;
 use common::{Pcap, START, SavedCapture, arguments, assert_usage_errors, success, weir_with_input};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -199,6 +200,189 @@ fn the_longest_connection_is_the_first_by_duration() {
     // By fields of docs/fields.md.
     assert_eq!(ports("duration_ns"), [2, 3, 1]);
     assert_eq!(ports("src_port"), [3, 2, 1]);
+}
+
+/// Milliseconds since the start, and a frame.
+type Timed = (u32, Vec<u8>);
+
+/// A handshake of 12 ms: 10 ms between capture point and server, 2 ms between it and the client.
+fn handshake(port: u16, start_ms: u32) -> Vec<Timed> {
+    let frames = exchange(port);
+    [0, 10, 12].into_iter().zip(frames).map(|(ms, frame)| (start_ms + ms, frame)).collect()
+}
+
+/// A request of 100 octets at this time, as the number of the request says.
+fn request(port: u16, ms: u32, number: u32) -> Timed {
+    (ms, segment(true, port, [1001 + 100 * number, 5001 + 100 * number], ACK, 100))
+}
+
+/// The answer of 100 octets to a request, and the acknowledgment by the client 2 ms later.
+fn answer(port: u16, ms: u32, number: u32) -> Vec<Timed> {
+    vec![
+        (ms, segment(false, port, [5001 + 100 * number, 1101 + 100 * number], ACK, 100)),
+        (ms + 2, segment(true, port, [1101 + 100 * number, 5101 + 100 * number], ACK, 0)),
+    ]
+}
+
+#[test]
+fn each_part_of_the_time_of_a_connection_is_exact() {
+    let window = |ms, port, window: u16, acknowledgment| {
+        let mut frame = segment(true, port, [1101, acknowledgment], ACK, 0);
+        frame[48..50].copy_from_slice(&window.to_be_bytes());
+        (ms, frame)
+    };
+    let close = |port, ms| (ms, segment(true, port, [1101, 5101], FIN | ACK, 0));
+    // Port, word, network, server, client and other time in ms, frames.
+    let cases: Vec<(u16, &str, [u64; 4], Vec<Timed>)> = vec![
+        // The server sleeps three seconds. The round trip of 10 ms is no part of them.
+        (1, "server", [22, 3000, 0, 2], [handshake(1, 0), vec![request(1, 12, 0)], answer(1, 3022, 0)].concat()),
+        // The client waits five seconds before its next request.
+        (
+            2,
+            "client",
+            [34, 0, 5000, 2],
+            [
+                handshake(2, 0),
+                vec![request(2, 12, 0)],
+                answer(2, 22, 0),
+                vec![request(2, 5024, 1)],
+                answer(2, 5034, 1),
+            ]
+            .concat(),
+        ),
+        // The server greets after three seconds.
+        (
+            3,
+            "server",
+            [12, 3000, 0, 2],
+            [
+                handshake(3, 0),
+                vec![
+                    (3012, segment(false, 3, [5001, 1001], ACK, 100)),
+                    (3014, segment(true, 3, [1001, 5101], ACK, 0)),
+                ],
+            ]
+            .concat(),
+        ),
+        // The request is lost behind the capture point, twice.
+        (
+            4,
+            "network",
+            [622, 0, 0, 2],
+            [handshake(4, 0), vec![request(4, 12, 0), request(4, 212, 0), request(4, 612, 0)], answer(4, 622, 0)]
+                .concat(),
+        ),
+        // The SYN is lost.
+        (
+            5,
+            "network",
+            [1022, 0, 0, 2],
+            [vec![(0, syn(5))], handshake(5, 1000), vec![request(5, 1012, 0)], answer(5, 1022, 0)].concat(),
+        ),
+        // A connection that is kept open for a minute.
+        (
+            6,
+            "ok",
+            [22, 0, 0, 60_002],
+            [handshake(6, 0), vec![request(6, 12, 0)], answer(6, 22, 0), vec![close(6, 60_024)]].concat(),
+        ),
+        // The client reads too slowly.
+        (
+            7,
+            "client",
+            [22, 0, 2012, 2],
+            [
+                handshake(7, 0),
+                vec![request(7, 12, 0), answer(7, 22, 0)[0].clone(), window(24, 7, 0, 5101), window(2024, 7, 500, 5101)],
+                vec![(2034, segment(false, 7, [5101, 1101], ACK, 100)), window(2036, 7, 500, 5201)],
+            ]
+            .concat(),
+        ),
+        // Transfer without retransmissions.
+        (
+            8,
+            "ok",
+            [22, 0, 0, 902],
+            [
+                handshake(8, 0),
+                vec![request(8, 12, 0)],
+                (0..10).map(|n| (22 + 100 * n, segment(false, 8, [5001 + 100 * n, 1101], ACK, 100))).collect(),
+                vec![(924, segment(true, 8, [1101, 6001], ACK, 0))],
+            ]
+            .concat(),
+        ),
+        // Without its answer nothing is known.
+        (9, "unknown", [0; 4], vec![(0, syn(9))]),
+        (10, "unknown", [0; 4], vec![(0, syn(10)), (1, segment(true, 10, [1001, 5001], ACK, 100))]),
+    ];
+    let mut frames: Vec<Timed> = cases.iter().flat_map(|(.., frames)| frames.clone()).collect();
+    frames.sort_by_key(|&(ms, _)| ms);
+    let add = |pcap: Pcap, (ms, frame): (u32, Vec<u8>)| pcap.frame(START + ms / 1000, ms % 1000 * 1000, &frame);
+    let capture = frames.into_iter().fold(Pcap::new(), add).saved();
+    let report = report_of(&capture, &[]);
+    let list = report["list"].as_array().unwrap();
+    for (expected_port, word, parts_ms, _) in &cases {
+        let connection = list.iter().find(|connection| port(connection) == *expected_port).unwrap();
+        let parts = ["network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"]
+            .map(|name| connection[name].as_u64().unwrap_or(0));
+        assert_eq!((connection["delay"].as_str(), parts), (Some(*word), parts_ms.map(|ms| ms * 1_000_000)), "{connection}");
+        assert_eq!(connection["server_delay_ns"].is_null(), *word == "unknown");
+    }
+    let counts = ["network", "server", "client", "ok", "unknown"].map(|name| report["delays"][name].as_u64().unwrap());
+    assert_eq!(counts, [2, 2, 2, 2, 2]);
+    let sorted = report_of(&capture, &["--sort", "client-delay"]);
+    let mut sorted = sorted["list"].as_array().unwrap().iter().filter(|connection| connection["failure"].is_null());
+    assert_eq!(sorted.next().map(port), Some(2));
+    let text = success(["tcp", capture.name(), "--sort", "response", "--min-packets", "1"]);
+    assert!(text.contains("\ndelay         2 network, 2 server, 2 client, 2 ok, 2 unknown\n"), "{text}");
+    let first = text.lines().skip_while(|line| !line.contains(" retrans ")).nth(1).unwrap();
+    assert!(first.contains("192.0.2.10:1 ") && first.contains(" server ") && first.contains(" 3.01s "), "{text}");
+}
+
+#[test]
+fn delays_of_generated_traffic_equal_those_of_its_ground_truth() {
+    for (specification, least_servers) in [
+        ("lossy,flows=50,packets=10k,think=3s,loss=2%,seed=1", 100),
+        ("lossy,flows=50,packets=10k,think=1s,loss=5%,reorder=3%,duplicate=3%,zerowindow=20%,rst=20%,seed=2", 50),
+    ] {
+        let capture = Pcap::new().saved();
+        let truth = capture.beside("truth.csv");
+        success(arguments!["synth", specification, "-q", "-o", capture, "--truth", truth]);
+        let truth = std::fs::read_to_string(truth).unwrap();
+        let names: Vec<&str> = truth.lines().next().unwrap().split(',').collect();
+        let rows: Vec<BTreeMap<&str, &str>> =
+            truth.lines().skip(1).map(|line| names.iter().copied().zip(line.split(',')).collect()).collect();
+        let report = report_of(&capture, &[]);
+        let mut compared = 0;
+        for connection in report["list"].as_array().unwrap() {
+            let text = |name: &str| connection[name].to_string().replace('"', "");
+            let endpoints = ["src_ip", "src_port", "dst_ip", "dst_port"];
+            let row = rows.iter().find(|row| endpoints.iter().all(|name| row[name] == text(name))).unwrap();
+            let of = |name: &str| connection[name].as_u64();
+            let parts = ["network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"].map(of);
+            let Some(sum) = parts.into_iter().sum::<Option<u64>>() else { continue };
+            assert_eq!(Some(sum), of("duration_ns"), "{connection}");
+            // Response times less round trips. The wait before the first payload is of one side. The
+            // side whose window was closed has the time of transfer, too.
+            let mut waits = 0;
+            for (side, part) in [("fwd", "client_delay_ns"), ("rev", "server_delay_ns")] {
+                let number = |name: &str| row[&*format!("{side}_tcp_{name}")].parse::<u64>().unwrap_or(0);
+                let of_payload = (number("round_trips") > 0).then(|| number("round_trip_min_ns"));
+                let rtt = of(&format!("{side}_tcp_handshake_rtt_ns")).into_iter().chain(of_payload).min().unwrap_or(0);
+                let sum = number("answer_sum_ns");
+                let expected = sum - sum.min(number("answers") * rtt);
+                let found = of(part).unwrap();
+                if number("zero_windows") == 0 {
+                    waits += u64::from(found != expected);
+                }
+                assert!(found >= expected, "{part}: {found}, {expected}, {connection}");
+            }
+            assert!(waits < 2, "{connection}");
+            compared += 1;
+        }
+        assert!(compared > 100, "{compared}");
+        assert!(report["delays"]["server"].as_u64().unwrap() > least_servers, "{}", report["delays"]);
+    }
 }
 
 /// The page about a capture of generated traffic, with long addresses and every column.
