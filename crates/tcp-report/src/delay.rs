@@ -50,7 +50,7 @@ pub struct Delays {
     pub other_ns: u64,
 }
 
-/// Transfer counts for the network if at least one of so many segments is retransmitted.
+/// Transfer counts for the network if at least one of this number of segments is retransmitted.
 const SEGMENTS_PER_RETRANSMISSION: u64 = 100;
 
 impl Connection {

@@ -525,9 +525,40 @@ fn in_a_browser_nothing_is_cut_off() {
         document.title = [page.scrollWidth, page.clientWidth, cut.length, cut.slice(0, 9).join("; ")].join(" | ");
     "#;
     for width in [1280, 1024] {
-        let Some(title) = in_browser(&page, width, script) else { return };
-        assert_eq!(title, format!("{width} | {width} | 0 | "));
+        for page in [&page, &odd_page(folder.path())] {
+            let Some(title) = in_browser(page, width, script) else { return };
+            assert_eq!(title, format!("{width} | {width} | 0 | "), "{}", page.display());
+        }
     }
+}
+
+/// A page about one connection with the longest addresses, random segments, and every mark.
+fn odd_page(folder: &Path) -> std::path::PathBuf {
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    let mut pcap = Pcap::new();
+    for at in 0..2000 {
+        let (numbers, payload) = ([random() << 1, random() << 1], random() as usize % 1400);
+        let segment = segment(at % 2 == 0, 50_000, numbers, [SYN, ACK, ACK, ACK, FIN | ACK][at as usize % 5], payload);
+        let addresses = [[0xfd, 0xa1], [0xfd, 0xb2]].map(|[first, second]| [first, second].repeat(8));
+        let addresses = if at % 2 == 0 { addresses.concat() } else { [&addresses[1][..], &addresses[0]].concat() };
+        let mut frame = segment[..12].to_vec();
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+        frame.extend((20 + payload as u16).to_be_bytes());
+        frame.extend([6, 64]);
+        frame.extend(addresses);
+        frame.extend(&segment[34..]);
+        // Some are truncated.
+        let captured = if at % 100 == 99 { 60 } else { frame.len() };
+        pcap = pcap.record(START + at, 0, &frame[..captured], frame.len() as u32);
+    }
+    let capture = pcap.save(folder, "odd.pcap");
+    let page = folder.join("odd.html");
+    assert_eq!(success(arguments!["tcp", capture, "-q", "--html", page]), "");
+    page
 }
 
 #[test]

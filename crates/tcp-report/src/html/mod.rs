@@ -108,7 +108,8 @@ impl CaptureReport {
         for column in &table.columns {
             let (mut texts, mut value) = (Vec::new(), None);
             for cell in column.cells(connection) {
-                texts.push(escape(&cell.text));
+                // Lists of words can be divided.
+                texts.push(escape(&cell.text).replace(',', ",<wbr/>"));
                 value = cell.value.map_or(value, |n| Some(n.saturating_add(value.unwrap_or(0))));
             }
             let class = if column.is_text { " class=\"l\"" } else { "" };
