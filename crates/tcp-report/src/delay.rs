@@ -104,8 +104,12 @@ impl Connection {
             return Delay::Unknown;
         }
         let Delays { network_ns, server_ns, client_ns, other_ns } = self.delays();
-        let parts =
-            [(other_ns, Delay::Ok), (client_ns, Delay::Client), (server_ns, Delay::Server), (network_ns, Delay::Network)];
+        let parts = [
+            (other_ns, Delay::Ok),
+            (client_ns, Delay::Client),
+            (server_ns, Delay::Server),
+            (network_ns, Delay::Network),
+        ];
         // Of equal parts, the last one.
         let largest = parts.into_iter().max_by_key(|&(ns, _)| ns);
         largest.filter(|&(ns, _)| ns > 0).map_or(Delay::Ok, |(_, delay)| delay)
@@ -113,8 +117,7 @@ impl Connection {
 
     /// Whether both sides are in the capture, with at least one measured time, and are exact.
     fn has_known_delays(&self) -> bool {
-        const CONFUSED: u8 =
-            Degradation::JUMP | Degradation::REUSED | Degradation::UNREAD | Degradation::POOL_FULL;
+        const CONFUSED: u8 = Degradation::JUMP | Degradation::REUSED | Degradation::UNREAD | Degradation::POOL_FULL;
         let is_measured = |report: &TcpReport| {
             report.handshake_rtt_ns.is_some() || report.responses.count > 0 || report.round_trips.count > 0
         };

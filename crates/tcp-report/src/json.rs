@@ -75,8 +75,11 @@ impl CaptureReport {
         let classes: Map<String, Value> = SegmentClass::ALL.into_iter().map(class).collect();
         let failures: Map<String, Value> =
             Failure::all().zip(totals.failures).map(|(failure, count)| (failure.key().into(), count.into())).collect();
-        let delays: Map<String, Value> =
-            Delay::ALL.into_iter().zip(totals.delays).map(|(delay, count)| (delay.name().into(), count.into())).collect();
+        let delays: Map<String, Value> = Delay::ALL
+            .into_iter()
+            .zip(totals.delays)
+            .map(|(delay, count)| (delay.name().into(), count.into()))
+            .collect();
         let rtt = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": percentile(times, 50), "p95_ns": percentile(times, 95)});
         let [client, server] = &totals.handshake_rtts_ns;
         let mut object = json!({

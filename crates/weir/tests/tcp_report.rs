@@ -241,14 +241,8 @@ fn each_part_of_the_time_of_a_connection_is_exact() {
             2,
             "client",
             [34, 0, 5000, 2],
-            [
-                handshake(2, 0),
-                vec![request(2, 12, 0)],
-                answer(2, 22, 0),
-                vec![request(2, 5024, 1)],
-                answer(2, 5034, 1),
-            ]
-            .concat(),
+            [handshake(2, 0), vec![request(2, 12, 0)], answer(2, 22, 0), vec![request(2, 5024, 1)], answer(2, 5034, 1)]
+                .concat(),
         ),
         // The server greets after three seconds.
         (
@@ -257,10 +251,7 @@ fn each_part_of_the_time_of_a_connection_is_exact() {
             [12, 3000, 0, 2],
             [
                 handshake(3, 0),
-                vec![
-                    (3012, segment(false, 3, [5001, 1001], ACK, 100)),
-                    (3014, segment(true, 3, [1001, 5101], ACK, 0)),
-                ],
+                vec![(3012, segment(false, 3, [5001, 1001], ACK, 100)), (3014, segment(true, 3, [1001, 5101], ACK, 0))],
             ]
             .concat(),
         ),
@@ -293,7 +284,12 @@ fn each_part_of_the_time_of_a_connection_is_exact() {
             [22, 0, 2012, 2],
             [
                 handshake(7, 0),
-                vec![request(7, 12, 0), answer(7, 22, 0)[0].clone(), window(24, 7, 0, 5101), window(2024, 7, 500, 5101)],
+                vec![
+                    request(7, 12, 0),
+                    answer(7, 22, 0)[0].clone(),
+                    window(24, 7, 0, 5101),
+                    window(2024, 7, 500, 5101),
+                ],
                 vec![(2034, segment(false, 7, [5101, 1101], ACK, 100)), window(2036, 7, 500, 5201)],
             ]
             .concat(),
@@ -325,7 +321,11 @@ fn each_part_of_the_time_of_a_connection_is_exact() {
         let connection = list.iter().find(|connection| port(connection) == *expected_port).unwrap();
         let parts = ["network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"]
             .map(|name| connection[name].as_u64().unwrap_or(0));
-        assert_eq!((connection["delay"].as_str(), parts), (Some(*word), parts_ms.map(|ms| ms * 1_000_000)), "{connection}");
+        assert_eq!(
+            (connection["delay"].as_str(), parts),
+            (Some(*word), parts_ms.map(|ms| ms * 1_000_000)),
+            "{connection}"
+        );
         assert_eq!(connection["server_delay_ns"].is_null(), *word == "unknown");
     }
     let counts = ["network", "server", "client", "ok", "unknown"].map(|name| report["delays"][name].as_u64().unwrap());
