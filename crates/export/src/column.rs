@@ -61,6 +61,15 @@ pub struct Column {
     pub(crate) read: fn(&FlowRecord) -> FieldValue,
 }
 
+/// Names are unique.
+impl PartialEq for Column {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Column {}
+
 impl Column {
     /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].
     #[inline]

@@ -6,6 +6,50 @@
 use crate::column::Column;
 use crate::fields::FIELDS;
 use std::sync::LazyLock;
+use weir_flow::KeyOptions;
+
+/// The columns of the profile `basic`.
+const BASIC: [&str; 26] = [
+    "start_time",
+    "end_time",
+    "duration_ns",
+    "src_ip",
+    "src_port",
+    "dst_ip",
+    "dst_port",
+    "protocol",
+    "protocol_number",
+    "packets",
+    "bytes",
+    "l2_bytes",
+    "fwd_packets",
+    "rev_packets",
+    "fwd_bytes",
+    "rev_bytes",
+    "fwd_l2_bytes",
+    "rev_l2_bytes",
+    "fwd_tcp_flags",
+    "rev_tcp_flags",
+    "end_reason",
+    "interface",
+    "queue_lost",
+    "sampling_max",
+    "approximate",
+    "community_id",
+];
+/// The columns of the profile `layer2`.
+const LAYER2: [&str; 3] = ["ethertype", "src_mac", "dst_mac"];
+
+/// The name of a selection of columns, and whether it has a column.
+pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
+
+/// Selections of columns by name.
+pub(crate) const FIELD_PROFILES: [FieldProfile; 4] = [
+    ("basic", |column| BASIC.contains(&column.name)),
+    ("layer2", |column| LAYER2.contains(&column.name)),
+    ("tcp", |column| column.of_tcp || BASIC.contains(&column.name)),
+    ("all", |_| true),
+];
 
 /// All columns in their order.
 pub fn columns() -> &'static [Column] {
@@ -32,8 +76,68 @@ pub fn column(name: &str) -> Result<&'static Column, UnknownColumn> {
     let columns = columns();
     columns.iter().find(|column| column.name == name).ok_or_else(|| UnknownColumn {
         name: name.into(),
-        similar: most_similar(name, columns.iter().map(|column| column.name)),
+        similar: most_similar(
+            name,
+            FIELD_PROFILES.iter().map(|(name, _)| *name).chain(columns.iter().map(|column| column.name)),
+        ),
     })
+}
+
+/// Why a selection of columns is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidFields {
+    /// A name is neither that of a column nor that of a profile.
+    #[error(transparent)]
+    Unknown(#[from] UnknownColumn),
+    /// A pattern matches no column.
+    #[error("no field matches {0:?} (names: weir fields)")]
+    NoMatch(String),
+}
+
+/// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
+/// `layer2`, `tcp` and `all`, separated by commas. They are in the order of the selection, each once.
+///
+/// # Errors
+/// A name is unknown, or a pattern matches no column.
+pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFields> {
+    let mut selected: Vec<&'static Column> = Vec::new();
+    for item in selection.split(',') {
+        let of_item: Vec<&'static Column> =
+            if let Some((_, has)) = FIELD_PROFILES.iter().find(|(name, _)| *name == item) {
+                columns().iter().filter(|column| has(column)).collect()
+            } else if item.contains('*') {
+                columns().iter().filter(|column| matches(item, column.name)).collect()
+            } else {
+                vec![column(item)?]
+            };
+        if of_item.is_empty() {
+            return Err(InvalidFields::NoMatch(item.into()));
+        }
+        for column in of_item {
+            if !selected.contains(&column) {
+                selected.push(column);
+            }
+        }
+    }
+    Ok(selected)
+}
+
+/// The columns of JSON and CSV if the user selects none: `basic`, and the other fields that
+/// distinguish flows.
+pub fn default_columns(key: KeyOptions, layer2: bool) -> Vec<&'static Column> {
+    let more = [(layer2, ",layer2"), (key.vlan, ",*vlan_id"), (key.tunnel, ",*tunnel_*,*_outer_*")];
+    let more: String = more.into_iter().filter_map(|(applies, fields)| applies.then_some(fields)).collect();
+    select_columns(&format!("basic{more}")).expect("these columns exist")
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => {
+            name.strip_prefix(start).is_some_and(|name| (0..=name.len()).any(|at| matches(rest, &name[at..])))
+        }
+    }
 }
 
 /// The name that is most similar to what the user wrote, if one is similar.
@@ -68,6 +172,62 @@ mod tests {
         assert_eq!(column("rev_packet").unwrap_err().similar, Some("rev_packets"));
         assert_eq!(column("start").unwrap_err().similar, Some("start_time"));
         assert_eq!(column("xyz").unwrap_err().to_string(), "there is no field \"xyz\" (names: weir fields)");
+    }
+
+    fn names(selection: &str) -> Vec<&'static str> {
+        select_columns(selection).unwrap().iter().map(|column| column.name).collect()
+    }
+
+    #[test]
+    fn a_selection_has_profiles_names_and_patterns_in_its_order() {
+        assert_eq!(names("basic"), BASIC, "the profile has the order of the table");
+        assert_eq!(names("all").len(), columns().len());
+        assert_eq!(
+            names("bytes,*_ip,src_ip,bytes"),
+            [
+                "bytes",
+                "src_ip",
+                "dst_ip",
+                "fwd_outer_src_ip",
+                "rev_outer_src_ip",
+                "fwd_outer_dst_ip",
+                "rev_outer_dst_ip"
+            ]
+        );
+        assert_eq!(names("*rtt*")[..2], ["fwd_tcp_handshake_rtt_ns", "rev_tcp_handshake_rtt_ns"]);
+        assert!(names("tcp").len() > 80 && names("tcp")[..26] == BASIC && names("tcp").contains(&"rev_tcp_mss"));
+        assert_eq!(names("basic,*vlan_id").len(), 30);
+        assert_eq!(names("fwd_*").len(), names("rev_*").len());
+    }
+
+    #[test]
+    fn a_selection_that_does_not_exist_is_refused() {
+        for (selection, expected) in [
+            ("start", "there is no field \"start\" (did you mean start_time?)"),
+            ("basic,rev_byte", "there is no field \"rev_byte\" (did you mean rev_bytes?)"),
+            ("basics", "there is no field \"basics\" (did you mean basic?)"),
+            ("", "there is no field \"\" (names: weir fields)"),
+            ("src_ip,", "there is no field \"\" (names: weir fields)"),
+            ("basic,*_mos", "no field matches \"*_mos\" (names: weir fields)"),
+        ] {
+            assert_eq!(select_columns(selection).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_default_has_the_flow_key() {
+        let names =
+            |key, layer2| -> Vec<&str> { default_columns(key, layer2).iter().map(|column| column.name).collect() };
+        assert_eq!(names(KeyOptions::default(), false), BASIC);
+        assert_eq!(names(KeyOptions::default(), true)[26..], LAYER2);
+        let key = KeyOptions { vlan: true, tunnel: true, ..KeyOptions::default() };
+        let more = names(key, false);
+        assert!(
+            ["fwd_vlan_id", "rev_inner_vlan_id", "fwd_tunnel_id", "rev_tunnel_type", "fwd_outer_src_ip"]
+                .iter()
+                .all(|name| more.contains(name)),
+            "{more:?}"
+        );
     }
 
     #[test]

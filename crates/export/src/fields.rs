@@ -53,7 +53,6 @@ impl<'a> DirectionView<'a> {
 /// A field of flow records.
 pub(crate) struct Field {
     /// The name without the prefix of a direction.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub name: &'static str,
     /// The column of the whole flow, or those of the forward and the reverse direction.
     pub columns: &'static [Column],
@@ -196,7 +195,7 @@ fields! {
         [Element::common(1, "octetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.bytes);
     each "l2_bytes", Integer, "octets", "Sum of the frame lengths on the wire.",
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.frame_bytes);
-    each "tcp_flags", Text, "", "TCP control bits of all packets together, a letter for each (see below).",
+    each "tcp_flags", Text, "", "TCP control bits of all packets together, a letter for each: SYN, ACK, PSH, FIN, RST, URG, ECE, CWR, N for AE (formerly NS), 1 to 3 for reserved bits.",
         [], |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::TcpFlags(d.tcp_flags));
     each "tcp_flags_number", Integer or 0, "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header; 0 for other protocols.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
@@ -223,7 +222,7 @@ fields! {
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
-    flow "ethertype", Integer, "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
+    flow "ethertype", Integer or 0, "", "EtherType of a layer-2 flow; 0 for frames without an EtherType, and for IP flows.",
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));

@@ -1,21 +1,31 @@
 //! Generates the output of `weir fields` and the tables of docs/fields.md from the list of fields.
 
-use crate::columns::columns;
+use crate::column::Column;
+use crate::columns::{FIELD_PROFILES, FieldProfile};
 use std::fmt::Write;
 
-/// The columns for a terminal, one aligned line each.
-pub fn fields_text() -> String {
-    let width = columns().iter().map(|column| column.name.len()).max().unwrap_or(0);
-    let mut text = format!("{:<width$} {:<8} {:<8} meaning\n", "field", "type", "unit");
-    for column in columns() {
-        writeln!(text, "{:<width$} {:<8} {:<8} {}", column.name, column.kind.name(), column.unit, column.description)
+/// Columns for a terminal, one aligned line each.
+pub fn fields_text(columns: &[&Column]) -> String {
+    let width = columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
+    let mut text = format!("{:<width$} {:<8} {:<8} {:<9} meaning\n", "field", "type", "unit", "profiles");
+    for column in columns {
+        let (name, kind) = (column.name, column.kind.name());
+        writeln!(text, "{name:<width$} {kind:<8} {:<8} {:<9} {}", column.unit, profiles(column), column.description)
             .expect("a string takes every character");
     }
     text
 }
 
+/// The smallest profiles that have a column. All columns are in `all`.
+fn profiles(column: &Column) -> String {
+    let has = |profile: &&FieldProfile| profile.1(column) && profile.0 != "all";
+    let names: Vec<&str> = FIELD_PROFILES.iter().filter(has).map(|(name, _)| *name).collect();
+    if names.is_empty() { "all".into() } else { names.join(",") }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::profiles;
     use crate::element::{Element, Format, NTOP_ENTERPRISE, WEIR_ENTERPRISE};
     use crate::fields::{FIELDS, Field, TEMPLATE_FIELDS};
     use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +35,8 @@ mod tests {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
-    const HEADING: &str = "| Field | Type | Unit | Meaning | IPFIX | NetFlow v9 |\n|---|---|---|---|---|---|";
+    const HEADING: &str =
+        "| Field | Type | Unit | Profiles | Meaning | IPFIX | NetFlow v9 |\n|---|---|---|---|---|---|---|";
 
     /// Marks the elements of basic templates.
     fn basic(element: &Element) -> &'static str {
@@ -66,7 +77,8 @@ mod tests {
         });
         let netflow9 = list(Format::Netflow9, |element| format!("{}{}", element.number, basic(element)));
         let column = &field.columns[0];
-        let cells = [&names, column.kind.name(), column.unit, column.description, &ipfix, &netflow9];
+        let profiles = profiles(column);
+        let cells = [&names, column.kind.name(), column.unit, &profiles, column.description, &ipfix, &netflow9];
         format!("| {} |", cells.join(" | "))
     }
 

@@ -37,8 +37,13 @@ pub(crate) struct TextSink {
 }
 
 impl TextSink {
-    pub fn create(sink: &str, path: &str, format: TextFormat, options: &ExportOptions) -> Result<Self, Error> {
-        let columns: Vec<&Column> = columns().iter().collect();
+    pub fn create(
+        sink: &str,
+        path: &str,
+        format: TextFormat,
+        columns: Vec<&'static Column>,
+        options: &ExportOptions,
+    ) -> Result<Self, Error> {
         let start = match format {
             TextFormat::Json => format!("{{\"{}\":", columns[0].name),
             TextFormat::Csv => columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",") + "\n",

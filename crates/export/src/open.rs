@@ -1,12 +1,16 @@
 //! Opens a sink from its specification: a scheme, then a path or `//HOST[:PORT][?NAME=VALUE&...]`.
 
+use crate::column::Column;
+use crate::columns::select_columns;
 use crate::element::{Format, MIN_MESSAGE_BYTES};
+use crate::element_selection::select_elements;
 use crate::file_output::FileOutput;
+use crate::file_settings;
 use crate::ipfix_file::FileTemplates;
 use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
-use crate::profile::{PROFILES, element_name, is_in_format};
+use crate::profile::PROFILES;
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
 use std::fs::File;
@@ -21,11 +25,11 @@ const DEFAULT_DATAGRAMS_PER_S: u32 = 10_000;
 
 /// Opens a sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output),
 /// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default
-/// ports are 4739, 2055 and 9995. Settings may follow after `?`, joined by `&`: `mtu=N` (UDP payload
-/// of a datagram in octets, default 1420), `rate=N` (datagrams per second, default 10 000, 0 for no
-/// limit), and for IPFIX and NetFlow v9 `template=NAME` (`basic`, the default, `full`, or a profile),
-/// `fields=NAME,...` (the elements of records), and `refresh=N` (seconds after which templates are
-/// retransmitted, default 60).
+/// ports are 4739, 2055 and 9995. Settings may follow after `?`, joined by `&`: `fields=NAME,...`
+/// (the columns, or the elements of records; not for NetFlow v5), and for collectors `mtu=N` (UDP
+/// payload of a datagram in octets, default 1420), `rate=N` (datagrams per second, default 10 000, 0
+/// for no limit), and for IPFIX and NetFlow v9 `template=NAME` (`basic`, the default, `full`, or a
+/// profile) and `refresh=N` (seconds after which templates are retransmitted, default 60).
 ///
 /// # Errors
 /// The specification is invalid, or the file or socket cannot be opened.
@@ -35,12 +39,15 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
         udp.map_err(|error| Error::Io { sink: spec.into(), error })
     };
     Ok(match parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })? {
-        Specification::Text(path, format) => Box::new(TextSink::create(spec, path, format, options)?),
-        Specification::IpfixFile(path) => {
+        Specification::Text(path, format, columns) => {
+            let columns = columns.unwrap_or_else(|| options.columns.clone());
+            Box::new(TextSink::create(spec, path, format, columns, options)?)
+        }
+        Specification::IpfixFile(path, templates) => {
             let mut file_templates = FileTemplates::default();
             let read = |file: &File, _| file_templates.read(BufReader::new(file));
             let file = Transport::File(FileOutput::open(spec, path, options, read)?);
-            let mut sink = TemplateSink::new(spec, Format::Ipfix, TemplateSettings::FILE, file, options);
+            let mut sink = TemplateSink::new(spec, Format::Ipfix, templates, file, options);
             sink.continue_templates(file_templates);
             Box::new(sink)
         }
@@ -82,7 +89,7 @@ pub fn full_name(spec: &str) -> String {
 fn missing_scheme(spec: &str) -> Result<Option<&'static str>, InvalidSink> {
     let is_scheme = |text: &str| !text.is_empty() && !text.contains(['/', '.']);
     let Some((scheme, rest)) = spec.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-        let (_, ending) = spec.rsplit_once('.').ok_or(InvalidSink::Scheme)?;
+        let (_, ending) = file_settings::split(spec).0.rsplit_once('.').ok_or(InvalidSink::Scheme)?;
         let known = ENDINGS.iter().find(|(known, _)| *known == ending);
         return known.map(|&(_, scheme)| Some(scheme)).ok_or(InvalidSink::Scheme);
     };
@@ -109,12 +116,23 @@ fn nearest(scheme: &str, sinks: &[&'static str]) -> Vec<&'static str> {
     sinks.iter().filter(|sink| similarity(sink) + 3 > highest).copied().collect()
 }
 
+/// The columns that the settings of a file select, for a format of another crate.
+///
+/// # Errors
+/// The settings are invalid.
+pub fn columns_of_file(spec: &str) -> Result<Option<Vec<&'static Column>>, Error> {
+    let (_, text) = spec.split_once(':').unwrap_or(("", spec));
+    let fields = fields_of_file(file_settings::split(text).1);
+    let columns = fields.and_then(|fields| Ok(fields.map(select_columns).transpose()?));
+    columns.map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
+}
+
 /// A valid specification.
 enum Specification<'a> {
-    /// Path and format.
-    Text(&'a str, TextFormat),
+    /// Path, format, and the columns if they are selected.
+    Text(&'a str, TextFormat, Option<Vec<&'static Column>>),
     /// Path.
-    IpfixFile(&'a str),
+    IpfixFile(&'a str, TemplateSettings),
     Templates(Format, Collector, TemplateSettings),
     Netflow5(Collector),
 }
@@ -125,44 +143,63 @@ fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
         None => spec.split_once(':').ok_or(InvalidSink::Scheme)?,
     };
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
-    let setting = rest.rsplit_once('?').and_then(|(_, settings)| settings.split_once('='));
-    let path = || match (rest, setting) {
+    let file = || match file_settings::split(rest) {
         ("", _) => Err(no_path.clone()),
-        (_, Some(("mtu" | "rate" | "template" | "fields" | "refresh", _))) => {
-            Err(InvalidSink::Syntax("settings after ? are for collectors; a file has none"))
-        }
-        _ => Ok(rest),
+        (path, settings) => Ok((path, fields_of_file(settings)?)),
     };
-    let collector = |default_port| {
+    let text = |format| {
+        let (path, fields) = file()?;
+        Ok(Specification::Text(path, format, fields.map(select_columns).transpose()?))
+    };
+    let ipfix_file = || {
+        let (path, fields) = file()?;
+        let mut templates = TemplateSettings::FILE;
+        if let Some(fields) = fields {
+            templates.elements.list = select_elements(fields, Format::Ipfix)?;
+        }
+        Ok(Specification::IpfixFile(path, templates))
+    };
+    let collector = |default_port, format| {
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"))?;
-        parse_collector(endpoint, default_port)
+        parse_collector(endpoint, default_port, format)
     };
-    let templates = |format, (collector, templates): (Collector, Option<TemplateSettings>)| {
-        let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
-        match templates.elements.list.iter().find(|name| !is_in_format(name, format)) {
-            Some(name) => Err(InvalidSink::NotInFormat { format: format.name(), name }),
-            None => Ok(Specification::Templates(format, collector, templates)),
-        }
+    let templates = |default_port, format| {
+        let (collector, templates) = collector(default_port, Some(format))?;
+        Ok(Specification::Templates(format, collector, templates.unwrap_or(TemplateSettings::COLLECTOR)))
     };
-    Ok(match scheme {
-        "json" => Specification::Text(path()?, TextFormat::Json),
-        "csv" => Specification::Text(path()?, TextFormat::Csv),
-        "ipfix" => Specification::IpfixFile(path()?),
-        "ipfix+udp" => templates(Format::Ipfix, collector(4739)?)?,
-        "netflow9+udp" => templates(Format::Netflow9, collector(2055)?)?,
-        "netflow5+udp" => match collector(9995)? {
-            (collector, None) => Specification::Netflow5(collector),
-            _ => {
-                return Err(InvalidSink::Syntax("NetFlow v5 has no templates; remove template=, fields= and refresh="));
-            }
+    match scheme {
+        "json" => text(TextFormat::Json),
+        "csv" => text(TextFormat::Csv),
+        "ipfix" => ipfix_file(),
+        "ipfix+udp" => templates(4739, Format::Ipfix),
+        "netflow9+udp" => templates(2055, Format::Netflow9),
+        "netflow5+udp" => match collector(9995, None)? {
+            (collector, None) => Ok(Specification::Netflow5(collector)),
+            _ => Err(InvalidSink::Syntax("NetFlow v5 has no templates; remove template=, fields= and refresh=")),
         },
-        _ => return Err(InvalidSink::Scheme),
-    })
+        _ => Err(InvalidSink::Scheme),
+    }
+}
+
+/// The selection of fields in the settings of a file.
+fn fields_of_file(settings: &str) -> Result<Option<&str>, InvalidSink> {
+    let mut fields = None;
+    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+        match setting.split_once('=') {
+            Some(("fields", selection)) => fields = Some(selection),
+            _ => return Err(InvalidSink::FileSetting(setting.into())),
+        }
+    }
+    Ok(fields)
 }
 
 /// Parses `HOST[:PORT][?NAME=VALUE&...]`. An IPv6 address has brackets. The template settings are
-/// `None` if the text has none.
-fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<TemplateSettings>), InvalidSink> {
+/// `None` if the text has none. `format`: that of the templates, if there are any.
+fn parse_collector(
+    text: &str,
+    default_port: u16,
+    format: Option<Format>,
+) -> Result<(Collector, Option<TemplateSettings>), InvalidSink> {
     let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
     let (host, port) = split_port(endpoint)?;
     if host.is_empty() {
@@ -198,8 +235,8 @@ fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<T
                     profile.ok_or_else(|| InvalidSink::Template(name.into()))?;
             }
             Some(("fields", names)) => {
-                let list: Result<_, _> = names.split(',').map(field).collect();
-                templates.get_or_insert(TemplateSettings::COLLECTOR).elements.list = list?;
+                let list = format.map(|format| select_elements(names, format)).transpose()?;
+                templates.get_or_insert(TemplateSettings::COLLECTOR).elements.list = list.unwrap_or_default();
             }
             Some(("refresh", seconds)) => match seconds.parse() {
                 Ok(number) if number > 0 => {
@@ -220,11 +257,6 @@ fn parse_collector(text: &str, default_port: u16) -> Result<(Collector, Option<T
         ));
     }
     Ok((collector, templates))
-}
-
-/// The name of an element in a list.
-fn field(written: &str) -> Result<&'static str, InvalidSink> {
-    element_name(written).map_err(|similar| InvalidSink::Field { name: written.into(), similar })
 }
 
 /// Splits `HOST[:PORT]`, where an IPv6 address has brackets.
@@ -279,7 +311,10 @@ mod tests {
             ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
             ("json://host", "there is no sink json://; use ipfix+udp://HOST:PORT, netflow9+udp"),
             ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, netflow9+udp"),
-            ("ipfix:flows.ipfix?template=basic", "settings after ? are for collectors"),
+            ("ipfix:flows.ipfix?template=basic", "\"template=basic\" is not a setting of a file; use fields=NAME,..."),
+            ("csv:flows.csv?fields=src_op", "there is no field \"src_op\" (did you mean src_ip?)"),
+            ("json:-?fields=x*", "no field matches \"x*\""),
+            ("ipfix:flows.ipfix?fields=duration_ns", "IPFIX has no element for \"duration_ns\""),
             ("ipfix+udp:host", "//HOST:PORT must follow"),
             ("ipfix+tcp://host:4739", "there is no sink ipfix+tcp://; use ipfix+udp://HOST:PORT"),
             ("netflow7+udp://host", "there is no sink netflow7+udp://; use netflow9+udp://HOST:PORT or netflow5"),
@@ -305,7 +340,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<(String, u16, usize, u32), InvalidSink> {
-        parse_collector(text, 4739).map(|(c, _)| (c.host, c.port, c.mtu, c.rate))
+        parse_collector(text, 4739, Some(Format::Ipfix)).map(|(c, _)| (c.host, c.port, c.mtu, c.rate))
     }
 
     #[test]
@@ -342,9 +377,12 @@ mod tests {
                 "host?template=rich",
                 "template must be basic, full, nfdump, pmacct, goflow2, akvorado, ntopng, logstash or ipfixcol2, not \"rich\"",
             ),
-            ("host?fields=", "there is no element \"\" (names: docs/fields.md)"),
-            ("host?fields=octetDeltaCount,", "there is no element \"\" (names: docs/fields.md)"),
-            ("host?fields=octetDeltacount", "there is no element \"octetDeltacount\" (did you mean octetDeltaCount?)"),
+            ("host?fields=", "there is no field or element \"\" (names: docs/fields.md)"),
+            ("host?fields=octetDeltaCount,", "there is no field or element \"\" (names: docs/fields.md)"),
+            (
+                "host?fields=octetDeltacount",
+                "there is no field or element \"octetDeltacount\" (did you mean octetDeltaCount?)",
+            ),
             ("host?template=pmacct&fields=octetDeltaCount", "fields= replaces the elements of a profile"),
             ("host?refresh=0", "refresh must be a number of seconds from 1, not \"0\""),
             ("host?color=red", "\"color=red\" is not a setting"),

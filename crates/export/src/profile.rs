@@ -4,8 +4,7 @@
 //! A profile is a list of differences from basic or full templates. docs/collectors.md has the table
 //! of [`PROFILES`]; the test below writes it.
 
-use crate::columns::most_similar;
-use crate::element::{Element, Format};
+use crate::element::Element;
 use crate::fields::{FIELDS, TEMPLATE_FIELDS};
 
 /// How the elements of a record follow from its flow.
@@ -161,23 +160,10 @@ pub(crate) fn elements() -> impl Iterator<Item = &'static Element> {
     FIELDS.iter().chain(TEMPLATE_FIELDS).flat_map(|field| field.elements)
 }
 
-/// An element's name.
-///
-/// # Errors
-/// No element has the name. The value is the most similar name, if there is one.
-pub(crate) fn element_name(written: &str) -> Result<&'static str, Option<&'static str>> {
-    let names = || elements().map(|element| element.name);
-    names().find(|&name| name == written).ok_or_else(|| most_similar(written, names()))
-}
-
-/// Whether a format has an element with this name.
-pub(crate) fn is_in_format(name: &str, format: Format) -> bool {
-    elements().any(|element| element.name == name && element.is_in(format))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::Format;
     use std::collections::BTreeSet;
     use std::path::Path;
 
@@ -190,7 +176,7 @@ mod tests {
             };
             assert_eq!(with.iter().find(is_in_base), None, "{name} has the element anyway");
             assert_eq!(without.iter().find(|name| !is_in_base(name)), None, "{name} has no such element");
-            assert!(with.iter().all(|name| element_name(name).is_ok()), "{name}");
+            assert!(with.iter().all(|name| elements().any(|element| element.name == *name)), "{name}");
         }
     }
 

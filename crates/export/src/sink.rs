@@ -1,5 +1,7 @@
 //! The interface of all sinks, their options and errors.
 
+use crate::column::Column;
+use crate::columns::{InvalidFields, columns};
 use crate::element::MIN_MESSAGE_BYTES;
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
@@ -90,6 +92,8 @@ pub struct ExportOptions {
     pub key: KeyOptions,
     /// A collector that cannot be reached is no error: [`Sink::connect`] tries it again.
     pub retries: bool,
+    /// The columns of JSON and CSV, if the sink does not select others.
+    pub columns: Vec<&'static Column>,
     /// How files are opened.
     pub file_mode: FileMode,
     /// Owner of new files; `None` for the user and group of the process.
@@ -103,6 +107,7 @@ impl Default for ExportOptions {
             observation_domain: 1,
             key: KeyOptions::default(),
             retries: false,
+            columns: columns().iter().collect(),
             file_mode: FileMode::New,
             file_owner: None,
         }
@@ -203,8 +208,11 @@ pub enum InvalidSink {
     /// The profile is unknown.
     #[error("template must be {names}, not {0:?}", names = profile_names())]
     Template(String),
-    /// No element has this name.
-    #[error("there is no element {name:?} ({})", similar.map_or("names: docs/fields.md".into(), |similar| format!("did you mean {similar}?")))]
+    /// The selection of fields is invalid.
+    #[error(transparent)]
+    Fields(#[from] InvalidFields),
+    /// No field and no element has this name.
+    #[error("there is no field or element {name:?} ({})", similar.map_or("names: docs/fields.md".into(), |similar| format!("did you mean {similar}?")))]
     Field {
         /// The name as the user wrote it.
         name: String,
@@ -219,6 +227,17 @@ pub enum InvalidSink {
         /// The element.
         name: &'static str,
     },
+    /// The format has no element for any field of the selection.
+    #[error("{format} has no element for {selection:?} (docs/fields.md)")]
+    NoElement {
+        /// IPFIX or NetFlow v9.
+        format: &'static str,
+        /// The selection as the user wrote it.
+        selection: String,
+    },
+    /// The setting of a file is unknown.
+    #[error("{0:?} is not a setting of a file; use fields=NAME,...")]
+    FileSetting(String),
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),

@@ -79,6 +79,8 @@ pub enum Error {
          with -o table:PATH, and records to an IPFIX file or a collector, or run weir read with --by later"
     )]
     ViewOfProbe(String),
+    #[error("{0}: fields= selects the fields of records; this view has those of --by, and its sums")]
+    FieldsOfView(String),
     #[error("{0}: no program reads this pipe")]
     NoPipeReader(String),
 

@@ -19,10 +19,8 @@ pub enum Target {
 impl Target {
     /// Target of a sink as the user wrote it. Invalid sinks are rejected when they are opened.
     pub fn of_sink(sink: &str) -> Self {
-        match weir_query::split_where(sink).0.split_once(':') {
-            Some((_, path)) if !path.starts_with("//") => Self::of_path(Path::new(path)),
-            _ => Self::Network,
-        }
+        let sink = weir_query::split_where(sink).0;
+        weir_export::path_of_file(sink).map_or(Self::Network, |path| Self::of_path(Path::new(path)))
     }
 
     /// Target of a path; `-` is standard output.

@@ -1,11 +1,12 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
-use crate::arguments::{self, Reporting};
+use crate::arguments::{self, Metering, Reporting};
 use crate::console::{self, log};
 use crate::error::Error;
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::run_status::RunStatus;
+use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
 use crate::table::{Content, Format, LargestFlows, Table, ViewTable};
 use rustix::fs::OFlags;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{Level, debug, error, info};
-use weir_export::{ExportOptions, FileMode, OutputFile, Owner, Sink};
+use weir_export::{Column, ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
@@ -35,6 +36,8 @@ pub struct Outputs {
     pub on_standard_output: Option<String>,
     /// Collectors that cannot be reached are tried again while the command runs.
     pub retries: bool,
+    /// Columns of JSON and CSV.
+    pub columns: Vec<&'static Column>,
     /// Owner of new files; `None` for the user and group of the process.
     pub owner: Option<Owner>,
     pub stats: Option<PathBuf>,
@@ -50,7 +53,9 @@ pub struct OpenOutputs {
 impl Outputs {
     /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output, and also for a view
     /// that has no output.
-    pub fn new(options: &arguments::Sinks, stats: Option<&Path>) -> Self {
+    pub fn new(options: &arguments::Sinks, metering: &Metering, stats: Option<&Path>) -> Self {
+        let default = || weir_export::default_columns(key_options(metering), metering.layer2);
+        let columns = options.fields.as_ref().map_or_else(default, |fields| fields.0.clone());
         let ledger_on_standard_output = stats == Some(Path::new("-"));
         let mut sinks = match options.outputs.as_slice() {
             // The ledger replaces the table. It balances only with a sink.
@@ -66,7 +71,8 @@ impl Outputs {
             targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
-        Self { sinks, targets, on_standard_output, retries: false, owner: None, stats: stats.map(Path::to_path_buf) }
+        let stats = stats.map(Path::to_path_buf);
+        Self { sinks, targets, on_standard_output, retries: false, columns, owner: None, stats }
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -83,7 +89,11 @@ impl Outputs {
     /// Checks the expressions of the sinks and the view, before any sink is opened.
     fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.sinks.iter().try_for_each(|sink| expression(sink).map(drop))?;
-        content(Format::Table, options)?;
+        for sink in &self.sinks {
+            if let Some(format) = view_format(sink) {
+                content(split_where(sink).0, format, options)?;
+            }
+        }
         let for_records = |sink: &&String| matches!(view_format(sink), Some(Format::Csv | Format::Json));
         match self.sinks.iter().find(for_records) {
             Some(sink) if self.retries && options.view().is_some() => Err(Error::ViewOfProbe(sink.clone())),
@@ -156,10 +166,10 @@ impl Outputs {
         mode: FileMode,
     ) -> Result<Box<dyn Sink + Send>, Error> {
         let format = view_format(sink).filter(|&format| format == Format::Table || options.view().is_some());
-        if let Some((format, (_, path))) = format.zip(sink.split_once(':')) {
-            let content = content(format, options)?;
-            return Ok(match Target::of_path(Path::new(path)) {
-                Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
+        if let Some(format) = format {
+            let content = content(sink, format, options)?;
+            return Ok(match Target::of_sink(sink) {
+                Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(sink.into())),
                 Target::File(path) => {
                     let OutputFile { file, unused } = weir_export::open_file(sink, &path, mode, self.owner)?;
                     let output: Box<dyn Write + Send> =
@@ -176,6 +186,7 @@ impl Outputs {
             observation_domain: options.domain,
             key,
             retries: self.retries,
+            columns: self.columns.clone(),
             file_mode: mode,
             file_owner: self.owner,
         };
@@ -263,13 +274,16 @@ fn view_format(sink: &str) -> Option<Format> {
 }
 
 /// What a sink writes at the end of the run: a view, or the largest flows.
-fn content(format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
+fn content(sink: &str, format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
     const DEFAULT_TOP: usize = 20;
+    let fields = weir_export::columns_of_file(sink)?;
     Ok(match options.view() {
+        Some(_) if fields.is_some() => return Err(Error::FieldsOfView(sink.into())),
         Some(settings) => Content::View(Box::new(ViewTable { view: View::new(settings)?, format, top: options.top })),
         None => {
             let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
-            Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order))
+            let fields = fields.or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
+            Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields))
         }
     })
 }

@@ -7,8 +7,8 @@ use crate::run_status::RunStatus;
 use clap::CommandFactory;
 use clap::builder::Resettable;
 
-pub fn fields(_: &Fields) -> Result<RunStatus, Error> {
-    Ok(print(weir_export::fields_text().as_bytes()))
+pub fn fields(fields: &Fields) -> Result<RunStatus, Error> {
+    Ok(print(weir_export::fields_text(&fields.fields.0).as_bytes()))
 }
 
 pub fn completions(completions: &Completions) -> Result<RunStatus, Error> {

@@ -29,7 +29,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
-    let outputs = Outputs::new(&read.sinks, read.reporting.stats.as_deref());
+    let outputs = Outputs::new(&read.sinks, &read.metering, read.reporting.stats.as_deref());
     outputs.check_sinks(&read.sinks)?;
     files::check_targets(&sources, &outputs.targets)?;
     let mut settings = settings(&read.metering)?;

@@ -13,7 +13,7 @@ pub use view::{Format, ViewTable};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use weir_export::{Error, Sink, UnusedFile};
+use weir_export::{Column, Error, Sink, UnusedFile};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 use weir_query::RecordOrder;
@@ -40,6 +40,8 @@ pub struct LargestFlows {
     flows: BTreeMap<Rank, FlowRecord>,
     limit: usize,
     order: Option<RecordOrder>,
+    /// The selected fields; `None` for the usual columns.
+    fields: Option<Vec<&'static Column>>,
 }
 
 /// Order of the table: what `--sort` names, IP bytes, bytes on the wire, earlier start, earlier
@@ -47,9 +49,10 @@ pub struct LargestFlows {
 type Rank = ((bool, u64), u64, u64, Reverse<u64>, Reverse<u64>);
 
 impl LargestFlows {
-    /// The first `top` flows (0: all), by IP bytes if there is no order.
-    pub fn new(top: usize, order: Option<RecordOrder>) -> Self {
-        Self { flows: BTreeMap::new(), limit: if top == 0 { usize::MAX } else { top }, order }
+    /// The first `top` flows (0: all), by IP bytes if there is no order, with the usual columns or with
+    /// these fields.
+    pub fn new(top: usize, order: Option<RecordOrder>, fields: Option<Vec<&'static Column>>) -> Self {
+        Self { flows: BTreeMap::new(), limit: if top == 0 { usize::MAX } else { top }, order, fields }
     }
 
     /// Inserts the record with this number.
@@ -92,7 +95,7 @@ impl Table {
             Content::Largest(_) if flows == 0 => (Vec::new(), 0),
             Content::Largest(largest) => {
                 let shown: Vec<FlowRecord> = std::mem::take(&mut largest.flows).into_values().rev().collect();
-                let text = render::table(&shown, flows, largest.order, self.columns);
+                let text = render::table(&shown, flows, largest.order, largest.fields.as_deref(), self.columns);
                 (text.into_bytes(), shown.len() as u64)
             }
             Content::View(view) => view.text(self.columns),
@@ -157,7 +160,7 @@ mod tests {
     fn written(flows: &[FlowRecord], top: usize) -> (String, SinkCounters) {
         let page = Page::default();
         let mut table =
-            Table::new("table:-", Content::Largest(LargestFlows::new(top, None)), Box::new(page.clone()), None);
+            Table::new("table:-", Content::Largest(LargestFlows::new(top, None, None)), Box::new(page.clone()), None);
         table.write(flows).unwrap();
         table.finish().unwrap();
         (String::from_utf8(page.0.lock().unwrap().clone()).unwrap(), table.counters().clone())
@@ -226,7 +229,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut table = Table::new("table:-", Content::Largest(LargestFlows::new(1, None)), Box::new(Full), None);
+        let mut table = Table::new("table:-", Content::Largest(LargestFlows::new(1, None, None)), Box::new(Full), None);
         table.write(&[udp(1), udp(2)]).unwrap();
         assert!(table.finish().is_err());
         assert_eq!(table.counters().exported, RecordTotals::default());

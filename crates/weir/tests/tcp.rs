@@ -119,7 +119,7 @@ fn totals_and_connections_equal_the_ground_truth() {
 #[test]
 fn fields_equal_those_of_weir_read() {
     let (capture, _) = lossy("flows=80,packets=30k,loss=5%,reorder=2%,duplicate=2%,rst=20%,seed=9");
-    let whole = ["--idle", "9999h", "--active", "9999h", "-q", "-o", "json:-"];
+    let whole = ["--idle", "9999h", "--active", "9999h", "-q", "-o", "json:-?fields=all"];
     let records = success([&["read", capture.name()], &whole[..]].concat());
     let name = |flow: &Value| format!("{} {} {}", flow["src_ip"], flow["src_port"], flow["start_time"]);
     let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

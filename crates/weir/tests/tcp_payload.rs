@@ -26,7 +26,7 @@ const NOT_ACCEPTED: [&str; 4] = ["rst_bytes", "keepalive_bytes", "out_of_window_
 
 /// The records that `weir read` writes as JSON.
 fn read(input: &str, options: &[&str]) -> Vec<Value> {
-    let (code, out, err) = weir([&["read", input, "-q", "-o", "json:-"], options].concat());
+    let (code, out, err) = weir([&["read", input, "-q", "--fields", "all", "-o", "json:-"], options].concat());
     assert!(matches!(code, 0 | 2), "{input}: {err}");
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

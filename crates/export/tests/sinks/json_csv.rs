@@ -44,7 +44,7 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     insert("sampling_max", Some(json!(max)));
     insert("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
     insert("approximate", words(flow.approximate.names()));
-    insert("ethertype", (!ip).then(|| json!(flow.source_port)));
+    insert("ethertype", Some(json!(if ip { 0 } else { flow.source_port })));
     let mac = |address: [u8; 16]| {
         let octets: Vec<String> = address[10..].iter().map(|octet| format!("{octet:02x}")).collect();
         json!(octets.join(":"))

@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use super::values::{FieldList, parse_fields};
 use super::{INPUT, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -16,6 +17,11 @@ pub struct Sinks {
     /// netflow5+udp://HOST:PORT; see below [default: table:-]
     #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
     pub outputs: Vec<String>,
+
+    /// Fields of JSON and CSV: names, profiles (basic, layer2, tcp, all) and patterns with *, separated by commas; see weir
+    /// fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic; with --layer2 and --key also their fields]
+    #[arg(long, value_name = "FIELDS", value_parser = parse_fields, conflicts_with_all = ["by", "every_ns"])]
+    pub fields: Option<FieldList>,
 
     /// List the N largest flows, or rows of a view; suffixes k, M and G. 0 lists all, and keeps all flows in memory
     /// [default: 20; all rows of a view in CSV, JSON and time lines]

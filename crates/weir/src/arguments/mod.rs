@@ -19,7 +19,9 @@ pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
-pub use values::Cores;
+pub use values::{Cores, FieldList};
+
+use values::parse_fields;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -125,8 +127,15 @@ pub enum LogFormat {
 
 /// List all fields of a flow record
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir fields | less")]
-pub struct Fields {}
+#[command(after_help = "Examples:
+  weir fields | less                all fields
+  weir fields basic                 those of JSON and CSV without --fields
+  weir fields 'fwd_*,*_rtt_ns'      some fields")]
+pub struct Fields {
+    /// Fields to list: names, profiles (basic, layer2, tcp, all) and patterns with *, separated by commas
+    #[arg(value_name = "FIELDS", default_value = "all", value_parser = parse_fields)]
+    pub fields: FieldList,
+}
 
 /// Print completions for a shell
 #[derive(Debug, Args)]

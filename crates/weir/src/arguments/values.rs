@@ -1,7 +1,17 @@
 //! Option values that are more than a plain number or word.
 
+use weir_export::{Column, InvalidFields};
 use weir_probe::OverloadPolicy;
 use weir_text::units::{ParseError, parse_bit_rate, parse_number};
+
+/// Fields of flow records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldList(pub Vec<&'static Column>);
+
+/// Parses a selection of fields.
+pub fn parse_fields(text: &str) -> Result<FieldList, InvalidFields> {
+    weir_export::select_columns(text).map(FieldList)
+}
 
 /// Why an option value is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -202,7 +202,7 @@ impl Effective {
 
 /// The outputs of a probe.
 pub fn outputs(options: &ProbeOptions) -> Outputs {
-    Outputs { retries: true, ..Outputs::new(&options.sinks, options.reporting.stats.as_deref()) }
+    Outputs { retries: true, ..Outputs::new(&options.sinks, &options.metering, options.reporting.stats.as_deref()) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Renders flow records as an aligned table.
 
 use crate::protocols;
-use weir_export::FieldValue;
+use weir_export::{ColumnKind, FieldValue};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_VLAN, Network};
 use weir_query::RecordOrder;
@@ -12,16 +12,25 @@ use weir_text::units;
 const KEY_COLUMNS: usize = 6;
 
 /// The table as text: `flows` are the largest of `all_flows`.
-/// They are those with the most IP bytes if there is no order.
+/// They are those with the most IP bytes if there is no order. `fields` replace the usual columns.
 pub fn table(
     flows: &[FlowRecord],
     all_flows: u64,
     order: Option<RecordOrder>,
+    fields: Option<&[&weir_export::Column]>,
     terminal_columns: Option<usize>,
 ) -> String {
-    let mut columns = columns(flows);
-    columns.extend(order.filter(|order| !SHOWN.contains(&order.name())).map(|order| order_column(flows, order)));
-    let mut text = lines(&columns, KEY_COLUMNS, terminal_columns);
+    let mut columns = match fields {
+        None => columns(flows),
+        Some(fields) => columns_of(fields, flows),
+    };
+    let is_shown = |order: &RecordOrder| match fields {
+        None => SHOWN.contains(&order.name()),
+        Some(fields) => fields.iter().any(|field| field.name == order.name()),
+    };
+    columns.extend(order.filter(|order| !is_shown(order)).map(|order| order_column(flows, order)));
+    let key_columns = if fields.is_some() { 1 } else { KEY_COLUMNS };
+    let mut text = lines(&columns, key_columns, terminal_columns);
     let hidden = all_flows - flows.len() as u64;
     text += &match hidden {
         0 => units::count(all_flows, "flow"),
@@ -49,6 +58,15 @@ fn order_column(flows: &[FlowRecord], order: RecordOrder) -> Column {
         value => value.to_string(),
     };
     Column::new(order.name(), true, flows.iter().map(cell))
+}
+
+/// One column per field.
+fn columns_of(fields: &[&weir_export::Column], flows: &[FlowRecord]) -> Vec<Column> {
+    let column = |field: &&weir_export::Column| {
+        let is_number = matches!(field.kind, ColumnKind::Integer | ColumnKind::Number);
+        Column::new(field.name, is_number, flows.iter().map(|flow| field.read(flow).to_string()))
+    };
+    fields.iter().map(column).collect()
 }
 
 fn columns(flows: &[FlowRecord]) -> Vec<Column> {
@@ -168,10 +186,10 @@ pub(super) mod tests {
 
     #[test]
     fn narrow_terminal_has_two_lines_per_flow() {
-        let wide = table(&[udp(100), udp(99)], 2, None, Some(200));
-        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None));
+        let wide = table(&[udp(100), udp(99)], 2, None, None, Some(200));
+        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, None));
         assert_eq!(wide.lines().count(), 4);
-        let narrow = table(&[udp(100), udp(99)], 2, None, Some(70));
+        let narrow = table(&[udp(100), udp(99)], 2, None, None, Some(70));
         assert_eq!(narrow.lines().count(), 7);
         assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
     }
@@ -183,7 +201,7 @@ pub(super) mod tests {
         flow.reverse = flow.forward;
         flow.forward.tcp_flags = 0x1b;
         flow.end_reason = EndReason::EndOfFlow;
-        let text = table(&[flow], 1, None, None);
+        let text = table(&[flow], 1, None, None, None);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
     }
@@ -194,7 +212,7 @@ pub(super) mod tests {
         flow.protocol = 1;
         flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
         flow.forward = Direction::default();
-        let text = table(&[flow], 1, None, None);
+        let text = table(&[flow], 1, None, None, None);
         assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
     }
 }

@@ -343,7 +343,7 @@ impl JsonOutput {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flows.json");
-        let sink = format!("json:{}", path.display());
+        let sink = format!("json:{}?fields=all", path.display());
         Self { folder, path, sink }
     }
 

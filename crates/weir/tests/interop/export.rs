@@ -200,7 +200,7 @@ pub fn send(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, opt
     let sink = format!("{scheme}://127.0.0.1:{port}?rate={RATE}{settings}");
     let mut command = command();
     command.args(["read", input.to_str().unwrap(), "-q", "--overwrite", "--domain", &domain.to_string()]);
-    command.args(["-o", &format!("json:{}", json.display()), "-o", &sink]).arg("--stats").arg(&stats);
+    command.args(["-o", &format!("json:{}?fields=all", json.display()), "-o", &sink]).arg("--stats").arg(&stats);
     let output = command.args(options).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
     wait_until("the collector has received everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));

@@ -1,0 +1,84 @@
+//! The elements of a sink by their own names and by the names of fields.
+
+use crate::column::Column;
+use crate::columns::{InvalidFields, UnknownColumn, most_similar, select_columns};
+use crate::element::{Element, Format};
+use crate::fields::{FIELDS, Field};
+use crate::profile::elements;
+use crate::sink::InvalidSink;
+
+/// The names of the elements of a selection: names of elements, and fields as in [`select_columns`],
+/// each of which stands for its elements in this format.
+///
+/// # Errors
+/// A name is neither that of a field nor that of an element, or the format has no element for the
+/// whole selection.
+pub(crate) fn select_elements(selection: &str, format: Format) -> Result<Vec<&'static str>, InvalidSink> {
+    let mut names = Vec::new();
+    for item in selection.split(',') {
+        if let Some(element) = elements().find(|element| element.name == item) {
+            if !elements().any(|other| other.name == item && other.is_in(format)) {
+                return Err(InvalidSink::NotInFormat { format: format.name(), name: element.name });
+            }
+            names.push(element.name);
+            continue;
+        }
+        let columns = select_columns(item).map_err(|invalid| match invalid {
+            InvalidFields::Unknown(UnknownColumn { name, similar }) => {
+                let all = similar.into_iter().chain(elements().map(|element| element.name));
+                InvalidSink::Field { similar: most_similar(&name, all), name }
+            }
+            other => other.into(),
+        })?;
+        names.extend(
+            columns.into_iter().flat_map(elements_of).filter(|element| element.is_in(format)).map(|of| of.name),
+        );
+    }
+    if names.is_empty() {
+        return Err(InvalidSink::NoElement { format: format.name(), selection: selection.into() });
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// The elements of a column: those of its field, which are the same for both directions. A total and
+/// a text have those of the field with the parts or the number.
+fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
+    let name = column.name;
+    let name = name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name);
+    let is_of = move |field: &&Field| field.name == name || field.name.strip_suffix("_number") == Some(name);
+    FIELDS.iter().filter(is_of).flat_map(|field| field.elements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::columns;
+
+    #[test]
+    fn a_field_selects_its_elements() {
+        let ipfix = |selection| select_elements(selection, Format::Ipfix).unwrap();
+        assert_eq!(ipfix("packets,rev_packets,packetDeltaCount"), ["packetDeltaCount"]);
+        assert_eq!(ipfix("src_ip,protocol"), ["protocolIdentifier", "sourceIPv4Address", "sourceIPv6Address"]);
+        assert_eq!(ipfix("fwd_tcp_flags"), ["tcpControlBits"]);
+        assert_eq!(ipfix("start_time"), ["flowStartMilliseconds", "flowStartNanoseconds"]);
+        let netflow9 = |selection| select_elements(selection, Format::Netflow9);
+        assert_eq!(netflow9("start_time,*_mss"), Ok(vec!["flowStartMilliseconds", "flowStartSysUpTime"]));
+        let message = |selection| netflow9(selection).unwrap_err().to_string();
+        assert_eq!(
+            message("*_mss,duration_ns"),
+            "NetFlow v9 has no element for \"*_mss,duration_ns\" (docs/fields.md)"
+        );
+        assert_eq!(message("flowStartNanoseconds"), "NetFlow v9 has no element flowStartNanoseconds");
+        assert_eq!(message("src_op"), "there is no field or element \"src_op\" (did you mean src_ip?)");
+        assert_eq!(message("x*"), "no field matches \"x*\" (names: weir fields)");
+    }
+
+    /// Every column has an element, or it is known to have none.
+    #[test]
+    fn columns_without_elements_are_these() {
+        let without = columns().iter().filter(|column| elements_of(column).next().is_none());
+        assert_eq!(without.map(|column| column.name).collect::<Vec<_>>(), ["duration_ns", "community_id"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! The fields of records: which columns outputs have, and how programs for data analysis read them.
+
+mod common;
+#[path = "../../export/tests/sinks/decode.rs"]
+#[allow(dead_code)]
+mod decode;
+use common::{arguments, assert_usage_errors, failure, read_flows, small, success};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The names in the first line.
+fn header(csv: &str) -> Vec<&str> {
+    csv.lines().next().expect("a header line").split(',').collect()
+}
+
+#[test]
+fn json_and_csv_have_the_basic_fields_and_those_of_the_flow_key() {
+    let capture = small().saved();
+    let csv = |options: &[&str]| success([&["read", capture.name(), "-q", "-o", "csv:-"], options].concat());
+    let basic = csv(&[]);
+    assert_eq!(header(&basic).len(), 26);
+    assert_eq!(header(&csv(&["--fields", "basic"])), header(&basic));
+    for (options, more) in [
+        (&["--layer2"][..], "ethertype src_mac dst_mac"),
+        (&["--key", "vlan"], "fwd_vlan_id rev_vlan_id fwd_inner_vlan_id rev_inner_vlan_id"),
+    ] {
+        let all = csv(options);
+        assert_eq!(header(&all)[26..].join(" "), more, "{options:?}");
+    }
+    let json = success(["read", capture.name(), "-q", "-o", "json:-"]);
+    let object: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let names: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, header(&basic).into_iter().collect());
+}
+
+#[test]
+fn every_sink_may_select_its_fields() {
+    let capture = small().saved();
+    let [csv, json, ipfix, table] = [("csv", "a.csv"), ("json", "a?.json"), ("ipfix", "a.ipfix"), ("table", "a.txt")]
+        .map(|(scheme, name)| (scheme, capture.beside(name)));
+    let sink =
+        |(scheme, path): &(&str, std::path::PathBuf), fields: &str| format!("{scheme}:{}{fields}", path.display());
+    success(arguments![
+        "read",
+        capture,
+        "-q",
+        "--fields",
+        "dst_port,src_*,dst_port",
+        "-o",
+        sink(&csv, ""),
+        "-o",
+        sink(&json, "?fields=packets,rev_bytes"),
+        "-o",
+        sink(&ipfix, "?fields=src_ip,packets,tcpHandshakeRoundTrip"),
+        "-o",
+        sink(&table, "?fields=dst_ip,protocol,bytes"),
+    ]);
+    let text = std::fs::read_to_string(&csv.1).unwrap();
+    assert_eq!(header(&text), ["dst_port", "src_ip", "src_port", "src_mac"], "in the order of the selection, once");
+    for flow in read_flows(&json.1) {
+        assert_eq!(flow.as_object().unwrap().keys().collect::<Vec<_>>(), ["packets", "rev_bytes"]);
+    }
+    let allowed = [
+        "sourceIPv4Address",
+        "packetDeltaCount",
+        "reverse packetDeltaCount",
+        "tcpHandshakeRoundTrip",
+        "reverseTcpHandshakeRoundTrip",
+    ];
+    let records = decode::Decoder::new().file(&std::fs::read(&ipfix.1).unwrap());
+    assert_eq!(records.len(), 3);
+    for record in records {
+        assert!(record.keys().all(|name| allowed.contains(&name.as_str())), "{record:?}");
+        assert!(record.contains_key("sourceIPv4Address") && record.contains_key("packetDeltaCount"), "{record:?}");
+    }
+    let table = std::fs::read_to_string(&table.1).unwrap();
+    assert_eq!(table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(), ["dst_ip", "protocol", "bytes"]);
+    let table = success(["read", capture.name(), "-q", "--fields", "packets,dst_port"]);
+    assert_eq!(table.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(), ["packets", "dst_port"]);
+}
+
+#[test]
+fn fields_that_do_not_exist_are_refused_with_a_near_match() {
+    let capture = small().saved();
+    let name = capture.name();
+    assert_usage_errors(&[
+        (&["read", name, "--fields", "start"], "there is no field \"start\" (did you mean start_time?)"),
+        (&["read", name, "--fields", "basic,fwd_packet"], "did you mean fwd_packets?"),
+        (&["read", name, "--fields", "*_mos"], "no field matches \"*_mos\""),
+        (&["fields", "rev_*,dest_ip"], "did you mean dst_ip?"),
+    ]);
+    for (sink, expected) in [
+        ("csv:-?fields=scr_ip", "there is no field \"scr_ip\" (did you mean src_ip?)"),
+        ("table:-?fields=scr_ip", "there is no field \"scr_ip\" (did you mean src_ip?)"),
+        ("json:-?field=src_ip", "\"field=src_ip\" is not a setting of a file"),
+        ("ipfix+udp://127.0.0.1?fields=scr_ip", "there is no field or element \"scr_ip\" (did you mean src_ip?)"),
+        ("ipfix:-?fields=community_id", "IPFIX has no element for \"community_id\""),
+        ("netflow5+udp://127.0.0.1?fields=src_ip", "NetFlow v5 has no templates"),
+    ] {
+        let err = failure(1, ["read", name, "-o", sink]);
+        assert!(err.contains(expected), "{sink}: {err}");
+        let err = failure(1, ["probe", "-i", "synth:mix,packets=9", "-o", sink, "--check"]);
+        assert!(err.contains(expected), "{sink}: {err}");
+    }
+}
+
+#[test]
+fn the_configuration_file_selects_fields() {
+    let capture = small().saved();
+    let [config, csv] = ["probe.toml", "flows.csv"].map(|name| capture.beside(name));
+    let text = format!(
+        "input = [\"synth:mix,flows=10,packets=100\"]\noutput = [\"csv:{}\"]\nfields = \"basic,*_rtt_ns\"\n",
+        csv.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let printed = success(arguments!["probe", "--config", config, "--print-config"]);
+    assert!(printed.contains("\nfields = \"basic,*_rtt_ns\"\n"), "{printed}");
+    success(arguments!["probe", "--config", config, "-q"]);
+    let text = std::fs::read_to_string(&csv).unwrap();
+    assert_eq!(header(&text)[26..], ["fwd_tcp_handshake_rtt_ns", "rev_tcp_handshake_rtt_ns"]);
+    std::fs::write(&config, "input = [\"synth:mix\"]\nfields = \"pakets\"\n").unwrap();
+    let err = failure(1, arguments!["probe", "--config", config, "--check"]);
+    assert!(err.contains("line 2") && err.contains("did you mean packets?"), "{err}");
+}
+
+#[test]
+fn weir_fields_lists_profiles() {
+    let line = |field: &str| {
+        let out = success(["fields"]);
+        out.lines().find(|line| line.starts_with(&format!("{field} "))).unwrap_or_default().to_owned()
+    };
+    assert!(line("fwd_bytes").contains(" basic,tcp ") && line("src_mac").contains(" layer2 "));
+    assert!(line("rev_tcp_mss").contains(" tcp ") && line("fwd_tos").contains(" all "));
+    let some = success(["fields", "rev_packets,*_port"]);
+    let names: Vec<&str> = some.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(names, ["field", "rev_packets", "src_port", "dst_port"]);
+}
