@@ -5,7 +5,7 @@ use std::fmt;
 use weir_export::{Column, ColumnKind, FieldValue, columns};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
-use weir_tcp::{SegmentClass, TcpReport};
+use weir_tcp::{ResponseTimes, SegmentClass, TcpReport};
 
 /// What the values of a field are, and which literals are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ const PORT: Kind = Kind::Number(65_535);
 
 /// The words that are no columns, or that replace a column: ports of protocols without ports do
 /// not apply, and protocols are compared by number.
-const WORDS: [Field; 22] = [
+const WORDS: [Field; 23] = [
     sides("host", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
     sides("port", PORT, source_port, destination_port),
     one("src_port", PORT, source_port),
@@ -155,6 +155,10 @@ const WORDS: [Field; 22] = [
     one("duration", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
     one("retransmitted", Kind::Number(u64::MAX), |flow| tcp(flow, retransmitted_segments)),
     one("rtt", Kind::Duration, |flow| initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)),
+    one("response", Kind::Duration, |flow| {
+        let mean_ns = server_responses(flow).and_then(|times| times.sum_ns.checked_div(times.count));
+        mean_ns.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+    }),
     one("bps", Kind::Fraction, |flow| per_second(flow, 8.0 * flow.bytes() as f64)),
     one("pps", Kind::Fraction, |flow| per_second(flow, flow.packets() as f64)),
     one("bpp", Kind::Fraction, |flow| FieldValue::Float(flow.bytes() as f64 / flow.packets().max(1) as f64)),
@@ -297,6 +301,12 @@ fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> FieldValue {
 pub(crate) fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
     let [forward, reverse] = flow.tcp.as_ref()?;
     Some(forward.handshake_rtt_ns?.saturating_add(reverse.handshake_rtt_ns?))
+}
+
+/// The response times of the server.
+pub(crate) fn server_responses(flow: &FlowRecord) -> Option<&ResponseTimes> {
+    let [forward, reverse] = flow.tcp.as_ref()?;
+    Some(if serves_source(flow) { &forward.responses } else { &reverse.responses })
 }
 
 /// Retransmitted segments (docs/tcp.md section 8).

@@ -155,13 +155,17 @@ pub enum Metric {
     RttMean,
     /// Longest initial round trip of TCP connections, ns.
     RttMax,
+    /// Mean response time of TCP servers, ns.
+    ResponseMean,
+    /// Longest response time of TCP servers, ns.
+    ResponseMax,
     /// Octets of records that are spread over several intervals.
     SpreadBytes,
 }
 
 impl Metric {
     /// All numbers in the order of the columns.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Flows,
         Self::Packets,
         Self::Bytes,
@@ -178,6 +182,8 @@ impl Metric {
         Self::RetransmittedShare,
         Self::RttMean,
         Self::RttMax,
+        Self::ResponseMean,
+        Self::ResponseMax,
         Self::SpreadBytes,
     ];
 
@@ -200,6 +206,8 @@ impl Metric {
             Self::RetransmittedShare => "retransmitted_share",
             Self::RttMean => "rtt_mean_ns",
             Self::RttMax => "rtt_max_ns",
+            Self::ResponseMean => "response_mean_ns",
+            Self::ResponseMax => "response_max_ns",
             Self::SpreadBytes => "spread_bytes",
         }
     }
@@ -222,6 +230,7 @@ impl Metric {
             "first" | "start_time" => Some(Self::FirstTime),
             "last" | "end_time" => Some(Self::LastTime),
             "rtt" => Some(Self::RttMean),
+            "response" => Some(Self::ResponseMean),
             "retransmission" => Some(Self::RetransmittedShare),
             _ => None,
         };
@@ -251,6 +260,8 @@ impl Metric {
             Self::RetransmittedShare => sums.retransmitted_share().map_or(FieldValue::NotApplicable, FieldValue::Float),
             Self::RttMean => optional(sums.rtt_mean_ns()),
             Self::RttMax => optional((sums.rtts > 0).then_some(sums.rtt_max_ns)),
+            Self::ResponseMean => optional(sums.response_mean_ns()),
+            Self::ResponseMax => optional((sums.responses > 0).then_some(sums.response_max_ns)),
             Self::SpreadBytes => FieldValue::Unsigned(sums.spread_bytes),
         }
     }

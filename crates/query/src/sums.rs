@@ -1,6 +1,6 @@
 //! The sums of a group of records.
 
-use crate::field::{initial_rtt_ns, retransmitted_segments, sequenced_segments};
+use crate::field::{initial_rtt_ns, retransmitted_segments, sequenced_segments, server_responses};
 use weir_flow::FlowRecord;
 
 /// Sums over records. Of the two directions, the first is that of the initiator; in a group of a
@@ -29,6 +29,12 @@ pub struct Sums {
     pub rtt_sum_ns: u64,
     /// Longest of these round trips, ns.
     pub rtt_max_ns: u64,
+    /// Answers of TCP servers with a known response time.
+    pub responses: u64,
+    /// Sum of these response times, ns.
+    pub response_sum_ns: u64,
+    /// Longest of these response times, ns.
+    pub response_max_ns: u64,
     /// IP octets of both directions of records that span several intervals: they are spread evenly
     /// over the time of the record.
     pub spread_bytes: u64,
@@ -53,6 +59,9 @@ impl Sums {
         rtts: 0,
         rtt_sum_ns: 0,
         rtt_max_ns: 0,
+        responses: 0,
+        response_sum_ns: 0,
+        response_max_ns: 0,
         spread_bytes: 0,
     };
 
@@ -74,6 +83,9 @@ impl Sums {
         if let Some(rtt_ns) = initial_rtt_ns(flow) {
             (sums.rtts, sums.rtt_sum_ns, sums.rtt_max_ns) = (1, rtt_ns, rtt_ns);
         }
+        if let Some(times) = server_responses(flow) {
+            (sums.responses, sums.response_sum_ns, sums.response_max_ns) = (times.count, times.sum_ns, times.max_ns);
+        }
         sums
     }
 
@@ -84,7 +96,7 @@ impl Sums {
     }
 
     /// The part of the figures in a part of the time of one record, from `from_ns` to `to_ns` of its
-    /// time. The parts of consecutive times add up to the whole. The record itself and its round trip
+    /// time. The parts of consecutive times add up to the whole. The record itself and its times
     /// count at its start.
     pub(crate) fn part(self, from_ns: u64, to_ns: u64) -> Self {
         let length = self.last_ns - self.first_ns;
@@ -105,6 +117,9 @@ impl Sums {
             rtts: starts.rtts,
             rtt_sum_ns: starts.rtt_sum_ns,
             rtt_max_ns: starts.rtt_max_ns,
+            responses: starts.responses,
+            response_sum_ns: starts.response_sum_ns,
+            response_max_ns: starts.response_max_ns,
             spread_bytes: bytes[0] + bytes[1],
         }
     }
@@ -124,6 +139,9 @@ impl Sums {
         self.rtts += other.rtts;
         self.rtt_sum_ns = self.rtt_sum_ns.saturating_add(other.rtt_sum_ns);
         self.rtt_max_ns = self.rtt_max_ns.max(other.rtt_max_ns);
+        self.responses += other.responses;
+        self.response_sum_ns = self.response_sum_ns.saturating_add(other.response_sum_ns);
+        self.response_max_ns = self.response_max_ns.max(other.response_max_ns);
         self.spread_bytes += other.spread_bytes;
     }
 
@@ -150,5 +168,10 @@ impl Sums {
     /// Mean initial round trip, ns; `None` if none is known.
     pub fn rtt_mean_ns(&self) -> Option<u64> {
         self.rtt_sum_ns.checked_div(self.rtts)
+    }
+
+    /// Mean response time, ns; `None` if none is known.
+    pub fn response_mean_ns(&self) -> Option<u64> {
+        self.response_sum_ns.checked_div(self.responses)
     }
 }

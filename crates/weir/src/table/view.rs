@@ -240,6 +240,7 @@ impl ViewTable {
                 sums.retransmitted_share().map_or_else(String::new, |share| format!("{:.2}", 100.0 * share))
             }),
             column("rtt", |sums| sums.rtt_mean_ns().map_or_else(String::new, units::span)),
+            column("response", |sums| sums.response_mean_ns().map_or_else(String::new, units::span)),
         ];
         columns.extend(of_tcp.into_iter().filter(Column::has_content));
         let extra: Option<(&str, Cell)> = match self.view.order_metric() {
