@@ -7,6 +7,7 @@
 //! again later, for example when the disk has space. The incomplete record at its end is removed, and
 //! after a second the next octets are written. Until then all records are lost.
 
+use crate::compression::Compression;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, FileMode, Owner, UnusableFile};
 use rustix::fs::OFlags;
@@ -32,6 +33,8 @@ pub(crate) struct FileOutput {
     sink: String,
     file: File,
     unused: Option<UnusedFile>,
+    /// Each write is then a frame with whole records.
+    compression: Option<Compression>,
     /// The file, or what was written to a pipe, has no octets.
     is_empty: bool,
     /// The last write failed for this reason.
@@ -90,7 +93,8 @@ impl FileOutput {
             let retries = mode == FileMode::Append && metadata.is_file();
             (file, unused, whole == 0, retries.then(Retry::default))
         };
-        Ok(Self { sink: sink.into(), file, unused, is_empty, failed: None, error: None, retry })
+        let compression = Compression::of(path);
+        Ok(Self { sink: sink.into(), file, unused, compression, is_empty, failed: None, error: None, retry })
     }
 
     /// Whether what comes next begins the file.
@@ -126,12 +130,16 @@ impl FileOutput {
     /// Writes octets and counts the records in them. Returns whether all octets are written.
     pub fn write(&mut self, octets: &[u8], boundaries: &[RecordBoundary], counters: &mut SinkCounters) -> bool {
         let mut written = 0;
+        let frame = self.compression.filter(|_| !octets.is_empty()).map(|compression| compression.compress(octets));
+        // No record of an incomplete frame can be read.
+        let end = |boundary: &RecordBoundary| frame.as_ref().map_or(boundary.end, Vec::len);
+        let octets = frame.as_deref().unwrap_or(octets);
         if self.failed.is_none() {
             match self.write_octets(octets, &mut written) {
                 Ok(()) => self.log_recovery(),
                 Err(error) => {
                     if let Some(retry) = &mut self.retry {
-                        let ends = boundaries.iter().map(|boundary| boundary.end);
+                        let ends = boundaries.iter().map(end);
                         let whole = ends.take_while(|&end| end <= written).last().unwrap_or(0);
                         retry.incomplete = (written - whole) as u64;
                         written = whole;
@@ -145,7 +153,7 @@ impl FileOutput {
         self.is_empty &= written == 0;
         counters.octets += written as u64;
         for boundary in boundaries {
-            if boundary.end <= written {
+            if end(boundary) <= written {
                 boundary.pending.count_exported(counters);
             } else {
                 self.count_lost(boundary.pending, counters);

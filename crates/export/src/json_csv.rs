@@ -6,6 +6,7 @@
 
 use crate::column::Column;
 use crate::columns::columns;
+use crate::compression::{Compression, whole_lines_in_frames};
 use crate::field_value::FieldValue;
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary, whole_lines};
@@ -48,7 +49,10 @@ impl TextSink {
             TextFormat::Json => format!("{{\"{}\":", columns[0].name),
             TextFormat::Csv => columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",") + "\n",
         };
-        let output = FileOutput::open(sink, path, options, |file, length| whole_lines(file, length, start.as_bytes()))?;
+        let output = FileOutput::open(sink, path, options, |file, length| match Compression::of(path) {
+            Some(compression) => whole_lines_in_frames(compression, file, length, start.as_bytes()),
+            None => whole_lines(file, length, start.as_bytes()),
+        })?;
         let mut sink = Self {
             format,
             columns,

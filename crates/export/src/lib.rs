@@ -12,6 +12,7 @@
 mod column;
 mod columns;
 mod community_id;
+mod compression;
 mod element;
 mod element_selection;
 mod field_value;

@@ -2,6 +2,7 @@
 
 use crate::column::Column;
 use crate::columns::select_columns;
+use crate::compression::{Compression, WholeFrames};
 use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::element_selection::select_elements;
 use crate::file_output::FileOutput;
@@ -45,7 +46,14 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
         }
         Specification::IpfixFile(path, templates) => {
             let mut file_templates = FileTemplates::default();
-            let read = |file: &File, _| file_templates.read(BufReader::new(file));
+            let read = |file: &File, length| match Compression::of(path) {
+                Some(compression) => {
+                    let mut frames = WholeFrames::new(compression, file);
+                    let messages = file_templates.read(&mut frames)?;
+                    Ok(messages.filter(|&octets| octets == frames.content()).and_then(|_| frames.length(length)))
+                }
+                None => file_templates.read(BufReader::new(file)),
+            };
             let file = Transport::File(FileOutput::open(spec, path, options, read)?);
             let mut sink = TemplateSink::new(spec, Format::Ipfix, templates, file, options);
             sink.continue_templates(file_templates);
@@ -89,7 +97,9 @@ pub fn full_name(spec: &str) -> String {
 fn missing_scheme(spec: &str) -> Result<Option<&'static str>, InvalidSink> {
     let is_scheme = |text: &str| !text.is_empty() && !text.contains(['/', '.']);
     let Some((scheme, rest)) = spec.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-        let (_, ending) = file_settings::split(spec).0.rsplit_once('.').ok_or(InvalidSink::Scheme)?;
+        let (path, _) = file_settings::split(spec);
+        let plain = path.strip_suffix(".gz").or(path.strip_suffix(".zst")).unwrap_or(path);
+        let (_, ending) = plain.rsplit_once('.').ok_or(InvalidSink::Scheme)?;
         let known = ENDINGS.iter().find(|(known, _)| *known == ending);
         return known.map(|&(_, scheme)| Some(scheme)).ok_or(InvalidSink::Scheme);
     };
@@ -331,6 +341,10 @@ mod tests {
             ("/tmp/a:b/flows.json", "json:/tmp/a:b/flows.json"),
             ("./a:b.ipfix", "ipfix:./a:b.ipfix"),
             ("flows.2026.jsonl", "json:flows.2026.jsonl"),
+            ("flows.csv.gz", "csv:flows.csv.gz"),
+            ("flows.ipfix.zst", "ipfix:flows.ipfix.zst"),
+            ("flows.csv.gz?fields=tcp", "csv:flows.csv.gz?fields=tcp"),
+            ("flows.gz", "flows.gz"),
             ("flows.txt", "flows.txt"),
             ("json:flows.csv", "json:flows.csv"),
             ("netflow://host", "netflow://host"),

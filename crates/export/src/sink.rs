@@ -172,7 +172,7 @@ pub enum UnusableFile {
 pub enum InvalidSink {
     /// The scheme is missing.
     #[error(
-        "not a sink; use a file name that ends with .json, .csv or .ipfix, or table:PATH, json:PATH, csv:PATH, \
+        "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
          ipfix:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
     )]
     Scheme,

@@ -847,3 +847,42 @@ fn the_ending_of_a_file_name_selects_its_format() {
         assert!(!named.is_empty() && named.len() == with_scheme.len(), "{name}");
     }
 }
+
+#[test]
+fn compressed_outputs_have_the_content_of_plain_ones_and_are_continued_after_a_cut() {
+    let capture = small().saved();
+    common::permit_all_users(capture.folder.path());
+    for (format, ending) in [("json", "gz"), ("csv", "gz"), ("ipfix", "gz"), ("json", "zst"), ("csv", "zst")] {
+        let names = [format!("plain.{format}"), format!("flows.{format}.{ending}")];
+        let [plain, path] = names.map(|name| capture.beside(&name));
+        let [plain_name, name] = [&plain, &path].map(|path| path.to_str().unwrap());
+        let content = || match ending {
+            "gz" => common::gunzip(&std::fs::read(&path).unwrap()),
+            _ => common::unzstd(&std::fs::read(&path).unwrap()),
+        };
+        let arguments = ["read", capture.name(), "-q", "--overwrite", "-o", plain_name, "-o", name];
+        assert_eq!(common::weir(arguments), (0, String::new(), String::new()));
+        let whole = content();
+        // Messages of IPFIX have a time of export.
+        assert_eq!(whole.len(), std::fs::read(&plain).unwrap().len(), "{format}.{ending}");
+        assert!(format == "ipfix" || whole == std::fs::read(&plain).unwrap(), "{format}.{ending}");
+        // The probe removes the frame that is not whole, and appends.
+        let probe = ["probe", "-i", capture.name(), "-q", "-o", name];
+        common::permit_all_users(&path);
+        assert_eq!(common::weir(probe), (0, String::new(), String::new()));
+        let twice = content();
+        assert!(twice.starts_with(&whole) && twice.len() > whole.len(), "{format}.{ending}");
+        let octets = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &octets[..octets.len() - 3]).unwrap();
+        let (code, _, err) = common::weir(probe);
+        assert!(code == 0 && err.contains("removed the incomplete last record"), "{err}");
+        let again = content();
+        assert!(again.starts_with(&whole), "{format}.{ending}");
+        // The last frame is the only one of the second run, except with IPFIX.
+        assert!(format == "ipfix" || again.len() == twice.len(), "{format}.{ending}");
+        // A plain file of that name is not continued.
+        std::fs::copy(&plain, &path).unwrap();
+        let (code, _, err) = common::weir(probe);
+        assert!(code == 1 && err.contains("the file exists and has another format"), "{err}");
+    }
+}

@@ -189,6 +189,23 @@ macro_rules! arguments {
 }
 pub(crate) use arguments;
 
+/// The content of all members of a gzip file.
+pub fn gunzip(octets: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(octets), &mut content).unwrap();
+    content
+}
+
+/// The content of all frames of a Zstandard file.
+pub fn unzstd(mut octets: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    while !octets.is_empty() {
+        let mut frame = ruzstd::decoding::StreamingDecoder::new(&mut octets).unwrap();
+        std::io::Read::read_to_end(&mut frame, &mut content).unwrap();
+    }
+    content
+}
+
 /// The binary, without standard input.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
