@@ -105,7 +105,10 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["probe", "-i", "lo"], "to capture from the interface: -i af_packet:lo"),
         (&["read", "-", "-o", "ipfix://127.0.0.1:4739"], "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
         (&["probe", "-i", "synth:mix", "-o", "netflow://h"], "use netflow9+udp://HOST:PORT or netflow5+udp://"),
-        (&["read", "-", "-o", "flows.txt"], "use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after"),
+        (
+            &["read", "-", "-o", "flows.txt"],
+            "use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after",
+        ),
         (&["read", "-i", "af_packet:lo,queue=2"], "did you mean queues?"),
         (&["read", "-", "-i", "af_packet:lo"], "af_packet:lo: live traffic is read alone"),
         (&["tcp", "af_packet:lo"], "weir tcp reads captures, not live traffic"),
