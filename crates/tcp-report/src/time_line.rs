@@ -14,10 +14,11 @@ pub const MAX_TIME_LINES: usize = 20;
 const BINS: usize = 128;
 const FIRST_BIN_NS: u64 = 1 << 10;
 
-/// What a lane of a time line counts: new payload octets, or segments.
+/// What a lane of a time line counts: payload octets, responses, or segments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LaneKind {
     Payload,
+    Response,
     Syn,
     Fin,
     Reset,
@@ -31,8 +32,9 @@ enum LaneKind {
 }
 
 /// The lanes with their names, in the sequence of the type.
-const LANES: [(LaneKind, &str); 11] = [
+const LANES: [(LaneKind, &str); 12] = [
     (LaneKind::Payload, "payload"),
+    (LaneKind::Response, "response pending"),
     (LaneKind::Syn, "SYN"),
     (LaneKind::Fin, "FIN"),
     (LaneKind::Reset, "RST"),
@@ -128,6 +130,15 @@ impl TimeLine {
         count(LaneKind::ZeroWindow, u64::from(zero_window));
     }
 
+    /// Adds the response time of a side, which ends with the segment that was added last.
+    pub fn enter_response(&mut self, side: usize, time_ns: u64, response_ns: u64) {
+        let age_ns = time_ns.saturating_sub(self.start_ns);
+        let [first, last] = [age_ns.saturating_sub(response_ns), age_ns].map(|ns| (ns / self.bin_ns) as usize);
+        for bin in &mut self.bins[first..=last] {
+            bin[side][LaneKind::Response as usize] += 1;
+        }
+    }
+
     /// Exchanges the sides.
     pub fn reverse(&mut self) {
         self.bins.iter_mut().for_each(|sides| sides.reverse());
@@ -170,6 +181,7 @@ impl TimeLine {
                     let from = units::span(bin as u64 * self.bin_ns);
                     let what = match kind {
                         LaneKind::Payload => units::count(count, "octet"),
+                        LaneKind::Response => name.into(),
                         _ => format!("{count} {name}"),
                     };
                     let tooltip = format!("after {from}, {}: {what}", ["client", "server"][side]);
@@ -196,11 +208,14 @@ mod tests {
         for time_ns in (0..100).chain([5000, 1_000_000, 3_000_000_000, u64::MAX, 7]) {
             let packet = Packet { time_ns, payload_bytes: 10, ..Packet::default() };
             line.enter(1, &packet, SegmentClass::InOrder, false);
+            line.enter_response(0, time_ns, 50);
             segments += 1;
         }
         assert!(line.bins.len() <= BINS && line.bin_ns >= u64::MAX / BINS as u64);
         let octets: u64 = line.bins.iter().map(|sides| sides[1][LaneKind::Payload as usize]).sum();
         assert_eq!(octets, segments * 10);
-        assert_eq!(line.plot(1).matches("<title>after").count(), 2);
+        // Two of payload, and the responses of the other side.
+        assert_eq!(line.plot(1).matches("server: ").count(), 2);
+        assert_eq!(line.plot(1).matches("client: response pending").count(), 2);
     }
 }

@@ -95,12 +95,18 @@ impl Pair<'_> {
             self.finish_connection();
             self.tracker.start_next();
         }
-        let mut zero_window = false;
+        let (mut zero_window, mut response_ns) = (false, None);
         let PairTracker { state, anomalies, .. } = &mut self.tracker;
-        let class =
-            state.classify_observed(side, packet, anomalies, |event| zero_window |= event == SegmentEvent::ZeroWindow);
+        let class = state.classify_observed(side, packet, anomalies, |event| match event {
+            SegmentEvent::ZeroWindow => zero_window = true,
+            SegmentEvent::RequestAnswered { response_ns: time_ns } => response_ns = Some(time_ns),
+            _ => {}
+        });
         self.extent.enter(side, packet.time_ns);
         self.line.enter(side, packet, class, zero_window);
+        if let Some(response_ns) = response_ns {
+            self.line.enter_response(side, packet.time_ns, response_ns);
+        }
     }
 
     fn finish_connection(&mut self) {

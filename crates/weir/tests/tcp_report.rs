@@ -464,6 +464,20 @@ fn a_time_line_belongs_to_one_of_several_connections_between_the_same_endpoints(
 }
 
 #[test]
+fn a_time_line_shows_how_long_a_side_waited_for_a_response() {
+    let frames = [handshake(1, 0), vec![request(1, 12, 0)], answer(1, 3022, 0)].concat();
+    let add = |pcap: Pcap, (ms, frame): (u32, Vec<u8>)| pcap.frame(START + ms / 1000, ms % 1000 * 1000, &frame);
+    let capture = frames.into_iter().fold(Pcap::new(), add).saved();
+    let page = capture.beside("page.html");
+    success(arguments!["tcp", capture, "-q", "--html", page]);
+    let page = std::fs::read_to_string(page).unwrap();
+    let marks = page.matches("server: response pending").count();
+    // From 12 ms to 3.022 s, in intervals of 2^25 ns.
+    assert_eq!(marks, 1 + 3_022_000_000 / (1 << 25));
+    assert!(page.contains(": server</summary>") && !page.contains("client: response pending"), "{page}");
+}
+
+#[test]
 fn a_page_about_a_pipe_has_no_time_lines_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");

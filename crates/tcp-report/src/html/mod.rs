@@ -130,10 +130,10 @@ impl CaptureReport {
         );
         for (index, line) in self.time_lines.iter() {
             let connection = &self.connections[index];
-            let failure = connection.failure().map_or(String::new(), |failure| format!(", {}", failure.name()));
+            let outcome = connection.failure().map_or(connection.delay().name(), |failure| failure.name());
             let _ = write!(
                 page,
-                "<details id=\"t{0}\">\n<summary>#{0} {1}{failure}</summary>\n{2}</details>\n",
+                "<details id=\"t{0}\">\n<summary>#{0} {1}: {outcome}</summary>\n{2}</details>\n",
                 index + 1,
                 escape(&connection.name()),
                 line.plot(index + 1)
