@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(["protocol", "protocol_number"].map(text), ["tcp", "6"]);
         assert_eq!(["fwd_tcp_flags", "fwd_tcp_flags_number"].map(text), ["SAPF", "27"]);
         assert_eq!(["rev_tcp_flags", "rev_tcp_flags_number"].map(text), ["", "0"]);
-        assert_eq!(FieldValue::TcpFlags(0xfff).to_string(), "SAPFRUECN123");
+        assert_eq!(FieldValue::TcpFlags(0xfff).to_string(), "SAPFRUECNXYZ");
         assert_eq!(
             [1, 58, 17, 250].map(|number| FieldValue::Protocol(number).to_string()),
             ["icmp", "icmp6", "udp", "250"]

@@ -56,9 +56,9 @@ const TCP_FLAG_LETTERS: [(u8, u16); 12] = [
     (b'E', 0x040),
     (b'C', 0x080),
     (b'N', 0x100),
-    (b'1', 0x200),
-    (b'2', 0x400),
-    (b'3', 0x800),
+    (b'X', 0x200),
+    (b'Y', 0x400),
+    (b'Z', 0x800),
 ];
 
 impl FieldValue {

@@ -4,9 +4,13 @@ mod common;
 #[path = "../../export/tests/sinks/decode.rs"]
 #[allow(dead_code)]
 mod decode;
-use common::{arguments, assert_usage_errors, failure, read_flows, small, success};
+use common::{
+    arguments, assert_usage_errors, capture_files, failure, is_installed, read_flows, read_ledger, small, success, weir,
+};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The names in the first line.
 fn header(csv: &str) -> Vec<&str> {
@@ -134,4 +138,88 @@ fn weir_fields_lists_profiles() {
     let some = success(["fields", "rev_packets,*_port"]);
     let names: Vec<&str> = some.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(names, ["field", "rev_packets", "src_port", "dst_port"]);
+}
+
+/// The folder with pandas and DuckDB. Prints that the test is skipped if they are not installed.
+fn python_packages() -> Option<PathBuf> {
+    // Beside the folder of temporary files of tests, in the target folder.
+    let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python");
+    if !is_installed("python3") {
+        return None;
+    }
+    if !(packages.join("pandas").is_dir() && packages.join("duckdb").is_dir()) {
+        eprintln!("SKIPPED: pandas and duckdb are not in {} (make test installs them)", packages.display());
+        return None;
+    }
+    Some(packages)
+}
+
+/// The kind of each field by `weir fields`, as pandas and DuckDB have it: text for all but three.
+fn kinds() -> BTreeMap<String, String> {
+    let kind = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, kind) = (words.next().unwrap(), words.next().unwrap());
+        let is_text = !["integer", "number", "time"].contains(&kind);
+        (name.to_owned(), if is_text { "text".into() } else { kind.to_owned() })
+    };
+    success(["fields"]).lines().skip(1).map(kind).collect()
+}
+
+#[test]
+fn pandas_and_duckdb_read_the_right_types_and_sums() {
+    let Some(packages) = python_packages() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let synth = ["synth:mix,flows=1000,packets=20k,ipv6=30%,rst=20%,seed=5", "synth:lossy,flows=50,packets=20k,seed=3"];
+    let inputs = capture_files().into_iter().chain(synth.map(PathBuf::from));
+    let mut files = BTreeMap::new();
+    for (at, input) in inputs.enumerate() {
+        let stats = folder.path().join(format!("{at}.ledger"));
+        let mut sinks = Vec::new();
+        for (format, profile) in [("csv", "basic"), ("json", "basic"), ("csv", "all"), ("json", "all")] {
+            let path = folder.path().join(format!("{at}-{profile}.{format}")).to_str().unwrap().to_owned();
+            sinks.extend(["-o".to_owned(), format!("{format}:{path}?fields={profile}")]);
+            files.insert(path, (input.clone(), stats.clone()));
+        }
+        let read = arguments!["read", input, "-q", "--decap", "--stats", stats];
+        let (code, _, err) = weir(read.into_iter().chain(sinks.iter().map(|sink| sink.as_ref())));
+        assert!(matches!(code, 0 | 2), "{err}");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fields/pandas_duckdb.py");
+    let with_records = files.keys().filter(|path| std::fs::read_to_string(path).unwrap().lines().count() > 1);
+    let output = Command::new("python3").arg(script).args(with_records).env("PYTHONPATH", packages).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let kinds = kinds();
+    let mut results = 0;
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let result: Value = serde_json::from_str(line).unwrap();
+        let (path, program) = (result["path"].as_str().unwrap(), &result["program"]);
+        let (input, ledger) = &files[path];
+        let context = format!("{program} {path} of {}", input.display());
+        let ledger = read_ledger(ledger);
+        let exported = &ledger["sinks"][0]["exported"];
+        assert_eq!(result["rows"], exported["flows"], "{context}");
+        let sums = &result["sums"];
+        assert_eq!((&sums["packets"], &sums["l2_bytes"]), (&exported["packets"], &exported["bytes"]), "{context}");
+        assert_eq!(
+            sums["fwd_packets"].as_u64().unwrap() + sums["rev_packets"].as_u64().unwrap(),
+            sums["packets"].as_u64().unwrap(),
+            "{context}"
+        );
+        let missing: BTreeSet<&str> =
+            result["missing"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        for (name, kind) in result["kinds"].as_object().unwrap() {
+            // pandas has no integers beside missing values.
+            let with_gaps = program == "pandas" && missing.contains(name.as_str()) && kinds[name] == "integer";
+            // It makes integers of numbers that are all whole.
+            let whole = program == "pandas" && kinds[name] == "number" && kind == "integer";
+            let expected = if with_gaps { "number" } else { &kinds[name] };
+            assert!(kind == expected || whole, "{context}: {name} is {kind}, not {expected}");
+        }
+        if path.contains("basic") {
+            let gaps: Vec<&&str> = missing.iter().filter(|name| kinds[**name] != "text").collect();
+            assert!(gaps.is_empty(), "{context}: {gaps:?}");
+        }
+        results += 1;
+    }
+    assert!(results > 200, "{results} results");
 }

@@ -82,7 +82,7 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
         // In JSON and CSV, the control bits are 0 if they do not apply, and there is a text.
         let bits = direction.tcp_flags;
         let of_tcp = some && ip && flow.protocol == 6;
-        let text: String = "SAPFRUECN123"
+        let text: String = "SAPFRUECNXYZ"
             .chars()
             .zip(FLAG_BITS)
             .filter(|(_, bit)| bits & bit != 0)
@@ -94,7 +94,7 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     map
 }
 
-/// The bits of the letters SAPFRUECN123 in the TCP header.
+/// The bits of the letters SAPFRUECNXYZ in the TCP header.
 const FLAG_BITS: [u16; 12] = [2, 16, 8, 1, 4, 32, 64, 128, 256, 512, 1024, 2048];
 
 fn protocol(number: u8) -> Value {

@@ -1,0 +1,53 @@
+"""Reads CSV and JSON files of flow records with pandas and DuckDB, as a user would, without options.
+
+Arguments: files, csv or json by their ending. Prints a JSON object per file and program: rows, the
+kind of each column that has values, the columns with a missing value, and sums.
+"""
+
+import json
+import sys
+
+import duckdb
+import pandas
+
+SUMS = ["packets", "bytes", "l2_bytes", "fwd_packets", "rev_packets"]
+KINDS = {"i": "integer", "u": "integer", "f": "number", "M": "time", "b": "boolean"}
+
+
+def with_pandas(path):
+    if path.endswith(".csv"):
+        table = pandas.read_csv(path, parse_dates=["start_time", "end_time"])
+    else:
+        table = pandas.read_json(path, lines=True)
+    return {
+        "rows": len(table),
+        "kinds": {name: KINDS.get(table[name].dtype.kind, "text") for name in table if table[name].notna().any()},
+        "missing": [name for name in table if table[name].isna().any()],
+        "sums": {name: int(table[name].sum()) for name in SUMS},
+    }
+
+
+def with_duckdb(path):
+    def kind(name):
+        for prefix, kind in [("TIMESTAMP", "time"), ("DOUBLE", "number"), ("FLOAT", "number"), ("VARCHAR", "text")]:
+            if name.startswith(prefix):
+                return kind
+        return "integer" if name.endswith("INT") or name == "INTEGER" else name
+
+    source = f"'{path}'"
+    types = {row[0]: row[1] for row in duckdb.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    # Names without quotes: none is a word of SQL.
+    rows, *counts = duckdb.sql(f"SELECT count(*), {', '.join(f'count({name})' for name in types)} FROM {source}").fetchall()[0]
+    sums = duckdb.sql(f"SELECT {', '.join(f'sum({name}) AS {name}' for name in SUMS)} FROM {source}").fetchall()[0]
+    count = dict(zip(types, counts))
+    return {
+        "rows": rows,
+        "kinds": {name: kind(type) for name, type in types.items() if count[name]},
+        "missing": [name for name in types if count[name] < rows],
+        "sums": {name: int(sum) for name, sum in zip(SUMS, sums)},
+    }
+
+
+for path in sys.argv[1:]:
+    for program, read in [("pandas", with_pandas), ("duckdb", with_duckdb)]:
+        print(json.dumps({"path": path, "program": program, **read(path)}))
