@@ -49,6 +49,9 @@ pub struct View {
     key: Vec<FieldValue>,
     /// The key of the source of a record of two sides.
     key_of_source: Vec<FieldValue>,
+    /// Rows of a batch with the figures to be added, so that the processor waits for the memory of
+    /// many rows at once.
+    pending: Vec<(u32, Sums)>,
     /// Records whose group did not fit into memory.
     others: Sums,
     total: Sums,
@@ -67,6 +70,13 @@ pub struct Row {
     pub key: Vec<FieldValue>,
     /// The sums.
     pub sums: Sums,
+}
+
+/// A group in the order of the view.
+struct Ranked {
+    start_ns: u64,
+    rank: (bool, u64),
+    row: u32,
 }
 
 /// A group with its sums in all intervals together.
@@ -100,6 +110,7 @@ impl View {
             rows: Vec::new(),
             key: Vec::with_capacity(key_values),
             key_of_source: Vec::with_capacity(key_values),
+            pending: Vec::new(),
             others: Sums::NONE,
             total: Sums::NONE,
             spread_flows: 0,
@@ -107,8 +118,19 @@ impl View {
         })
     }
 
-    /// Adds a record to its groups.
-    pub fn add(&mut self, flow: &FlowRecord) {
+    /// Adds a batch of records to their groups.
+    pub fn add(&mut self, flows: &[FlowRecord]) {
+        flows.iter().for_each(|flow| self.find_groups(flow));
+        for (row, sums) in self.pending.drain(..) {
+            match self.rows.get_mut(row as usize) {
+                Some(group) => group.merge(&sums),
+                None => self.others.merge(&sums),
+            }
+        }
+    }
+
+    /// Finds the rows of a record.
+    fn find_groups(&mut self, flow: &FlowRecord) {
         let sums = Sums::of(flow);
         self.total.merge(&sums);
         let Some(every_ns) = self.settings.every_ns else { return self.add_to_sides(flow, None, &sums) };
@@ -151,20 +173,23 @@ impl View {
         self.key.extend(self.settings.fields.iter().map(|field| field.value(flow, side)));
     }
 
+    /// Finds the row of the key, or makes a new one. Without memory, the row is one that does not
+    /// exist.
     fn add_to_group(&mut self, sums: &Sums) {
-        let Self { index, hasher, keys, rows, key, key_values, .. } = self;
+        let Self { index, hasher, keys, rows, key, key_values, pending, .. } = self;
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
         let hash = hash_key(hasher, key);
         if let Some(&row) = index.find(hash, |&row| of_row(row) == key.as_slice()) {
-            return rows[row as usize].merge(sums);
+            return pending.push((row, *sums));
         }
         if rows.len() >= self.settings.groups {
-            return self.others.merge(sums);
+            return pending.push((u32::MAX, *sums));
         }
         let row = rows.len() as u32;
         index.insert_unique(hash, row, |&row| hash_key(hasher, of_row(row)));
         keys.extend_from_slice(key);
-        rows.push(*sums);
+        rows.push(Sums::NONE);
+        pending.push((row, *sums));
     }
 
     /// What the view is.
@@ -233,12 +258,40 @@ impl View {
 
     /// All groups: by time if there are intervals, then in the order of the view.
     pub fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = (0..self.rows.len()).map(|row| self.row(row)).collect();
-        rows.sort_by(|one, other| {
-            let order = self.compare((&one.key, &one.sums), (&other.key, &other.sums));
-            one.start_ns.cmp(&other.start_ns).then(order)
-        });
-        rows
+        self.first_rows(usize::MAX).0
+    }
+
+    /// The first groups of [`View::rows`], and the sums of the others.
+    pub fn first_rows(&self, limit: usize) -> (Vec<Row>, Sums) {
+        // Only small entries are moved, and only those of the first groups are sorted.
+        let mut ranked: Vec<Ranked> = (0..self.rows.len()).map(|row| self.ranked(row)).collect();
+        let compare = |one: &Ranked, other: &Ranked| self.compare_ranked(one, other);
+        let mut others = Sums::NONE;
+        if limit < ranked.len() {
+            ranked.select_nth_unstable_by(limit, compare);
+            ranked.drain(limit..).for_each(|other| others.merge(&self.rows[other.row as usize]));
+        }
+        ranked.sort_unstable_by(compare);
+        (ranked.iter().map(|ranked| self.row(ranked.row as usize)).collect(), others)
+    }
+
+    fn ranked(&self, row: usize) -> Ranked {
+        let start_ns = match self.keys.get(row * self.key_values) {
+            Some(&FieldValue::Time(start_ns)) if self.settings.every_ns.is_some() => start_ns,
+            _ => 0,
+        };
+        Ranked { start_ns, rank: self.order.rank(&self.rows[row]), row: row as u32 }
+    }
+
+    fn compare_ranked(&self, one: &Ranked, other: &Ranked) -> Ordering {
+        let by_rank = match self.order {
+            RowOrder::Metric(..) => other.rank.cmp(&one.rank),
+            RowOrder::Key(..) => Ordering::Equal,
+        };
+        one.start_ns.cmp(&other.start_ns).then(by_rank).then_with(|| {
+            let entry = |ranked: &Ranked| (self.fields_of(ranked.row as usize), &self.rows[ranked.row as usize]);
+            self.compare(entry(one), entry(other))
+        })
     }
 
     /// All groups with their intervals, in the order of the view.
@@ -261,12 +314,14 @@ impl View {
     }
 
     fn row(&self, row: usize) -> Row {
+        let start_ns = self.settings.every_ns.map(|_| self.ranked(row).start_ns);
+        Row { start_ns, key: self.fields_of(row).to_vec(), sums: self.rows[row] }
+    }
+
+    /// The values of the fields of a group.
+    fn fields_of(&self, row: usize) -> &[FieldValue] {
         let key = &self.keys[row * self.key_values..][..self.key_values];
-        let (start_ns, key) = match (self.settings.every_ns, key) {
-            (Some(_), [FieldValue::Time(start_ns), key @ ..]) => (Some(*start_ns), key),
-            _ => (None, key),
-        };
-        Row { start_ns, key: key.to_vec(), sums: self.rows[row] }
+        &key[self.key_values - self.settings.fields.len()..]
     }
 
     /// The order of two groups. Groups with equal numbers are in the order of their keys.

@@ -15,7 +15,7 @@ fn settings(fields: &[&str]) -> ViewSettings {
 
 fn view(settings: ViewSettings, flows: &[FlowRecord]) -> View {
     let mut view = View::new(settings).unwrap();
-    flows.iter().for_each(|flow| view.add(flow));
+    flows.chunks(100).for_each(|flows| view.add(flows));
     view
 }
 
@@ -137,6 +137,19 @@ fn sums_equal_those_of_a_sort_of_all_records() {
     assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
     assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.sums.all_bytes())));
     assert_eq!(sum(&rows), of(view.total()));
+}
+
+#[test]
+fn the_first_rows_are_those_of_all_rows_and_the_others_are_summed_up() {
+    let view = view(settings(&["src_ip", "src_port"]), &many(3000));
+    let rows = view.rows();
+    for limit in [0, 1, 7, rows.len() - 1, rows.len(), usize::MAX] {
+        let (first, others) = view.first_rows(limit);
+        let keys = |rows: &[Row]| rows.iter().map(|row| row.key.clone()).collect::<Vec<_>>();
+        assert_eq!(keys(&first), keys(&rows[..limit.min(rows.len())]));
+        let rest = sum(&rows[first.len()..]);
+        assert_eq!(of(&others), rest);
+    }
 }
 
 #[test]

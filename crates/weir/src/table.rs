@@ -81,14 +81,6 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, flow: &FlowRecord) {
-        match &mut self.content {
-            Content::Largest(flows) => flows.insert(flow, self.received.flows),
-            Content::View(view) => view.add(flow),
-        }
-        self.received.add(flow.packets(), flow.frame_bytes());
-    }
-
     /// The text and the number of its rows.
     fn text(&mut self, flows: u64) -> (Vec<u8>, u64) {
         match &mut self.content {
@@ -105,7 +97,15 @@ impl Table {
 
 impl Sink for Table {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        flows.iter().for_each(|flow| self.insert(flow));
+        if let Content::View(view) = &mut self.content {
+            view.add(flows);
+        }
+        for flow in flows {
+            if let Content::Largest(largest) = &mut self.content {
+                largest.insert(flow, self.received.flows);
+            }
+            self.received.add(flow.packets(), flow.frame_bytes());
+        }
         Ok(())
     }
 

@@ -251,7 +251,7 @@ fn compare_flows(question: &str, command: &str, metric: &str, flows: &[Flow], nu
     };
     flows.iter().for_each(|flow| *expected.entry(key(flow)).or_default() += number(flow));
     let mut found = Answer::new();
-    let only_ports = command.replace(" -q", " -q -o 'json:-?where=tcp or udp'");
+    let only_ports = command.replace(" -q", " -q --fields all -o 'json:-?where=tcp or udp'");
     let output = run(&only_ports);
     for row in output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
         let text = |field: &&str| row[field].as_str().map_or_else(|| row[field].to_string(), String::from);

@@ -42,7 +42,7 @@ pub struct Sinks {
     #[arg(long = "every", value_name = "TIME", value_parser = parse_duration)]
     pub every_ns: Option<u64>,
 
-    /// Groups of --by that are kept in memory, about 250 bytes each; suffixes k, M and G. Further groups are summed up
+    /// Groups of --by that are kept in memory, about 300 bytes each; suffixes k, M and G. Further groups are summed up
     /// as others
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub groups: u64,

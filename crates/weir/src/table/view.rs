@@ -42,8 +42,8 @@ type Cell = fn(&Sums) -> String;
 type Shown = (Vec<String>, Sums);
 
 impl ViewTable {
-    pub fn add(&mut self, flow: &FlowRecord) {
-        self.view.add(flow);
+    pub fn add(&mut self, flows: &[FlowRecord]) {
+        self.view.add(flows);
     }
 
     /// The text and the number of its rows.
@@ -75,10 +75,10 @@ impl ViewTable {
 
     /// Groups in the order of the view.
     fn groups(&self) -> (Vec<Column>, usize, usize) {
-        let rows = self.view.rows();
-        let shown = rows.len().min(limit(self.top.unwrap_or(DEFAULT_TOP)));
-        let mut listed: Vec<Shown> = rows[..shown].iter().map(|row| (self.key(&row.key), row.sums)).collect();
-        self.add_rest(&mut listed, rows[shown..].iter().map(|row| row.sums));
+        let (rows, hidden) = self.view.first_rows(limit(self.top.unwrap_or(DEFAULT_TOP)));
+        let shown = rows.len();
+        let mut listed: Vec<Shown> = rows.iter().map(|row| (self.key(&row.key), row.sums)).collect();
+        self.add_rest(&mut listed, self.view.groups() - shown, hidden);
         let mut columns = self.columns(&listed, shown);
         columns.extend(self.details(&listed));
         (columns, self.fields().len(), shown)
@@ -89,7 +89,9 @@ impl ViewTable {
         let series = self.view.series();
         let shown = series.len().min(limit(self.top.unwrap_or(DEFAULT_TOP)));
         let mut listed: Vec<Shown> = series[..shown].iter().map(|group| (self.key(&group.key), group.sums)).collect();
-        self.add_rest(&mut listed, series[shown..].iter().map(|group| group.sums));
+        let mut hidden = Sums::default();
+        series[shown..].iter().for_each(|group| hidden.merge(&group.sums));
+        self.add_rest(&mut listed, series.len() - shown, hidden);
         let total = self.view.total();
         let (first, last) = (total.first_ns / every_ns, total.last_ns / every_ns);
         let intervals_per_letter = (last - first + 1).div_ceil(SPARKLINE_COLUMNS);
@@ -174,17 +176,14 @@ impl ViewTable {
     }
 
     /// The rows below the groups: those that are not shown, those without memory, and the total.
-    fn add_rest(&self, listed: &mut Vec<Shown>, hidden: impl ExactSizeIterator<Item = Sums>) {
+    fn add_rest(&self, listed: &mut Vec<Shown>, hidden: usize, sums_of_hidden: Sums) {
         let mut row = |name: String, sums| {
             let mut key = vec![String::new(); self.fields().len()];
             key[0] = name;
             listed.push((key, sums));
         };
-        let count = hidden.len();
-        if count > 0 {
-            let mut rest = Sums::default();
-            hidden.for_each(|sums| rest.merge(&sums));
-            row(format!("others ({count})"), rest);
+        if hidden > 0 {
+            row(format!("others ({hidden})"), sums_of_hidden);
         }
         if self.view.others().flows > 0 {
             row("others (no memory)".into(), *self.view.others());
