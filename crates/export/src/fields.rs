@@ -211,6 +211,8 @@ fields! {
     flow "queue_lost", Integer, "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost);
+    flow "udp_response_ns", Integer, "ns", "UDP: time from the first packet of the initiator to the first packet of the responder in this record.",
+        [quantity(56, "udpResponseTime", Unsigned64, Units::Nanoseconds)], |r| optional(udp_response_ns(r.flow), FieldValue::Unsigned);
     flow "sampling_min", Integer or 1, "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). 1 without sampling.",
         [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
         |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
@@ -375,6 +377,26 @@ fields! {
     tcp "tcp_handshake_rtt_ns", Integer, "ns", "Time from the SYN of the other side to the first acknowledgment of this side. For the responder it is the round-trip time between capture point and responder; for the initiator, between capture point and initiator.",
         [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.handshake_rtt_ns);
+    tcp "tcp_response_count", Integer, "", "Answers of this side: payload that acknowledges all that the other side sent before. tcp.md section 6 defines response times, round trips and throughput.",
+        [], |r| tcp_count(r, |t| t.responses.count);
+    tcp "tcp_response_first_ns", Integer, "ns", "Response time of the first answer of this side: time from the last octet of the request of the other side to the first octet of the answer.",
+        [], |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.first_ns));
+    tcp "tcp_response_mean_ns", Number, "ns", "Mean response time of this side.",
+        [quantity(54, "tcpResponseTimeMean", Float64, Units::Nanoseconds)],
+        |r| optional(r.tcp.and_then(|t| t.responses.mean_ns()), FieldValue::Float);
+    tcp "tcp_response_max_ns", Integer, "ns", "Longest response time of this side.",
+        [], |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.max_ns));
+    tcp "tcp_rtt_count", Integer, "", "Round trips between capture point and this side: segments of the other side that were timed, and that this side acknowledged.",
+        [], |r| tcp_count(r, |t| t.round_trips.count);
+    tcp "tcp_rtt_min_ns", Integer, "ns", "Shortest round-trip time: from payload of the other side to its acknowledgment by this side.",
+        [], |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.min_ns));
+    tcp "tcp_rtt_mean_ns", Number, "ns", "Mean round-trip time of payload.",
+        [quantity(55, "tcpRoundTripTimeMean", Float64, Units::Nanoseconds)],
+        |r| optional(r.tcp.and_then(|t| t.round_trips.mean_ns()), FieldValue::Float);
+    tcp "tcp_rtt_max_ns", Integer, "ns", "Longest round-trip time of payload.",
+        [], |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.max_ns));
+    tcp "tcp_throughput_bits_per_second", Integer, "bit/s", "Throughput of the payload: `tcp_unique_bytes` * 8 / `duration_ns`, rounded down. Does not apply to a record of 0 ns.",
+        [], throughput;
     tcp "tcp_syn_window", Integer, "octets", "Window of the SYN, not scaled.",
         [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window);
     tcp "tcp_mss", Integer, "octets", "Maximum segment size option of the SYN.",
@@ -513,6 +535,23 @@ fn size_by_sequence(record: &DirectionView<'_>) -> FieldValue {
         }
         _ => tcp_value(record, |t| t.size_by_sequence_bytes),
     }
+}
+
+/// Octets of payload seen for the first time, per second of the record.
+fn throughput(record: &DirectionView<'_>) -> FieldValue {
+    let duration_ns = record.flow.end_ns().saturating_sub(record.flow.start_ns());
+    tcp_value(record, |t| {
+        let bits_per_second = (u128::from(t.unique_bytes) * 8 * 1_000_000_000).checked_div(duration_ns.into())?;
+        u64::try_from(bits_per_second).ok()
+    })
+}
+
+/// Time from the first packet of the initiator to that of the responder.
+fn udp_response_ns(flow: &FlowRecord) -> Option<u64> {
+    const UDP: u8 = 17;
+    let is_udp = flow.protocol == UDP && flow.network != Network::Layer2;
+    let answers = flow.forward.packets > 0 && flow.reverse.packets > 0 && !flow.approximate.has(Approximate::OVERFLOW);
+    if is_udp && answers { flow.reverse.first_ns.checked_sub(flow.forward.first_ns) } else { None }
 }
 
 /// An optional value of TCP analysis.

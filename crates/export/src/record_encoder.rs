@@ -10,10 +10,10 @@ use weir_packet::Network;
 
 /// The elements of a record: one bit for each position of the encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct ElementSet([u64; 3]);
+pub(crate) struct ElementSet([u64; 4]);
 
 impl ElementSet {
-    const POSITIONS: usize = 3 * 64;
+    const POSITIONS: usize = 4 * 64;
 
     #[inline(always)]
     fn add(&mut self, position: usize) {
@@ -262,7 +262,7 @@ mod tests {
     use crate::element::{DataType, MIN_MESSAGE_BYTES};
     use weir_flow::Direction;
     use weir_packet::{NO_VLAN, Packet};
-    use weir_tcp::{SegmentClass, SegmentCount, TcpReport};
+    use weir_tcp::{ResponseTimes, SegmentClass, SegmentCount, TcpReport};
 
     #[test]
     fn the_smallest_message_holds_every_template_and_every_flow() {
@@ -276,6 +276,8 @@ mod tests {
                 element.data_type == DataType::Ipv4Address
                     || element.data_type == DataType::MacAddress
                     || element.name.starts_with("icmp")
+                    || ["udpResponseTime", "ethernetType"].contains(&element.name)
+                    || (element.name == "tcpControlBits" && element.octets == 1)
             };
             let has = |position: &ElementPosition| {
                 position.element.is_in(format) && (reverse || !position.reverse) && !other(position.element)
@@ -335,6 +337,9 @@ mod tests {
             assert_eq!(fields(network, 8, report), 62);
             assert_eq!(fields(network, NO_VLAN, TcpReport { size_by_sequence_bytes: Some(2000), ..report }), 62);
             assert!(fields(network, NO_VLAN, TcpReport { zero_windows: 1, ..report }) > 100);
+            // The mean response time of each side.
+            let responses = ResponseTimes { count: 2, first_ns: 5, max_ns: 5, sum_ns: 8 };
+            assert_eq!(fields(network, NO_VLAN, TcpReport { responses, ..report }), 62);
         }
     }
 }

@@ -713,7 +713,7 @@ fn a_flow_cache_that_does_not_fit_into_memory_is_refused_with_its_size() {
         let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
         let (code, out, err) = text_of(&weir);
         assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
-        let reason = "weir: --flows 100000: the flow cache can grow to 176 MB, and everything else to ";
+        let reason = "weir: --flows 100000: the flow cache can grow to 195 MB, and everything else to ";
         assert!(
             err.starts_with(reason) && err.contains("(ulimit -v is ") && err.lines().count() == 1,
             "{kilobytes}: {err}"

@@ -58,7 +58,7 @@ pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
 /// Whether an element is Weir's own. Its reverse element has another name than that of IANA.
 fn is_weir(element: &str) -> bool {
     let prefixes =
-        ["packetSize", "interArrival", "tunnel", "outer", "approximate", "queueLost", "samplingPopulationM", "tcp"];
+        ["packetSize", "interArrival", "tunnel", "outer", "approximate", "queueLost", "samplingPopulationM", "tcp", "udpResponse"];
     prefixes.iter().any(|prefix| element.starts_with(prefix))
         && !element.ends_with("TotalCount")
         && element != "tcpControlBits"
@@ -111,6 +111,14 @@ fn record(flow: &FlowRecord) -> Record {
     }
     if flow.queue_lost != 0 {
         insert("queueLostPackets", number(flow.queue_lost));
+    }
+    let both = flow.forward.packets > 0 && flow.reverse.packets > 0;
+    let is_overflow = flow.approximate.0 & Approximate::OVERFLOW != 0;
+    if both && flow.protocol == 17 && flow.network != Network::Layer2 && !is_overflow {
+        let (first, answer) = (flow.forward.first_ns, flow.reverse.first_ns);
+        if answer >= first {
+            insert("udpResponseTime", number(answer - first));
+        }
     }
     if flow.approximate.0 != 0 {
         insert("approximateRecord", number(flow.approximate.0.into()));
@@ -165,6 +173,11 @@ fn insert_element(element: &str, reverse: bool, value: Value, record: &mut Recor
 pub fn tcp_always(t: &TcpReport) -> Vec<Field> {
     let field = |name, element, value: Option<u64>| Field { name, element, value: value.map(Value::Unsigned) };
     let segments = |class| Some(t.classes[class as usize].segments);
+    let float = |name, element, sum: u64, count: u64| Field {
+        name,
+        element,
+        value: (count > 0).then(|| Value::Float(sum as f64 / count as f64)),
+    };
     vec![
         field("tcp_syn_count", "tcpSynTotalCount", Some(t.syns())),
         field("tcp_fin_count", "tcpFinTotalCount", Some(t.fins)),
@@ -174,6 +187,8 @@ pub fn tcp_always(t: &TcpReport) -> Vec<Field> {
         field("tcp_in_order_packets", "tcpInOrderPackets", segments(SegmentClass::InOrder)),
         field("tcp_acknowledgments", "tcpAcknowledgments", segments(SegmentClass::Acknowledgment)),
         field("tcp_handshake_rtt_ns", "tcpHandshakeRoundTrip", t.handshake_rtt_ns),
+        float("tcp_response_mean_ns", "tcpResponseTimeMean", t.responses.sum_ns, t.responses.count),
+        float("tcp_rtt_mean_ns", "tcpRoundTripTimeMean", t.round_trips.sum_ns, t.round_trips.count),
         field("tcp_syn_window", "tcpSynWindow", t.syn_window.map(u64::from)),
         field("tcp_size_by_sequence", "tcpSizeBySequence", t.size_by_sequence_bytes),
         field("tcp_duration_by_sequence_ns", "tcpDurationBySequence", t.duration_by_sequence_ns),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ipv4_mapped};
-use weir_tcp::{Degradation, SegmentClass, SegmentCount, TcpReport};
+use weir_tcp::{Degradation, ResponseTimes, RoundTripTimes, SegmentClass, SegmentCount, TcpReport};
 
 /// Sums of counters up to this do not overflow in these tests.
 const MAX_COUNTER: u64 = 1 << 52;
@@ -125,6 +125,11 @@ fn report() -> impl Strategy<Value = TcpReport> {
                 (Some(window), maximum_segment, scale);
         }
         (report.handshake_rtt_ns, report.size_by_sequence_bytes, report.duration_by_sequence_ns) = times;
+        if more.1 % 4 > 0 {
+            let (count, min_ns, max_ns, sum_ns) = (more.1 % 4, more.2, more.3, more.4);
+            report.responses = ResponseTimes { count, first_ns: min_ns, max_ns, sum_ns };
+            report.round_trips = RoundTripTimes { count, min_ns, max_ns, sum_ns };
+        }
         if trouble[2] {
             // As in a whole connection without anomalies, where these values are implied.
             report.unique_bytes = report.classes.iter().map(|count| count.bytes).sum();

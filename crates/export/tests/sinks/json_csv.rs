@@ -42,6 +42,9 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     let [min, max] = flow.sampling.unwrap_or([1, 1]);
     insert("sampling_min", Some(json!(min)));
     insert("sampling_max", Some(json!(max)));
+    let answers = a.packets > 0 && b.packets > 0 && flow.approximate.0 & Approximate::OVERFLOW == 0;
+    let response = b.first_ns.checked_sub(a.first_ns).filter(|_| ip && flow.protocol == 17 && answers);
+    insert("udp_response_ns", response.map(|ns| json!(ns)));
     insert("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
     insert("approximate", words(flow.approximate.names()));
     insert("ethertype", Some(json!(if ip { 0 } else { flow.source_port })));
@@ -64,6 +67,11 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
         for field in fields(&TcpReport::EMPTY) {
             insert(&mut map, field.name, None);
         }
+        let times = ["count", "first_ns", "max_ns"].map(|name| format!("tcp_response_{name}"));
+        let trips = ["count", "min_ns", "max_ns"].map(|name| format!("tcp_rtt_{name}"));
+        for name in times.iter().chain(&trips).map(|name| &name[..]).chain(["tcp_throughput_bits_per_second"]) {
+            insert(&mut map, name, None);
+        }
         for name in ["tcp_mss", "tcp_window_scale", "tcp_degraded"] {
             insert(&mut map, name, None);
         }
@@ -75,6 +83,16 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
             insert(&mut map, "tcp_mss", mss.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
             insert(&mut map, "tcp_window_scale", scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
             insert(&mut map, "tcp_degraded", words(t.degradation.names()));
+            let (responses, trips) = (t.responses, t.round_trips);
+            map.insert(format!("{prefix}tcp_response_count"), json!(responses.count));
+            map.insert(format!("{prefix}tcp_rtt_count"), json!(trips.count));
+            insert(&mut map, "tcp_response_first_ns", (responses.count > 0).then(|| json!(responses.first_ns)));
+            insert(&mut map, "tcp_response_max_ns", (responses.count > 0).then(|| json!(responses.max_ns)));
+            insert(&mut map, "tcp_rtt_min_ns", (trips.count > 0).then(|| json!(trips.min_ns)));
+            insert(&mut map, "tcp_rtt_max_ns", (trips.count > 0).then(|| json!(trips.max_ns)));
+            let bits = u128::from(t.unique_bytes) * 8_000_000_000;
+            let rate = bits.checked_div(u128::from(flow.end_ns() - flow.start_ns())).and_then(|rate| u64::try_from(rate).ok());
+            map.insert(format!("{prefix}tcp_throughput_bits_per_second"), rate.map_or(Value::Null, |rate| json!(rate)));
         }
         for field in expected::direction_fields(flow, direction) {
             map.insert(format!("{prefix}{}", field.name), field.value.map_or(Value::Null, text_value));

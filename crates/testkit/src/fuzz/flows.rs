@@ -3,7 +3,7 @@
 use super::{Input, pick};
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ipv4_mapped};
-use weir_tcp::{Degradation, TcpReport};
+use weir_tcp::{Degradation, ResponseTimes, RoundTripTimes, TcpReport};
 
 const REASONS: [EndReason; 5] =
     [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
@@ -134,5 +134,10 @@ fn report(input: &mut Input<'_>) -> TcpReport {
     report.handshake_rtt_ns = (options & 0x10 != 0).then(|| input.u64());
     report.size_by_sequence_bytes = (options & 0x20 != 0).then(|| input.u64());
     report.duration_by_sequence_ns = (options & 0x60 != 0).then(|| input.u64());
+    if options & 0x80 != 0 {
+        let (count, min_ns, max_ns, sum_ns) = (counter(input), input.u64(), input.u64(), input.u64());
+        report.responses = ResponseTimes { count, first_ns: min_ns, max_ns, sum_ns };
+        report.round_trips = RoundTripTimes { count, min_ns, max_ns, sum_ns };
+    }
     report
 }
