@@ -82,8 +82,7 @@ mod tests {
         let without = columns().iter().filter(|column| elements_of(column).next().is_none());
         let names: BTreeSet<&str> =
             without.map(|column| column.name.trim_start_matches("fwd_").trim_start_matches("rev_")).collect();
-        let times =
-            ["response_count", "response_first_ns", "response_max_ns", "rtt_count", "rtt_max_ns", "rtt_min_ns"];
+        let times = ["response_count", "response_first_ns", "response_max_ns", "rtt_count", "rtt_max_ns", "rtt_min_ns"];
         let times = times.map(|name| format!("tcp_{name}"));
         let others = ["duration_ns", "community_id", "tcp_throughput_bits_per_second"];
         assert_eq!(names, times.iter().map(|name| &name[..]).chain(others).collect());

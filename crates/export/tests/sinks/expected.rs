@@ -57,8 +57,17 @@ pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
 
 /// Whether an element is Weir's own. Its reverse element has another name than that of IANA.
 fn is_weir(element: &str) -> bool {
-    let prefixes =
-        ["packetSize", "interArrival", "tunnel", "outer", "approximate", "queueLost", "samplingPopulationM", "tcp", "udpResponse"];
+    let prefixes = [
+        "packetSize",
+        "interArrival",
+        "tunnel",
+        "outer",
+        "approximate",
+        "queueLost",
+        "samplingPopulationM",
+        "tcp",
+        "udpResponse",
+    ];
     prefixes.iter().any(|prefix| element.starts_with(prefix))
         && !element.ends_with("TotalCount")
         && element != "tcpControlBits"

@@ -91,7 +91,8 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
             insert(&mut map, "tcp_rtt_min_ns", (trips.count > 0).then(|| json!(trips.min_ns)));
             insert(&mut map, "tcp_rtt_max_ns", (trips.count > 0).then(|| json!(trips.max_ns)));
             let bits = u128::from(t.unique_bytes) * 8_000_000_000;
-            let rate = bits.checked_div(u128::from(flow.end_ns() - flow.start_ns())).and_then(|rate| u64::try_from(rate).ok());
+            let rate =
+                bits.checked_div(u128::from(flow.end_ns() - flow.start_ns())).and_then(|rate| u64::try_from(rate).ok());
             map.insert(format!("{prefix}tcp_throughput_bits_per_second"), rate.map_or(Value::Null, |rate| json!(rate)));
         }
         for field in expected::direction_fields(flow, direction) {
