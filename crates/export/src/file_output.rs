@@ -6,9 +6,12 @@
 //! This ends the output, except for a regular file that is appended to. Such a file may be writable
 //! again later, for example when the disk has space. The incomplete record at its end is removed, and
 //! after a second the next octets are written. Until then all records are lost.
+//!
+//! A rotated output ([`crate::rotation`]) writes one file after another.
 
 use crate::compression::Compression;
 use crate::pending_records::{PendingRecords, totals};
+use crate::rotation::{RotatedName, Rotation};
 use crate::sink::{Error, ExportOptions, FileMode, Owner, UnusableFile};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -19,7 +22,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, SinkCounters};
 
@@ -31,7 +34,12 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// An open file or standard output, unbuffered.
 pub(crate) struct FileOutput {
     sink: String,
-    file: File,
+    /// `None` if a rotated output has no file at present.
+    file: Option<File>,
+    /// The path of a file, to open it again.
+    path: PathBuf,
+    owner: Option<Owner>,
+    rotation: Option<Rotation>,
     unused: Option<UnusedFile>,
     /// Each write is then a frame with whole records.
     compression: Option<Compression>,
@@ -59,6 +67,10 @@ struct Retry {
     lost_flows: u64,
 }
 
+/// Returns the length of the whole records in a file of the given length, octets, or `None` if no
+/// records can be appended to it.
+pub(crate) type WholeRecords<'a> = &'a mut dyn FnMut(Option<Compression>, &File, u64) -> io::Result<Option<u64>>;
+
 /// Records that are complete when the octets before `end` are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordBoundary {
@@ -67,34 +79,158 @@ pub(crate) struct RecordBoundary {
 }
 
 impl FileOutput {
-    /// Opens a file; `-` is standard output. `whole_records` returns the length of the whole records
-    /// in a file of the given length, octets, or `None` if no records can be appended to it.
+    /// Opens a file; `-` is standard output. A rotated output ends the files of earlier runs, and
+    /// begins one if the system's clock is its time.
     pub fn open(
         sink: &str,
         path: &str,
+        rotated: Option<RotatedName>,
         options: &ExportOptions,
-        whole_records: impl FnOnce(&File, u64) -> io::Result<Option<u64>>,
+        whole_records: WholeRecords<'_>,
     ) -> Result<Self, Error> {
-        let io_error = |error| Error::Io { sink: sink.into(), error };
-        let (file, unused, is_empty, retry) = if path == "-" {
-            // Not `Stdout`, which buffers and so does not report which octets were written.
-            (io::stdout().as_fd().try_clone_to_owned().map(File::from).map_err(io_error)?, None, true, None)
-        } else {
-            let (mode, owner) = (options.file_mode, options.file_owner);
-            let OutputFile { file, unused } = open_file(sink, Path::new(path), mode, owner)?;
-            let metadata = file.metadata().map_err(io_error)?;
-            let length = metadata.len();
-            let whole = if length == 0 { Some(0) } else { whole_records(&file, length).map_err(io_error)? };
-            let whole = whole.ok_or(Error::File { sink: sink.into(), problem: UnusableFile::OtherContent })?;
-            if whole < length {
-                file.set_len(whole).map_err(io_error)?;
-                warn!(sink, octets = length - whole, "removed the incomplete last record of the file");
-            }
-            let retries = mode == FileMode::Append && metadata.is_file();
-            (file, unused, whole == 0, retries.then(Retry::default))
+        let retries = options.file_mode == FileMode::Append;
+        let mut output = Self {
+            sink: sink.into(),
+            file: None,
+            path: path.into(),
+            owner: options.file_owner,
+            rotation: None,
+            unused: None,
+            compression: Compression::of(path),
+            is_empty: true,
+            failed: None,
+            error: None,
+            retry: None,
         };
-        let compression = Compression::of(path);
-        Ok(Self { sink: sink.into(), file, unused, compression, is_empty, failed: None, error: None, retry })
+        if let Some(name) = rotated {
+            end_unfinished(sink, &name, output.compression, whole_records).map_err(|error| output.io_error(error))?;
+            let rotation = Rotation::new(name, options);
+            let waits_for_records = rotation.has_record_time();
+            (output.rotation, output.retry) = (Some(rotation), retries.then(Retry::default));
+            if !waits_for_records {
+                output.begin_file()?;
+            }
+        } else if path == "-" {
+            // Not `Stdout`, which buffers and so does not report which octets were written.
+            let standard_output = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+            output.file = Some(standard_output.map_err(|error| output.io_error(error))?);
+        } else {
+            let is_regular = output.open_path(options.file_mode, whole_records)?;
+            output.retry = (retries && is_regular).then(Retry::default);
+        }
+        Ok(output)
+    }
+
+    fn io_error(&self, error: io::Error) -> Error {
+        Error::Io { sink: self.sink.clone(), error }
+    }
+
+    /// Opens the file at the path. Returns whether it is a regular file.
+    fn open_path(&mut self, mode: FileMode, whole_records: WholeRecords<'_>) -> Result<bool, Error> {
+        let OutputFile { file, unused } = open_file(&self.sink, &self.path, mode, self.owner)?;
+        let metadata = file.metadata().map_err(|error| self.io_error(error))?;
+        let whole = cut_to_whole_records(&self.sink, &file, metadata.len(), self.compression, whole_records);
+        let whole = whole.map_err(|error| self.io_error(error))?;
+        let whole = whole.ok_or(Error::File { sink: self.sink.clone(), problem: UnusableFile::OtherContent })?;
+        (self.file, self.unused, self.is_empty) = (Some(file), unused, whole == 0);
+        Ok(metadata.is_file())
+    }
+
+    /// Begins a file of a rotated output.
+    fn begin_file(&mut self) -> Result<(), Error> {
+        let Some(rotation) = &mut self.rotation else { return Ok(()) };
+        let OutputFile { file, unused } =
+            rotation.begin(|part| match open_file(&self.sink, part, FileMode::New, self.owner) {
+                Err(Error::File { problem: UnusableFile::NotEmpty | UnusableFile::Locked, .. }) => Ok(None),
+                opened => opened.map(Some),
+            })?;
+        (self.file, self.unused, self.is_empty) = (Some(file), unused, true);
+        Ok(())
+    }
+
+    /// Ends the file of a rotated output and gives it its name. A file without content is removed.
+    fn end_file(&mut self, counters: &mut SinkCounters) {
+        let (Some(rotation), Some(file)) = (&self.rotation, self.file.take()) else { return };
+        let (sink, part, unused) = (&self.sink, rotation.part.display(), self.unused.take());
+        let Ok(metadata) = file.metadata() else { return };
+        if metadata.len() == 0 {
+            return;
+        }
+        unused.into_iter().for_each(UnusedFile::keep);
+        if metadata.nlink() == 0 {
+            let lost = rotation.records;
+            warn!(sink, file = %part, lost = lost.flows.flows, "another program has removed the file and its records");
+            lost.revoke_exported(ExportLossReason::WriteFailed, counters);
+            return;
+        }
+        let is_at_path = |at: fs::Metadata| (at.dev(), at.ino()) == (metadata.dev(), metadata.ino());
+        if !fs::symlink_metadata(&rotation.part).is_ok_and(is_at_path) {
+            return info!(sink, file = %part, "another program has moved the file");
+        }
+        if let Err(error) = file.sync_all() {
+            warn!(sink, file = %part, %error, "the system cannot write the file to the disk");
+        }
+        match rotation.rename() {
+            Ok(path) => debug!(sink, file = %path.display(), records = rotation.records.flows.flows, "file ended"),
+            Err(error) => warn!(sink, file = %part, %error, "the file cannot be renamed and keeps its temporary name"),
+        }
+    }
+
+    /// Whether another file has to begin before this record. Not while files cannot be written.
+    pub fn is_due(&mut self, flow: &FlowRecord) -> bool {
+        self.rotation.as_mut().is_some_and(|rotation| {
+            rotation.advance(flow);
+            self.failed.is_none() && (self.file.is_none() || rotation.is_over())
+        })
+    }
+
+    /// Whether the file has to end now, without a record.
+    pub fn is_over(&mut self) -> bool {
+        self.rotation.as_mut().is_some_and(|rotation| {
+            rotation.read_clock();
+            self.file.is_some() && rotation.is_over()
+        })
+    }
+
+    /// Ends the file, and begins another one.
+    pub fn rotate(&mut self, counters: &mut SinkCounters) {
+        self.end_file(counters);
+        if let Err(error) = self.begin_file() {
+            self.fail(as_io_error(error));
+        }
+    }
+
+    /// Opens the file again by its name, if another program has moved or removed it. Returns whether
+    /// it is another file now.
+    pub fn reopen(&mut self, counters: &mut SinkCounters, whole_records: WholeRecords<'_>) -> bool {
+        let path = self.rotation.as_ref().map_or(&self.path, |rotation| &rotation.part);
+        let Some(open) = self.file.as_ref().and_then(|file| file.metadata().ok()) else { return false };
+        let is_same = |at: fs::Metadata| (at.dev(), at.ino()) == (open.dev(), open.ino());
+        if !open.is_file() || self.retry.is_none() || fs::symlink_metadata(path).is_ok_and(is_same) {
+            return false;
+        }
+        if self.rotation.is_some() {
+            self.rotate(counters);
+            return true;
+        }
+        let old = self.file.take();
+        match self.open_path(FileMode::Append, whole_records) {
+            Ok(_) => {
+                self.failed = None;
+                info!(sink = self.sink, "file was moved, its name is a new file now");
+                true
+            }
+            Err(error) => {
+                self.file = old;
+                warn!(%error, "the moved file cannot be opened again by its name, records go on to it");
+                false
+            }
+        }
+    }
+
+    /// Whether the output writes one file after another.
+    pub fn is_rotated(&self) -> bool {
+        self.rotation.is_some()
     }
 
     /// Whether what comes next begins the file.
@@ -104,10 +240,17 @@ impl FileOutput {
 
     /// Whether a write is attempted at present. If not, records are lost.
     pub fn is_ready(&mut self) -> bool {
-        self.unused.take().into_iter().for_each(UnusedFile::keep);
+        match &mut self.rotation {
+            Some(rotation) => rotation.read_clock(),
+            None => self.unused.take().into_iter().for_each(UnusedFile::keep),
+        }
         let Some(retry) = &self.retry else { return self.failed.is_none() };
         if self.failed.is_some() && retry.last_attempt.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
-            match self.remove_incomplete() {
+            let result = match self.file {
+                Some(_) => self.remove_incomplete(),
+                None => self.begin_file().map_err(as_io_error),
+            };
+            match result {
                 Ok(()) => self.failed = None,
                 Err(error) => self.fail(error),
             }
@@ -152,9 +295,11 @@ impl FileOutput {
         }
         self.is_empty &= written == 0;
         counters.octets += written as u64;
+        self.rotation.iter_mut().for_each(|rotation| rotation.length += written as u64);
         for boundary in boundaries {
             if end(boundary) <= written {
                 boundary.pending.count_exported(counters);
+                self.rotation.iter_mut().for_each(|rotation| rotation.records.merge(boundary.pending));
             } else {
                 self.count_lost(boundary.pending, counters);
             }
@@ -164,12 +309,12 @@ impl FileOutput {
 
     /// Removes the incomplete record at the end of the file.
     fn remove_incomplete(&mut self) -> io::Result<()> {
-        let Some(retry) = self.retry.as_mut() else { return Ok(()) };
+        let (Some(retry), Some(file)) = (&mut self.retry, &self.file) else { return Ok(()) };
         // Another program may have emptied the file meanwhile.
-        let length = self.file.metadata()?.len();
+        let length = file.metadata()?.len();
         let whole = length.saturating_sub(std::mem::take(&mut retry.incomplete));
         if whole < length
-            && let Err(error) = self.file.set_len(whole)
+            && let Err(error) = file.set_len(whole)
         {
             retry.incomplete = length - whole;
             return Err(error);
@@ -204,8 +349,11 @@ impl FileOutput {
     ///
     /// # Errors
     /// As [`FileOutput::report_end`].
-    pub fn finish(&mut self) -> Result<(), Error> {
-        self.unused.take().into_iter().for_each(UnusedFile::keep);
+    pub fn finish(&mut self, counters: &mut SinkCounters) -> Result<(), Error> {
+        match self.rotation {
+            Some(_) => self.end_file(counters),
+            None => self.unused.take().into_iter().for_each(UnusedFile::keep),
+        }
         self.report_end()
     }
 
@@ -220,7 +368,8 @@ impl FileOutput {
     /// Adds the number of octets that it writes to `written`.
     fn write_octets(&mut self, octets: &[u8], written: &mut usize) -> io::Result<()> {
         while *written < octets.len() {
-            match self.file.write(&octets[*written..]) {
+            let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
+            match file.write(&octets[*written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(more) => *written += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -231,6 +380,66 @@ impl FileOutput {
         }
         Ok(())
     }
+}
+
+fn as_io_error(error: Error) -> io::Error {
+    match error {
+        Error::Io { error, .. } => error,
+        other => io::Error::other(other),
+    }
+}
+
+/// Removes the incomplete record at the end of a file. Returns the length of the whole records,
+/// octets; `None` if the file has other content.
+fn cut_to_whole_records(
+    name: &str,
+    file: &File,
+    length: u64,
+    compression: Option<Compression>,
+    whole_records: WholeRecords<'_>,
+) -> io::Result<Option<u64>> {
+    let whole = if length == 0 { Some(0) } else { whole_records(compression, file, length)? };
+    if let Some(whole) = whole.filter(|&whole| whole < length) {
+        file.set_len(whole)?;
+        warn!(sink = name, octets = length - whole, "removed the incomplete last record of the file");
+    }
+    Ok(whole)
+}
+
+/// Ends rotated files that a run which was killed has left: removes incomplete records, and gives them
+/// their names. One that cannot be ended is left as it is, with a warning. So is one that another
+/// program writes, without.
+///
+/// # Errors
+/// The folder cannot be read.
+fn end_unfinished(
+    sink: &str,
+    name: &RotatedName,
+    compression: Option<Compression>,
+    whole_records: WholeRecords<'_>,
+) -> io::Result<()> {
+    for part in name.unfinished()? {
+        let path = part.display().to_string();
+        let mut end = || -> Result<Option<PathBuf>, Error> {
+            let io_error = |error| Error::Io { sink: path.clone(), error };
+            let OutputFile { file, .. } = match open_file(&path, &part, FileMode::Append, None) {
+                Err(Error::File { problem: UnusableFile::Locked, .. }) => return Ok(None),
+                opened => opened?,
+            };
+            let length = file.metadata().map_err(io_error)?.len();
+            match cut_to_whole_records(&path, &file, length, compression, whole_records).map_err(io_error)? {
+                None => Err(Error::File { sink: path.clone(), problem: UnusableFile::OtherContent }),
+                Some(0) => fs::remove_file(&part).map(|()| None).map_err(io_error),
+                Some(_) => file.sync_all().and_then(|()| name.rename(&part)).map(Some).map_err(io_error),
+            }
+        };
+        match end() {
+            Ok(None) => {}
+            Ok(Some(path)) => info!(sink, file = %path.display(), "ended the file of an earlier run"),
+            Err(error) => warn!(sink, %error, "the file of an earlier run cannot be ended, so it is left as it is"),
+        }
+    }
+    Ok(())
 }
 
 /// Length of the whole lines in a file of this length, octets. `None` if the first line does not

@@ -4,8 +4,10 @@
 //! again, and new ones get other IDs: tshark 4.0 ignores that a file defines an ID differently,
 //! with and without a template withdrawal.
 
+use crate::compression::{Compression, WholeFrames};
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 
 /// Set ID of templates (RFC 7011 section 3.3.2).
 pub(crate) const TEMPLATE_SET: u16 = 2;
@@ -34,6 +36,15 @@ impl Default for FileTemplates {
 }
 
 impl FileTemplates {
+    /// Reads a file that may be compressed: the length of its whole messages, octets. `None` if no
+    /// messages can be added.
+    pub fn read_file(&mut self, compression: Option<Compression>, file: &File, length: u64) -> io::Result<Option<u64>> {
+        let Some(compression) = compression else { return self.read(BufReader::new(file)) };
+        let mut frames = WholeFrames::new(compression, file);
+        let messages = self.read(&mut frames)?;
+        Ok(messages.filter(|&octets| octets == frames.content()).and_then(|_| frames.length(length)))
+    }
+
     /// Reads a file to its end: the length of its whole messages, octets. `None` if these are not
     /// messages to which Weir can add others, or one has a wrong length.
     pub fn read(&mut self, mut file: impl Read) -> io::Result<Option<u64>> {

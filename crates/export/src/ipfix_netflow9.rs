@@ -25,6 +25,7 @@ use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::UdpOutput;
 use crate::uptime::SysUptime;
 use std::collections::HashMap;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_flow::{FlowRecord, KeyOptions};
@@ -217,11 +218,22 @@ impl TemplateSink {
             records: Vec::new(),
             counters: SinkCounters { sink: name.into(), ..SinkCounters::default() },
         };
-        for at in 0..sink.fixed_sets.len() {
-            let id = sink.new_template_id();
-            sink.insert_template(sink.fixed_sets[at], id);
-        }
+        sink.begin(FileTemplates::default());
         sink
+    }
+
+    /// Begins the output, or a file that has these templates already. All others are added when records
+    /// need them.
+    pub fn begin(&mut self, templates: FileTemplates) {
+        (self.file_templates, self.next_template_id) = (templates.ids, templates.next_id);
+        (self.sequence, self.started, self.all_sent_at, self.lost_since_templates) = (0, None, None, false);
+        (self.last_template, self.template_octets) = (None, 0);
+        self.templates.clear();
+        self.template_order.clear();
+        for at in 0..self.fixed_sets.len() {
+            let id = self.new_template_id();
+            self.insert_template(self.fixed_sets[at], id);
+        }
     }
 
     fn is_udp(&self) -> bool {
@@ -240,9 +252,21 @@ impl TemplateSink {
         }
     }
 
-    /// Uses the templates that the file has already.
-    pub fn continue_templates(&mut self, templates: FileTemplates) {
-        (self.file_templates, self.next_template_id) = (templates.ids, templates.next_id);
+    fn file(&mut self) -> Option<&mut FileOutput> {
+        if let Transport::File(output) = &mut self.transport { Some(output) } else { None }
+    }
+
+    /// Ends the file with the last options records, and begins another one.
+    fn rotate(&mut self) {
+        self.send();
+        if self.started.is_some() {
+            self.append_options();
+            self.send();
+        }
+        if let Transport::File(output) = &mut self.transport {
+            output.rotate(&mut self.counters);
+        }
+        self.begin(FileTemplates::default());
     }
 
     /// Appends the records of a flow to the message.
@@ -559,7 +583,12 @@ impl Sink for TemplateSink {
                 (self.started, self.all_sent_at) = (None, None);
             }
         }
-        flows.iter().for_each(|flow| self.write_flow(flow));
+        for flow in flows {
+            if self.file().is_some_and(|file| file.is_due(flow)) {
+                self.rotate();
+            }
+            self.write_flow(flow);
+        }
         self.send();
         match &mut self.transport {
             Transport::Udp(_) => Ok(()),
@@ -582,9 +611,23 @@ impl Sink for TemplateSink {
         self.status.clone_from(status);
     }
 
-    fn retransmit(&mut self) {
+    fn tick(&mut self) {
+        if self.file().is_some_and(FileOutput::is_over) {
+            self.rotate();
+        }
         if self.is_connected() {
             self.send_templates_if_due();
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.send();
+        let mut templates = FileTemplates::default();
+        let mut read = |compression, file: &File, length| templates.read_file(compression, file, length);
+        if let Transport::File(output) = &mut self.transport
+            && output.reopen(&mut self.counters, &mut read)
+        {
+            self.begin(templates);
         }
     }
 
@@ -607,7 +650,7 @@ impl Sink for TemplateSink {
         }
         match &mut self.transport {
             Transport::Udp(_) => Ok(()),
-            Transport::File(output) => output.finish(),
+            Transport::File(output) => output.finish(&mut self.counters),
         }
     }
 

@@ -11,7 +11,10 @@ use crate::field_value::FieldValue;
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary, whole_lines};
 use crate::pending_records::PendingRecords;
+use crate::rotation::RotatedName;
 use crate::sink::{Error, ExportOptions, Sink};
+use std::fs::File;
+use std::io;
 use std::sync::LazyLock;
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
@@ -29,8 +32,8 @@ pub(crate) struct TextSink {
     format: TextFormat,
     columns: Vec<&'static Column>,
     uniflow: bool,
-    /// Octets that begin a file.
-    header: Vec<u8>,
+    /// Octets with which a file begins.
+    start: Vec<u8>,
     buffer: Vec<u8>,
     boundaries: Vec<RecordBoundary>,
     output: FileOutput,
@@ -43,35 +46,43 @@ impl TextSink {
         path: &str,
         format: TextFormat,
         columns: Vec<&'static Column>,
+        rotated: Option<RotatedName>,
         options: &ExportOptions,
     ) -> Result<Self, Error> {
         let start = match format {
             TextFormat::Json => format!("{{\"{}\":", columns[0].name),
             TextFormat::Csv => columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",") + "\n",
         };
-        let output = FileOutput::open(sink, path, options, |file, length| match Compression::of(path) {
-            Some(compression) => whole_lines_in_frames(compression, file, length, start.as_bytes()),
-            None => whole_lines(file, length, start.as_bytes()),
-        })?;
+        let start = start.into_bytes();
+        let mut whole = |compression, file: &File, length| whole_text(compression, file, length, &start);
+        let output = FileOutput::open(sink, path, rotated, options, &mut whole)?;
         let mut sink = Self {
             format,
             columns,
             uniflow: options.uniflow,
-            header: if format == TextFormat::Csv { start.into_bytes() } else { Vec::new() },
+            start,
             buffer: Vec::with_capacity(BUFFER_BYTES + 4096),
             boundaries: Vec::new(),
             output,
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         };
-        sink.begin();
+        if !sink.output.is_rotated() {
+            sink.begin();
+        }
         Ok(sink)
     }
 
     /// Adds the header to an empty file, also if its first write failed.
     fn begin(&mut self) {
-        if self.buffer.is_empty() && self.output.is_empty() {
-            self.buffer.extend(&self.header);
+        if self.format == TextFormat::Csv && self.buffer.is_empty() && self.output.is_empty() {
+            self.buffer.extend(&self.start);
         }
+    }
+
+    /// Ends the file, and begins another one.
+    fn rotate(&mut self) {
+        self.flush();
+        self.output.rotate(&mut self.counters);
     }
 
     fn append(&mut self, flow: &FlowRecord) {
@@ -92,8 +103,11 @@ impl Sink for TextSink {
             self.output.lose(flows, &mut self.counters);
             return self.output.report_end();
         }
-        self.begin();
         for flow in flows {
+            if self.output.is_due(flow) {
+                self.rotate();
+            }
+            self.begin();
             let mut lines = 1;
             if self.uniflow {
                 lines = 0;
@@ -115,13 +129,32 @@ impl Sink for TextSink {
         self.output.report_end()
     }
 
+    fn tick(&mut self) {
+        if self.output.is_over() {
+            self.rotate();
+        }
+    }
+
+    fn reopen(&mut self) {
+        let start = &self.start;
+        let mut whole = |compression, file: &File, length| whole_text(compression, file, length, start);
+        self.output.reopen(&mut self.counters, &mut whole);
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         self.flush();
-        self.output.finish()
+        self.output.finish(&mut self.counters)
     }
 
     fn counters(&self) -> &SinkCounters {
         &self.counters
+    }
+}
+
+fn whole_text(compression: Option<Compression>, file: &File, length: u64, start: &[u8]) -> io::Result<Option<u64>> {
+    match compression {
+        Some(compression) => whole_lines_in_frames(compression, file, length, start),
+        None => whole_lines(file, length, start),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::column::Column;
 use crate::columns::select_columns;
-use crate::compression::{Compression, WholeFrames};
 use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::element_selection::select_elements;
 use crate::file_output::FileOutput;
@@ -12,10 +11,10 @@ use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::profile::PROFILES;
+use crate::rotation::{RotatedName, RotationSettings};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
 use std::fs::File;
-use std::io::BufReader;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
@@ -40,23 +39,20 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
         udp.map_err(|error| Error::Io { sink: spec.into(), error })
     };
     Ok(match parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })? {
-        Specification::Text(path, format, columns) => {
+        Specification::Text(path, format, columns, rotated) => {
             let columns = columns.unwrap_or_else(|| options.columns.clone());
-            Box::new(TextSink::create(spec, path, format, columns, options)?)
+            Box::new(TextSink::create(spec, path, format, columns, rotated, options)?)
         }
-        Specification::IpfixFile(path, templates) => {
+        Specification::IpfixFile(path, templates, rotated) => {
             let mut file_templates = FileTemplates::default();
-            let read = |file: &File, length| match Compression::of(path) {
-                Some(compression) => {
-                    let mut frames = WholeFrames::new(compression, file);
-                    let messages = file_templates.read(&mut frames)?;
-                    Ok(messages.filter(|&octets| octets == frames.content()).and_then(|_| frames.length(length)))
-                }
-                None => file_templates.read(BufReader::new(file)),
-            };
-            let file = Transport::File(FileOutput::open(spec, path, options, read)?);
-            let mut sink = TemplateSink::new(spec, Format::Ipfix, templates, file, options);
-            sink.continue_templates(file_templates);
+            let mut read = |compression, file: &File, length| file_templates.read_file(compression, file, length);
+            let file = FileOutput::open(spec, path, rotated, options, &mut read)?;
+            if file.is_rotated() {
+                // These are the templates of files of an earlier run.
+                file_templates = FileTemplates::default();
+            }
+            let mut sink = TemplateSink::new(spec, Format::Ipfix, templates, Transport::File(file), options);
+            sink.begin(file_templates);
             Box::new(sink)
         }
         Specification::Templates(format, collector, templates) => {
@@ -75,6 +71,12 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
 /// The specification is invalid.
 pub fn check(spec: &str) -> Result<(), Error> {
     parse(spec).map(drop).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
+}
+
+/// Whether a sink writes one file after another, so that it opens files while it runs.
+pub fn is_rotated(spec: &str) -> bool {
+    let settings = spec.split_once(':').map_or("", |(_, text)| file_settings::split(text).1);
+    settings.split('&').any(|setting| setting.starts_with("rotate="))
 }
 
 /// Schemes with what follows them.
@@ -132,17 +134,17 @@ fn nearest(scheme: &str, sinks: &[&'static str]) -> Vec<&'static str> {
 /// The settings are invalid.
 pub fn columns_of_file(spec: &str) -> Result<Option<Vec<&'static Column>>, Error> {
     let (_, text) = spec.split_once(':').unwrap_or(("", spec));
-    let fields = fields_of_file(file_settings::split(text).1);
-    let columns = fields.and_then(|fields| Ok(fields.map(select_columns).transpose()?));
+    let settings = settings_of_file(file_settings::split(text).1);
+    let columns = settings.and_then(|settings| Ok(settings.fields.map(select_columns).transpose()?));
     columns.map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
 }
 
 /// A valid specification.
 enum Specification<'a> {
-    /// Path, format, and the columns if they are selected.
-    Text(&'a str, TextFormat, Option<Vec<&'static Column>>),
-    /// Path.
-    IpfixFile(&'a str, TemplateSettings),
+    /// Path, format, the columns if they are selected, and rotation.
+    Text(&'a str, TextFormat, Option<Vec<&'static Column>>, Option<RotatedName>),
+    /// Path, templates and rotation.
+    IpfixFile(&'a str, TemplateSettings, Option<RotatedName>),
     Templates(Format, Collector, TemplateSettings),
     Netflow5(Collector),
 }
@@ -155,19 +157,22 @@ fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
     let file = || match file_settings::split(rest) {
         ("", _) => Err(no_path.clone()),
-        (path, settings) => Ok((path, fields_of_file(settings)?)),
+        (path, settings) => {
+            let FileSettings { fields, rotation } = settings_of_file(settings)?;
+            Ok((path, fields, rotation.rotation(path)?))
+        }
     };
     let text = |format| {
-        let (path, fields) = file()?;
-        Ok(Specification::Text(path, format, fields.map(select_columns).transpose()?))
+        let (path, fields, rotated) = file()?;
+        Ok(Specification::Text(path, format, fields.map(select_columns).transpose()?, rotated))
     };
     let ipfix_file = || {
-        let (path, fields) = file()?;
+        let (path, fields, rotated) = file()?;
         let mut templates = TemplateSettings::FILE;
         if let Some(fields) = fields {
             templates.elements.list = select_elements(fields, Format::Ipfix)?;
         }
-        Ok(Specification::IpfixFile(path, templates))
+        Ok(Specification::IpfixFile(path, templates, rotated))
     };
     let collector = |default_port, format| {
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"))?;
@@ -191,16 +196,25 @@ fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
     }
 }
 
-/// The selection of fields in the settings of a file.
-fn fields_of_file(settings: &str) -> Result<Option<&str>, InvalidSink> {
-    let mut fields = None;
-    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+/// The settings of a file.
+#[derive(Default)]
+struct FileSettings<'a> {
+    /// The selection of fields.
+    fields: Option<&'a str>,
+    /// When a file ends.
+    rotation: RotationSettings,
+}
+
+fn settings_of_file(text: &str) -> Result<FileSettings<'_>, InvalidSink> {
+    let mut settings = FileSettings::default();
+    for setting in text.split('&').filter(|setting| !setting.is_empty()) {
         match setting.split_once('=') {
-            Some(("fields", selection)) => fields = Some(selection),
+            Some(("fields", selection)) => settings.fields = Some(selection),
+            Some(("rotate", value)) => settings.rotation.add(value)?,
             _ => return Err(InvalidSink::FileSetting(setting.into())),
         }
     }
-    Ok(fields)
+    Ok(settings)
 }
 
 /// Parses `HOST[:PORT][?NAME=VALUE&...]`. An IPv6 address has brackets. The template settings are
@@ -322,6 +336,9 @@ mod tests {
             ("json://host", "there is no sink json://; use ipfix+udp://HOST:PORT, netflow9+udp"),
             ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, netflow9+udp"),
             ("ipfix:flows.ipfix?template=basic", "\"template=basic\" is not a setting of a file; use fields=NAME,..."),
+            ("csv:f-%H.csv?rotate=0", "rotate must be a time"),
+            ("csv:f.csv?rotate=5m", "all files would have this name"),
+            ("json:f-%H.json", "%H in the name is the time of a rotated file"),
             ("csv:flows.csv?fields=src_op", "there is no field \"src_op\" (did you mean src_ip?)"),
             ("json:-?fields=x*", "no field matches \"x*\""),
             ("ipfix:flows.ipfix?fields=duration_ns", "IPFIX has no element for \"duration_ns\""),

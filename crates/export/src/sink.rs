@@ -35,9 +35,12 @@ pub trait Sink {
     /// one before [`Sink::finish`] is that of the whole run.
     fn set_metering_status(&mut self, _status: &MeteringStatus) {}
 
-    /// Sends again what collectors have to get regularly, if it is due. Called about once a second
-    /// while there are no records.
-    fn retransmit(&mut self) {}
+    /// Does what is due also without records: sends again what collectors have to get regularly, and
+    /// ends a file whose time is over. Called about once a second while there are no records.
+    fn tick(&mut self) {}
+
+    /// Opens the file again by its name, if another program has moved or removed it.
+    fn reopen(&mut self) {}
 
     /// The run ends: about `flows` records follow, which should be written until a time. A limit of
     /// their rate is exceeded as far as this needs. Called before each batch.
@@ -236,8 +239,19 @@ pub enum InvalidSink {
         selection: String,
     },
     /// The setting of a file is unknown.
-    #[error("{0:?} is not a setting of a file; use fields=NAME,...")]
+    #[error("{0:?} is not a setting of a file; use fields=NAME,..., rotate=5m or rotate=1GiB")]
     FileSetting(String),
+    /// The value of `rotate=` is neither a time nor a size.
+    #[error(
+        "rotate must be a time from 1s, such as 5m, 1h or 1d, or a size from 64KiB, such as 100MB or 1GiB, not {0:?}"
+    )]
+    Rotate(String),
+    /// The name of a rotated file has an unknown conversion.
+    #[error("%{0} is not a time; use %Y, %m, %d, %H, %M, %S or %j (day of the year), and %% for a percent sign")]
+    Conversion(String),
+    /// The name of a file has a conversion, but the file is not rotated.
+    #[error("%{0} in the name is the time of a rotated file; add for example ?rotate=1h")]
+    TimeWithoutRotation(char),
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),

@@ -272,6 +272,11 @@ impl Exporter {
         lock(&self.sinks).closed.iter().filter(|worker| !worker.has_ended()).count()
     }
 
+    /// Lets all open sinks open their files again that another program has moved or removed.
+    pub fn reopen_files(&self) {
+        lock(&self.sinks).open.iter().for_each(|worker| lock(&worker.state).must_reopen = true);
+    }
+
     /// Whether there are sinks and all of them have failed.
     pub fn all_sinks_failed(&self) -> bool {
         let open = &lock(&self.sinks).open;

@@ -27,7 +27,7 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 /// How long threads may go on after the deadline: they look at the clock between two batches.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
-/// Time between two calls of [`Sink::connect`] and of [`Sink::retransmit`] while there are no
+/// Time between two calls of [`Sink::connect`] and of [`Sink::tick`] while there are no
 /// records.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a sink with a new connection waits until its datagrams are not metered.
@@ -125,6 +125,8 @@ pub(crate) struct SinkState {
     pub filtered: Option<[SocketAddr; 2]>,
     /// The latest status of the metering process, and whether it is new to the sink.
     pub status: (MeteringStatus, bool),
+    /// The sink has to open its file again, if that was moved.
+    pub must_reopen: bool,
     /// The probe meters nothing any more.
     pub metering_ended: bool,
 }
@@ -228,6 +230,7 @@ impl SinkWorker {
             endpoints: sink.udp_endpoints(),
             filtered: sink.udp_endpoints(),
             status: Default::default(),
+            must_reopen: false,
             metering_ended: false,
         };
         let state = Arc::new(Mutex::new(state));
@@ -305,7 +308,7 @@ impl SinkWorker {
 }
 
 /// The next batch; `None` after the last one. Connects the sink meanwhile and before each batch,
-/// and lets it retransmit what is due.
+/// opens its file again if requested, and lets it do what is due.
 fn next_batch(
     batches: &Receiver<Arc<RecordBatch>>,
     sink: &mut dyn Sink,
@@ -314,6 +317,9 @@ fn next_batch(
     loop {
         beat();
         connect(sink, state);
+        if std::mem::take(&mut lock(state).must_reopen) {
+            while_waiting(|| sink.reopen());
+        }
         match batches.recv_timeout(IDLE_INTERVAL) {
             Ok(batch) => {
                 connect(sink, state);
@@ -321,7 +327,7 @@ fn next_batch(
             }
             Err(RecvTimeoutError::Timeout) => {
                 pass_status(sink, state);
-                while_waiting(|| sink.retransmit());
+                while_waiting(|| sink.tick());
                 lock(state).update(sink.counters(), Ok(()), RecordTotals::default());
             }
             Err(RecvTimeoutError::Disconnected) => return None,

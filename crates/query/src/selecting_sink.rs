@@ -41,7 +41,13 @@ impl Sink for SelectingSink {
                 self.counters.filtered.add(flow.packets(), flow.frame_bytes());
             }
         }
-        let result = if self.selected.is_empty() { Ok(()) } else { self.sink.write(&self.selected) };
+        let result = if self.selected.is_empty() {
+            // The sink has no records, like one that gets no batch.
+            self.sink.tick();
+            Ok(())
+        } else {
+            self.sink.write(&self.selected)
+        };
         self.update_counters();
         result
     }
@@ -54,8 +60,14 @@ impl Sink for SelectingSink {
         self.sink.set_metering_status(status);
     }
 
-    fn retransmit(&mut self) {
-        self.sink.retransmit();
+    fn tick(&mut self) {
+        self.sink.tick();
+        self.update_counters();
+    }
+
+    fn reopen(&mut self) {
+        self.sink.reopen();
+        self.update_counters();
     }
 
     fn drain(&mut self, flows: u64, until: Instant) {

@@ -43,6 +43,8 @@ pub enum Error {
     SharedOutput { output: String, other: String },
     #[error("{0}: name a file, or - for standard output")]
     NoTablePath(String),
+    #[error("{0}: a table or a view is written once, at the end; remove rotate=")]
+    RotatedTable(String),
     #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]
     CaptureToTerminal,
     #[error("{0}")]
@@ -117,8 +119,6 @@ pub enum Error {
     AutotuneTrial { candidate: String, error: Box<Error> },
     #[error("stopped during --autotune: nothing was metered")]
     AutotuneStopped,
-    #[error("started without --config: there is no file to read again")]
-    ReloadWithoutConfig,
     #[error("{path}: {problem}")]
     ReloadIncomplete { path: String, problem: IncompleteConfig },
     #[error("these options differ from those at the start, and a change needs a restart: {0}")]

@@ -272,8 +272,8 @@ mod tests {
         assert_eq!(memory.queue_batches_of_new(1, 0, 0).ok(), Some(memory.queue_batches));
         assert_eq!(memory.queue_batches_of_new(0, 0, 1).ok(), Some(memory.queue_batches));
         assert!(memory.queue_batches_of_new(0, 0, 4).unwrap() < memory.queue_batches);
-        // Another sink in the place of each of two.
-        let [without, with] = [0, 2].map(|closing| memory.queue_batches_of_new(0, closing, 2).unwrap());
+        // Another sink in the place of one.
+        let [without, with] = [0, 1].map(|closing| memory.queue_batches_of_new(0, closing, 2).unwrap());
         assert!(with < without, "{with} {without}");
         let error = memory.queue_batches_of_new(1, 9, 290).unwrap_err().to_string();
         assert!(error.starts_with("the queues of 300 sinks (9 are being closed) can grow to "), "{error}");

@@ -82,6 +82,12 @@ impl Outputs {
     /// Checks the sinks without opening them.
     pub fn check_sinks(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.check_views(options)?;
+        let is_written_at_end =
+            |sink: &str| view_format(sink).is_some_and(|format| format == Format::Table || options.view().is_some());
+        let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
+        if let Some(sink) = self.sinks.iter().filter(is_rotated).find(|sink| is_written_at_end(sink)) {
+            return Err(Error::RotatedTable(sink.clone()));
+        }
         let mut others = self.sinks.iter().filter(|sink| !sink.starts_with("table:"));
         Ok(others.try_for_each(|sink| weir_export::check(split_where(sink).0))?)
     }

@@ -21,6 +21,7 @@ use weir_capture::{Input, Source};
 use weir_export::FileMode;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
+use weir_query::split_where;
 
 /// Time between two reports of the metering process to the sinks.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,7 +47,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
-        Sandbox::enter(&[], &[], Restrictions::of(&sources));
+        let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
+        let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
+        Sandbox::enter(&rotated, &[], Restrictions::of(&sources));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));

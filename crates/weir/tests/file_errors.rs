@@ -275,6 +275,28 @@ fn a_file_on_a_full_disk_is_continued_when_there_is_space() {
 }
 
 #[test]
+fn a_disk_that_fills_while_files_are_rotated_loses_no_record_that_was_written() {
+    for format in FORMATS {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        if !mount_small_disk(disk.path(), 1024) {
+            return;
+        }
+        let (stats, filler) = (folder.path().join("ledger"), disk.path().join("filler"));
+        fs::write(&filler, vec![0; 900 << 10]).unwrap();
+        let sink = format!("{format}:{}/f-%H%M%S.{format}?rotate=1s", disk.path().display());
+        let mut probe = Probe::start(&sink, &stats, 1 << 30);
+        probe.feed_until(FAILS);
+        assert!(probe.log().contains("No space left on device"), "{}", probe.log());
+        fs::remove_file(&filler).unwrap();
+        probe.feed_until(WORKS);
+        let exported = assert_accounted(&stats, probe.finish());
+        let files = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = files.inspect(|path| assert!(path.extension().unwrap() == format, "{path:?}")).collect();
+        assert_eq!(files.iter().map(|path| whole_records(format, path)).sum::<u64>(), exported, "{files:?}");
+    }
+}
+
+#[test]
 fn a_file_that_was_emptied_because_the_disk_was_full_begins_as_a_new_one() {
     for format in FORMATS {
         let (folder, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

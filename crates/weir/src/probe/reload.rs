@@ -72,7 +72,14 @@ impl Reloader {
     /// Starts a reload if that is requested, and ends one that is prepared. Call it often. A request
     /// during a reload starts another one after it.
     pub fn update(&mut self, is_requested: bool, probe: &mut weir_probe::Probe) {
-        self.is_requested |= is_requested;
+        if is_requested {
+            probe.exporter().reopen_files();
+            if self.effective.options.config.is_some() {
+                self.is_requested = true;
+            } else {
+                info!("started without --config, so only files that were moved are opened again");
+            }
+        }
         if let Some(running) = &mut self.running
             && !running.thread.is_finished()
         {
@@ -126,7 +133,7 @@ impl Effective {
     /// The file is invalid, may be incomplete or changes more than is reloadable; or a sink cannot
     /// be opened.
     fn prepare_reload(self, closing: usize) -> Result<Prepared, Error> {
-        let Some(path) = &self.options.config else { return Err(Error::ReloadWithoutConfig) };
+        let path = self.options.config.as_ref().expect("only a probe with a configuration file reloads it");
         let text = config::read_settled(path)?;
         let new = self.check(path, &text)?;
         let (outputs, before) = (outputs(&new), self.outputs());

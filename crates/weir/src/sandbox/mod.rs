@@ -122,8 +122,12 @@ fn restrict_files(writable: &[PathBuf], read_again: &[&Path]) -> Result<RulesetS
         replaced.flat_map(|file| [directory(file), fs::canonicalize(file).ok().as_deref().and_then(directory)]);
     let readable = READABLE.iter().map(PathBuf::from).chain(directories.flatten()).chain(std::env::current_exe());
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let write =
-        AccessFs::WriteFile | AccessFs::ReadFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+    let write = AccessFs::WriteFile
+        | AccessFs::ReadFile
+        | AccessFs::ReadDir
+        | AccessFs::MakeReg
+        | AccessFs::RemoveFile
+        | AccessFs::Truncate;
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))?
         .handle_access(AccessNet::from_all(VERSION))?

@@ -78,6 +78,7 @@ const PERMITTED: &[i64] = &[
     libc::SYS_read,
     libc::SYS_readlinkat,
     libc::SYS_readv,
+    libc::SYS_renameat2,
     libc::SYS_statfs,
     libc::SYS_statx,
     libc::SYS_unlinkat,

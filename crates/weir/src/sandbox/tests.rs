@@ -1,6 +1,7 @@
 //! Each case restricts a thread of its own: the restrictions concern the calling thread only.
 
 use super::*;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
     AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketType, ipproto, sendmmsg, sendmsg_addr, sendto, socket,
@@ -129,11 +130,15 @@ fn files_are_written_only_in_the_directories_of_the_outputs() {
             ("unlink", fs::remove_file(&foreign)),
             ("mkdir", fs::create_dir(folder.path().join("directory"))),
             ("symlink", std::os::unix::fs::symlink("/etc", folder.path().join("link"))),
-            ("rename", fs::rename(folder.path().join("more.json"), folder.path().join("renamed"))),
             ("chmod", fs::set_permissions(folder.path().join("more.json"), fs::Permissions::from_mode(0o777))),
         ] {
             assert!(is_denied(result), "{call}");
         }
+        // A rotated file gets its name.
+        let rename =
+            |from: &Path, to: &str| renameat_with(CWD, from, CWD, folder.path().join(to), RenameFlags::NOREPLACE);
+        rename(&folder.path().join("more.json"), "named.json").unwrap();
+        assert!(rename(&foreign, "stolen").is_err());
         let permits = |path: &Path| sandbox.permits(&format!("csv:{}", path.display()));
         assert!(permits(&folder.path().join("other.csv")) && permits(Path::new("/dev/null")));
         assert!(!permits(&foreign) && !permits(Path::new("/dev/full")));
