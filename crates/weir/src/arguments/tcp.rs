@@ -112,6 +112,7 @@ Examples:
                                                       distributions and warnings
   weir tcp a.pcap b.pcapng.gz --top 0 --sort missing  two captures, merged; all connections, those
                                                       with most missing octets first
+  weir tcp capture.pcap --sort response               the slowest server first
   weir tcp capture.pcap --explain '#1'                the first of the list, segment by segment
   weir tcp capture.pcap --explain :52814              the only connection with this port
   weir tcp capture.pcap --html report.html            an HTML page with plots
@@ -121,7 +122,8 @@ Examples:
 
 The share of retransmitted segments counts retransmissions (also of segments lost before the
 capture point) and retransmitted SYNs of both directions, divided by all segments with payload, SYN
-or FIN. Duplicates that the capture made are in neither number. docs/tcp.md defines all terms.
+or FIN. Duplicates that the capture made are in neither number. The delay of a connection says where
+most of its time went: network, server or client. docs/tcp.md defines all terms.
 
 Exit codes:
   0  success
