@@ -101,6 +101,16 @@ mod tests {
     }
 
     #[test]
+    fn names_in_other_programs_are_those_of_fields() {
+        let page = std::fs::read_to_string(root().join("docs/fields.md")).unwrap();
+        let table = page.split("\n\n").find(|paragraph| paragraph.starts_with("| Field | Zeek |")).unwrap();
+        for row in table.lines().skip(2) {
+            let name = row.split('`').nth(1).unwrap();
+            assert!(crate::column(name).is_ok(), "{row}");
+        }
+    }
+
+    #[test]
     fn iana_elements_match_the_registry() {
         let registry = std::fs::read_to_string(root().join("data/iana/ipfix-elements.csv")).unwrap();
         let registry: BTreeMap<u16, Vec<&str>> = registry
