@@ -44,6 +44,25 @@ pub fn open_live(source: &str) -> Result<Queues, Error> {
     box_all(source, tap::queue_by_queue(opened).map(|queues| queues.into_iter().map(Tap::new).collect()))
 }
 
+/// Checks a live source without opening it: its settings, its interfaces and their queues. The devices of
+/// DPDK are known only to DPDK.
+///
+/// # Errors
+/// As [`open_live`], but no permission is checked.
+pub fn check_live(source: &str) -> Result<(), Error> {
+    interface_sources(source).iter().try_for_each(|name| {
+        if name.starts_with(af_packet::SCHEME) {
+            af_packet::check(name).map_err(failed(name))
+        } else if name.starts_with(af_xdp::SCHEME) {
+            af_xdp::check(name).map_err(failed(name))
+        } else if cfg!(feature = "dpdk") {
+            Ok(())
+        } else {
+            Err(failed(name)(LiveError::NoDpdk))
+        }
+    })
+}
+
 /// Returns the devices of a live source without settings: `af_packet:eth0` for
 /// `af_packet:eth0,queues=4`; several for a tap.
 pub fn devices(source: &str) -> Vec<String> {

@@ -42,6 +42,6 @@ pub use fields_page::fields_text;
 pub use file_output::{OutputFile, UnusedFile, open_file};
 pub use file_settings::path_of_file;
 pub use json_csv::{append_tcp_csv, append_tcp_json, tcp_columns};
-pub use open::{check, columns_of_file, full_name, is_rotated, open};
+pub use open::{check, columns_of_file, full_name, is_rotated, open, resolve};
 pub use options_records::MeteringStatus;
 pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};

@@ -15,7 +15,7 @@ use crate::rotation::{RotatedName, RotationSettings};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::{Collector, UdpOutput};
 use std::fs::File;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::time::Duration;
 
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
@@ -77,6 +77,19 @@ pub fn check(spec: &str) -> Result<(), Error> {
 pub fn is_rotated(spec: &str) -> bool {
     let settings = spec.split_once(':').map_or("", |(_, text)| file_settings::split(text).1);
     settings.split('&').any(|setting| setting.starts_with("rotate="))
+}
+
+/// Resolves the name of a collector. May wait for a name server.
+///
+/// # Errors
+/// The specification is invalid, or the name has no address.
+pub fn resolve(spec: &str) -> Result<(), Error> {
+    let collector = match parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })? {
+        Specification::Templates(_, collector, _) | Specification::Netflow5(collector) => collector,
+        Specification::Text(..) | Specification::IpfixFile(..) => return Ok(()),
+    };
+    let addresses = (collector.host.as_str(), collector.port).to_socket_addrs();
+    addresses.map(drop).map_err(|error| Error::Io { sink: spec.into(), error })
 }
 
 /// Schemes with what follows them.

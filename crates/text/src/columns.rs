@@ -9,6 +9,8 @@ pub struct Column {
     /// One cell per row.
     pub cells: Vec<String>,
     width: usize,
+    /// Columns of a higher rank are left out first; those of rank 0 never.
+    rank: u8,
 }
 
 impl Column {
@@ -16,7 +18,13 @@ impl Column {
     pub fn new(heading: impl Into<String>, right_aligned: bool, cells: impl Iterator<Item = String>) -> Self {
         let (heading, cells) = (heading.into(), Vec::from_iter(cells));
         let width = cells.iter().chain([&heading]).map(|text| text.chars().count()).max().unwrap_or(0);
-        Self { heading, right_aligned, cells, width }
+        Self { heading, right_aligned, cells, width, rank: 0 }
+    }
+
+    /// Lets [`fit`] leave the column out, before those of a lower rank.
+    #[must_use]
+    pub fn optional(self, rank: u8) -> Self {
+        Self { rank, ..self }
     }
 
     /// Whether any cell has text.
@@ -36,6 +44,27 @@ impl Column {
     }
 }
 
+/// Leaves out optional columns until the rows fit the terminal, and returns them. If the others alone do
+/// not fit, the rows have to be folded, and no column is left out.
+pub fn fit(columns: &mut Vec<Column>, terminal_columns: Option<usize>) -> Vec<Column> {
+    let mut left_out = Vec::new();
+    let Some(limit) = terminal_columns else { return left_out };
+    if row_width(columns.iter().filter(|column| column.rank == 0)) > limit {
+        return left_out;
+    }
+    while row_width(columns.iter()) > limit
+        && let Some(at) = (0..columns.len()).filter(|&at| columns[at].rank > 0).max_by_key(|&at| columns[at].rank)
+    {
+        left_out.push(columns.remove(at));
+    }
+    left_out
+}
+
+/// Characters of a row with these columns.
+fn row_width<'a>(columns: impl Iterator<Item = &'a Column>) -> usize {
+    columns.map(|column| column.width + 1).sum::<usize>().saturating_sub(1)
+}
+
 /// Before each continuation line of a folded row.
 const INDENT: &str = "    ";
 
@@ -47,8 +76,7 @@ pub fn lines(columns: &[Column], first_columns: usize, terminal_columns: Option<
 /// Returns the headings, then each row. If rows do not fit the terminal, all are folded: the
 /// `first_columns` are on a line of their own, the others follow on lines of their own.
 pub fn rows(columns: &[Column], first_columns: usize, terminal_columns: Option<usize>) -> Vec<String> {
-    let width = columns.iter().map(|column| column.width + 1).sum::<usize>().saturating_sub(1);
-    let Some(limit) = terminal_columns.filter(|&limit| width > limit) else { return aligned(columns, "") };
+    let Some(limit) = terminal_columns.filter(|&limit| row_width(columns.iter()) > limit) else { return aligned(columns, "") };
     let (first, mut rest) = columns.split_at(first_columns);
     let mut parts = vec![aligned(first, "")];
     while !rest.is_empty() {

@@ -61,6 +61,9 @@ pub enum Error {
     ConfigFile { path: String, error: io::Error },
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Sources(Vec<SourceError>),
+    /// What `--check` found.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Checks(Vec<Error>),
     #[error(transparent)]
     Live(weir_capture::Error),
     #[error(transparent)]

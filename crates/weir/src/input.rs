@@ -160,6 +160,15 @@ pub fn wait_for_interfaces(live: &str, stop: &AtomicBool) {
     }
 }
 
+/// Checks a source without metering it. Pipes can be read only once, so they are not opened.
+pub fn check_source(source: &OsStr) -> Result<(), Error> {
+    match source.to_str().filter(|source| weir_capture::is_live(source)) {
+        Some(live) => weir_capture::check_live(live).map_err(Error::Live),
+        None if is_pipe(source) => Ok(()),
+        None => open_source(source, &Arc::default()).map(drop).map_err(|error| Error::Sources(vec![error])),
+    }
+}
+
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, SourceError> {
     if let Some(spec) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
         return match weir_trafficgen::TrafficGenerator::new(spec) {

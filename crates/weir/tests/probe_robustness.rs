@@ -58,6 +58,39 @@ fn check_prints_the_cores_and_their_reason() {
     }
 }
 
+#[test]
+fn check_reports_all_that_would_keep_the_probe_from_starting() {
+    if !network() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("flows.csv");
+    let sinks = ["json:/weir-none/flows.json", file.to_str().unwrap(), "ipfix+udp://weir-none.invalid"];
+    let inputs = ["af_packet:weir-none", "af_xdp:right,queues=3", "weir-none.pcap", "af_packet:right", "synth:mix"];
+    let (code, out, err) = common::weir(
+        ["probe", "--check"]
+            .into_iter()
+            .chain(inputs.iter().flat_map(|input| ["-i", input]))
+            .chain(sinks.iter().flat_map(|sink| ["-o", sink])),
+    );
+    assert!(code == 1 && out.contains("source     af_packet:right\n"), "{code}: {out}{err}");
+    let problems = [
+        "weir: af_packet:weir-none: there is no interface 'weir-none'; there are: ",
+        "weir: af_xdp:right,queues=3: queues=3: right has only queue 0",
+        "weir: weir-none.pcap: No such file or directory (os error 2); is the name right?",
+        "weir: /weir-none/flows.json: No such file or directory (os error 2); does its directory exist?",
+        "weir: ipfix+udp://weir-none.invalid: ",
+    ];
+    assert_eq!(err.lines().count(), problems.len(), "{err}");
+    for (line, problem) in err.lines().zip(problems) {
+        assert!(line.starts_with(problem), "{line}");
+    }
+    assert!(!file.exists());
+    // The probe would wait for the interface.
+    success(["probe", "--check", "--wait", "-i", "af_packet:weir-none", "-o", sinks[1]]);
+    assert!(!file.exists());
+}
+
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn a_build_without_dpdk_names_the_cargo_feature() {

@@ -59,19 +59,33 @@ const HEADROOM: u32 = 16;
 /// Hardware type of devices that carry raw IP over a radio link; missing in `libc`.
 const ARPHRD_RAWIP: u16 = 519;
 
+/// Checks a source without opening it.
+///
+/// # Errors
+/// No such interface, or it is down; no memory for the ring; or a wrong setting.
+pub(crate) fn check(source: &str) -> Result<(), LiveError> {
+    find(source).map(drop)
+}
+
+/// The settings, the interface and its link type.
+fn find(source: &str) -> Result<(Settings, Interface, u16), LiveError> {
+    let settings = Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source))?;
+    let interface = Interface::find(&settings.interface)?;
+    let link_type = link_type(interface.hardware_type).ok_or(LiveError::HardwareType(interface.hardware_type))?;
+    if !system::is_up(&interface.name).map_err(LiveError::query(&interface.name))? {
+        return Err(LiveError::InterfaceDown(interface.name));
+    }
+    settings.check_memory(available_bytes())?;
+    Ok((settings, interface, link_type))
+}
+
 /// Opens an interface: one source per queue.
 ///
 /// # Errors
 /// No such interface, not permitted, no memory for the ring, or a wrong setting.
 pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
-    let settings = Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source))?;
-    let interface = Interface::find(&settings.interface)?;
+    let (settings, interface, link_type) = find(source)?;
     let hardware_type = interface.hardware_type;
-    let link_type = link_type(hardware_type).ok_or(LiveError::HardwareType(hardware_type))?;
-    if !system::is_up(&interface.name).map_err(LiveError::query(&interface.name))? {
-        return Err(LiveError::InterfaceDown(interface.name));
-    }
-    settings.check_memory(available_bytes())?;
     if settings.hardware {
         enable_hardware_timestamps(&interface.name)?;
     }

@@ -47,19 +47,33 @@ const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const NOTICE: &str = "captured packets do not reach this host's network stack: connections through this \
      interface stall while it is captured; use it on mirror ports";
 
-/// Opens the queues of an interface. Capturing begins when all of them are open.
+/// Checks a source without opening it.
 ///
 /// # Errors
-/// No such interface or queue, not permitted, a mode that the driver does not support, or another
-/// program is attached.
-pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
+/// No such interface or queue, no Ethernet, or a wrong setting.
+pub(crate) fn check(name: &str) -> Result<(), LiveError> {
+    find(name).map(drop)
+}
+
+/// The settings, the interface, the number of its queues, and the first and the last that are read.
+fn find(name: &str) -> Result<(Settings, Interface, u32, (u32, u32)), LiveError> {
     let settings = Settings::parse(name.strip_prefix(SCHEME).unwrap_or(name), MAX_FRAME_BYTES)?;
     let interface = Interface::find(&settings.interface)?;
     if !matches!(interface.hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
         return Err(LiveError::NotEthernet(interface.hardware_type));
     }
     let queues = count_queues(&interface.name)?;
-    let (first, last) = queue_range(&interface.name, queues, settings.queues)?;
+    let range = queue_range(&interface.name, queues, settings.queues)?;
+    Ok((settings, interface, queues, range))
+}
+
+/// Opens the queues of an interface. Capturing begins when all of them are open.
+///
+/// # Errors
+/// No such interface or queue, not permitted, a mode that the driver does not support, or another
+/// program is attached.
+pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
+    let (settings, interface, queues, (first, last)) = find(name)?;
     let sockets = SocketMap::new(last + 1).map_err(|error| match is_permission(&error) {
         true => LiveError::XdpPermission,
         false => LiveError::SocketMap(error),

@@ -31,7 +31,8 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "FILE", help_heading = OPERATION)]
     pub config: Option<PathBuf>,
 
-    /// Validate the configuration, print it and exit. Opens no source and no sink
+    /// Validate the configuration, print it and exit: also whether interfaces, their queues and captures exist, files can
+    /// be written and names of collectors have addresses. Starts nothing and creates no file
     #[arg(long, help_heading = OPERATION)]
     pub check: bool,
 

@@ -1,12 +1,14 @@
-//! Checks of the configuration that open nothing, and the output of `--check`.
+//! Checks of the configuration that start nothing, and the output of `--check`.
 
 use super::overload;
 use super::placement::{self, Placement};
 use crate::arguments::{Layout, LogFormat, Logging, ProbeOptions};
 use crate::console::printable;
 use crate::error::Error;
+use crate::files::{self, Target};
+use crate::input;
 use crate::outputs::Outputs;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use weir_probe::Settings;
 use weir_text::units;
 
@@ -28,6 +30,26 @@ pub fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// What would keep the probe from starting, as far as that is known without starting it: sources, their
+/// queues, files and names of collectors.
+pub fn problems(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
+    let waits = |input: &OsStr| {
+        let live = input.to_str().filter(|live| probe.wait && weir_capture::is_live(live));
+        live.is_some_and(|live| !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device)))
+    };
+    let inputs = probe.inputs.iter().map(OsString::as_os_str).filter(|&input| !waits(input));
+    let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input).err()).collect();
+    for (_, target) in &outputs.targets {
+        if let Target::File(path) = target {
+            problems.extend(files::check_writable(path).err());
+        }
+    }
+    for sink in outputs.sinks.iter().filter(|sink| Target::of_sink(sink) == Target::Network) {
+        problems.extend(weir_export::resolve(weir_query::split_where(sink).0).map_err(Error::from).err());
+    }
+    problems
 }
 
 /// Describes what the probe would do: one fact per line.

@@ -76,7 +76,9 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     placement::check_cores("--cores", probe.cores.as_ref())?;
     placement::check_cores("--export-cores", probe.export_cores.as_ref())?;
     if probe.check {
-        return Ok(print(check::describe(&probe, logging, &outputs, &settings).as_bytes()));
+        let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
+        let problems = check::problems(&probe, &outputs);
+        return if problems.is_empty() { Ok(printed) } else { Err(Error::Checks(problems)) };
     }
 
     if probe.status == StatusFormat::Json {

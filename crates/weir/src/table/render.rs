@@ -5,7 +5,7 @@ use weir_export::{ColumnKind, FieldValue};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_VLAN, Network};
 use weir_query::RecordOrder;
-use weir_text::columns::{Column, lines};
+use weir_text::columns::{Column, fit, lines};
 use weir_text::units;
 
 /// Leading columns that identify a flow. The others are its counters.
@@ -30,6 +30,7 @@ pub fn table(
     };
     columns.extend(order.filter(|order| !is_shown(order)).map(|order| order_column(flows, order)));
     let key_columns = if fields.is_some() { 1 } else { KEY_COLUMNS };
+    let left_out = fit(&mut columns, terminal_columns);
     let mut text = lines(&columns, key_columns, terminal_columns);
     let hidden = all_flows - flows.len() as u64;
     text += &match hidden {
@@ -40,6 +41,10 @@ pub fn table(
         Some(order) => format!(", by {}; k, M and G are decimal\n", order.name()),
         None => ", by IP bytes of both directions; k, M and G are decimal\n".into(),
     };
+    if !left_out.is_empty() {
+        let names: Vec<_> = left_out.iter().map(|column| column.heading.as_str()).collect();
+        text += &format!("left out to fit the terminal: {}\n", names.join(", "));
+    }
     text
 }
 
@@ -78,8 +83,8 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
         Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow)) + "B"))
     };
     let mut columns = vec![
-        start_column(flows),
-        Column::new("duration", true, each(|flow| units::span(flow.end_ns().saturating_sub(flow.start_ns())))),
+        start_column(flows).optional(4),
+        Column::new("duration", true, each(|flow| units::span(flow.end_ns().saturating_sub(flow.start_ns())))).optional(5),
         Column::new("proto", false, each(protocol)),
         Column::new("source", true, each(|flow| endpoint(flow, flow.source, flow.source_port))),
         Column::new("→", false, each(|_| "→".into())),
@@ -91,11 +96,11 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
     ];
     debug_assert_eq!(columns[KEY_COLUMNS].heading, "pkts→");
     let optional = [
-        Column::new("flags", false, each(flags)),
-        Column::new("end", false, each(|flow| flow.end_reason.name().into())),
-        Column::new("vlan", false, each(vlan)),
-        Column::new("tunnel", false, each(tunnel)),
-        Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))),
+        Column::new("flags", false, each(flags)).optional(6),
+        Column::new("end", false, each(|flow| flow.end_reason.name().into())).optional(7),
+        Column::new("vlan", false, each(vlan)).optional(2),
+        Column::new("tunnel", false, each(tunnel)).optional(3),
+        Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))).optional(1),
     ];
     columns.extend(optional.into_iter().filter(Column::has_content));
     columns
@@ -185,13 +190,23 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn narrow_terminal_has_two_lines_per_flow() {
+    fn narrow_terminal_loses_columns_and_folds_only_long_addresses() {
         let wide = table(&[udp(100), udp(99)], 2, None, None, Some(200));
         assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, None));
         assert_eq!(wide.lines().count(), 4);
-        let narrow = table(&[udp(100), udp(99)], 2, None, None, Some(70));
-        assert_eq!(narrow.lines().count(), 7);
-        assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
+        for width in [90, 80, 70] {
+            let narrow = table(&[udp(100), udp(99)], 2, None, None, Some(width));
+            // Headings, a line for each flow, and the two lines below.
+            assert_eq!(narrow.lines().count(), 5, "{narrow}");
+            assert!(narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
+            assert!(narrow.contains("left out to fit the terminal: end"), "{narrow}");
+            assert!(narrow.contains("198.51.100.20:53") && narrow.contains("←bytes"), "{narrow}");
+        }
+        let mut long = udp(100);
+        long.network = Network::Ipv6;
+        (long.source, long.destination) = ([0xab; 16], [0xcd; 16]);
+        let folded = table(&[long], 1, None, None, Some(80));
+        assert!(folded.contains("duration") && !folded.contains("left out"), "{folded}");
     }
 
     #[test]
