@@ -76,7 +76,9 @@ pub fn lines(columns: &[Column], first_columns: usize, terminal_columns: Option<
 /// Returns the headings, then each row. If rows do not fit the terminal, all are folded: the
 /// `first_columns` are on a line of their own, the others follow on lines of their own.
 pub fn rows(columns: &[Column], first_columns: usize, terminal_columns: Option<usize>) -> Vec<String> {
-    let Some(limit) = terminal_columns.filter(|&limit| row_width(columns.iter()) > limit) else { return aligned(columns, "") };
+    let Some(limit) = terminal_columns.filter(|&limit| row_width(columns.iter()) > limit) else {
+        return aligned(columns, "");
+    };
     let (first, mut rest) = columns.split_at(first_columns);
     let mut parts = vec![aligned(first, "")];
     while !rest.is_empty() {

@@ -84,7 +84,8 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
     };
     let mut columns = vec![
         start_column(flows).optional(4),
-        Column::new("duration", true, each(|flow| units::span(flow.end_ns().saturating_sub(flow.start_ns())))).optional(5),
+        Column::new("duration", true, each(|flow| units::span(flow.end_ns().saturating_sub(flow.start_ns()))))
+            .optional(5),
         Column::new("proto", false, each(protocol)),
         Column::new("source", true, each(|flow| endpoint(flow, flow.source, flow.source_port))),
         Column::new("→", false, each(|_| "→".into())),
@@ -100,7 +101,8 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
         Column::new("end", false, each(|flow| flow.end_reason.name().into())).optional(7),
         Column::new("vlan", false, each(vlan)).optional(2),
         Column::new("tunnel", false, each(tunnel)).optional(3),
-        Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))).optional(1),
+        Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(",")))
+            .optional(1),
     ];
     columns.extend(optional.into_iter().filter(Column::has_content));
     columns
