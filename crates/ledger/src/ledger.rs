@@ -112,6 +112,8 @@ impl Ledger {
         struct Flows<'a> {
             created: u64,
             exported: u64,
+            #[serde(skip_serializing_if = "is_zero")]
+            filtered: u64,
             lost: BTreeMap<&'a str, u64>,
             live: u64,
         }
@@ -139,6 +141,7 @@ impl Ledger {
             flows: Flows {
                 created: self.flows_created,
                 exported: worst.map_or(0, |sink| sink.exported.flows),
+                filtered: worst.map_or(0, |sink| sink.filtered.flows),
                 lost: worst.map_or_else(BTreeMap::new, |sink| sink.lost.iter().map(|(&k, r)| (k, r.flows)).collect()),
                 live: self.live.flows,
             },
@@ -151,6 +154,10 @@ impl Ledger {
             balanced: self.balanced(),
         }
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn merge_map(counts: &mut BTreeMap<u16, u64>, other: &BTreeMap<u16, u64>) {
@@ -190,6 +197,24 @@ mod tests {
         assert_eq!(json["packets"]["refused"], serde_json::json!({"non_ip": 1}));
         assert_eq!(json["ethertypes"]["0x0806"], 1);
         assert_eq!((&json["balanced"], json.get("link_types")), (&true.into(), None));
+    }
+
+    #[test]
+    fn records_that_a_sink_filters_are_accounted_for() {
+        let (selected, others) =
+            (RecordTotals { flows: 1, packets: 2, bytes: 3 }, RecordTotals { flows: 4, packets: 5, bytes: 6 });
+        let sink = SinkCounters { exported: selected, filtered: others, ..SinkCounters::default() };
+        let mut ledger = Ledger { flows_created: 5, sinks: vec![sink], ..Ledger::default() };
+        (ledger.packets.received, ledger.packets.metered) = (7, 7);
+        (ledger.bytes.received, ledger.bytes.metered) = (9, 9);
+        let json = serde_json::to_value(ledger.json()).unwrap();
+        assert_eq!(
+            json["flows"],
+            serde_json::json!({"created": 5, "exported": 1, "filtered": 4, "lost": {}, "live": 0})
+        );
+        assert_eq!((&json["sinks"][0]["filtered"]["flows"], &json["balanced"]), (&4.into(), &true.into()));
+        ledger.sinks[0].filtered.flows = 3;
+        assert_eq!(ledger.check().len(), 1);
     }
 
     #[test]

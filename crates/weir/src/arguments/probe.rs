@@ -151,6 +151,7 @@ const EXAMPLES: &str = "\
 Examples:
   weir probe -i af_packet:eth0                              a status line every second; at Ctrl-C,
                                                             the largest flows
+  weir probe -i af_packet:eth0 --by host --duration 1m      at the end, the top talkers
   weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
   weir probe -i af_packet:eth0 --print-config > probe.toml  write a configuration file
   weir probe --config probe.toml --check                    validate it

@@ -48,6 +48,10 @@ Examples:
   weir read capture.pcap -f 'vlan and udp port 53'    the same for VLAN-tagged packets
   weir read capture.pcap --where 'dst port 443 and bytes > 1M'
                                                       only flows that match (docs/views.md)
+  weir read capture.pcap --by host                    top talkers: sums of the flows of each host
+  weir read capture.pcap --by src_ip/24,service_port --sort flows -o csv:-
+  weir read capture.pcap --every 10s                  a time line
+  weir read capture.pcap --sort duration --top 5      the longest flows
   weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
