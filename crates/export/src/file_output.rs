@@ -13,7 +13,7 @@ use crate::compression::Compression;
 use crate::pending_records::{PendingRecords, totals};
 use crate::rotation::{RotatedName, Rotation};
 use crate::sink::{Error, ExportOptions, FileMode, Owner, UnusableFile};
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags, access};
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -104,6 +104,9 @@ impl FileOutput {
         };
         if let Some(name) = rotated {
             end_unfinished(sink, &name, output.compression, whole_records).map_err(|error| output.io_error(error))?;
+            // With the times of records, the first file begins later.
+            let writable = access(name.folder(), Access::WRITE_OK | Access::EXEC_OK);
+            writable.map_err(|error| output.io_error(error.into()))?;
             let rotation = Rotation::new(name, options);
             let waits_for_records = rotation.has_record_time();
             (output.rotation, output.retry) = (Some(rotation), retries.then(Retry::default));

@@ -122,6 +122,11 @@ impl RotatedName {
         Ok(Self { settings, folder: folder.into(), pieces, tail })
     }
 
+    /// The folder of the files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The path of the file that begins at this time, ns.
     fn path(&self, time_ns: u64, number: u32) -> PathBuf {
         let seconds = Timestamp::from_second((time_ns / NS_PER_SECOND) as i64);

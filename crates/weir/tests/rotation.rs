@@ -11,7 +11,7 @@ mod network;
 
 use common::{
     Pcap, START, arguments, assert_usage_errors, command, gunzip, is_root, ledger_of, number, permit_all_users,
-    request_and_response, unzstd, weir,
+    request_and_response, text_of, unzstd, weir,
 };
 use live::Running;
 use network::until;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 
@@ -287,6 +288,25 @@ fn records_in_a_folder_that_vanishes_are_lost_and_counted() {
     assert!(err.contains("No such file or directory") && lost > 0, "{err}");
     assert_eq!((exported(&ledger, 0) + lost, exported(&ledger, 1)), (all, all), "{err}");
     assert_eq!(all_flows(good.path()), all, "{err}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = command();
+    command.args(["read", "-i", "synth:mix,packets=9", "-q", "-o", &sink(folder.path(), "csv", "f-%H", "1h")]);
+    if is_root() {
+        command.uid(65534).gid(65534);
+    } else {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return eprintln!("SKIPPED: user nobody cannot execute the binary: {error}"),
+    };
+    let (code, _, err) = text_of(&output);
+    assert_eq!((code, err.contains("Permission denied")), (1, true), "{err}");
 }
 
 #[test]
