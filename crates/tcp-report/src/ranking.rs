@@ -88,7 +88,7 @@ impl SortOrder {
     pub fn named(name: &str) -> Result<Self, UnknownOrder> {
         let fields = columns().iter().filter(|column| is_number(column)).map(|column| SortOrder {
             name: column.name,
-            description: column.description.trim_end_matches('.'),
+            description: column.name,
             rank_by: RankBy::Field(column),
         });
         let orders: Vec<Self> = Self::all().chain(fields).collect();

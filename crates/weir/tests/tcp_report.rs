@@ -200,6 +200,8 @@ fn the_longest_connection_is_the_first_by_duration() {
     // By fields of docs/fields.md.
     assert_eq!(ports("duration_ns"), [2, 3, 1]);
     assert_eq!(ports("src_port"), [3, 2, 1]);
+    let text = success(["tcp", capture.name(), "--sort", "src_port"]);
+    assert!(text.contains("\n3 connections, by src_port\n"), "{text}");
 }
 
 /// Milliseconds since the start, and a frame.
