@@ -2,6 +2,7 @@
 
 mod common;
 use common::{arguments, assert_usage_errors, failure, small, success};
+use std::collections::BTreeSet;
 
 const COMMANDS: [&str; 10] =
     ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
@@ -59,6 +60,21 @@ fn examples_in_help_texts_are_not_wrapped() {
             lines.windows(2).find(|pair| pair[0].starts_with(' ') && !pair[1].is_empty() && !pair[1].starts_with(' '));
         assert_eq!(wrapped, None, "{command}");
     }
+}
+
+#[test]
+fn help_and_reference_list_the_same_settings_of_sources_and_sinks() {
+    let page = include_str!("../../../docs/reference.md");
+    let of_page: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("=` |")).map(|(name, _)| name).collect();
+    for command in ["read", "probe"] {
+        let help = success([command, "--help"]);
+        let lines = help.lines().filter_map(|line| line.strip_prefix("    ")?.split_once('='));
+        let of_help: BTreeSet<&str> =
+            lines.map(|(name, _)| name).filter(|name| name.bytes().all(|octet| octet.is_ascii_lowercase())).collect();
+        assert_eq!(of_help, of_page, "{command}");
+    }
+    assert!(of_page.len() > 12, "{of_page:?}");
 }
 
 #[test]

@@ -8,6 +8,46 @@ use std::path::PathBuf;
 use weir_query::{Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_count, parse_duration, parse_flows, parse_length};
 
+/// Settings of sources and sinks in the help texts of `weir read` and `weir probe`. docs/reference.md
+/// has the same.
+macro_rules! settings_help {
+    () => {
+        "\
+Live interfaces, with settings after the name, each after a comma:
+  af_packet:INTERFACE    packets that the interface receives and sends (on lo, only received ones)
+    queues=1               receive rings, each with a pipeline; weir read takes one
+    block=256KiB           size of a block of the receive ring; longer frames are truncated
+    blocks=256             number of blocks; the ring is locked in memory
+    snap=OCTETS            truncate frames to this length [default: whole frames]
+    promisc=on             promiscuous mode: on or off
+    timestamps=kernel      time stamps of the kernel, or of the NIC: hardware
+    fanout=NUMBER          share the traffic with other programs that use the same number; all
+                           packets of a flow, fragments included, go to the same program
+  af_xdp:INTERFACE       packets that the interface receives. The network stack of this host does
+                         not see them, so use it on mirror ports only
+    queues=0-3             receive queues: one, or a range [default: all]; weir read takes one
+    mode=auto              auto, copy or zerocopy
+    attach=auto            auto, native or generic
+    snap=OCTETS            truncate frames to this length [default: whole frames]
+    frames=4096            frame buffers per queue
+
+Sinks, with settings after ?, joined by &:
+  PATH.json, PATH.csv, PATH.ipfix, each also with .gz or .zst; json:PATH, csv:PATH, ipfix:PATH
+    fields=LIST            fields: basic, tcp, all, names, patterns
+    rotate=5m              begin another file after a time, or after a size (1GiB)
+  ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT
+    template=basic         IPFIX, NetFlow v9: basic, full, or a profile (docs/collectors.md)
+    fields=LIST            IPFIX, NetFlow v9: elements of the records
+    refresh=60             IPFIX, NetFlow v9: seconds after which templates are retransmitted
+    mtu=1420               longest UDP payload of a datagram, octets
+    rate=10000             datagrams per second; 0 for no limit
+  any sink, also table:PATH
+    where=EXPRESSION       only the records that match; the last setting (docs/views.md)
+"
+    };
+}
+pub(super) use settings_help;
+
 /// Where flow records go: `weir read` and `weir probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = OUTPUT)]

@@ -1,5 +1,6 @@
 //! Options of `weir probe`. `probe::config` offers the same options in a file.
 
+use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample};
 use super::{Cores, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks};
 use clap::{Args, ValueEnum};
@@ -12,8 +13,8 @@ use weir_text::units::parse_duration;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct ProbeOptions {
-    /// Input source; may be repeated. A live interface (af_packet:INTERFACE or af_xdp:INTERFACE; settings as in
-    /// weir read --help, and queues=N), a capture or generated traffic (synth:mix,...)
+    /// Input source; may be repeated. A live interface (af_packet:INTERFACE or af_xdp:INTERFACE; settings:
+    /// see below), a capture or generated traffic (synth:mix,...)
     #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
     pub inputs: Vec<OsString>,
 
@@ -147,7 +148,8 @@ pub enum StatusFormat {
     Json,
 }
 
-const EXAMPLES: &str = "\
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   weir probe -i af_packet:eth0                              a status line every second; at Ctrl-C,
                                                             the largest flows
@@ -157,6 +159,9 @@ Examples:
   weir probe --config probe.toml --check                    validate it
   weir probe --config probe.toml                            run with it
 
+",
+    settings_help!(),
+    "
 Signals:
   SIGINT, SIGTERM  stop receiving, end and export all flows within --drain-timeout, exit; a second
                    one exits at once
@@ -168,4 +173,5 @@ Exit codes:
   0  success; also when the reader of an output stops early
   1  usage error, or a source or sink cannot be opened; nothing was metered
   2  finished, but packets were lost, a capture was damaged or not read to its end, or records
-     were not delivered; the summary has the counts. Malformed packets are traffic";
+     were not delivered; the summary has the counts. Malformed packets are traffic"
+);

@@ -1,5 +1,6 @@
 //! Options of `weir read`.
 
+use super::groups::settings_help;
 use super::{Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
 use clap::Args;
 use std::ffi::OsString;
@@ -38,7 +39,8 @@ pub struct Read {
     pub reporting: Reporting,
 }
 
-const EXAMPLES: &str = "\
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   weir read capture.pcap                              the 20 largest flows, and a summary
   weir read capture.pcap --top 0                      all flows
@@ -58,26 +60,13 @@ Examples:
   weir read -i af_packet:eth0 -o json:-               live traffic until Ctrl-C; needs CAP_NET_RAW
   weir read capture.pcap -v --stats ledger.json       the ledger, as text and as JSON
 
-Live interfaces (KEY=VALUE settings follow the name, separated by commas):
-  af_packet:INTERFACE    packets that the interface receives and sends (on lo, only received ones)
-    block=256KiB           size of a block of the receive ring; longer frames are truncated
-    blocks=256             number of blocks; the ring is locked in memory
-    snap=BYTES             truncate frames to this length [default: whole frames]
-    promisc=on             promiscuous mode: on or off
-    timestamps=kernel      time stamps of the kernel, or of the NIC: hardware
-    fanout=NUMBER          share the traffic with other programs that use the same number; all
-                           packets of a flow, fragments included, go to the same program
-  af_xdp:INTERFACE       packets that the interface receives. The network stack of this host does
-                         not see them, so use it on mirror ports only
-    queues=0-3             receive queues: one, or a range [default: all]
-    mode=auto              auto, copy or zerocopy
-    attach=auto            auto, native or generic
-    snap=BYTES             truncate frames to this length [default: whole frames]
-    frames=4096            frame buffers per queue
-
+",
+    settings_help!(),
+    "
 Exit codes:
   0  success; also when the reader of the output stops early (weir read ... | head)
   1  usage error, or an input or output cannot be opened; nothing was metered
   2  finished, but an input was damaged, has an unknown link type or was not read to its end,
      packets were dropped, or records were not delivered; the summary has the counts. Malformed
-     packets are traffic";
+     packets are traffic"
+);
