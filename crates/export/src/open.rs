@@ -301,8 +301,13 @@ fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
     if let Some(bracketed) = endpoint.strip_prefix('[') {
         let (host, rest) =
             bracketed.split_once(']').ok_or(InvalidSink::Syntax("the bracket of the IPv6 address is not closed"))?;
-        if host.parse::<Ipv6Addr>().is_err() {
-            return Err(InvalidSink::NotIpv6(host.into()));
+        let (address, scope) = host.split_once('%').unwrap_or((host, ""));
+        let Ok(address) = address.parse::<Ipv6Addr>() else { return Err(InvalidSink::NotIpv6(host.into())) };
+        // RFC 4291 section 2.7: the last 4 bits of a multicast prefix are the scope; 1 and 2 are an
+        // interface and a link.
+        let is_local_multicast = [0xff01, 0xff02].contains(&(address.segments()[0] & 0xff0f));
+        if address.is_unicast_link_local() || is_local_multicast || !scope.is_empty() {
+            return Err(InvalidSink::LinkLocal(host.into()));
         }
         let after_bracket = InvalidSink::Syntax("after the bracket, :PORT or ?mtu=N must follow");
         return match rest {

@@ -24,7 +24,8 @@ pub trait Sink {
     /// are the records of later batches.
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error>;
 
-    /// Connects, if the sink needs a connection and has none. May wait for a name server for long.
+    /// Connects, if the sink needs a connection and has none, or the address of this host on the way to
+    /// the collector has changed. May wait for a name server for long.
     /// Called by the thread that writes to the sink, again and again. Returns whether there is a
     /// new connection, with new [`Sink::udp_endpoints`].
     fn connect(&mut self) -> bool {
@@ -193,6 +194,9 @@ pub enum InvalidSink {
     /// The text in brackets is not an address.
     #[error("{0} is not an IPv6 address")]
     NotIpv6(String),
+    /// The address exists on every link, and there is no setting for the interface.
+    #[error("{0} needs a scope (an interface), which cannot be set; use another address of the collector")]
+    LinkLocal(String),
     /// The host is neither a name nor an address.
     #[error("{0:?} is neither a host name nor an address")]
     Host(String),

@@ -11,10 +11,13 @@
 //! shorter. If a router of the path reports it (ICMP), the previous datagram is lost.
 //!
 //! An output may begin without a connection: [`UdpOutput::connect`] then tries to connect about
-//! once a second, and datagrams until then are lost.
+//! once a second, and datagrams until then are lost. A connected socket keeps its source address,
+//! even if the host loses it or the route changes. So a socket that cannot send is closed, and about
+//! once a second a socket whose source address the system would not choose any more is replaced.
 
 use crate::path_mtu::{is_too_long, path_mtu, set_fragmentation};
 use crate::pending_records::PendingRecords;
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -26,8 +29,10 @@ use weir_ledger::{ExportLossReason, SinkCounters};
 const MAX_ATTEMPTS: usize = 4;
 /// How long [`UdpOutput::finish`] waits for the refusal of the last datagram.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// Time between two attempts to connect.
+/// Time between two attempts to connect, or two checks of the source address.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest time between two warnings that the collector cannot be reached.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of datagrams that may be sent without a pause: a third of what the default receive buffer
 /// of Linux holds (212 992 bytes, of which a datagram of 1420 octets takes about 2300).
 const BURST: u32 = 32;
@@ -54,6 +59,7 @@ pub(crate) struct UdpOutput {
     last_attempt: Option<Instant>,
     /// The log says that the collector cannot be reached.
     is_unreachable: bool,
+    last_warning: Option<Instant>,
     rate_limiter: RateLimiter,
     /// At the end of a run: about how many flows are to be sent until when.
     drain: Option<(u64, Instant)>,
@@ -98,6 +104,7 @@ impl UdpOutput {
             socket: None,
             last_attempt: None,
             is_unreachable: false,
+            last_warning: None,
             rate_limiter: RateLimiter::new(collector.rate),
             drain: None,
             last: None,
@@ -119,17 +126,26 @@ impl UdpOutput {
         Ok(output)
     }
 
-    /// Connects if there is no connection and no attempt within the last second. May wait for a name
-    /// server. Returns whether there is a new connection.
+    /// Connects if there is no connection or its source address is not that of the route any more,
+    /// unless it looked within the last second. May wait for a name server. Returns whether there is a
+    /// new connection.
     pub fn connect(&mut self) -> bool {
-        if self.socket.is_some() || self.last_attempt.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+        if self.last_attempt.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
             return false;
         }
-        match self.try_to_connect() {
-            Ok(()) => self.log_reachable(),
-            Err(error) => self.log_unreachable(&error),
+        self.last_attempt = Some(Instant::now());
+        if self.socket.is_some() && self.has_source_of_route() {
+            return false;
         }
-        self.socket.is_some()
+        let connected = self.try_to_connect();
+        connected.as_ref().err().inspect(|error| self.log_unreachable(error));
+        connected.is_ok()
+    }
+
+    /// Whether a new socket would have the same source address. If there is no route, sending fails.
+    fn has_source_of_route(&self) -> bool {
+        let Some([local, remote]) = self.endpoints() else { return false };
+        connect(remote).and_then(|socket| socket.local_addr()).map_or(true, |new| new.ip() == local.ip())
     }
 
     /// Connects to the first reachable address of the collector.
@@ -137,15 +153,18 @@ impl UdpOutput {
         let result = connect_to_any((&self.collector.host, self.collector.port));
         self.last_attempt = Some(Instant::now());
         self.socket = Some(result?);
+        // Datagrams of an earlier socket cannot be refused any more.
+        (self.last, self.fragments) = (None, false);
         self.adapt_to_path();
         self.permit_fragments(self.needs_fragments());
         Ok(())
     }
 
     fn log_unreachable(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.is_unreachable, true) {
+        if !self.is_unreachable && self.last_warning.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            (self.is_unreachable, self.last_warning) = (true, Some(Instant::now()));
             let sink = &self.sink;
-            warn!(sink, error = %error, "collector cannot be reached, trying again, its records are lost until then");
+            warn!(sink, %error, "collector cannot be reached, trying again, its records are lost until then");
         }
     }
 
@@ -252,11 +271,14 @@ impl UdpOutput {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => reason = ExportLossReason::WriteFailed,
                 Err(error) if is_unreachable(&error) => {
                     reason = ExportLossReason::CollectorUnreachable;
-                    self.log_unreachable(&error);
+                    self.log_unreachable(&with_cause(error));
+                    // The next socket may have another source address. It gets templates again.
+                    self.socket = None;
                     break;
                 }
-                Err(_) => {
+                Err(error) => {
                     reason = ExportLossReason::WriteFailed;
+                    self.log_unreachable(&error);
                     break;
                 }
             }
@@ -311,10 +333,27 @@ impl UdpOutput {
     }
 }
 
-/// The collector may be reachable later.
+/// The collector may be reachable later. For a route of type blackhole the error is `InvalidInput`,
+/// for one of type prohibit or a firewall of this host `PermissionDenied`.
 fn is_unreachable(error: &io::Error) -> bool {
-    use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable};
-    matches!(error.kind(), AddrNotAvailable | HostUnreachable | NetworkDown | NetworkUnreachable)
+    use io::ErrorKind::{
+        AddrNotAvailable, HostUnreachable, InvalidInput, NetworkDown, NetworkUnreachable, PermissionDenied,
+    };
+    matches!(
+        error.kind(),
+        AddrNotAvailable | HostUnreachable | InvalidInput | NetworkDown | NetworkUnreachable | PermissionDenied
+    )
+}
+
+/// The error, with the cause in words if the error does not name it.
+fn with_cause(error: io::Error) -> io::Error {
+    let cause = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::INVAL) => "a blackhole route discards the datagrams",
+        Some(Errno::ACCESS) => "a prohibit route forbids the datagrams",
+        Some(Errno::PERM) => "a firewall of this host forbids the datagrams",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{cause}: {error}"))
 }
 
 fn connect_to_any((host, port): (&str, u16)) -> io::Result<UdpSocket> {
@@ -330,7 +369,17 @@ fn connect_to_any((host, port): (&str, u16)) -> io::Result<UdpSocket> {
 
 fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.connect(&address.into())?;
+    let to = address.into();
+    socket.connect(&to).map_err(|error| {
+        // The system gives the same error for a prohibit route and for a broadcast address.
+        let is_broadcast = error.kind() == io::ErrorKind::PermissionDenied
+            && socket.set_broadcast(true).and_then(|()| socket.connect(&to)).is_ok();
+        if is_broadcast {
+            io::Error::other("this is a broadcast address; name the address of one collector")
+        } else {
+            with_cause(error)
+        }
+    })?;
     let socket = UdpSocket::from(socket);
     // No fragments where datagrams can do without, because one lost fragment loses all of the
     // datagram. A datagram that is too long for the path is an error instead.

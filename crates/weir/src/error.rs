@@ -279,9 +279,7 @@ fn sysroot_advice(error: &weir_host::Error) -> &'static str {
 pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     match error {
         weir_export::Error::Io { sink, error } if sink.contains("://") => match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                "; name the address of one collector, not of a broadcast, and see whether a firewall forbids it"
-            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => "; ip route get ADDRESS shows the route",
             _ => "",
         },
         weir_export::Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -11,7 +11,7 @@ use common::{
 use live::{Running, send_requests};
 use network::{LEFT, RIGHT, Sender, ip, network, until};
 use std::collections::HashMap;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -28,6 +28,8 @@ struct Received {
     /// Records without a template.
     undecoded: u64,
     record_octets: HashMap<u16, usize>,
+    /// Source address of the last datagram.
+    source: Option<IpAddr>,
 }
 
 impl Received {
@@ -89,8 +91,10 @@ impl Collector {
         let (address, shared) = (socket.local_addr().unwrap().to_string(), received.clone());
         thread::spawn(move || {
             let mut datagram = [0; 65_535];
-            while let Ok(octets) = socket.recv(&mut datagram) {
-                shared.lock().unwrap().add(&datagram[..octets]);
+            while let Ok((octets, source)) = socket.recv_from(&mut datagram) {
+                let mut received = shared.lock().unwrap();
+                received.source = Some(source.ip());
+                received.add(&datagram[..octets]);
             }
         });
         Self { address, received }
@@ -193,6 +197,11 @@ fn a_path_mtu_that_falls_during_the_run_loses_nothing() {
     for event in ["path_mtu=1280 limit=1252 fragments=false", "path_mtu=600 limit=1232 fragments=true"] {
         assert!(err.contains(event), "{err}");
     }
+}
+
+/// A sink looks about once a second whether it needs another connection.
+fn wait_for_attempt() {
+    thread::sleep(Duration::from_millis(2500));
 }
 
 const UNREACHABLE: &str = "collector cannot be reached";
@@ -369,6 +378,9 @@ fn collectors_that_can_never_be_reached_are_refused_at_start() {
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://collector.test:0"], "the port must be a number"),
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://"], "the host is missing"),
         (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://255.255.255.255"], "name the address of one collector"),
+        (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://[fe80::1]"], "fe80::1 needs a scope (an interface)"),
+        (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://[ff02::1]:4739"], "ff02::1 needs a scope (an interface)"),
+        (&["probe", "-i", "synth:mix", "-o", "ipfix+udp://[fe80::1%lo]"], "fe80::1%lo needs a scope (an interface)"),
     ]);
 }
 
@@ -387,6 +399,9 @@ fn a_route_that_is_lost_during_the_run_is_logged_and_so_is_its_return() {
         ["addr show", "addr del 192.0.2.1/24 dev left", "addr add 192.0.2.1/24 dev left"].into_iter().enumerate()
     {
         ip(command);
+        if round == 2 {
+            wait_for_attempt();
+        }
         send_requests(&mut sender, 0..50);
         until("the other sink has all records", || read_flows(&flows).len() == 50 * (round + 1));
         // The sinks work at the same time.
@@ -397,4 +412,96 @@ fn a_route_that_is_lost_during_the_run_is_logged_and_so_is_its_return() {
     let sink = &ledger["sinks"][0];
     assert_eq!(sink["lost"]["collector_unreachable"]["flows"], 50, "{ledger}");
     assert_eq!(sink["exported"]["flows"], 100, "{ledger}");
+}
+
+/// Replaces the route to an address of this host: `blackhole`, or `local` and `dev lo src ADDRESS`.
+fn set_route(kind: &str, address: &str, rest: &str) {
+    ip(format!("route replace {kind} {address}/32 table local {rest}").trim_end());
+}
+
+#[test]
+fn export_goes_on_when_the_address_of_the_host_or_the_route_changes() {
+    if !network() {
+        return;
+    }
+    let (mut sender, address) = (Sender::new(LEFT), "192.0.2.9");
+    ip("link set lo up");
+    for address in ["192.0.2.9", "192.0.2.1", "192.0.2.2"] {
+        ip(&format!("addr add {address}/32 dev lo"));
+    }
+    let route_from = |source: &str| set_route("local", address, &format!("dev lo src {source}"));
+    route_from("192.0.2.1");
+    let sinks = ["ipfix+udp", "netflow9+udp", "netflow5+udp"].map(|scheme| {
+        let collector = Collector::start(&format!("{address}:0"));
+        (format!("{scheme}://{}", collector.address), collector)
+    });
+    let outputs: Vec<&str> = sinks.iter().flat_map(|(sink, _)| ["-o", sink]).collect();
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&outputs[..], &["--idle", "100ms"]].concat());
+    let assert_records = |records: u64, source: &str| {
+        for (sink, collector) in &sinks {
+            collector.wait_for_records(records);
+            let received = collector.received();
+            assert_eq!((received.records, received.undecoded), (records, 0), "{sink}");
+            assert_eq!(received.source, Some(source.parse().unwrap()), "{sink}");
+        }
+    };
+    send_requests(&mut sender, 0..50);
+    assert_records(100, "192.0.2.1");
+    // Both addresses exist.
+    route_from("192.0.2.2");
+    wait_for_attempt();
+    send_requests(&mut sender, 0..50);
+    assert_records(200, "192.0.2.2");
+    // The address of the sockets does not exist any more.
+    ip("addr del 192.0.2.2/32 dev lo");
+    route_from("192.0.2.1");
+    wait_for_attempt();
+    send_requests(&mut sender, 0..50);
+    assert_records(300, "192.0.2.1");
+    probe.stop(0);
+}
+
+#[test]
+fn a_route_that_discards_datagrams_is_tried_again() {
+    if !network() {
+        return;
+    }
+    let mut sender = Sender::new(LEFT);
+    ip("link set lo up");
+    for (number, kind, cause) in [
+        (1, "blackhole", "a blackhole route"),
+        (2, "prohibit", "a prohibit route"),
+        (3, "unreachable", "No route to host"),
+        (4, "throw", "Network is unreachable"),
+    ] {
+        let address = format!("192.0.2.{number}");
+        ip(&format!("addr add {address}/32 dev lo"));
+        let collector = Collector::start(&format!("{address}:0"));
+        let sink = format!("ipfix+udp://{}", collector.address);
+        set_route(kind, &address, "");
+        let read = failure(1, ["read", "synth:mix", "-o", &sink]);
+        assert!(read.contains(cause), "{read}");
+        let folder = tempfile::tempdir().unwrap();
+        let flows = folder.path().join("flows.json");
+        let options = ["-o", &sink, "-o", &format!("json:{}", flows.display()), "--idle", "100ms"];
+        let probe = Running::probe(&format!("af_packet:{RIGHT}"), &options);
+        for round in 0..4 {
+            if round % 2 == 0 {
+                set_route(kind, &address, "");
+            } else {
+                set_route("local", &address, "dev lo");
+                wait_for_attempt();
+            }
+            send_requests(&mut sender, 0..50);
+            until("the other sink has all records", || read_flows(&flows).len() == 50 * (round + 1));
+            thread::sleep(Duration::from_millis(300));
+        }
+        collector.wait_for_records(200);
+        let (err, _, ledger) = probe.stop(2);
+        assert!(err.contains(&format!("{UNREACHABLE}, trying again")) && err.contains(cause), "{kind}: {err}");
+        assert_eq!(err.matches(REACHABLE).count(), err.matches(UNREACHABLE).count(), "{kind}: {err}");
+        let sink = &ledger["sinks"][0];
+        assert_eq!(sink["lost"]["collector_unreachable"]["flows"], 100, "{kind}: {ledger}");
+        assert_eq!(sink["exported"]["flows"], 100, "{kind}: {ledger}");
+    }
 }
