@@ -90,6 +90,13 @@ pub fn has_link(device: &str) -> Option<bool> {
     }
 }
 
+/// Returns the interface indexes of the [`devices`] of a source: they change if an interface is removed
+/// and another one of its name appears.
+pub fn interface_indexes(source: &str) -> Vec<Option<u32>> {
+    let index = |device: String| system::interface_index(device.split_once(':')?.1);
+    devices(source).into_iter().map(index).collect()
+}
+
 /// Returns whether the interface of one of the [`devices`] exists and is up; true if it is not the
 /// kernel's.
 pub fn is_up(device: &str) -> bool {

@@ -29,6 +29,8 @@ pub enum LiveError {
     // AF_PACKET.
     #[error("interfaces of its kind (hardware type {0}) are not supported; Ethernet, loopback and IP tunnels are")]
     HardwareType(u16),
+    #[error("it is of another kind (hardware type {0}) than the interface before")]
+    OtherKind(u16),
     #[error(
         "not permitted: capturing needs CAP_NET_RAW; run as root, or once as root: setcap cap_net_raw+ep {}",
         std::env::current_exe().map_or_else(|_| "weir".into(), |path| path.display().to_string())

@@ -169,6 +169,12 @@ pub fn check_source(source: &OsStr) -> Result<(), Error> {
     }
 }
 
+/// Whether an interface of a live source is not the one with this index any more, or not up.
+pub fn have_changed(live: &str, indexes: &[Option<u32>]) -> bool {
+    weir_capture::interface_indexes(live) != indexes
+        || !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device))
+}
+
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, SourceError> {
     if let Some(spec) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
         return match weir_trafficgen::TrafficGenerator::new(spec) {

@@ -7,8 +7,8 @@ mod live;
 mod network;
 
 use common::{
-    JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows, request_and_response,
-    signal, success, text_of,
+    Background, JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows,
+    request_and_response, signal, success, text_of,
 };
 use live::{Running, add_second_wire, send_requests, statuses, sum, wire};
 use network::{BOUND, Sender, ip, network, network_of, until, until_wired};
@@ -18,6 +18,7 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 /// Number of the user and group nobody.
 const NOBODY_ID: u32 = 65534;
@@ -177,10 +178,21 @@ fn with_wait_a_removed_interface_is_attached_again() {
     }
 }
 
+/// Whether the kernel permits to capture from interface `right`. Prints the reason if not.
+fn can_capture(source: &str) -> bool {
+    if let Err(error) = weir_capture::open_live(source) {
+        eprintln!("SKIPPED: {error}");
+        return false;
+    }
+    // A process that another test has just forked may still have it open.
+    until("the XDP program is detached", || !ip("link show dev right").contains("xdp"));
+    true
+}
+
 fn assert_is_attached_again(source: &str) {
     let Some(mut sender) = wire() else { return };
-    if let Err(error) = weir_capture::open_live(source) {
-        return eprintln!("SKIPPED: {error}");
+    if !can_capture(source) {
+        return;
     }
     let probe = Running::probe(source, &["--wait"]);
     send_requests(&mut sender, 0..50);
@@ -214,6 +226,98 @@ fn with_wait_a_probe_starts_before_its_interface() {
         let err = failure(1, ["probe", "-i", source, "--wait"]);
         assert!(err.contains("cannot attach to an interface again"), "{err}");
     }
+}
+
+#[test]
+fn with_wait_an_interface_that_vanishes_while_it_is_opened_is_waited_for() {
+    let Some(_sender) = wire() else { return };
+    let source = "af_packet:right2";
+    let probe =
+        Running::start_in(command(), &["probe", "-i", source, "--wait", "--interval", "200ms", "--flows", "10k"]);
+    probe.wait_for("waiting for the interface");
+    for round in 0..40 {
+        ip("link add left2 type veth peer name right2");
+        ["left2", "right2"].iter().for_each(|end| drop(ip(&format!("link set {end} up"))));
+        // Opening begins at some time within 100 ms.
+        std::thread::sleep(Duration::from_millis(round * 7 % 100));
+        ip("link delete right2");
+        assert_ne!(probe.status("State:"), "Z", "weir has exited: {}", probe.stderr());
+    }
+    add_second_wire();
+    until("it is attached", || network::is_captured("right2"));
+    send_requests(&mut Sender::new("left2"), 0..50);
+    probe.wait_for("packets/s");
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!(ledger["packets"]["metered"], 100, "{err}");
+}
+
+#[test]
+fn with_wait_an_interface_that_returns_from_another_namespace_is_attached_again() {
+    for source in ["af_packet:right", "af_xdp:right,attach=generic"] {
+        std::thread::scope(|scope| scope.spawn(|| assert_returns_from_a_namespace(source)).join().unwrap());
+    }
+}
+
+fn assert_returns_from_a_namespace(source: &str) {
+    let Some(mut sender) = wire() else { return };
+    if !can_capture(source) {
+        return;
+    }
+    let probe = Running::probe(source, &["--wait"]);
+    send_requests(&mut sender, 0..50);
+    let other = Background::start(Command::new("unshare").args(["-n", "sleep", "60"]));
+    let other = other.0.id().to_string();
+    let own = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
+    until("the other namespace exists", || own(&other) != own("thread-self"));
+    ip(&format!("link set right netns {other}"));
+    until("it is missing", || probe.times("waiting for it") == 1);
+    // SAFETY: the call takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() }.to_string();
+    let mut nsenter = Command::new("nsenter");
+    nsenter.args(["-t", &other, "-n", "ip", "link", "set", "right", "netns", &thread]);
+    assert!(nsenter.status().unwrap().success());
+    ip("link set right arp off up");
+    until_wired();
+    until("it is attached", || network::is_captured("right"));
+    send_requests(&mut Sender::new("left"), 50..100);
+    until("it is logged", || probe.times("has a link again") == 1);
+    let (err, flows, ledger) = probe.stop(0);
+    assert_eq!((&ledger["packets"]["metered"], flows.len()), (&200.into(), 100), "{err} {ledger}");
+}
+
+#[test]
+fn with_wait_an_interface_of_another_kind_is_passed_over() {
+    for source in ["af_packet:right", "af_xdp:right,attach=generic"] {
+        std::thread::scope(|scope| scope.spawn(|| assert_other_kind_is_passed_over(source)).join().unwrap());
+    }
+}
+
+fn assert_other_kind_is_passed_over(source: &str) {
+    let Some(mut sender) = wire() else { return };
+    if !can_capture(source) {
+        return;
+    }
+    let probe = Running::probe(source, &["--wait"]);
+    send_requests(&mut sender, 0..50);
+    ip("link delete right");
+    until("it is missing", || probe.times("waiting for it") == 1);
+    if !Command::new("ip").args(["tuntap", "add", "right", "mode", "tun"]).status().unwrap().success() {
+        return eprintln!("SKIPPED: no tun interfaces");
+    }
+    ip("link set right up");
+    probe.wait_for("interface cannot be captured");
+    // Time for several attempts.
+    std::thread::sleep(Duration::from_millis(500));
+    ip("link delete right");
+    ip("link add left mtu 65535 type veth peer name right mtu 65535");
+    ["left", "right"].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+    until_wired();
+    until("it is attached", || network::is_captured("right"));
+    send_requests(&mut Sender::new("left"), 50..100);
+    until("it is logged", || probe.times("has a link again") >= 1);
+    let (err, flows, ledger) = probe.stop(0);
+    assert_eq!(err.matches("interface cannot be captured").count(), 1, "{err}");
+    assert_eq!((&ledger["packets"]["metered"], flows.len()), (&200.into(), 100), "{err} {ledger}");
 }
 
 #[test]

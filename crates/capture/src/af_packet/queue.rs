@@ -21,6 +21,7 @@ use crate::live_error::LiveError;
 use crate::system::{self, realtime_ns};
 use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock};
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Upper bound of the time that the kernel holds a frame in a block not yet full, with a margin.
 pub(super) const HELD_NS: u64 = 5 * RETIRE_MS as u64 * 1_000_000;
@@ -37,6 +38,8 @@ pub(crate) struct Queue {
     /// Waits for another interface of the same name if this one is removed.
     waits: bool,
     rebind_tried: Instant,
+    /// The log says that the present interface of the name is of another kind.
+    is_refusal_logged: bool,
     socket: Socket,
     ring: Ring,
     properties: FrameProperties,
@@ -154,6 +157,7 @@ impl Queue {
             binding,
             waits: false,
             rebind_tried: Instant::now(),
+            is_refusal_logged: false,
             socket,
             ring,
             properties,
@@ -250,13 +254,24 @@ impl Queue {
         self.state = State::Draining { since: Instant::now(), error: Some(error) };
     }
 
-    /// Binds the socket to an interface of the same name, if there is one that is up. The ring is
-    /// empty. Needs no capability.
+    /// Binds the socket to an interface of the same name and kind, if there is one that is up. The ring
+    /// is empty. Needs no capability.
     fn rebind(&mut self) {
         let Interface { name, hardware_type, .. } = &self.binding.interface;
         let Some(index) = system::interface_index(name).filter(|_| system::is_up(name).unwrap_or(false)) else {
             return;
         };
+        match system::hardware_type(name) {
+            Ok(found) if found == *hardware_type => {}
+            Ok(found) => {
+                if !std::mem::replace(&mut self.is_refusal_logged, true) {
+                    let (source, error) = (&self.name, LiveError::OtherKind(found));
+                    warn!(source, %error, "interface cannot be captured, waiting for another one of its name");
+                }
+                return;
+            }
+            Err(_) => return,
+        }
         if self.socket.bind(index as i32).is_err() {
             return;
         }
@@ -269,9 +284,12 @@ impl Queue {
         if self.binding.promiscuous
             && let Err(error) = self.socket.enable_promiscuous_mode(index)
         {
+            if system::interface_index(name) != Some(index) {
+                return;
+            }
             return self.drain(LiveError::Io("enable promiscuous mode again".into(), error));
         }
-        self.properties.interface = index;
+        (self.properties.interface, self.is_refusal_logged) = (index, false);
         self.counters.iter_mut().for_each(|counters| counters.follow(index));
     }
 

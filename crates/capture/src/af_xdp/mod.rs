@@ -34,6 +34,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io};
+use tracing::warn;
 
 pub(crate) const SCHEME: &str = "af_xdp:";
 
@@ -111,7 +112,7 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
         mode: attach_mode,
         sockets,
         counters: counters.clone(),
-        link,
+        link: Some(link),
         promiscuous,
     };
     let attachment = Arc::new(attachment);
@@ -127,6 +128,7 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
             counters: (number == first).then(|| (counters.clone(), counts_kernel)),
             state: State::Receiving,
             waits: false,
+            is_refusal_logged: false,
             spare: Vec::new(),
             dropped: 0,
             dropped_before: 0,
@@ -248,14 +250,28 @@ struct Attachment {
     mode: AttachMode,
     sockets: SocketMap,
     counters: Arc<Mutex<InterfaceCounters>>,
-    link: BpfLink,
+    /// `None` while the queue waits for an interface.
+    link: Option<BpfLink>,
     /// Keeps the interface in promiscuous mode.
     promiscuous: OwnedFd,
 }
 
 impl Attachment {
-    /// Attaches to another interface, with one queue. Needs no capability: the program is loaded and
-    /// the sockets are open.
+    /// Attaches the program to another interface.
+    ///
+    /// # Errors
+    /// As [`open`].
+    fn attach(&mut self, interface: &Interface) -> Result<(), LiveError> {
+        if interface.hardware_type != libc::ARPHRD_ETHER {
+            return Err(LiveError::NotEthernet(interface.hardware_type));
+        }
+        let link = self.program.attach(interface.index, self.mode);
+        self.link = Some(link.map_err(|error| attach_error(error, self.mode, interface))?);
+        Ok(())
+    }
+
+    /// Captures from another interface, to which the program is attached, with one queue. Needs no
+    /// capability: the program is loaded and the sockets are open.
     ///
     /// # Errors
     /// As [`open`].
@@ -266,11 +282,6 @@ impl Attachment {
         socket: &mut Socket,
         spare: &mut Vec<SpareSocket>,
     ) -> Result<(), LiveError> {
-        if interface.hardware_type != libc::ARPHRD_ETHER {
-            return Err(LiveError::NotEthernet(interface.hardware_type));
-        }
-        let link = self.program.attach(interface.index, self.mode);
-        self.link = link.map_err(|error| attach_error(error, self.mode, interface))?;
         let spare = spare.pop().ok_or(LiveError::NoSpareSocket(SPARE_SOCKETS))?;
         let replaced = socket.replace(spare, interface.index, queue, socket_flags(&self.settings, self.mode));
         replaced.map_err(|(step, error)| socket_error(&step, error, queue, &self.settings))?;
@@ -306,6 +317,8 @@ pub(crate) struct Queue {
     state: State,
     /// Waits for another interface of the same name if this one is removed.
     waits: bool,
+    /// The log says why the present interface of the name cannot be captured.
+    is_refusal_logged: bool,
     /// Sockets for these interfaces.
     spare: Vec<SpareSocket>,
     /// Frames that the socket has dropped, by the last query; and those of the sockets before it.
@@ -349,6 +362,12 @@ impl Queue {
             if is_removed && waits {
                 self.query_losses();
                 self.state = State::Waiting;
+                // An interface that moved to another network namespace keeps its program otherwise.
+                self.attachment
+                    .as_mut()
+                    .and_then(Arc::get_mut)
+                    .into_iter()
+                    .for_each(|attachment| attachment.link = None);
                 return Ok(false);
             }
             return Err(self.end(match is_removed {
@@ -381,16 +400,28 @@ impl Queue {
         let Some(interface) = Interface::find(&name).ok().filter(|_| system::is_up(&name).unwrap_or(false)) else {
             return Ok(());
         };
-        match attachment.follow(&interface, self.number, &mut self.socket, &mut self.spare) {
-            Ok(()) => {
-                self.dropped_before += std::mem::take(&mut self.dropped);
-                (self.interface, self.state) = (interface.index, State::Receiving);
-                Ok(())
-            }
+        let attached = attachment.attach(&interface).map_err(|cause| (cause, true)).and_then(|()| {
+            let followed = attachment.follow(&interface, self.number, &mut self.socket, &mut self.spare);
+            followed.map_err(|cause| (cause, false))
+        });
+        let Err((error, may_wait)) = attached else {
+            self.dropped_before += std::mem::take(&mut self.dropped);
+            (self.interface, self.state, self.is_refusal_logged) = (interface.index, State::Receiving, false);
+            return Ok(());
+        };
+        attachment.link = None;
+        if system::interface_index(&name) != Some(interface.index) {
             // It was removed meanwhile.
-            Err(_) if system::interface_index(&name) != Some(interface.index) => Ok(()),
-            Err(cause) => Err(self.end(cause)),
+            return Ok(());
         }
+        if !may_wait {
+            return Err(self.end(error));
+        }
+        if !std::mem::replace(&mut self.is_refusal_logged, true) {
+            let source = &self.name;
+            warn!(source, %error, "interface cannot be captured, waiting for a change or another one of its name");
+        }
+        Ok(())
     }
 }
 

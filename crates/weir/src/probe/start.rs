@@ -8,7 +8,7 @@ use crate::input;
 use crate::memory::{MemoryUse, SinkMemory};
 use crate::settings::start_error;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
 use weir_export::Sink;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
@@ -33,10 +33,17 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
         let name = input.to_string_lossy().into_owned();
         let before = queues.len();
         if weir_capture::is_live(&name) {
-            if probe.wait {
-                input::wait_for_interfaces(&name, stop);
-            }
-            let mut sources = placement::on_node_of(probe, input, || input::open_queues(&name))?;
+            let mut sources = loop {
+                if probe.wait {
+                    input::wait_for_interfaces(&name, stop);
+                }
+                let indexes = weir_capture::interface_indexes(&name);
+                match placement::on_node_of(probe, input, || input::open_queues(&name)) {
+                    // The interface vanished again while it was opened.
+                    Err(_) if probe.wait && !stop.load(Ordering::Relaxed) && input::have_changed(&name, &indexes) => {}
+                    opened => break opened?,
+                }
+            };
             if probe.wait && !sources.iter_mut().all(|source| source.wait_for_interface()) {
                 return Err(Error::CannotWait(name));
             }
