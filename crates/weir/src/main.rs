@@ -36,7 +36,11 @@ use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
 use console::{eprint, print, printable};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use tracing::error;
+
+/// How long a probe that failed waits until its message is read.
+const FAILURE_TIME: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -82,6 +86,8 @@ fn main() -> ExitCode {
             // If the configuration file of `weir probe` is invalid.
             log::init(arguments.logging, is_quiet, Prefix::Time);
             print_failure(error.to_string().trim_end());
+            let end = Instant::now() + FAILURE_TIME;
+            console::stderr::flush(&mut || Some(end));
             ExitCode::from(1)
         }
     }

@@ -1,7 +1,7 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
 use crate::arguments::{self, Metering, Reporting};
-use crate::console::{self, log};
+use crate::console::{self, Deadline, log};
 use crate::error::Error;
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
@@ -68,7 +68,7 @@ impl Outputs {
         }
         let mut targets: Vec<_> = sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(sink))).collect();
         if let Some(path) = stats {
-            targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
+            targets.push((stats_option(path), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
         let stats = stats.map(Path::to_path_buf);
@@ -116,15 +116,16 @@ impl Outputs {
         stop: &AtomicBool,
     ) -> Result<OpenOutputs, Error> {
         self.check_views(options)?;
-        let wait = |sink: &String| wait_for_reader(sink, stop);
-        let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
+        let wait = |(output, target): &(String, Target)| wait_for_reader(output, target, stop);
+        let pipes = self.targets.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
         let sinks = self
             .sinks
             .iter()
             .map(|sink| self.open_sink(sink, options, key, mode).inspect(|_| debug!(sink, "sink opened")))
             .collect::<Result<Vec<_>, _>>()?;
+        let stats = open_stats(self.stats.as_deref(), mode, self.owner)?;
         drop(pipes);
-        Ok(OpenOutputs { sinks, summary: Arc::default(), stats: open_stats(self.stats.as_deref(), mode, self.owner)? })
+        Ok(OpenOutputs { sinks, summary: Arc::default(), stats })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open.
@@ -143,7 +144,7 @@ impl Outputs {
             if let Some(position) = position(sink) {
                 return Ok(SinkChange::Keep(position));
             }
-            let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
+            let pipe = wait_for_reader(&format!("-o {sink}"), &Target::of_sink(sink), &AtomicBool::new(true))?;
             let sink = self.open_sink(sink, options, key, FileMode::Append)?;
             drop(pipe);
             Ok(SinkChange::Open(sink))
@@ -201,8 +202,23 @@ impl Outputs {
 
     /// Reports the result of a run: the summary (after the table, if there is one), the ledger as text
     /// if requested or if it shows problems, and the ledger as JSON. If no sink is read any more, there
-    /// is no summary. Returns `status`, with the problems of the report.
-    pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &Reporting, status: RunStatus) -> RunStatus {
+    /// is no summary. What is not written at the deadline, if one is given, is not delivered. Returns
+    /// `status`, with the problems of the report.
+    pub fn report(
+        &self,
+        ledger: &Ledger,
+        open: OpenOutputs,
+        options: &Reporting,
+        status: RunStatus,
+        mut deadline: Option<Deadline<'_>>,
+    ) -> RunStatus {
+        let mut deliver = |output: &str, write: Box<dyn FnOnce() -> RunStatus + Send>| match &mut deadline {
+            None => write(),
+            Some(deadline) => console::write_until(deadline, write).unwrap_or_else(|| {
+                error!(output, "this output is not read: it did not get everything in time (--drain-timeout)");
+                RunStatus::Problems
+            }),
+        };
         for sink in &ledger.sinks {
             let lost = sink.lost.values().map(|lost| lost.flows).sum::<u64>();
             debug!(sink = sink.sink, exported = sink.exported.flows, lost, "sink closed");
@@ -214,12 +230,16 @@ impl Outputs {
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
                 let gap = if ledger.flows_created > 0 { "\n" } else { "" };
-                status = status.and(console::print(format!("{gap}{}", console::printable(&text)).as_bytes()));
+                let text = format!("{gap}{}", console::printable(&text));
+                status = status.and(deliver("standard output", Box::new(move || console::print(text.as_bytes()))));
             } else if !log::is_json() {
                 console::eprint(&text);
             }
         }
-        let written = self.stats.as_ref().map_or(RunStatus::Success, |path| write_stats(ledger, path, open.stats));
+        let written = self.stats.clone().map_or(RunStatus::Success, |path| {
+            let (output, ledger) = (stats_option(&path), ledger.clone());
+            deliver(&output, Box::new(move || write_stats(&ledger, &path, open.stats)))
+        });
         status = status.and(written);
         print_ledger(ledger, options.verbose || written != RunStatus::Success, status);
         status
@@ -300,32 +320,36 @@ fn expression(sink: &str) -> Result<Option<Expression>, Error> {
         .map_err(|error| Error::Where { sink: split_where(sink).0.into(), error: Box::new(error) })
 }
 
-/// Waits until a program reads the sink, if it is a named pipe. A signal ends the wait. The file
-/// keeps the pipe open until the sink has opened it; else its reader would see its end.
+fn stats_option(path: &Path) -> String {
+    format!("--stats {}", path.display())
+}
+
+/// Waits until a program reads the output, if it is a named pipe. A signal ends the wait. The file
+/// keeps the pipe open until the output has opened it; else its reader would see its end.
 ///
 /// # Errors
 /// `stop` is set before there is a reader.
-fn wait_for_reader(sink: &str, stop: &AtomicBool) -> Result<Option<File>, Error> {
+fn wait_for_reader(output: &str, target: &Target, stop: &AtomicBool) -> Result<Option<File>, Error> {
     const RETRY_INTERVAL: Duration = Duration::from_millis(20);
     const LOG_AFTER: Duration = Duration::from_secs(1);
-    let Target::File(path) = Target::of_sink(sink) else { return Ok(None) };
-    if !fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+    let Target::File(path) = target else { return Ok(None) };
+    if !fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
         return Ok(None);
     }
     let flags = OFlags::NONBLOCK.bits() as i32;
     let (started, mut logged) = (Instant::now(), false);
     loop {
-        match File::options().write(true).custom_flags(flags).open(&path) {
+        match File::options().write(true).custom_flags(flags).open(path) {
             Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
-            // Other errors appear again when the sink opens the pipe.
+            // Other errors appear again when the output is opened.
             opened => return Ok(opened.ok()),
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(Error::NoPipeReader(sink.into()));
+            return Err(Error::NoPipeReader(output.into()));
         }
         if !logged && started.elapsed() >= LOG_AFTER {
             logged = true;
-            info!(sink, "waiting for a program that reads this pipe");
+            info!(output, "waiting for a program that reads this pipe");
         }
         std::thread::sleep(RETRY_INTERVAL);
     }

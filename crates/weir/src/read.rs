@@ -60,7 +60,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let pipeline =
         Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, is_requested, error))?;
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
-    Ok(outputs.report(&ledger, open, &read.reporting, status))
+    Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }
 
 /// Runs the source through the pipeline until its end, a signal, or until no sink is left. There

@@ -1,4 +1,4 @@
-//! `--drain-timeout`: the end of a probe with slow sinks.
+//! `--drain-timeout`: the end of a probe with slow sinks, or results that no program reads.
 
 mod common;
 mod live;
@@ -96,6 +96,14 @@ fn blocked_pipe(folder: &Path) -> (PathBuf, fs::File) {
     (pipe, reader)
 }
 
+/// A pipe whose reader never reads, and that takes nothing any more.
+fn full_pipe(folder: &Path) -> (PathBuf, fs::File) {
+    let (pipe, reader) = blocked_pipe(folder);
+    let mut writer = fs::File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    while writer.write(&[b'x'; 512]).is_ok() {}
+    (pipe, reader)
+}
+
 #[test]
 fn the_rate_limit_rises_so_that_a_collector_gets_all_records_in_time() {
     const FLOWS: u64 = 10_000;
@@ -167,6 +175,64 @@ fn a_blocked_output_costs_files_and_collectors_no_records() {
         assert_eq!(exported(sink) + lost, FLOWS, "{log}");
     }
     assert!(late(&sinks[3]) > FLOWS / 2, "{log}");
+}
+
+/// Starts a probe whose standard output takes nothing. The second file is its standard error.
+fn probe_with_full_output(folder: &Path, pipe: &Path, options: &[&str]) -> (Background, PathBuf) {
+    let log = folder.join("log");
+    let mut command = command();
+    command.args(["probe", "--drain-timeout", "1s"]).args(options).stdin(Stdio::piped());
+    command.stdout(fs::File::options().write(true).open(pipe).unwrap()).stderr(fs::File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.as_mut().unwrap().write_all(&Pcap::of(&[]).0);
+    (Background(child), log)
+}
+
+#[test]
+fn results_that_are_not_read_do_not_delay_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _reader) = full_pipe(folder.path());
+    let ledger = folder.path().join("ledger");
+    let (stats, pipe_option) = (ledger.to_str().unwrap(), format!("--stats {}", pipe.display()));
+    for (options, output) in [
+        (&["--stats", stats][..], "standard output"),
+        (&["-o", "json:/dev/null", "--stats", "-"], "--stats -"),
+        (&["-o", "json:/dev/null", "--stats", pipe.to_str().unwrap()], &pipe_option),
+    ] {
+        let started = Instant::now();
+        let options = [&["-i", "-", "--duration", "300ms"], options].concat();
+        let (mut probe, log) = probe_with_full_output(folder.path(), &pipe, &options);
+        let code = probe.0.wait().unwrap().code();
+        let log = fs::read_to_string(log).unwrap();
+        assert_eq!(code, Some(2), "{options:?}: {log}");
+        assert!(started.elapsed() < MARGIN, "{options:?}: {:?}", started.elapsed());
+        let message = "this output is not read: it did not get everything in time (--drain-timeout)";
+        assert!(log.contains(&format!("{message} output={output:?}")), "{options:?}: {log}");
+        let has_ledger = log.contains("the ledger balances");
+        assert_eq!(has_ledger, output != "standard output", "{log}");
+    }
+    assert_eq!(read_ledger(&ledger)["packets"]["received"], 0);
+}
+
+#[test]
+fn a_signal_limits_the_wait_for_the_reader_of_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _reader) = full_pipe(folder.path());
+    let (mut probe, log) = probe_with_full_output(
+        folder.path(),
+        &pipe,
+        &["-i", "synth:mix,packets=1k", "-o", "json:/dev/null", "--stats", "-"],
+    );
+    let tasks = format!("/proc/{}/task", probe.0.id());
+    until("the ledger is being written", || {
+        let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
+        tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "weir-output\n"))
+    });
+    let started = Instant::now();
+    signal(&probe.0, libc::SIGTERM);
+    let code = probe.0.wait().unwrap().code();
+    assert_eq!(code, Some(2), "{}", fs::read_to_string(log).unwrap());
+    assert!(started.elapsed() < MARGIN, "{:?}", started.elapsed());
 }
 
 #[test]

@@ -605,25 +605,31 @@ fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
 }
 
 #[test]
-fn the_probe_waits_for_a_reader_of_its_output_pipe_until_a_signal() {
+fn the_probe_waits_for_the_readers_of_its_output_pipes_until_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let sink = format!("json:{}", pipe.display());
-    let start = || {
-        let mut command = command();
-        command.args(["probe", "-i", "synth:velan,flows=10,packets=1000", "-o", &sink]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut without_reader = start();
-    let mut line = String::new();
-    BufReader::new(without_reader.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("waiting for a program that reads this pipe"), "{line}");
-    signal(&without_reader, libc::SIGTERM);
-    assert_eq!(without_reader.wait().unwrap().code(), Some(1));
-    let mut with_reader = start();
-    let text = fs::read_to_string(&pipe).unwrap();
-    assert_eq!((with_reader.wait().unwrap().code(), text.lines().count()), (Some(0), 10));
+    let pipe = pipe.to_str().unwrap();
+    for options in [&["-o", &format!("json:{pipe}")][..], &["-o", "json:/dev/null", "--stats", pipe]] {
+        let start = || {
+            let mut command = command();
+            command.args(["probe", "-i", "synth:velan,flows=10,packets=1000"]).args(options);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut without_reader = start();
+        let mut lines = BufReader::new(without_reader.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.next().unwrap();
+        assert!(line.contains("waiting for a program that reads this pipe"), "{line}");
+        signal(&without_reader, libc::SIGTERM);
+        assert_eq!(without_reader.wait().unwrap().code(), Some(1));
+        let line = lines.next().unwrap();
+        assert!(line.contains("no program reads this pipe"), "{line}");
+        let mut with_reader = start();
+        let text = fs::read_to_string(pipe).unwrap();
+        assert_eq!(with_reader.wait().unwrap().code(), Some(0));
+        let records = if options.contains(&"--stats") { "\"balanced\": true" } else { "\"src_ip\"" };
+        assert!(text.contains(records), "{text}");
+    }
 }
 
 #[test]

@@ -7,12 +7,13 @@ mod live;
 mod network;
 
 use common::{
-    Background, JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows,
+    Background, JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows, read_ledger,
     request_and_response, signal, success, text_of,
 };
 use live::{Running, add_second_wire, send_requests, statuses, sum, wire};
 use network::{BOUND, Sender, ip, network, network_of, until, until_wired};
-use std::io::{ErrorKind, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -588,6 +589,64 @@ fn a_service_manager_that_reads_nothing_does_not_stop_the_probe() {
     let (code, err, flows, _) = probe.wait();
     // The input was not read to its end.
     assert_eq!((code, flows.len()), (2, 1), "{err}");
+}
+
+#[test]
+fn standard_error_that_is_not_read_stops_neither_metering_nor_watchdog_nor_the_end() {
+    const TOTALS: usize = 25;
+    for is_read_later in [false, true] {
+        let manager = ServiceManager::new();
+        let output = JsonOutput::new();
+        let folder = output.folder.path();
+        let (errors, ledger) = (folder.join("errors"), folder.join("ledger"));
+        assert!(Command::new("mkfifo").arg(&errors).status().unwrap().success());
+        let open = |options: &mut OpenOptions| options.custom_flags(libc::O_NONBLOCK).open(&errors).unwrap();
+        let mut reader = open(OpenOptions::new().read(true));
+        let mut filler = open(OpenOptions::new().write(true));
+        while filler.write(&[b'x'; 512]).is_ok() {}
+        drop(filler);
+        // Each of the totals has some 100 kB.
+        let long_sinks = (1900..1916).flat_map(|parts| ["-o".into(), format!("csv:/dev/{}null", "./".repeat(parts))]);
+        let mut command = manager.command();
+        command.args(["probe", "-q", "-i", "-", "--drain-timeout", "2s", "-o", &output.sink]);
+        command.args(long_sinks).arg("--stats").arg(&ledger);
+        let mut probe = Background(command.stderr(File::options().write(true).open(&errors).unwrap()).spawn().unwrap());
+        // It has the pipe open, too.
+        drop(command);
+        let mut pipe = probe.0.stdin.take().unwrap();
+        let [request, response] = request_and_response(1);
+        pipe.write_all(&Pcap::of(&[request, response]).0).unwrap();
+        manager.wait_for("READY=1");
+        for _ in 0..TOTALS {
+            manager.arrived();
+            signal(&probe.0, libc::SIGUSR1);
+            // The totals were printed before the second one.
+            (0..2).for_each(|_| manager.wait_for("WATCHDOG=1"));
+        }
+        let mut text = Vec::new();
+        if is_read_later {
+            until("the loss is reported", || {
+                let _ = reader.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).contains(" lines are lost: standard error was not read")
+            });
+        }
+        let started = std::time::Instant::now();
+        signal(&probe.0, libc::SIGTERM);
+        // The input was not read to its end.
+        assert_eq!(probe.0.wait().unwrap().code(), Some(2));
+        assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
+        assert_eq!((output.flows().len(), &read_ledger(&ledger)["packets"]["metered"]), (1, &2.into()));
+        if is_read_later {
+            reader.read_to_end(&mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let totals: Vec<_> = text.split("totals since the start\n").skip(1).collect();
+            let lines_of_each = totals[0].lines().count();
+            let notice = text.lines().find(|line| line.contains(" lines are lost")).unwrap();
+            let lost: usize = notice.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
+            assert_eq!(totals.len() * lines_of_each + lost, TOTALS * lines_of_each, "{notice}");
+            assert!(text.find("the rest of the input was not read") > text.find(" lines are lost"), "{notice}");
+        }
+    }
 }
 
 /// A thread of another process that is stopped while the others run. It continues on drop.

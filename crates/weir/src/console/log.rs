@@ -5,10 +5,11 @@
 //! `timestamp`, `level`, `message` and those of the event. Nothing is logged before `init`.
 
 use crate::arguments::{LogFormat, Logging};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber, error};
@@ -41,6 +42,8 @@ pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
         std::panic::set_hook(Box::new(|panic| {
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
             error!(thread, error = panic.to_string(), "panic");
+            // The process may end now.
+            super::stderr::flush(&mut || Some(Instant::now()));
         }));
     }
     if started.is_ok() {
@@ -69,13 +72,29 @@ pub fn json_event(level: Level, message: &str, fields: &Value) {
 
 /// Prints such an event at any log level.
 pub fn json_line(level: Level, message: &str, fields: &Value) {
-    let mut timestamp = String::new();
-    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    super::eprint(&json_text(level, message, fields));
+}
+
+fn json_text(level: Level, message: &str, fields: &Value) -> String {
+    let timestamp = timestamp();
     let fields = fields.to_string();
     let fields = fields.trim_start_matches('{');
-    super::eprint(&format!(
-        "{{\"timestamp\":\"{timestamp}\",\"level\":\"{level}\",\"message\":\"{message}\",{fields}\n"
-    ));
+    format!("{{\"timestamp\":\"{timestamp}\",\"level\":\"{level}\",\"message\":\"{message}\",{fields}\n")
+}
+
+fn timestamp() -> String {
+    let mut timestamp = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    timestamp
+}
+
+/// The line that stands for lines that were lost.
+pub fn lost_lines(lines: usize) -> String {
+    const REASON: &str = "standard error was not read";
+    if is_json() {
+        return json_text(Level::WARN, "lines lost", &json!({ "lines": lines, "reason": REASON }));
+    }
+    format!("{} warning: {lines} lines are lost: {REASON}\n", timestamp())
 }
 
 /// Standard error. Each write is a whole line.

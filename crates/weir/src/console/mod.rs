@@ -4,15 +4,23 @@
 //! Standard output carries the results that the user asked for and nothing else. If its reader
 //! stops early (`weir read ... | head`), that is no error. Standard error carries the log (`log`),
 //! the progress line (`progress`), the status of `weir probe`, and error messages. Invariant:
-//! control characters in names, for example of files, never reach the terminal.
+//! control characters in names, for example of files, never reach the terminal. What `weir probe`
+//! writes here stops neither metering nor the end of the run (`stderr`, `write_until`).
 
 pub mod log;
 pub mod progress;
+pub mod stderr;
 
 use crate::error::advice;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 use tracing::error;
+
+/// Returns the time until which a run waits for those who read its outputs, once there is one. To be
+/// called again and again: a signal sets it.
+pub type Deadline<'a> = &'a mut dyn FnMut() -> Option<Instant>;
 
 /// Writes `text` to standard output. A closed pipe is not an error.
 pub fn print(text: &[u8]) -> RunStatus {
@@ -36,12 +44,39 @@ pub fn log_output_error(error: &io::Error) {
     error!("cannot write to standard output: {error}{}", advice(error));
 }
 
-/// Writes text for people to standard error. Failures are ignored: the exit code has the result.
+/// Lets `write` write on a thread of its own, and waits for it until the deadline. `None` if it has
+/// not ended by then: the thread is abandoned, because nothing can interrupt it.
+pub fn write_until<T, W>(deadline: Deadline<'_>, write: W) -> Option<T>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+    let (sender, task) = mpsc::channel::<W>();
+    let (done, result) = mpsc::channel();
+    let run = move || drop(task.recv().map(|write| done.send(write())));
+    if std::thread::Builder::new().name("weir-output".into()).spawn(run).is_err() {
+        // For example at the limit of `ulimit -u`.
+        return Some(write());
+    }
+    let _ = sender.send(write);
+    loop {
+        match result.recv_timeout(CHECK_INTERVAL) {
+            Err(RecvTimeoutError::Timeout) if deadline().is_none_or(|deadline| Instant::now() < deadline) => {}
+            result => return result.ok(),
+        }
+    }
+}
+
+/// Writes text for people to standard error. Failures are ignored: the exit code has the result. Of
+/// a running probe, the text is queued.
 pub fn eprint(text: &str) {
     let text = printable(text);
-    progress::suspend(|| {
-        let _ = io::stderr().write_all(text.as_bytes());
-    });
+    if !stderr::enqueue(&text) {
+        progress::suspend(|| {
+            let _ = io::stderr().write_all(text.as_bytes());
+        });
+    }
 }
 
 /// Replaces control characters other than line feeds.

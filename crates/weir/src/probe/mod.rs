@@ -18,7 +18,7 @@ mod status;
 
 use crate::arguments::{Layout, Logging, ProbeOptions, Reporting, StatusFormat};
 use crate::console::log::{self, Prefix};
-use crate::console::print;
+use crate::console::{Deadline, print, stderr};
 use crate::error::Error;
 use crate::memory::{MemoryLock, SinkMemory};
 use crate::outputs::Outputs;
@@ -47,6 +47,8 @@ use weir_text::units;
 
 /// Interval between two checks of signals and of the time for the next status.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Least time for summary and ledger at the end.
+const REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// Opens sources and sinks, drops privileges, meters, and reports.
 pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
@@ -85,6 +87,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         log::use_json_events(!probe.reporting.quiet);
     }
     let stop = stop_signal()?;
+    stderr::use_queue(log::lost_lines);
     let reload = signal_flag(signal_hook::consts::SIGHUP)?;
     let totals = signal_flag(signal_hook::consts::SIGUSR1)?;
     let mut effective = Effective {
@@ -124,6 +127,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let (mut running, sink_memory) = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
+    stderr::start_thread();
     if let Some(memory_lock) = memory_lock
         && let Err(error) = memory_lock.lock()
     {
@@ -163,23 +167,37 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     if is_interrupted {
         input::log_interrupted();
     }
-    let ledger = finish(running, &mut monitor, &probe, &|| has_panicked || is_over() || stop.load(Ordering::Relaxed));
+    let is_stopped = || has_panicked || is_over() || stop.load(Ordering::Relaxed);
+    let mut deadline = None;
+    let mut deadline = || {
+        if is_stopped() {
+            deadline.get_or_insert_with(|| Instant::now() + Duration::from_nanos(probe.drain_timeout_ns));
+        }
+        deadline
+    };
+    let ledger = finish(running, &mut monitor, &probe, &mut deadline);
+    // Sinks may have used all of the time.
+    let earliest = Instant::now() + REPORT_TIME;
+    let mut deadline = || deadline().map(|deadline| deadline.max(earliest));
     if no_sink_left && monitor.has_failed_sinks() {
         error!("all outputs have failed");
     }
     let status = RunStatus::from_problems(monitor.has_problems() || is_interrupted);
     // Totals that were requested while the last records were exported are those of the end.
     let verbose = probe.reporting.verbose || totals.load(Ordering::Relaxed);
-    Ok(outputs.report(&ledger, open, &Reporting { verbose, ..probe.reporting.clone() }, status))
+    let reporting = Reporting { verbose, ..probe.reporting.clone() };
+    let status = outputs.report(&ledger, open, &reporting, status, Some(&mut deadline));
+    stderr::flush(&mut deadline);
+    Ok(status)
 }
 
-/// Stops receiving, ends and exports all flows, and waits for the sinks: for `--drain-timeout` from
-/// when `is_stopped` returns true. The end of a capture alone sets no deadline.
-fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, is_stopped: &dyn Fn() -> bool) -> Ledger {
+/// Stops receiving, ends and exports all flows, and waits for the sinks until the deadline. The end
+/// of a capture alone sets none.
+fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, deadline: Deadline<'_>) -> Ledger {
     const LOG_AFTER: Duration = Duration::from_secs(3);
     let (finished, wait) = mpsc::channel::<()>();
     let timeout = units::span(probe.drain_timeout_ns);
-    let limit = match (is_stopped(), running.is_live) {
+    let limit = match (deadline().is_some(), running.is_live) {
         (true, _) => format!(", at most {timeout}"),
         (false, true) => "; a sink that accepts nothing for 10 s is abandoned".into(),
         (false, false) => format!("; a signal limits this to {timeout}"),
@@ -192,13 +210,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, is_
             );
         }
     });
-    let mut deadline = None;
-    let report = running.probe.finish_until(|| {
-        if is_stopped() {
-            deadline.get_or_insert_with(|| Instant::now() + Duration::from_nanos(probe.drain_timeout_ns));
-        }
-        deadline
-    });
+    let report = running.probe.finish_until(deadline);
     drop(finished);
     let _ = reminder.map(JoinHandle::join);
     monitor.log_panics(&report.panics);
@@ -253,7 +265,7 @@ mod tests {
         while !monitor.log_panics(&running.probe.take_panics()) {
             std::thread::yield_now();
         }
-        assert_eq!(finish(running, &mut monitor, &options, &|| true).check(), []);
+        assert_eq!(finish(running, &mut monitor, &options, &mut || Some(Instant::now())).check(), []);
         assert!(monitor.has_problems());
     }
 }
