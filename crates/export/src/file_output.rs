@@ -51,6 +51,8 @@ pub(crate) struct FileOutput {
     error: Option<io::Error>,
     /// `None` if a failed write ends the output.
     retry: Option<Retry>,
+    /// When to look whether another program has removed the file.
+    next_look: Instant,
 }
 
 /// What happened to an output that continues after a failed write.
@@ -101,6 +103,7 @@ impl FileOutput {
             failed: None,
             error: None,
             retry: None,
+            next_look: Instant::now(),
         };
         if let Some(name) = rotated {
             end_unfinished(sink, &name, output.compression, whole_records).map_err(|error| output.io_error(error))?;
@@ -201,6 +204,22 @@ impl FileOutput {
         if let Err(error) = self.begin_file() {
             self.fail(as_io_error(error));
         }
+    }
+
+    /// Whether another program has removed the file, which then has to be opened again. Looks at most
+    /// once a second, and 10 s after a removal.
+    pub fn is_removed(&mut self) -> bool {
+        let now = Instant::now();
+        if self.retry.is_none() || now < self.next_look {
+            return false;
+        }
+        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let is_removed = metadata.is_some_and(|file| file.is_file() && file.nlink() == 0);
+        self.next_look = now + if is_removed { LOG_INTERVAL } else { RETRY_INTERVAL };
+        if is_removed {
+            warn!(sink = self.sink, "another program has removed the file with its records, it is created again");
+        }
+        is_removed
     }
 
     /// Opens the file again by its name, if another program has moved or removed it. Returns whether

@@ -574,6 +574,9 @@ impl Message {
 
 impl Sink for TemplateSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        if self.file().is_some_and(FileOutput::is_removed) {
+            self.reopen();
+        }
         if let Transport::File(output) = &mut self.transport {
             if !output.is_ready() {
                 output.lose(flows, &mut self.counters);

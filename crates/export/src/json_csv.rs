@@ -99,6 +99,9 @@ impl TextSink {
 
 impl Sink for TextSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        if self.output.is_removed() {
+            self.reopen();
+        }
         if !self.output.is_ready() {
             self.output.lose(flows, &mut self.counters);
             return self.output.report_end();

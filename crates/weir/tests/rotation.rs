@@ -271,6 +271,23 @@ fn a_file_that_was_moved_is_opened_again_by_its_name_after_a_signal() {
 }
 
 #[test]
+fn a_file_that_was_removed_is_created_again_with_a_warning() {
+    let folder = folder();
+    let paths = FORMATS.map(|format| folder.path().join(format!("flows.{format}")));
+    let sinks: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let mut probe = Probe::start(&sinks);
+    probe.send_until("records are written", |_| paths.iter().all(|path| fs::metadata(path).unwrap().len() > 10_000));
+    paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+    probe.send_until("new files have records", |_| {
+        paths.iter().all(|path| fs::metadata(path).is_ok_and(|file| file.len() > 10_000))
+    });
+    let warnings = probe.running.times("another program has removed the file with its records");
+    assert_eq!(warnings, FORMATS.len(), "{}", probe.running.stderr());
+    let (err, _) = probe.end(0);
+    paths.iter().for_each(|path| assert!(flows(path) > 0, "{}: {err}", path.display()));
+}
+
+#[test]
 fn records_in_a_folder_that_vanishes_are_lost_and_counted() {
     let (gone, good) = (folder(), folder());
     let sinks = [&gone, &good].map(|folder| sink(folder.path(), "csv", "f-%H%M%S", "1s"));
