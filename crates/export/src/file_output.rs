@@ -3,9 +3,9 @@
 //! Callers pass octets together with the offsets at which records end. If a write fails, records that
 //! end before the first octet not written are exported, all later ones are lost.
 //!
-//! This ends the output, except for a regular file that is appended to. Such a file may be writable
-//! again later, for example when the disk has space. The incomplete record at its end is removed, and
-//! after a second the next octets are written. Until then all records are lost.
+//! The incomplete record at the end of a regular file is removed. The output has ended then, except
+//! for a regular file that is appended to. Such a file may be writable again later, for example when
+//! the disk has space: after a second the next octets are written. Until then all records are lost.
 //!
 //! A rotated output ([`crate::rotation`]) writes one file after another.
 
@@ -45,6 +45,10 @@ pub(crate) struct FileOutput {
     compression: Option<Compression>,
     /// The file, or what was written to a pipe, has no octets.
     is_empty: bool,
+    /// A regular file at a path: standard output may belong to several programs.
+    is_regular: bool,
+    /// Octets of an incomplete record at the end of the file.
+    incomplete: u64,
     /// The last write failed for this reason.
     failed: Option<ExportLossReason>,
     /// The error that ended the output, until it is reported.
@@ -59,8 +63,6 @@ pub(crate) struct FileOutput {
 #[derive(Default)]
 struct Retry {
     last_attempt: Option<Instant>,
-    /// Octets of an incomplete record at the end of the file.
-    incomplete: u64,
     /// Last warning that the file cannot be written.
     last_warning: Option<Instant>,
     /// The log does not say yet that the file can be written again.
@@ -100,6 +102,8 @@ impl FileOutput {
             unused: None,
             compression: Compression::of(path),
             is_empty: true,
+            is_regular: rotated.is_some(),
+            incomplete: 0,
             failed: None,
             error: None,
             retry: None,
@@ -121,8 +125,8 @@ impl FileOutput {
             let standard_output = io::stdout().as_fd().try_clone_to_owned().map(File::from);
             output.file = Some(standard_output.map_err(|error| output.io_error(error))?);
         } else {
-            let is_regular = output.open_path(options.file_mode, whole_records)?;
-            output.retry = (retries && is_regular).then(Retry::default);
+            output.is_regular = output.open_path(options.file_mode, whole_records)?;
+            output.retry = (retries && output.is_regular).then(Retry::default);
         }
         Ok(output)
     }
@@ -303,10 +307,10 @@ impl FileOutput {
             match self.write_octets(octets, &mut written) {
                 Ok(()) => self.log_recovery(),
                 Err(error) => {
-                    if let Some(retry) = &mut self.retry {
+                    if self.is_regular {
                         let ends = boundaries.iter().map(end);
                         let whole = ends.take_while(|&end| end <= written).last().unwrap_or(0);
-                        retry.incomplete = (written - whole) as u64;
+                        self.incomplete = (written - whole) as u64;
                         written = whole;
                         // If this fails, the next attempt repeats it.
                         let _ = self.remove_incomplete();
@@ -331,14 +335,14 @@ impl FileOutput {
 
     /// Removes the incomplete record at the end of the file.
     fn remove_incomplete(&mut self) -> io::Result<()> {
-        let (Some(retry), Some(file)) = (&mut self.retry, &self.file) else { return Ok(()) };
+        let Some(file) = self.file.as_ref().filter(|_| self.is_regular) else { return Ok(()) };
         // Another program may have emptied the file meanwhile.
         let length = file.metadata()?.len();
-        let whole = length.saturating_sub(std::mem::take(&mut retry.incomplete));
+        let whole = length.saturating_sub(std::mem::take(&mut self.incomplete));
         if whole < length
             && let Err(error) = file.set_len(whole)
         {
-            retry.incomplete = length - whole;
+            self.incomplete = length - whole;
             return Err(error);
         }
         self.is_empty = whole == 0;
@@ -552,7 +556,9 @@ pub fn open_file(name: &str, path: &Path, mode: FileMode, owner: Option<Owner>) 
     if is_new {
         let at = file.metadata().map_err(io_error)?;
         unused = Some(UnusedFile { path: path.into(), device: at.dev(), inode: at.ino() });
+        // A probe that has dropped its privileges creates files as this user.
         if let Some(Owner { user, group }) = owner
+            && (at.uid(), at.gid()) != (user, group)
             && let Err(error) = fchown(&file, Some(user), Some(group))
         {
             warn!(file = %path.display(), user, group, %error, "cannot change the owner of the new file");

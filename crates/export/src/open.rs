@@ -170,6 +170,9 @@ fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
     let file = || match file_settings::split(rest) {
         ("", _) => Err(no_path.clone()),
+        (path, _) if is_host_and_port(path) => Err(InvalidSink::Syntax(
+            "this is an address; use ipfix+udp://HOST:PORT for a collector, and ./ before the name for a file",
+        )),
         (path, settings) => {
             let FileSettings { fields, rotation } = settings_of_file(settings)?;
             Ok((path, fields, rotation.rotation(path)?))
@@ -322,6 +325,13 @@ fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
     }
 }
 
+/// Whether what should be a path is `HOST:PORT`.
+fn is_host_and_port(path: &str) -> bool {
+    let (host, port) = path.rsplit_once(':').unwrap_or_default();
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    port.parse::<u16>().is_ok() && (address.parse::<IpAddr>().is_ok() || is_host_name(host))
+}
+
 /// RFC 1123 section 2.1, and underscores. The last label of a name is not a number: that would be an
 /// address.
 fn is_host_name(host: &str) -> bool {
@@ -361,6 +371,9 @@ mod tests {
             ("json:-?fields=x*", "no field matches \"x*\""),
             ("ipfix:flows.ipfix?fields=duration_ns", "IPFIX has no element for \"duration_ns\""),
             ("ipfix+udp:host", "//HOST:PORT must follow"),
+            ("ipfix:127.0.0.1:4739", "this is an address; use ipfix+udp://HOST:PORT"),
+            ("json:[::1]:4739", "this is an address"),
+            ("csv:collector.example:2055", "this is an address"),
             ("ipfix+tcp://host:4739", "there is no sink ipfix+tcp://; use ipfix+udp://HOST:PORT"),
             ("netflow7+udp://host", "there is no sink netflow7+udp://; use netflow9+udp://HOST:PORT or netflow5"),
         ] {

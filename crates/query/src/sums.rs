@@ -124,6 +124,11 @@ impl Sums {
         }
     }
 
+    /// Whether the sums of a part of a record change no other sums.
+    pub(crate) fn is_nothing(&self) -> bool {
+        Self { first_ns: u64::MAX, last_ns: 0, ..*self } == Self::NONE
+    }
+
     /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
         self.flows += other.flows;

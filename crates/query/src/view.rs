@@ -147,7 +147,7 @@ impl View {
             let from_ns = (interval * every_ns).max(sums.first_ns);
             let to_ns = (interval * every_ns).saturating_add(every_ns).min(sums.last_ns);
             let part = sums.part(from_ns - sums.first_ns, to_ns - sums.first_ns);
-            if part.flows > 0 || part.all_packets() > 0 || part.l2_bytes > 0 || part.segments > 0 {
+            if !part.is_nothing() {
                 self.add_to_sides(flow, Some(interval * every_ns), &part);
             }
         }

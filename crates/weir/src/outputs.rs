@@ -88,7 +88,8 @@ impl Outputs {
         if let Some(sink) = self.sinks.iter().filter(is_rotated).find(|sink| is_written_at_end(sink)) {
             return Err(Error::RotatedTable(sink.clone()));
         }
-        let mut others = self.sinks.iter().filter(|sink| !sink.starts_with("table:"));
+        let is_table = |sink: &str| sink.starts_with("table:") && !sink.starts_with("table://");
+        let mut others = self.sinks.iter().filter(|sink| !is_table(sink));
         Ok(others.try_for_each(|sink| weir_export::check(split_where(sink).0))?)
     }
 

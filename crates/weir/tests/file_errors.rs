@@ -8,7 +8,8 @@ mod decode;
 mod network;
 
 use common::{
-    Pcap, START, command, is_root, number, permit_all_users, read_ledger, request_and_response, small, text_of,
+    Pcap, START, command, is_root, ledger_of, number, permit_all_users, read_ledger, request_and_response, small,
+    text_of,
 };
 use network::until;
 use serde_json::Value;
@@ -271,6 +272,24 @@ fn a_file_on_a_full_disk_is_continued_when_there_is_space() {
         fs::remove_file(&filler).unwrap();
         probe.feed_until(WORKS);
         assert_eq!(assert_accounted(&stats, probe.finish()), whole_records(format, &path), "{format}");
+    }
+}
+
+#[test]
+fn a_capture_whose_records_fill_the_disk_leaves_whole_records() {
+    for (format, name) in FORMATS.map(|format| (format, "flows")).into_iter().chain([("csv", "flows.gz")]) {
+        let disk = tempfile::tempdir().unwrap();
+        if !mount_small_disk(disk.path(), 256) {
+            return;
+        }
+        let path = disk.path().join(name);
+        let sink = format!("{format}:{}", path.display());
+        let (code, err, ledger) = ledger_of(["read", "synth:velan,flows=20k,packets=20k", "-q", "-o", &sink]);
+        assert_eq!((code, err.matches("No space left").count()), (2, 1), "{err}");
+        let sink = &ledger["sinks"][0];
+        let (exported, lost) = (number(&sink["exported"]["flows"]), number(&sink["lost"]["write_failed"]["flows"]));
+        assert!(exported > 0 && lost > 0 && ledger["balanced"] == true, "{ledger}");
+        assert_eq!(whole_records(format, &path), exported, "{format}:{name}");
     }
 }
 

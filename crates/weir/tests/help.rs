@@ -120,6 +120,8 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["read", "-i", "lo"], "lo: there is no such file; to capture from the interface: -i af_packet:lo"),
         (&["probe", "-i", "lo"], "to capture from the interface: -i af_packet:lo"),
         (&["read", "-", "-o", "ipfix://127.0.0.1:4739"], "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
+        (&["read", "-", "-o", "table://h:99"], "there is no sink table://"),
+        (&["read", "-", "-o", "ipfix:127.0.0.1:4739"], "this is an address; use ipfix+udp://HOST:PORT"),
         (&["probe", "-i", "synth:mix", "-o", "netflow://h"], "use netflow9+udp://HOST:PORT or netflow5+udp://"),
         (
             &["read", "-", "-o", "flows.txt"],

@@ -132,7 +132,7 @@ fn a_reload_with_sinks_that_do_not_fit_is_refused_with_figures() {
     let mut input = probe.stdin.take().unwrap();
     input.write_all(&Pcap::new().0).unwrap();
     let logged = || fs::read_to_string(&log).unwrap();
-    until("the probe runs", || logged().contains("| flows "));
+    until("the probe runs", || logged().contains("active="));
     for (first, count, text) in [
         (20_000, 300, "the queues of 300 sinks (0 are being closed) can grow to "),
         // Sinks that are closed keep their queues until they have written their last records.

@@ -75,11 +75,14 @@ fn sums_of_every_view_of_every_capture_equal_the_ledger() {
         let folder = tempfile::tempdir().unwrap();
         let view = folder.path().join("view.json");
         let sink = format!("json:{}", view.display());
+        success(["read", name, "--layer2", "-o", &sink, "-q"]);
+        let ip_bytes = sum(&read_flows(&view), "bytes");
         for options in [
             &["--by", "src_ip,dst_port"][..],
             &["--by", "protocol", "--top", "1"],
             &["--by", "dst_ip/24,service_port", "--groups", "2"],
             &["--every", "10ms"],
+            &["--every", "1ms", "--by", "protocol"],
             &["--every", "1s", "--by", "server_ip", "--top", "2"],
         ] {
             let _ = fs::remove_file(&view);
@@ -89,6 +92,7 @@ fn sums_of_every_view_of_every_capture_equal_the_ledger() {
             let found = ["flows", "packets", "l2_bytes"].map(|name| sum(&rows, name));
             let expected = [&ledger["flows"]["created"], &ledger["packets"]["metered"], &ledger["bytes"]["metered"]];
             assert_eq!(found.map(Value::from), expected.map(Clone::clone), "{name} {options:?}: {err}");
+            assert_eq!(sum(&rows, "bytes"), ip_bytes, "{name} {options:?}: {err}");
             assert_eq!(ledger["balanced"], true, "{name} {options:?}: {err}");
         }
     }

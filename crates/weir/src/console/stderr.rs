@@ -1,10 +1,10 @@
 //! Standard error of a running probe: a bounded queue, and a thread that writes.
 //!
 //! A pipe that no program reads and a terminal that was stopped with Ctrl-S block each thread that
-//! writes to them. Here only the writing thread is blocked, and no other thread waits for it. Lines that do not fit
-//! into the queue are lost and counted; the next line that is written has their number. The order
-//! stays. Commands that end by themselves do not use the queue: they wait for their reader, as
-//! other tools do.
+//! writes to them. Here only the writing thread is blocked, and no other thread waits for it. Lines
+//! that do not fit into the queue are lost and counted; the next line that is written has their
+//! number. The order stays. Commands that end by themselves do not use the queue: they wait for their
+//! reader, as other tools do.
 
 use super::Deadline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,9 +45,9 @@ struct Queue {
     is_writing: bool,
 }
 
-/// From now on, no thread waits until standard error is read. `notice` is the line that stands for this
-/// number of lost lines. To be called before the start of the thread, which inherits the restrictions
-/// of its starter.
+/// From now on, no thread waits until standard error is read. `notice` is the line that stands for
+/// this number of lost lines. To be called before the start of the thread, which inherits the
+/// restrictions of its starter.
 pub fn use_queue(notice: fn(usize) -> String) {
     let mut queue = lock();
     (queue.writer, queue.notice) = (Writer::ReadyCaller, notice);
