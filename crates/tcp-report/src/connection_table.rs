@@ -337,9 +337,10 @@ impl<'a> ConnectionTable<'a> {
             endpoint("→", true, &|_| "→".into()),
             endpoint("server", false, &|connection| connection.server.to_string()),
         ];
-        columns.extend(self.text_columns.iter().map(|&(column, side)| {
+        // If the terminal is narrow, the last columns are left out, but not the first.
+        columns.extend((0..).zip(&self.text_columns).map(|(rank, &(column, side))| {
             let texts = connections.iter().map(|connection| (column.cell)(connection, side).text);
-            Column::new(column.text_headings[side], !column.is_text, texts)
+            Column::new(column.text_headings[side], !column.is_text, texts).optional(rank)
         }));
         columns
     }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use weir_ledger::RefusalReason;
 use weir_tcp::{Degradation, SegmentClass};
-use weir_text::columns::{Column, lines, rows};
+use weir_text::columns::{Column, fit, lines, rows};
 use weir_text::{units, wrap};
 
 /// Least and greatest number of columns that prose is wrapped at.
@@ -43,7 +43,9 @@ impl CaptureReport {
             }
             text.push('\n');
             let table = ConnectionTable::new(&self.connections, listed, part.columns());
-            for (number, columns) in table.text_chunks().enumerate() {
+            let mut left_out = String::new();
+            for (number, mut columns) in table.text_chunks().enumerate() {
+                left_out = fit(&mut columns, terminal_columns);
                 let rows = rows(&columns, ENDPOINT_COLUMNS, terminal_columns);
                 // Only the first chunk has headings.
                 text.extend(rows.into_iter().skip(usize::from(number > 0)));
@@ -51,6 +53,9 @@ impl CaptureReport {
                 text.clear();
             }
             let _ = writeln!(text, "{}{}", self.list_description(part), self.list_advice(part));
+            if !left_out.is_empty() {
+                text += &paragraph("", &left_out, columns);
+            }
             let legend = format!("→: of the client; ←: of the server; {}", table.legend());
             text += &paragraph("", &legend, columns.or(Some(PROSE_COLUMNS[1])));
         }

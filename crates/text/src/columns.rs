@@ -9,6 +9,8 @@ pub struct Column {
     /// One cell per row.
     pub cells: Vec<String>,
     width: usize,
+    /// What the note about columns that do not fit calls it, if not by its heading.
+    name: Option<&'static str>,
     /// Columns of a higher rank are left out first; those of rank 0 never.
     rank: u8,
 }
@@ -18,13 +20,19 @@ impl Column {
     pub fn new(heading: impl Into<String>, right_aligned: bool, cells: impl Iterator<Item = String>) -> Self {
         let (heading, cells) = (heading.into(), Vec::from_iter(cells));
         let width = cells.iter().chain([&heading]).map(|text| text.chars().count()).max().unwrap_or(0);
-        Self { heading, right_aligned, cells, width, rank: 0 }
+        Self { heading, right_aligned, cells, width, name: None, rank: 0 }
     }
 
     /// Lets [`fit`] leave the column out, before those of a lower rank.
     #[must_use]
     pub fn optional(self, rank: u8) -> Self {
         Self { rank, ..self }
+    }
+
+    /// Gives a column whose heading is no name one for the note about columns that do not fit.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
     }
 
     /// Whether any cell has text.
@@ -44,20 +52,24 @@ impl Column {
     }
 }
 
-/// Leaves out optional columns until the rows fit the terminal, and returns them. If the others alone do
-/// not fit, the rows have to be folded, and no column is left out.
-pub fn fit(columns: &mut Vec<Column>, terminal_columns: Option<usize>) -> Vec<Column> {
-    let mut left_out = Vec::new();
-    let Some(limit) = terminal_columns else { return left_out };
+/// Leaves out optional columns until the rows fit the terminal, and returns a line that names them. If
+/// the others alone do not fit, the rows have to be folded, and no column is left out.
+pub fn fit(columns: &mut Vec<Column>, terminal_columns: Option<usize>) -> String {
+    let mut left_out: Vec<String> = Vec::new();
+    let Some(limit) = terminal_columns else { return String::new() };
     if row_width(columns.iter().filter(|column| column.rank == 0)) > limit {
-        return left_out;
+        return String::new();
     }
     while row_width(columns.iter()) > limit
         && let Some(at) = (0..columns.len()).filter(|&at| columns[at].rank > 0).max_by_key(|&at| columns[at].rank)
     {
-        left_out.push(columns.remove(at));
+        let column = columns.remove(at);
+        left_out.push(column.name.map_or(column.heading, String::from));
     }
-    left_out
+    if left_out.is_empty() {
+        return String::new();
+    }
+    format!("left out to fit the terminal: {}\n", left_out.join(", "))
 }
 
 /// Characters of a row with these columns.

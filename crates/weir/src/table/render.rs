@@ -41,11 +41,7 @@ pub fn table(
         Some(order) => format!(", by {}; k, M and G are decimal\n", order.name()),
         None => ", by IP bytes of both directions; k, M and G are decimal\n".into(),
     };
-    if !left_out.is_empty() {
-        let names: Vec<_> = left_out.iter().map(|column| column.heading.as_str()).collect();
-        text += &format!("left out to fit the terminal: {}\n", names.join(", "));
-    }
-    text
+    text + &left_out
 }
 
 /// Fields that the table shows anyway.
@@ -114,7 +110,7 @@ fn start_column(flows: &[FlowRecord]) -> Column {
     match times.first() {
         Some((day, _)) if times.iter().all(|(other, _)| other == day) => {
             let heading = format!("{day} UTC");
-            Column::new(heading, true, times.into_iter().map(|(_, time)| time))
+            Column::new(heading, true, times.into_iter().map(|(_, time)| time)).named("start")
         }
         _ => Column::new("start (UTC)", true, times.into_iter().map(|(day, time)| format!("{day} {time}"))),
     }

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use weir_export::FieldValue;
 use weir_flow::FlowRecord;
 use weir_query::{GroupField, Metric, Row, Series, Sums, View};
-use weir_text::columns::{Column, lines};
+use weir_text::columns::{Column, fit, lines};
 use weir_text::units;
 
 /// Groups in a table if `--top` is not given.
@@ -55,13 +55,13 @@ impl ViewTable {
         if self.view.total().flows == 0 {
             return (Vec::new(), 0);
         }
-        let (columns, key_columns, rows) = match (self.view.settings().every_ns, self.fields().is_empty()) {
+        let (mut columns, key_columns, rows) = match (self.view.settings().every_ns, self.fields().is_empty()) {
             (Some(every_ns), true) => self.time_line(every_ns),
             (Some(every_ns), false) => self.series(every_ns),
             (None, _) => self.groups(),
         };
-        let mut text = lines(&columns, key_columns, terminal_columns);
-        text += &self.footer(rows);
+        let left_out = fit(&mut columns, terminal_columns);
+        let text = lines(&columns, key_columns, terminal_columns) + &self.footer(rows) + &left_out;
         (text.into_bytes(), rows as u64)
     }
 
@@ -105,7 +105,7 @@ impl ViewTable {
         let heading = format!("bytes per {}", units::span(every_ns.saturating_mul(intervals_per_letter)));
         let rest = vec![String::new(); listed.len() - shown];
         let mut columns = self.columns(&listed, shown);
-        columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)));
+        columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)).optional(1));
         (columns, self.fields().len(), shown)
     }
 
@@ -169,8 +169,8 @@ impl ViewTable {
             figure("flows", |sums| units::short(sums.flows)),
             figure("packets", |sums| units::short(sums.all_packets())),
             figure("bytes", |sums| octets(sums.all_bytes())),
-            Column::new("rate", true, rates.into_iter()),
-            Column::new("", false, bars),
+            Column::new("rate", true, rates.into_iter()).optional(1),
+            Column::new("", false, bars).named("bars").optional(2),
         ];
         (columns, 1, shown)
     }
@@ -210,12 +210,13 @@ impl ViewTable {
         };
         let (one, other) = if self.view.has_sides() { ("sent", "received") } else { ("bytes→", "←bytes") };
         let cells = |cell: &dyn Fn(&Sums) -> String| listed.iter().map(|(_, sums)| cell(sums)).collect::<Vec<_>>();
-        let mut column =
-            |heading: &str, cells: Vec<String>| columns.push(Column::new(heading, true, cells.into_iter()));
-        column("flows", cells(&|sums| units::short(sums.flows)));
-        column("packets", cells(&|sums| units::short(sums.all_packets())));
-        column("bytes", cells(&|sums| octets(sums.all_bytes())));
-        column("%", listed.iter().enumerate().map(share).collect());
+        let mut column = |heading: &str, rank: u8, cells: Vec<String>| {
+            columns.push(Column::new(heading, true, cells.into_iter()).optional(rank));
+        };
+        column("flows", 0, cells(&|sums| units::short(sums.flows)));
+        column("packets", 0, cells(&|sums| units::short(sums.all_packets())));
+        column("bytes", 0, cells(&|sums| octets(sums.all_bytes())));
+        column("%", 3, listed.iter().enumerate().map(share).collect());
         // The total has no sides.
         let of_side = |side: usize| {
             let all = listed.len() - 1;
@@ -224,16 +225,18 @@ impl ViewTable {
             };
             listed.iter().enumerate().map(text).collect::<Vec<_>>()
         };
-        column(one, of_side(0));
-        column(other, of_side(1));
+        column(one, 4, of_side(0));
+        column(other, 4, of_side(1));
         columns
     }
 
     /// Times and TCP figures, if there are some, and the number by which the rows are sorted.
     fn details(&self, listed: &[Shown]) -> Vec<Column> {
         let column = |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, sums)| cell(sums)));
-        let mut columns =
-            vec![column("first", |sums| time_of_day(sums.first_ns)), column("last", |sums| time_of_day(sums.last_ns))];
+        let mut columns = vec![
+            column("first", |sums| time_of_day(sums.first_ns)).optional(5),
+            column("last", |sums| time_of_day(sums.last_ns)).optional(5),
+        ];
         let of_tcp = [
             column("retr%", |sums| {
                 sums.retransmitted_share().map_or_else(String::new, |share| format!("{:.2}", 100.0 * share))
@@ -241,7 +244,7 @@ impl ViewTable {
             column("rtt", |sums| sums.rtt_mean_ns().map_or_else(String::new, units::span)),
             column("response", |sums| sums.response_mean_ns().map_or_else(String::new, units::span)),
         ];
-        columns.extend(of_tcp.into_iter().filter(Column::has_content));
+        columns.extend(of_tcp.into_iter().filter(Column::has_content).map(|column| column.optional(2)));
         let extra: Option<(&str, Cell)> = match self.view.order_metric() {
             Some(Metric::L2Bytes) => Some(("on the wire", |sums| octets(sums.l2_bytes))),
             Some(Metric::Duration) => Some(("duration", |sums| units::span(sums.duration_ns()))),
@@ -467,6 +470,27 @@ fn bar(amount: u64, largest: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::render::tests::udp;
+    use weir_query::ViewSettings;
+
+    #[test]
+    fn narrow_terminal_loses_columns_of_views() {
+        for (by, every_ns, left_out) in [
+            ("server_ip,service_port", None, "last, first"),
+            ("server_ip", Some(1_000_000_000), "bytes per "),
+            ("", Some(1_000_000_000), "bars"),
+        ] {
+            let fields = by.split(',').filter(|name| !name.is_empty()).map(|name| name.parse().unwrap()).collect();
+            let settings = ViewSettings { fields, every_ns, order: None, groups: 10 };
+            let mut view = ViewTable { view: View::new(settings).unwrap(), format: Format::Table, top: None };
+            view.add(&[udp(100), udp(99)]);
+            let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());
+            assert_eq!(narrow.lines().count(), wide.lines().count() + 1, "{narrow}");
+            assert!(narrow.contains("left out to fit the terminal: ") && narrow.contains(left_out), "{narrow}");
+            let rows = narrow.lines().take_while(|line| !line.contains("by "));
+            assert!(rows.inspect(|row| assert!(row.chars().count() <= 50, "{narrow}")).count() >= 3, "{narrow}");
+        }
+    }
 
     #[test]
     fn sparklines_and_bars_are_relative_to_the_largest_amount() {
