@@ -109,7 +109,7 @@ pub(crate) enum Problem {
     MixedFamilies,
     #[error("there is no protocol {name:?}; write a number, or a name as in tcp{}", or_near(.near))]
     UnknownProtocol { name: String, near: Vec<String> },
-    #[error("{0:?} is not a TCP flag; letters are S A P F R U E C, as in SA")]
+    #[error("{0:?} is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA")]
     UnknownFlag(char),
     #[error("{0:?} is not a time; write for example 2026-11-20T12:00:00Z (without a zone: UTC)")]
     NotATime(String),

@@ -302,6 +302,10 @@ pub(crate) fn flags(text: &str) -> Result<u16, Problem> {
             'U' => 0x20,
             'E' => 0x40,
             'C' => 0x80,
+            'N' => 0x100,
+            'X' => 0x200,
+            'Y' => 0x400,
+            'Z' => 0x800,
             _ => return Err(Problem::UnknownFlag(letter)),
         })
     };
