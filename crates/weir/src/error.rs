@@ -86,6 +86,8 @@ pub enum Error {
     ViewOfProbe(String),
     #[error("{0}: fields= selects the fields of records; this view has those of --by, and its sums")]
     FieldsOfView(String),
+    #[error("--by: the view would have two columns with the name {0}")]
+    ColumnTwice(&'static str),
     #[error("{0}: no program reads this pipe")]
     NoPipeReader(String),
 

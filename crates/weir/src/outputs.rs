@@ -24,7 +24,7 @@ use weir_export::{Column, ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
-use weir_query::{Expression, RecordOrder, SelectingSink, View, split_where};
+use weir_query::{Expression, GroupField, Metric, RecordOrder, SelectingSink, View, split_where};
 
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
@@ -96,6 +96,14 @@ impl Outputs {
     /// Checks the expressions of the sinks and the view, before any sink is opened.
     fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.sinks.iter().try_for_each(|sink| expression(sink).map(drop))?;
+        let names = || options.by.iter().map(GroupField::name);
+        let is_twice = |(at, name): (usize, &'static str)| {
+            let is_number = Metric::ALL.iter().any(|metric| [metric.name(), metric.name_of_side()].contains(&name));
+            (is_number || names().skip(at + 1).any(|other| other == name)).then_some(name)
+        };
+        if let Some(name) = names().enumerate().find_map(is_twice) {
+            return Err(Error::ColumnTwice(name));
+        }
         for sink in &self.sinks {
             if let Some(format) = view_format(sink) {
                 content(split_where(sink).0, format, options)?;

@@ -198,6 +198,8 @@ fn invalid_views_are_usage_errors() {
         (&["--every", "10"], ""),
         (&["--by", "hosts"], "there is no field \"hosts\"; did you mean host?"),
         (&["--by", "dst_port/24"], "dst_port is not an address: it has no prefix"),
+        (&["--by", "src_ip/24,src_ip/16"], "--by: the view would have two columns with the name src_ip"),
+        (&["--by", "host,packets"], "--by: the view would have two columns with the name packets"),
         (&["--by", "src_ip/40"], "\"40\" is not a prefix length"),
         (&["--by", "host", "--sort", "fast"], "--sort: a view has no number \"fast\"; use flows, packets"),
         (&["--sort", "fwd_ttl"], "--sort: there is no field \"fwd_ttl\"; did you mean"),
