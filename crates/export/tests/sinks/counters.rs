@@ -72,8 +72,8 @@ fn a_partly_written_line_is_lost() {
         assert!(sink.write(&flows).is_err());
         let text = std::fs::read_to_string(&path).unwrap();
         let counters = sink.counters();
-        assert_eq!(text.len(), 20 * 512);
-        assert!(!text.ends_with('\n'));
+        // What fits of the line is removed again.
+        assert!((9 * 512..20 * 512).contains(&text.len()) && text.ends_with('\n'));
         let whole = text.matches('\n').count();
         assert_eq!((counters.exported, counters.octets), (sum(&flows[..whole]), text.len() as u64));
         assert_eq!(lost(&*sink, ExportLossReason::WriteFailed), sum(&flows[whole..]));
