@@ -5,7 +5,7 @@ use std::fmt;
 use weir_export::{Column, ColumnKind, FieldValue, columns};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
-use weir_tcp::{ResponseTimes, SegmentClass, TcpReport};
+use weir_tcp::{ResponseTimes, TcpReport};
 
 /// What the values of a field are, and which literals are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ const WORDS: [Field; 23] = [
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),
     one("duration", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
-    one("retransmitted", Kind::Number(u64::MAX), |flow| tcp(flow, retransmitted_segments)),
+    one("retransmitted", Kind::Number(u64::MAX), |flow| tcp(flow, TcpReport::retransmitted_segments)),
     one("rtt", Kind::Duration, |flow| initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)),
     one("response", Kind::Duration, |flow| {
         let mean_ns = server_responses(flow).and_then(|times| times.sum_ns.checked_div(times.count));
@@ -307,20 +307,4 @@ pub(crate) fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
 pub(crate) fn server_responses(flow: &FlowRecord) -> Option<&ResponseTimes> {
     let [forward, reverse] = flow.tcp.as_ref()?;
     Some(if serves_source(flow) { &forward.responses } else { &reverse.responses })
-}
-
-/// Retransmitted segments (docs/tcp.md section 8).
-pub(crate) fn retransmitted_segments(report: &TcpReport) -> u64 {
-    use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
-    segments(report, &[Retransmission, UnseenRetransmission, SynRetransmission])
-}
-
-/// Segments with payload, SYN or FIN (docs/tcp.md section 8).
-pub(crate) fn sequenced_segments(report: &TcpReport) -> u64 {
-    use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
-    segments(report, &[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + retransmitted_segments(report)
-}
-
-fn segments(report: &TcpReport, classes: &[SegmentClass]) -> u64 {
-    classes.iter().map(|&class| report.count(class).segments).sum()
 }

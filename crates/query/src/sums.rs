@@ -1,6 +1,6 @@
 //! The sums of a group of records.
 
-use crate::field::{initial_rtt_ns, retransmitted_segments, sequenced_segments, server_responses};
+use crate::field::{initial_rtt_ns, server_responses};
 use weir_flow::FlowRecord;
 
 /// Sums over records. Of the two directions, the first is that of the initiator; in a group of a
@@ -77,8 +77,8 @@ impl Sums {
             ..Self::NONE
         };
         for report in flow.tcp.iter().flatten() {
-            sums.segments += sequenced_segments(report);
-            sums.retransmitted += retransmitted_segments(report);
+            sums.segments += report.sequenced_segments();
+            sums.retransmitted += report.retransmitted_segments();
         }
         if let Some(rtt_ns) = initial_rtt_ns(flow) {
             (sums.rtts, sums.rtt_sum_ns, sums.rtt_max_ns) = (1, rtt_ns, rtt_ns);

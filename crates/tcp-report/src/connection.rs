@@ -88,7 +88,10 @@ impl Connection {
     /// Retransmitted segments, and all segments that occupy sequence numbers.
     pub fn retransmission_ratio(&self) -> (u64, u64) {
         let reports = self.reports();
-        (reports.iter().map(retransmitted_segments).sum(), reports.iter().map(sequenced_segments).sum())
+        (
+            reports.iter().map(TcpReport::retransmitted_segments).sum(),
+            reports.iter().map(TcpReport::sequenced_segments).sum(),
+        )
     }
 
     /// Share of retransmitted segments, 0 to 1.
@@ -120,7 +123,7 @@ impl Connection {
     /// captured side sends payload or acknowledges.
     pub fn is_one_way(&self) -> bool {
         const ANSWERS: [SegmentClass; 2] = [SegmentClass::InOrder, SegmentClass::Acknowledgment];
-        self.packets.contains(&0) && self.sum(|report| segments(report, &ANSWERS)) > 0
+        self.packets.contains(&0) && self.sum(|report| report.segments_of(&ANSWERS)) > 0
     }
 
     /// A flow record with the fields of this connection.
@@ -155,25 +158,7 @@ pub(crate) fn payload_bytes(report: &TcpReport) -> u64 {
     report.classes.iter().map(|count| count.bytes).sum()
 }
 
-/// Retransmitted segments, also those whose original was lost before the capture point. Duplicates
-/// do not count.
-pub fn retransmitted_segments(report: &TcpReport) -> u64 {
-    use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
-    segments(report, &[Retransmission, UnseenRetransmission, SynRetransmission])
-}
-
-/// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and RST
-/// do not count.
-pub fn sequenced_segments(report: &TcpReport) -> u64 {
-    use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
-    segments(report, &[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + retransmitted_segments(report)
-}
-
 /// Duplicates with the same TTL and with another TTL.
 pub fn duplicate_segments(report: &TcpReport) -> u64 {
-    segments(report, &[SegmentClass::Duplicate, SegmentClass::RoutedDuplicate])
-}
-
-fn segments(report: &TcpReport, classes: &[SegmentClass]) -> u64 {
-    classes.iter().map(|&class| report.count(class).segments).sum()
+    report.segments_of(&[SegmentClass::Duplicate, SegmentClass::RoutedDuplicate])
 }

@@ -3,7 +3,7 @@
 //! In: connections. Out: [`ListColumn`]s, which say what a cell shows, and text tables of them, in
 //! chunks: all cells at once could need more memory than the connections.
 
-use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
+use crate::connection::{Connection, duplicate_segments, payload_bytes};
 use crate::delay::Delay;
 use crate::percent::percent;
 use std::ops::Range;
@@ -118,7 +118,7 @@ const RETRANSMISSIONS: ListColumn = ListColumn {
     meaning: "retransmitted segments",
     always: false,
     is_text: false,
-    cell: |connection, side| count(retransmitted_segments(&connection.report(side))),
+    cell: |connection, side| count(connection.report(side).retransmitted_segments()),
 };
 const UNSEEN: ListColumn = ListColumn {
     heading: "unseen",

@@ -3,7 +3,7 @@
 //! In: a connection. Out: [`Delays`], whose parts add up to its duration, and a [`Delay`] in a word.
 //! Rules: `docs/tcp.md`. It does not know why a side waited.
 
-use crate::connection::{Connection, retransmitted_segments, sequenced_segments};
+use crate::connection::Connection;
 use weir_tcp::{Degradation, SegmentClass, TcpReport};
 
 /// In which sum most of the time is.
@@ -91,7 +91,9 @@ impl Connection {
         match reports.each_ref().map(|report| report.zero_windows > 0) {
             [true, false] => &mut delays.client_ns,
             [false, true] => &mut delays.server_ns,
-            _ if sum(retransmitted_segments) * SEGMENTS_PER_RETRANSMISSION >= sum(sequenced_segments).max(1) => {
+            _ if sum(TcpReport::retransmitted_segments) * SEGMENTS_PER_RETRANSMISSION
+                >= sum(TcpReport::sequenced_segments).max(1) =>
+            {
                 &mut delays.network_ns
             }
             _ => &mut delays.other_ns,

@@ -1,6 +1,6 @@
 //! The report for programs: one JSON object, or CSV with a line per connection.
 
-use crate::connection::{Connection, retransmitted_segments, sequenced_segments};
+use crate::connection::Connection;
 use crate::delay::Delay;
 use crate::failure::Failure;
 use crate::percent::percentile;
@@ -8,7 +8,7 @@ use crate::report::CaptureReport;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
-use weir_tcp::SegmentClass;
+use weir_tcp::{SegmentClass, TcpReport};
 
 impl CaptureReport {
     /// Writes everything as one JSON object. Its `list` has all connections as ranked, with the
@@ -100,8 +100,8 @@ impl CaptureReport {
                 "payload_bytes": totals.payload_bytes(),
                 "unique_bytes": totals.sum(|side| side.unique_bytes),
                 "retransmitted_bytes": totals.sum(|side| side.retransmitted_bytes),
-                "retransmitted_segments": totals.sum(retransmitted_segments),
-                "carrying_segments": totals.sum(sequenced_segments),
+                "retransmitted_segments": totals.sum(TcpReport::retransmitted_segments),
+                "carrying_segments": totals.sum(TcpReport::sequenced_segments),
                 "partial": totals.sum(|side| side.partial_retransmissions),
                 "spurious": totals.sum(|side| side.spurious_retransmissions),
                 "zero_windows": totals.sum(|side| side.zero_windows),

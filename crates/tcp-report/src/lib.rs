@@ -38,7 +38,7 @@ mod totals;
 mod warnings;
 
 pub use comparison::{Comparison, RuleCounts};
-pub use connection::{Connection, duplicate_segments, retransmitted_segments, sequenced_segments};
+pub use connection::{Connection, duplicate_segments};
 pub use delay::{Delay, Delays};
 pub use explain::{ExplainError, Pass};
 pub use failure::Failure;

@@ -1,9 +1,9 @@
 //! The orders that a report can rank connections by.
 
-use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
+use crate::connection::{Connection, duplicate_segments, payload_bytes};
 use std::cmp::Reverse;
 use weir_export::{Column, ColumnKind, FieldValue, columns};
-use weir_tcp::SegmentClass;
+use weir_tcp::{SegmentClass, TcpReport};
 
 /// With fewer packets than this a share of retransmitted segments means little.
 const MEANINGFUL_PACKETS: u64 = 20;
@@ -40,7 +40,7 @@ const ORDERS: [SortOrder; 18] = [
         description: "share of retransmitted segments",
         rank_by: RankBy::RetransmittedShare,
     },
-    order("retransmissions", "retransmitted segments", |connection| connection.sum(retransmitted_segments)),
+    order("retransmissions", "retransmitted segments", |connection| connection.sum(TcpReport::retransmitted_segments)),
     order("retransmitted-bytes", "retransmitted octets", |connection| {
         connection.sum(|report| report.retransmitted_bytes)
     }),
@@ -120,7 +120,7 @@ impl SortOrder {
             RankBy::Number(number) => [1, number(connection)],
             // The bits of a number that is not negative have the order of the number.
             RankBy::RetransmittedShare => {
-                [connection.retransmitted_share().to_bits(), connection.sum(retransmitted_segments)]
+                [connection.retransmitted_share().to_bits(), connection.sum(TcpReport::retransmitted_segments)]
             }
             RankBy::Field(column) => match column.read(&connection.to_flow_record()) {
                 FieldValue::Unsigned(number) | FieldValue::Time(number) => [1, number],

@@ -1,6 +1,5 @@
 //! The report for the terminal.
 
-use crate::connection::{retransmitted_segments, sequenced_segments};
 use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS};
 use crate::delay::Delay;
 use crate::failure::Failure;
@@ -11,7 +10,7 @@ use crate::totals::Totals;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use weir_ledger::RefusalReason;
-use weir_tcp::{Degradation, SegmentClass};
+use weir_tcp::{Degradation, SegmentClass, TcpReport};
 use weir_text::columns::{Column, fit, lines, rows};
 use weir_text::{units, wrap};
 
@@ -189,8 +188,8 @@ fn connection_count(totals: &Totals) -> String {
 }
 
 fn retransmissions(totals: &Totals) -> String {
-    let [clients, servers] = totals.sides.each_ref().map(retransmitted_segments);
-    let [of_clients, of_servers] = totals.sides.each_ref().map(sequenced_segments);
+    let [clients, servers] = totals.sides.each_ref().map(TcpReport::retransmitted_segments);
+    let [of_clients, of_servers] = totals.sides.each_ref().map(TcpReport::sequenced_segments);
     let (all, of_all) = (clients + servers, of_clients + of_servers);
     let text = format!("{} of {}", percent(all, of_all), units::count(of_all, "segment"));
     if all == 0 {

@@ -141,6 +141,25 @@ impl TcpReport {
         self.count(SegmentClass::Syn).segments + self.count(SegmentClass::SynRetransmission).segments
     }
 
+    /// Segments of some classes.
+    pub fn segments_of(&self, classes: &[SegmentClass]) -> u64 {
+        classes.iter().map(|&class| self.count(class).segments).sum()
+    }
+
+    /// Retransmitted segments, also those whose original was lost before the capture point.
+    /// Duplicates do not count.
+    pub fn retransmitted_segments(&self) -> u64 {
+        use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
+        self.segments_of(&[Retransmission, UnseenRetransmission, SynRetransmission])
+    }
+
+    /// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and
+    /// RST do not count.
+    pub fn sequenced_segments(&self) -> u64 {
+        use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
+        self.segments_of(&[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + self.retransmitted_segments()
+    }
+
     /// Whether the direction had anything but SYN and RST without payload, segments in order
     /// without holes, and acknowledgments.
     pub fn has_anomalies(&self) -> bool {

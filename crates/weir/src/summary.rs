@@ -10,7 +10,7 @@ use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, Traffic
 use weir_packet::Network;
 use weir_probe::RecordObserver;
 use weir_tcp::{SegmentClass, TcpReport};
-use weir_tcp_report::{duplicate_segments, retransmitted_segments, sequenced_segments};
+use weir_tcp_report::duplicate_segments;
 use weir_text::units;
 
 #[derive(Clone, Debug, Default)]
@@ -58,8 +58,8 @@ impl TrafficSummary {
 
 impl TcpSummary {
     fn add(&mut self, report: &TcpReport) {
-        self.segments += sequenced_segments(report);
-        self.retransmitted += retransmitted_segments(report);
+        self.segments += report.sequenced_segments();
+        self.retransmitted += report.retransmitted_segments();
         self.lost_before_capture += report.count(SegmentClass::UnseenRetransmission).segments;
         self.duplicates += duplicate_segments(report);
         self.unread += report.count(SegmentClass::Unread).segments;

@@ -206,7 +206,7 @@ fn memory_that_cannot_be_locked_is_refused_with_the_limit() {
     }
     let output = match shell.output() {
         Ok(output) if output.status.code() != Some(126) => output,
-        _ => return eprintln!("SKIPPED: user nobody cannot execute the binary"),
+        _ => return eprintln!("SKIPPED: the user `nobody` cannot execute the binary"),
     };
     let (code, out, err) = text_of(&output);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");

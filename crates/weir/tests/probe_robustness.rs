@@ -123,7 +123,7 @@ fn missing_capabilities_are_named() {
     ] {
         let output = match command().args(["probe", "-i", source]).uid(NOBODY_ID).gid(NOBODY_ID).output() {
             Ok(output) => output,
-            Err(error) => return eprintln!("SKIPPED: user nobody cannot execute the binary: {error}"),
+            Err(error) => return eprintln!("SKIPPED: the user `nobody` cannot execute the binary: {error}"),
         };
         let (code, _, err) = text_of(&output);
         assert_eq!(code, 1, "{err}");

@@ -69,7 +69,7 @@ fn all_flows(folder: &Path) -> u64 {
     names.iter().map(|name| flows(&folder.join(name))).sum()
 }
 
-/// A folder that user nobody can write.
+/// A folder in which the user `nobody` may create files.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     permit_all_users(folder.path());
@@ -320,7 +320,7 @@ fn a_folder_that_cannot_be_written_is_refused_at_the_start() {
     }
     let output = match command.output() {
         Ok(output) => output,
-        Err(error) => return eprintln!("SKIPPED: user nobody cannot execute the binary: {error}"),
+        Err(error) => return eprintln!("SKIPPED: the user `nobody` cannot execute the binary: {error}"),
     };
     let (code, _, err) = text_of(&output);
     assert_eq!((code, err.contains("Permission denied")), (1, true), "{err}");
