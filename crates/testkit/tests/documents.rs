@@ -43,13 +43,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is two folders below the root").into()
 }
 
-/// All files below a folder with this extension; build outputs and hidden folders are left out.
+/// All files below a folder with this extension; build outputs and hidden folders are left out. Cargo does not tag a
+/// `target` that existed before its first build, so the name counts too.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder can be listed") {
         let path = entry.expect("the folder can be listed").path();
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if path.is_dir() && !hidden && !path.join("CACHEDIR.TAG").exists() {
+        let built = path.ends_with("target") || path.join("CACHEDIR.TAG").exists();
+        if path.is_dir() && !hidden && !built {
             found.extend(files(&path, extension));
         } else if path.extension().is_some_and(|found| found == extension) {
             found.push(path);
