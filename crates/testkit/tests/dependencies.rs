@@ -5,9 +5,10 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 17] = [
+const ALLOWED: [(&str, &str); 18] = [
     ("bench", "capture export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
+    ("dpi", ""),
     ("export", "flow ledger packet tcp"),
     ("flow", "ledger packet tcp"),
     ("host", ""),

@@ -1,0 +1,379 @@
+//! What inspection found out about a flow.
+
+use crate::{Application, Confidence};
+
+/// Octets that findings hold at most, the names and lengths of facts included.
+pub const MAX_FINDINGS_OCTETS: usize = 2048;
+/// Octets of a text that are kept at most, after escaping.
+pub const MAX_TEXT_OCTETS: usize = 255;
+
+/// Something that is found in payload. Texts are UTF-8 without control characters: octets that
+/// are not are written `\xNN`, and a backslash is written twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Fact {
+    /// Text: the server name that the client asks for (TLS SNI, QUIC).
+    ServerName = 1,
+    /// Text: the protocols that the client offers (ALPN), separated by commas.
+    AlpnOffered,
+    /// Text: the protocol that the server selected (ALPN); TLS 1.3 encrypts it.
+    AlpnSelected,
+    /// Number: the TLS version of the connection as on the wire (0x0303 is TLS 1.2).
+    TlsVersion,
+    /// Number: the cipher suite that the server selected.
+    TlsCipher,
+    /// Octets: the fields of the ClientHello that the fingerprints JA3 and JA4 are made of.
+    TlsClientHello,
+    /// Octets: the fields of the ServerHello that the fingerprint JA3S is made of.
+    TlsServerHello,
+    /// Number, 1: the ClientHello is encrypted (ECH); the server name is that of the outer one.
+    TlsEch,
+    /// Text: subject of the server's certificate (RFC 4514).
+    CertificateSubject,
+    /// Text: its issuer.
+    CertificateIssuer,
+    /// Number: begin of its validity, seconds since 1970 UTC, as a signed number of 64 bits.
+    CertificateNotBefore,
+    /// Number: end of its validity.
+    CertificateNotAfter,
+    /// Text: its DNS names and addresses, separated by commas.
+    CertificateNames,
+    /// Number: the version of QUIC as on the wire.
+    QuicVersion,
+    /// Text: the name that DNS, mDNS or LLMNR was first asked for.
+    DnsName,
+    /// Number: the type of that question.
+    DnsType,
+    /// Number: the response code of the first answer to it.
+    DnsRcode,
+    /// Text: the records of that answer in the order of the message, separated by commas.
+    DnsAnswers,
+    /// Number: ns from the first question to the first answer to it.
+    DnsResponseNs,
+    /// Text: the host of the first request (HTTP `Host`, HTTP/2 `:authority`).
+    HttpHost,
+    /// Text: the method of the first request.
+    HttpMethod,
+    /// Text, personal: the path of the first request.
+    HttpPath,
+    /// Text, personal: its user agent.
+    HttpUserAgent,
+    /// Number: the status of the first final response.
+    HttpStatus,
+    /// Text: the content type of that response.
+    HttpContentType,
+    /// Text: the identification string of the client.
+    SshClient,
+    /// Text: the identification string of the server.
+    SshServer,
+    /// Text: HASSH, the fingerprint of the client.
+    Hassh,
+    /// Text: HASSH, the fingerprint of the server.
+    HasshServer,
+    /// Text, personal: the account, caller or client that the first message names (SMTP `MAIL FROM`,
+    /// SIP `From`, MQTT client identifier, RDP cookie, PostgreSQL `user`).
+    User,
+    /// Text: the software that the server names in its greeting.
+    ServerSoftware,
+}
+
+impl Fact {
+    /// All facts in the order of their numbers.
+    pub const ALL: [Self; 31] = [
+        Self::ServerName,
+        Self::AlpnOffered,
+        Self::AlpnSelected,
+        Self::TlsVersion,
+        Self::TlsCipher,
+        Self::TlsClientHello,
+        Self::TlsServerHello,
+        Self::TlsEch,
+        Self::CertificateSubject,
+        Self::CertificateIssuer,
+        Self::CertificateNotBefore,
+        Self::CertificateNotAfter,
+        Self::CertificateNames,
+        Self::QuicVersion,
+        Self::DnsName,
+        Self::DnsType,
+        Self::DnsRcode,
+        Self::DnsAnswers,
+        Self::DnsResponseNs,
+        Self::HttpHost,
+        Self::HttpMethod,
+        Self::HttpPath,
+        Self::HttpUserAgent,
+        Self::HttpStatus,
+        Self::HttpContentType,
+        Self::SshClient,
+        Self::SshServer,
+        Self::Hassh,
+        Self::HasshServer,
+        Self::User,
+        Self::ServerSoftware,
+    ];
+
+    /// Whether it may tell something about a person. Such facts are kept on request only.
+    pub const fn is_personal(self) -> bool {
+        matches!(self, Self::HttpPath | Self::HttpUserAgent | Self::User)
+    }
+}
+
+/// A limit that findings met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Note {
+    /// Octets are missing: lost, not captured, or before the start of the capture.
+    Gap = 1,
+    /// A retransmission had other octets than the first transmission, which was used.
+    Conflict = 2,
+    /// A text was longer than [`MAX_TEXT_OCTETS`], or a fact did not fit.
+    Cut = 4,
+    /// The limit of packets, octets or memory was reached before everything was found.
+    Limit = 8,
+}
+
+impl Note {
+    /// All notes with their names, the words of the field `application_notes`.
+    pub const NAMES: [(Self, &'static str); 4] =
+        [(Self::Gap, "gap"), (Self::Conflict, "conflict"), (Self::Cut, "cut"), (Self::Limit, "limit")];
+}
+
+/// A set of notes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Notes(pub u8);
+
+impl Notes {
+    /// Adds a note.
+    pub fn add(&mut self, note: Note) {
+        self.0 |= note as u8;
+    }
+
+    /// Names of the notes in the set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Note::NAMES.into_iter().filter(move |(note, _)| self.0 & *note as u8 != 0).map(|(_, name)| name)
+    }
+}
+
+/// What inspection found out about a flow: the application and facts.
+///
+/// A fact that is set once stays: readers may see the same octets again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    application: Option<(Application, Confidence)>,
+    notes: Notes,
+    /// Personal facts are kept.
+    personal: bool,
+    /// Per fact: its number, the length of its value in 2 octets, the value.
+    facts: Vec<u8>,
+}
+
+impl Findings {
+    /// Nothing found yet. `personal`: personal facts are kept, see [`Fact::is_personal`].
+    pub fn new(personal: bool) -> Self {
+        Self { personal, ..Self::default() }
+    }
+
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        (self.application, self.notes) = (None, Notes::default());
+        self.facts.clear();
+    }
+
+    /// The application and how it is known, if it is.
+    pub fn application(&self) -> Option<(Application, Confidence)> {
+        self.application
+    }
+
+    /// The limits that were met.
+    pub fn notes(&self) -> Notes {
+        self.notes
+    }
+
+    /// Names the application.
+    pub fn recognise(&mut self, application: Application, confidence: Confidence) {
+        self.application = Some((application, confidence));
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, note: Note) {
+        self.notes.add(note);
+    }
+
+    /// Whether a fact is known.
+    pub fn has(&self, fact: Fact) -> bool {
+        self.octets(fact).is_some()
+    }
+
+    /// The value of a fact that is octets.
+    pub fn octets(&self, fact: Fact) -> Option<&[u8]> {
+        let mut rest = self.facts.as_slice();
+        while let [number, high, low, after @ ..] = rest {
+            let (value, next) = after.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+            if *number == fact as u8 {
+                return Some(value);
+            }
+            rest = next;
+        }
+        None
+    }
+
+    /// The value of a fact that is a text.
+    pub fn text(&self, fact: Fact) -> Option<&str> {
+        self.octets(fact).and_then(|octets| std::str::from_utf8(octets).ok())
+    }
+
+    /// The value of a fact that is a number.
+    pub fn number(&self, fact: Fact) -> Option<u64> {
+        self.octets(fact)?.try_into().ok().map(u64::from_be_bytes)
+    }
+
+    /// Sets a fact that is octets, unless it is known, is not kept, or does not fit.
+    pub fn set_octets(&mut self, fact: Fact, value: &[u8]) {
+        if self.has(fact) || (fact.is_personal() && !self.personal) {
+            return;
+        }
+        let Some(length) =
+            u16::try_from(value.len()).ok().filter(|_| self.facts.len() + 3 + value.len() <= MAX_FINDINGS_OCTETS)
+        else {
+            return self.note(Note::Cut);
+        };
+        self.facts.push(fact as u8);
+        self.facts.extend(length.to_be_bytes());
+        self.facts.extend(value);
+    }
+
+    /// Sets a fact that is a number.
+    pub fn set_number(&mut self, fact: Fact, value: u64) {
+        self.set_octets(fact, &value.to_be_bytes());
+    }
+
+    /// Sets a fact that is a text, from the octets of the payload.
+    pub fn set_text(&mut self, fact: Fact, value: &[u8]) {
+        self.set_list(fact, [value]);
+    }
+
+    /// Sets a fact that is a list of texts.
+    pub fn set_list<'a>(&mut self, fact: Fact, values: impl IntoIterator<Item = &'a [u8]>) {
+        let mut text = EscapedText::default();
+        for (at, value) in values.into_iter().enumerate() {
+            if at > 0 {
+                text.push(b",");
+            }
+            text.push_escaped(value);
+        }
+        if text.cut {
+            self.note(Note::Cut);
+        }
+        self.set_octets(fact, &text.octets[..text.length]);
+    }
+}
+
+/// A text of bounded length that is built up.
+struct EscapedText {
+    octets: [u8; MAX_TEXT_OCTETS],
+    length: usize,
+    cut: bool,
+}
+
+impl Default for EscapedText {
+    fn default() -> Self {
+        Self { octets: [0; MAX_TEXT_OCTETS], length: 0, cut: false }
+    }
+}
+
+impl EscapedText {
+    /// Appends octets, all or none. After the first that did not fit, none.
+    fn push(&mut self, octets: &[u8]) {
+        match self.octets.get_mut(self.length..self.length + octets.len()) {
+            Some(place) if !self.cut => {
+                place.copy_from_slice(octets);
+                self.length += octets.len();
+            }
+            _ => self.cut = true,
+        }
+    }
+
+    fn push_escaped(&mut self, value: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for chunk in value.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                let mut buffer = [0; 4];
+                match character {
+                    '\\' => self.push(br"\\"),
+                    _ if character.is_control() => {
+                        character
+                            .encode_utf8(&mut buffer)
+                            .bytes()
+                            .for_each(|octet| self.push_hexadecimal(octet, DIGITS));
+                    }
+                    _ => self.push(character.encode_utf8(&mut buffer).as_bytes()),
+                }
+                if self.cut {
+                    return;
+                }
+            }
+            chunk.invalid().iter().for_each(|&octet| self.push_hexadecimal(octet, DIGITS));
+        }
+    }
+
+    fn push_hexadecimal(&mut self, octet: u8, digits: &[u8; 16]) {
+        self.push(&[b'\\', b'x', digits[usize::from(octet >> 4)], digits[usize::from(octet & 15)]]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fact_that_is_set_once_stays() {
+        let mut findings = Findings::new(false);
+        findings.set_text(Fact::ServerName, b"a.example");
+        findings.set_text(Fact::ServerName, b"b.example");
+        findings.set_number(Fact::TlsVersion, 0x304);
+        assert_eq!(findings.text(Fact::ServerName), Some("a.example"));
+        assert_eq!(findings.number(Fact::TlsVersion), Some(0x304));
+        assert_eq!(findings.number(Fact::TlsCipher), None);
+    }
+
+    #[test]
+    fn facts_are_numbered_in_the_order_of_the_list() {
+        for (at, fact) in Fact::ALL.iter().enumerate() {
+            assert_eq!(*fact as usize, at + 1);
+        }
+    }
+
+    #[test]
+    fn personal_facts_are_kept_on_request_only() {
+        for personal in [false, true] {
+            let mut findings = Findings::new(personal);
+            findings.set_text(Fact::HttpPath, b"/");
+            assert_eq!(findings.has(Fact::HttpPath), personal);
+        }
+    }
+
+    #[test]
+    fn text_is_escaped_and_cut() {
+        let mut findings = Findings::new(false);
+        findings.set_list(Fact::ServerName, [b"a\\\n\xff\xc3\xa9".as_slice(), "\u{85}".as_bytes()]);
+        assert_eq!(findings.text(Fact::ServerName), Some("a\\\\\\x0a\\xff\u{e9},\\xc2\\x85"));
+        assert_eq!(findings.notes(), Notes::default());
+        findings.set_text(Fact::HttpHost, &[b'x'; MAX_TEXT_OCTETS]);
+        assert_eq!(findings.notes(), Notes::default());
+        findings.set_text(Fact::HttpMethod, &[b"x".repeat(MAX_TEXT_OCTETS - 1), "\u{e9}".into()].concat());
+        assert_eq!(findings.text(Fact::HttpMethod).map(str::len), Some(MAX_TEXT_OCTETS - 1));
+        assert_eq!(findings.notes().names().collect::<Vec<_>>(), ["cut"]);
+    }
+
+    #[test]
+    fn findings_are_bounded() {
+        let mut findings = Findings::new(true);
+        for fact in Fact::ALL {
+            findings.set_octets(fact, &[0; 500]);
+        }
+        assert!(findings.facts.len() <= MAX_FINDINGS_OCTETS);
+        assert!(findings.has(Fact::TlsVersion) && !findings.has(Fact::TlsCipher));
+        assert_eq!(findings.notes().names().collect::<Vec<_>>(), ["cut"]);
+    }
+}

@@ -1,0 +1,19 @@
+//! Packet inspection: recognises the application of a flow from the first octets of its payload,
+//! and keeps a few facts about it (the server name of TLS, the host of HTTP, the name that DNS was
+//! asked for).
+//!
+//! ```text
+//! first octets of both directions -> a reader per protocol -> Verdict, Findings
+//! ```
+//! In: the payload of the first packets of a flow, in their order. Out: [`Findings`]. All input is
+//! hostile: a reader looks at bounded octets, allocates nothing beyond [`Findings`], and never
+//! panics. A reader claims nothing that the octets do not show.
+#![forbid(unsafe_code)]
+
+mod application;
+mod findings;
+mod streams;
+
+pub use application::{Application, Confidence};
+pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};
+pub use streams::{Datagram, Streams, Verdict};

@@ -1,0 +1,40 @@
+//! What a reader gets to see: the start of both streams of a TCP connection, or one datagram.
+
+/// The start of both directions of a TCP connection, each without gaps from its first octet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Streams<'a> {
+    /// Octets of the side that sent payload first.
+    pub first: &'a [u8],
+    /// Octets of the other side.
+    pub second: &'a [u8],
+    /// No more octets will come: of the first side, of the second.
+    pub ended: [bool; 2],
+}
+
+/// The payload of a UDP datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// The payload, as far as it was captured.
+    pub payload: &'a [u8],
+    /// Its length on the wire.
+    pub wire_octets: u32,
+    /// It comes from the side that sent payload first.
+    pub from_first: bool,
+    /// Port of its sender.
+    pub source_port: u16,
+    /// Port of its receiver.
+    pub destination_port: u16,
+}
+
+/// What a reader says of the octets it has seen so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are not of this protocol, whatever follows.
+    No,
+    /// They may be of this protocol. More octets, or octets of the other side, will tell.
+    More,
+    /// They are of this protocol, and more facts may follow. The findings name the application.
+    Recognised,
+    /// They are of this protocol, and no fact is left to be found.
+    Complete,
+}
