@@ -20,7 +20,9 @@ pub enum ColumnKind {
     Word,
     /// Several of few words: [`FieldValue::Approximate`] or [`FieldValue::Degraded`].
     Words,
-    /// [`FieldValue::TcpFlags`] or [`FieldValue::CommunityId`].
+    /// [`FieldValue::TcpFlags`]: text with a letter for each.
+    TcpFlags,
+    /// [`FieldValue::CommunityId`].
     Text,
 }
 
@@ -35,7 +37,7 @@ impl ColumnKind {
             Self::Mac => "mac",
             Self::Word => "word",
             Self::Words => "words",
-            Self::Text => "text",
+            Self::TcpFlags | Self::Text => "text",
         }
     }
 }

@@ -195,7 +195,7 @@ fields! {
         [Element::common(1, "octetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.bytes);
     each "l2_bytes", Integer, "octets", "Sum of the frame lengths on the wire.",
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.frame_bytes);
-    each "tcp_flags", Text, "", "TCP control bits of all packets together, a letter for each: SYN, ACK, PSH, FIN, RST, URG, ECE, CWR, N for AE (formerly NS), X, Y and Z for reserved bits.",
+    each "tcp_flags", TcpFlags, "", "TCP control bits of all packets together, a letter for each: SYN, ACK, PSH, FIN, RST, URG, ECE, CWR, N for AE (formerly NS), X, Y and Z for reserved bits.",
         [], |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::TcpFlags(d.tcp_flags));
     each "tcp_flags_number", Integer or 0, "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header; 0 for other protocols.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet

@@ -22,6 +22,9 @@ pub enum EndReason {
 }
 
 impl EndReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Active, Self::EndOfFlow, Self::Forced, Self::LackOfResources];
+
     /// The value of the field `end_reason`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +65,8 @@ impl Approximate {
     /// the step, without a jump.
     pub const CLOCK_SET: u16 = 512;
 
-    const NAMES: [(u16, &'static str); 10] = [
+    /// All bits with their names, as exported.
+    pub const NAMES: [(u16, &'static str); 10] = [
         (Self::OVERFLOW, "overflow"),
         (Self::MIXED_VLAN, "mixed_vlan"),
         (Self::MIXED_MPLS, "mixed_mpls"),

@@ -46,7 +46,7 @@ pub(crate) enum Check {
     /// The field has a value.
     Present,
     Values(Values),
-    /// All of these TCP flags are set, in both directions together.
+    /// All of these TCP flags are set; those of a flow are of both directions together.
     Flags(u16),
     Text(TextOperator, Box<[Box<str>]>),
 }
@@ -69,7 +69,7 @@ impl TextOperator {
         })
     }
 
-    fn holds(self, text: &str, pattern: &str) -> bool {
+    pub fn holds(self, text: &str, pattern: &str) -> bool {
         match self {
             Self::Equal => text == pattern,
             Self::StartsWith => text.starts_with(pattern),
@@ -132,6 +132,8 @@ fn whole(value: FieldValue) -> Option<u64> {
         FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => Some(number),
         FieldValue::Protocol(number) | FieldValue::Code(number, _) => Some(number.into()),
         FieldValue::TcpFlags(bits) => Some(bits.into()),
+        FieldValue::Approximate(set) => Some(set.0.into()),
+        FieldValue::Degraded(set) => Some(set.0.into()),
         FieldValue::Mac(octets) => Some(mac_key(octets)),
         _ => None,
     }

@@ -79,8 +79,8 @@ pub(crate) enum Problem {
     UnknownField { name: String, near: Vec<String> },
     #[error("{field} is {kind}; {operator} needs a number")]
     NotOrdered { field: String, kind: Kind, operator: &'static str },
-    #[error("{field} is {kind}; starts-with, ends-with and contains are for text")]
-    NotText { field: String, kind: Kind },
+    #[error("{field} is {kind}; {operator} is for text")]
+    NotText { field: String, kind: Kind, operator: String },
     #[error("{operator} takes one value; for several write {field} in {{…}}")]
     RangeWithOperator { field: String, operator: &'static str },
     #[error("the range is empty: its end is below its start")]
@@ -91,7 +91,7 @@ pub(crate) enum Problem {
     Unit { field: String, kind: Kind, unit: String },
     #[error("{unit:?} is not a unit of {field}; use {units}")]
     UnknownUnit { field: String, unit: String, units: &'static str },
-    #[error("{field} needs a unit of time, as in {number}s; there are ns, us, ms, s, m and h")]
+    #[error("{field} needs a unit of time, as in {number}s; there are ns, us, ms, s, m, h and d")]
     MissingUnit { field: String, number: String },
     #[error("{field} has whole numbers only")]
     Fraction { field: String },
@@ -109,6 +109,8 @@ pub(crate) enum Problem {
     MixedFamilies,
     #[error("there is no protocol {name:?}; write a number, or a name as in tcp{}", or_near(.near))]
     UnknownProtocol { name: String, near: Vec<String> },
+    #[error("{field} has no value {word:?}{}; there are {}", or_near(.near), .all.join(", "))]
+    UnknownWord { field: String, word: String, near: Vec<String>, all: Vec<&'static str> },
     #[error("{0:?} is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA")]
     UnknownFlag(char),
     #[error("{0:?} is not a time; write for example 2026-11-20T12:00:00Z (without a zone: UTC)")]

@@ -3,9 +3,9 @@
 
 use std::fmt;
 use weir_export::{Column, ColumnKind, FieldValue, columns};
-use weir_flow::{Direction, FlowRecord};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
-use weir_tcp::{ResponseTimes, TcpReport};
+use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
+use weir_tcp::{Degradation, ResponseTimes, TcpReport};
 
 /// What the values of a field are, and which literals are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,51 @@ pub(crate) enum Kind {
     Mac,
     Protocol,
     Flags,
-    /// Text that is compared without regard to case.
-    Words,
+    /// One or several of few words, without regard to case.
+    Words(Words),
     /// Text that is compared exactly.
     Text,
+}
+
+/// The words that a field can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    EndReason,
+    TunnelType,
+    /// A set of words.
+    Approximate,
+    /// A set of words.
+    TcpDegraded,
+}
+
+impl Words {
+    /// Those of a column.
+    fn of_column(name: &str) -> Option<Self> {
+        Some(match name {
+            "end_reason" => Self::EndReason,
+            "fwd_tunnel_type" | "rev_tunnel_type" => Self::TunnelType,
+            "approximate" => Self::Approximate,
+            "fwd_tcp_degraded" | "rev_tcp_degraded" => Self::TcpDegraded,
+            _ => return None,
+        })
+    }
+
+    /// All words with their numbers; with their bits if a field has several words.
+    pub fn all(self) -> Vec<(u64, &'static str)> {
+        match self {
+            Self::EndReason => EndReason::ALL.map(|reason| (reason as u64, reason.name())).into(),
+            Self::TunnelType => {
+                TunnelType::ALL.iter().filter_map(|&tunnel| Some((tunnel as u64, tunnel.name()?))).collect()
+            }
+            Self::Approximate => Approximate::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
+            Self::TcpDegraded => Degradation::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
+        }
+    }
+
+    /// Whether a field has several of the words.
+    pub fn are_a_set(self) -> bool {
+        matches!(self, Self::Approximate | Self::TcpDegraded)
+    }
 }
 
 impl Kind {
@@ -44,18 +85,16 @@ impl Kind {
             (ColumnKind::Number, _) => Self::Fraction,
             (ColumnKind::Address, _) => Self::Address,
             (ColumnKind::Mac, _) => Self::Mac,
-            (ColumnKind::Word | ColumnKind::Words, _) => Self::Words,
-            (ColumnKind::Text, _) => Self::Text,
+            (ColumnKind::TcpFlags, _) => Self::Flags,
+            (ColumnKind::Word | ColumnKind::Words | ColumnKind::Text, _) => {
+                Words::of_column(column.name).map_or(Self::Text, Self::Words)
+            }
         }
     }
 
     /// Whether `<` and `>` have a meaning.
     pub fn is_ordered(self) -> bool {
-        !matches!(self, Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words | Self::Text)
-    }
-
-    pub fn is_text(self) -> bool {
-        matches!(self, Self::Words | Self::Text)
+        !matches!(self, Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words(_) | Self::Text)
     }
 
     /// Whether the values are a number of nanoseconds.
@@ -76,7 +115,8 @@ impl fmt::Display for Kind {
             Self::Mac => "a MAC address",
             Self::Protocol => "a protocol",
             Self::Flags => "a set of TCP flags",
-            Self::Words | Self::Text => "text",
+            Self::Words(_) => "a word",
+            Self::Text => "text",
         })
     }
 }
@@ -149,7 +189,7 @@ const WORDS: [Field; 23] = [
     sides("inner_vlan", Kind::Number(4095), |flow| inner_vlan(&flow.forward), |flow| inner_vlan(&flow.reverse)),
     sides("mpls", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
     sides("mac", Kind::Mac, |flow| mac(flow, flow.source), |flow| mac(flow, flow.destination)),
-    one("tunnel", Kind::Words, |flow| {
+    one("tunnel", Kind::Words(Words::TunnelType), |flow| {
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),
     one("duration", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
@@ -307,4 +347,18 @@ pub(crate) fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
 pub(crate) fn server_responses(flow: &FlowRecord) -> Option<&ResponseTimes> {
     let [forward, reverse] = flow.tcp.as_ref()?;
     Some(if serves_source(flow) { &forward.responses } else { &reverse.responses })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_every_column_are_known() {
+        let is_word = |column: &&Column| matches!(column.kind, ColumnKind::Word | ColumnKind::Words);
+        for column in columns().iter().filter(is_word) {
+            let kind = field(column.name).expect("a column is a field").kind;
+            assert!(matches!(kind, Kind::Words(_) | Kind::Protocol), "{}", column.name);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! against the field that they are compared with.
 
 use crate::error::Problem;
-use crate::field::{Field, Kind};
+use crate::field::{Field, Kind, Words};
 use crate::ranges::Ranges;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
@@ -72,6 +72,8 @@ pub(crate) fn parse(field: &Field, text: &str) -> Result<Literal, Problem> {
         Kind::Mac => mac(text).map(|mac| Literal::Whole(mac, mac)).ok_or_else(|| not_a_value(field, text)),
         Kind::Time => time(text).map(|ns| Literal::Whole(ns, ns)).ok_or_else(|| Problem::NotATime(text.into())),
         Kind::Protocol => protocol(field, text).map(|number| Literal::Whole(number, number)),
+        Kind::Flags => flags(text).map(|bits| Literal::Whole(bits.into(), bits.into())),
+        Kind::Words(words) => self::words(field, words, text).map(|number| Literal::Whole(number, number)),
         _ => number_range(field, text),
     }
 }
@@ -285,9 +287,32 @@ fn protocol(field: &Field, text: &str) -> Result<u64, Problem> {
             .map_err(|_| Problem::TooLarge { field: field.name.into(), most: 255 });
     }
     // Two letters that are exchanged, or one that is wrong.
-    let near = (0..=u8::MAX).filter_map(protocol_name).filter(|name| strsim::osa_distance(name, text) == 1);
+    let near = (0..=u8::MAX).filter_map(protocol_name).filter(|name| strsim::osa_distance(name, &text.to_ascii_lowercase()) == 1);
     let near = near.map(String::from).collect();
     Err(Problem::UnknownProtocol { name: text.into(), near })
+}
+
+/// The number of a word, or the bits of several words of a set, in any order.
+fn words(field: &Field, words: Words, text: &str) -> Result<u64, Problem> {
+    let all = words.all();
+    let number = |word: &str| {
+        let found = all.iter().find(|(_, name)| name.eq_ignore_ascii_case(word));
+        found.map(|&(number, _)| number).ok_or_else(|| unknown_word(field, words, word))
+    };
+    if !words.are_a_set() || text.trim().is_empty() {
+        return number(text);
+    }
+    text.split_whitespace().try_fold(0, |bits, word| Ok(bits | number(word)?))
+}
+
+/// The problem of a word that a field cannot have.
+pub(crate) fn unknown_word(field: &Field, words: Words, word: &str) -> Problem {
+    let all: Vec<&str> = words.all().into_iter().map(|(_, name)| name).collect();
+    let lower = word.to_ascii_lowercase();
+    let similarity = |name: &&&str| (strsim::jaro_winkler(name, &lower) * 1000.0) as u32;
+    let near = all.iter().max_by_key(similarity).filter(|name| similarity(name) > 800);
+    let near = near.map(|name| name.to_string()).into_iter().collect();
+    Problem::UnknownWord { field: field.name.into(), word: word.into(), near, all }
 }
 
 /// Letters of TCP flags as bits.

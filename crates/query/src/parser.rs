@@ -249,11 +249,7 @@ impl<'a> Parser<'a> {
             }
             (_, Some(operator)) => {
                 self.next();
-                if !field.kind.is_text() {
-                    let problem = Problem::NotText { field: field.name.into(), kind: field.kind };
-                    return Err(self.error(token.place(), problem));
-                }
-                Test { field, check: Check::Text(operator, [self.text_literal(field)?].into()), negate: false }
+                Test { field, check: self.part_of_text(field, operator, token)?, negate: false }
             }
             (TokenKind::OpenSet, None) if needs_no_operator => Test { field, check: self.set(field)?, negate: false },
             _ if needs_no_operator && field.kind == Kind::Flags => {
@@ -308,13 +304,8 @@ impl<'a> Parser<'a> {
 
     /// One literal, which may be a range or a prefix.
     fn one(&mut self, field: Field) -> Parsed<Check> {
-        if field.kind.is_text() {
+        if field.kind == Kind::Text {
             return Ok(Check::Text(TextOperator::Equal, [self.text_literal(field)?].into()));
-        }
-        if field.kind == Kind::Flags {
-            let token = self.next();
-            let bits = u64::from(self.flags(token)?);
-            return Ok(Check::Values(Values::new(&[Literal::Whole(bits, bits)])));
         }
         Ok(Check::Values(Values::new(&[self.literal(field)?])))
     }
@@ -337,12 +328,7 @@ impl<'a> Parser<'a> {
                     self.next();
                 }
                 TokenKind::Word | TokenKind::Quoted => match field.kind {
-                    Kind::Words | Kind::Text => texts.push(self.text_literal(field)?),
-                    Kind::Flags => {
-                        let token = self.next();
-                        let bits = u64::from(self.flags(token)?);
-                        literals.push(Literal::Whole(bits, bits));
-                    }
+                    Kind::Text => texts.push(self.text_literal(field)?),
                     _ => literals.push(self.literal(field)?),
                 },
                 _ => return Err(self.error(open.start..self.peek().start, Problem::OpenSet)),
@@ -364,13 +350,38 @@ impl<'a> Parser<'a> {
         literal::parse(&field, token.text).map_err(|problem| self.error(token.place(), problem))
     }
 
+    /// What follows `starts-with`, `ends-with` or `contains`, the token `of_operator`.
+    fn part_of_text(&mut self, field: Field, operator: TextOperator, of_operator: Token<'a>) -> Parsed<Check> {
+        match field.kind {
+            Kind::Text => Ok(Check::Text(operator, [self.text_literal(field)?].into())),
+            Kind::Words(words) => {
+                let place = self.peek().place();
+                let text = self.text_literal(field)?;
+                let is_part = |part: &&str| words.all().iter().any(|(_, word)| operator.holds(word, part));
+                match text.split_whitespace().find(|part| !is_part(part)) {
+                    Some(unknown) => Err(self.error(place, literal::unknown_word(&field, words, unknown))),
+                    None => Ok(Check::Text(operator, [text].into())),
+                }
+            }
+            Kind::Flags if operator == TextOperator::Contains => {
+                let token = self.next();
+                Ok(Check::Flags(self.flags(token)?))
+            }
+            kind => {
+                let operator = of_operator.text.to_ascii_lowercase();
+                let problem = Problem::NotText { field: field.name.into(), kind, operator };
+                Err(self.error(of_operator.place(), problem))
+            }
+        }
+    }
+
     fn text_literal(&mut self, field: Field) -> Parsed<Box<str>> {
         let token = self.peek();
         if !matches!(token.kind, TokenKind::Word | TokenKind::Quoted) {
             return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
         }
         self.next();
-        Ok(if field.kind == Kind::Words { token.text.to_ascii_lowercase().into() } else { token.text.into() })
+        Ok(if matches!(field.kind, Kind::Words(_)) { token.text.to_ascii_lowercase().into() } else { token.text.into() })
     }
 
     fn flags(&self, token: Token<'a>) -> Parsed<u16> {

@@ -3,7 +3,7 @@
 mod records;
 
 use records::{dns, icmp, layer2, of_ipv6, vlans, web};
-use weir_flow::FlowRecord;
+use weir_flow::{Approximate, FlowRecord};
 use weir_query::Expression;
 
 fn matches(expression: &str, flow: &FlowRecord) -> bool {
@@ -126,6 +126,12 @@ fn fields_are_compared_by_name_with_units_ranges_and_sets() {
             "end_reason in {idle, end}",
             "end_reason != idle",
             "fwd_tcp_flags contains S",
+            "fwd_tcp_flags contains ps",
+            "fwd_tcp_flags = SAPF",
+            "fwd_tcp_flags = fpas",
+            "fwd_tcp_flags in {S, APFS}",
+            "fwd_tcp_flags != SAP",
+            "flags contains AS",
             "flags S",
             "flags SA",
             "flags = SAPF",
@@ -152,6 +158,9 @@ fn fields_are_compared_by_name_with_units_ranges_and_sets() {
             "flags R",
             "flags SR",
             "flags = SA",
+            "flags = ''",
+            "fwd_tcp_flags = AS",
+            "fwd_tcp_flags contains AR",
             "duration > 2s",
         ],
     );
@@ -265,8 +274,23 @@ fn errors_name_the_problem() {
         ("proto tpc", 6, "there is no protocol \"tpc\"; write a number, or a name as in tcp; did you mean tcp?"),
         ("proto 256", 6, "the number is too large: protocol is at most 255"),
         ("flags SQ", 6, "'Q' is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA"),
+        ("fwd_tcp_flags = SQ", 16, "'Q' is not a TCP flag"),
+        ("fwd_tcp_flags starts-with S", 14, "fwd_tcp_flags is a set of TCP flags; starts-with is for text"),
+        (
+            "end_reason = foo",
+            13,
+            "end_reason has no value \"foo\"; there are idle, active, end, forced, resources\n",
+        ),
+        ("end_reason in {idle, forcd}", 21, "end_reason has no value \"forcd\"; did you mean forced?; there are idle,"),
+        ("end_reason contains x", 20, "end_reason has no value \"x\"; there are"),
+        ("end_reason ends-with for", 21, "end_reason has no value \"for\"; "),
+        ("tcp and tunnel gpu", 15, "tunnel has no value \"gpu\"; did you mean gtpu?; there are gre, ipip, 6in4"),
+        ("fwd_tunnel_type != vxlna", 19, "fwd_tunnel_type has no value \"vxlna\"; did you mean vxlan?"),
+        ("approximate = 'overflow mixed'", 14, "approximate has no value \"mixed\"; did you mean mixed_"),
+        ("rev_tcp_degraded = hole", 19, "rev_tcp_degraded has no value \"hole\"; did you mean holes?"),
+        ("protocol = TPC", 11, "there is no protocol \"TPC\"; write a number, or a name as in tcp; did you mean tcp?"),
         ("flags > S", 6, "flags is a set of TCP flags; > needs a number"),
-        ("bytes contains 1", 6, "bytes is a number of octets; starts-with, ends-with and contains are for text"),
+        ("bytes contains 1", 6, "bytes is a number of octets; contains is for text"),
         ("end_reason = 'end", 13, "the quote is not closed"),
         ("tcp or udp and port 53", 11, "and beside or needs parentheses"),
         ("(tcp", 0, "the parenthesis is not closed"),
@@ -281,6 +305,25 @@ fn errors_name_the_problem() {
         let mark = text.lines().last().unwrap();
         assert_eq!(mark.find('^').unwrap() - 2, place, "{expression}: {text}");
     }
+}
+
+#[test]
+fn sets_of_words_are_compared_in_any_order() {
+    let mut flow = web();
+    flow.approximate = Approximate(Approximate::OVERFLOW | Approximate::FRAGMENTS);
+    check(
+        &flow,
+        &[
+            "approximate = 'overflow fragments'",
+            "approximate = 'Fragments overflow'",
+            "approximate contains overflow",
+            "approximate contains frag",
+            "approximate != overflow",
+            "approximate in {sampled, 'fragments overflow'}",
+        ],
+        &["approximate = overflow", "approximate contains sampled", "approximate starts-with fragments"],
+    );
+    check(&web(), &["not approximate contains overflow"], &["approximate = overflow", "approximate != overflow"]);
 }
 
 #[test]

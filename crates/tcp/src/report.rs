@@ -22,7 +22,8 @@ impl Degradation {
     /// The anomaly pool was full: segments of some classes count as acknowledgments.
     pub const POOL_FULL: u8 = 32;
 
-    const NAMES: [(u8, &'static str); 6] = [
+    /// All bits with their names, as in the field `tcp_degraded`.
+    pub const NAMES: [(u8, &'static str); 6] = [
         (Self::HOLES, "holes"),
         (Self::DUPLICATES, "duplicates"),
         (Self::JUMP, "jump"),

@@ -10,7 +10,7 @@ const MAX_FLOWS: u64 = 1 << 31;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The suffix of a duration is unknown.
-    #[error("'{0}' is not a unit of time; use ms, s, m or h, as in 90s")]
+    #[error("'{0}' is not a unit of time; use ns, us, ms, s, m, h or d, as in 90s")]
     TimeUnit(String),
     /// The suffix of a number is unknown.
     #[error("'{0}' is not a suffix; use k, M or G (decimal)")]
@@ -33,18 +33,22 @@ pub enum ParseError {
     },
 }
 
-/// Parses a duration in ns, longer than 0: a number with `ms`, `s`, `m` or `h`; without a unit, seconds.
+/// Parses a duration in ns, at least 1: a number with `ns`, `us`, `ms`, `s`, `m`, `h` or `d`; without
+/// a unit, seconds.
 pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let digits = text.trim_end_matches(char::is_alphabetic);
     let unit_ns = match &text[digits.len()..] {
+        "ns" => 1,
+        "us" | "µs" => SECOND_NS / 1_000_000,
         "ms" => SECOND_NS / 1000,
         "" | "s" => SECOND_NS,
         "m" => 60 * SECOND_NS,
         "h" => 3600 * SECOND_NS,
+        "d" => 86_400 * SECOND_NS,
         other => return Err(ParseError::TimeUnit(other.into())),
     };
     match scale(digits, unit_ns) {
-        Some(0) => Err(ParseError::Invalid("must be longer than 0")),
+        Some(0) => Err(ParseError::Invalid("must be at least 1ns")),
         Some(ns) => u64::try_from(ns).map_err(|_| ParseError::Invalid("too long; at most 5124095h (584 years)")),
         None => Err(ParseError::Invalid("not a duration; write for example 500ms, 120s or 5m")),
     }
@@ -219,10 +223,14 @@ mod tests {
             ("1.5m", 90 * SECOND_NS),
             ("2h", 7200 * SECOND_NS),
             ("0.000000001", 1),
+            ("1ns", 1),
+            ("1.5us", 1500),
+            ("2µs", 2000),
+            ("1d", 86_400 * SECOND_NS),
         ] {
             assert_eq!(parse_duration(text), Ok(ns), "{text}");
         }
-        for text in ["", "s", "0", "0ms", "-1s", "1d", "1 s", "1e3", "1.s", ".5s", "99999999999h", "1s2", "٣s"] {
+        for text in ["", "s", "0", "0ms", "-1s", "1w", "0.5ns", "1 s", "1e3", "1.s", ".5s", "99999999999h", "1s2", "٣s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             let given: Vec<String> = std::env::args_os().map(one_line).collect();
             let wants_json = given.join("=").contains("--log-format=json");
             // The message repeats arguments: here those without control characters.
-            let error = Arguments::try_parse_from(&given).err().unwrap_or(error);
+            let error = arguments::with_short_value(Arguments::try_parse_from(&given).err().unwrap_or(error));
             if wants_json && error.use_stderr() {
                 log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);
                 print_failure(error.to_string().trim_start_matches("error: ").trim_end());

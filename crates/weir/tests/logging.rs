@@ -130,7 +130,7 @@ fn an_invalid_configuration_file_is_reported_in_its_own_log_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probe.toml");
     let path = file.to_str().unwrap();
-    for text in ["log-format = \"json\"\nidle = \"5d\"\n", "idle =\nlog-format = \"json\"\n"] {
+    for text in ["log-format = \"json\"\nidle = \"5w\"\n", "idle =\nlog-format = \"json\"\n"] {
         std::fs::write(&file, text).unwrap();
         let (code, _, err) = weir(["probe", "--config", path]);
         let event: Value = serde_json::from_str(&err).expect(&err);

@@ -69,6 +69,24 @@ fn an_invalid_expression_is_marked_and_no_file_is_made() {
 }
 
 #[test]
+fn words_of_fields_are_checked_and_a_long_expression_is_not_repeated() {
+    let capture = capture("web.pcap");
+    let err = failure(1, ["read", &capture, "--where", "tcp and end_reason = foo"]);
+    let marked = "end_reason has no value \"foo\"; there are idle, active, end, forced, resources\n  \
+                  tcp and end_reason = foo\n                       ^^^\n";
+    assert!(err.contains(marked), "{err}");
+    let records = |expression: &str| {
+        let out = success(["read", &capture, "--where", expression, "-o", "csv:-", "-q"]);
+        out.lines().count() - 1
+    };
+    let ordered = records("fwd_tcp_flags = SAPF");
+    assert_eq!((ordered, records("fwd_tcp_flags = PFAS")), (3, 3));
+    let long = format!("{}byts > 1", "host 10.0.0.1 or ".repeat(3000));
+    let err = failure(1, ["read", &capture, "--where", &long]);
+    assert!(err.contains("did you mean bytes?") && err.contains("^^^^") && err.len() < 600, "{} bytes", err.len());
+}
+
+#[test]
 fn sums_of_every_view_of_every_capture_equal_the_ledger() {
     for path in capture_files() {
         let name = path.to_str().unwrap();
@@ -182,7 +200,14 @@ fn a_probe_shows_the_view_at_its_end_and_reads_the_options_from_its_file() {
     assert!(out.starts_with("service_port flows") && out.contains("\n          80     3"), "{out}");
     fs::write(config, text.replace("tcp", "tcp and byts > 1")).unwrap();
     let err = failure(1, ["probe", "--config", config]);
+    let marked = "weir:   tcp and byts > 1\nweir:           ^^^^\n";
     assert!(err.contains("line 3: where: ") && err.contains("did you mean bytes?"), "{err}");
+    assert!(err.ends_with(marked), "{err}");
+    // Only the surroundings of the place are shown.
+    let hosts = "host 10.0.0.1 or ".repeat(3000);
+    fs::write(config, text.replace("where = \"tcp", &format!("where = \"{hosts}byts > 1"))).unwrap();
+    let err = failure(1, ["probe", "--config", config]);
+    assert!(err.ends_with("^^^^\n") && err.len() < 600, "{} bytes: {err}", err.len());
     let err = failure(1, ["probe", "-i", "synth:mix,packets=10", "--by", "host", "-o", "csv:flows.csv", "--check"]);
     assert!(err.contains("csv:flows.csv: with --by or --every this file would have the view"), "{err}");
     let err = failure(1, ["probe", "-i", "synth:mix,packets=10", "-o", "json:-?where=port x", "--check"]);
@@ -194,8 +219,14 @@ fn invalid_views_are_usage_errors() {
     let capture = capture("web.pcap");
     let read = |options: &[&'static str]| [&["read", capture.as_str()], options].concat();
     for (options, reason) in [
-        (&["--every", "0"][..], "must be longer than 0"),
+        (&["--every", "0"][..], "must be at least 1ns"),
         (&["--every", "10"], ""),
+        (&["--every", "500us"], ""),
+        (&["--every", "1000ns"], ""),
+        (&["--every", "1d"], ""),
+        (&["--every=-5s"], "not a duration; write for example 500ms, 120s or 5m"),
+        (&["--every", "soon"], "'soon' is not a unit of time; use ns, us, ms, s, m, h or d"),
+        (&["--every", "0.1ns"], "must be at least 1ns"),
         (&["--by", "hosts"], "there is no field \"hosts\"; did you mean host?"),
         (&["--by", "dst_port/24"], "dst_port is not an address: it has no prefix"),
         (&["--by", "src_ip/24,src_ip/16"], "--by: the view would have two columns with the name src_ip"),

@@ -78,7 +78,7 @@ pub struct Sinks {
     #[arg(long = "by", value_name = "FIELD", value_delimiter = ',')]
     pub by: Vec<GroupField>,
 
-    /// Sum up flows in intervals of this length: a time line (units ms, s, m, h). With --by, of each group
+    /// Sum up flows in intervals of this length: a time line (units ns, us, ms, s, m, h, d). With --by, of each group
     #[arg(long = "every", value_name = "TIME", value_parser = parse_duration)]
     pub every_ns: Option<u64>,
 

@@ -24,6 +24,7 @@ pub use values::{Cores, FieldList};
 use values::parse_fields;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
@@ -112,6 +113,19 @@ impl Logging {
     pub fn level(&self, quiet: bool) -> LevelFilter {
         self.log_level.unwrap_or(if quiet { LevelFilter::WARN } else { LevelFilter::INFO })
     }
+}
+
+/// An error that shows only the beginning of a long value: the parser repeats all of it, and an
+/// expression may have thousands of addresses.
+pub fn with_short_value(mut error: clap::Error) -> clap::Error {
+    const SHOWN: usize = 60;
+    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
+        && value.chars().count() > SHOWN
+    {
+        let short = value.chars().take(SHOWN).chain(['…']).collect();
+        error.insert(ContextKind::InvalidValue, ContextValue::String(short));
+    }
+    error
 }
 
 fn log_level() -> impl TypedValueParser<Value = LevelFilter> {

@@ -39,7 +39,7 @@ pub fn add_text(arguments: &[OsString], path: &Path, text: &str) -> Result<Vec<O
         let of_option = as_arguments(option, value).map_err(entry_error)?;
         let alone = ["weir", COMMAND].map(OsString::from).into_iter().chain(of_option.iter().cloned());
         if let Err(error) = probe_matches(&alone.collect::<Vec<_>>()) {
-            return Err(entry_error(ConfigProblem::Value(without_prefix(&error))));
+            return Err(entry_error(ConfigProblem::Value(first_paragraph(error))));
         }
         if matches.value_source(option.get_id().as_str()) != Some(ValueSource::CommandLine) {
             from_file.extend(of_option);
@@ -222,11 +222,12 @@ fn scalar(value: &toml::Value) -> Result<String, ConfigProblem> {
     }
 }
 
-/// First line of an error of the command line parser.
-fn without_prefix(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).into()
+/// The first paragraph of an error of the command line parser: what is wrong, and where in an
+/// expression.
+fn first_paragraph(error: clap::Error) -> String {
+    let text = arguments::with_short_value(error).to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default().trim_end();
+    paragraph.strip_prefix("error: ").unwrap_or(paragraph).into()
 }
 
 fn to_toml(value: &str) -> String {
@@ -300,7 +301,7 @@ mod tests {
     fn errors_name_the_line() {
         for (text, why) in [
             ("idle = \"30s\"\nfolws = 5\n", "FILE: line 2: folws: unknown option; did you mean flows?"),
-            ("\nidle = \"5d\"\n", "FILE: line 2: idle: invalid value '5d'"),
+            ("\nidle = \"5w\"\n", "FILE: line 2: idle: invalid value '5w'"),
             ("decap = \"yes\"\n", "FILE: line 1: decap: use true or false"),
             ("flows = true\n", "FILE: line 1: flows: boolean is not allowed here"),
             ("[meter]\nflows = 5\n", "FILE: line 1: meter: unknown option"),
