@@ -1,6 +1,6 @@
 //! Why an expression is invalid, and where.
 
-use crate::field::Kind;
+use crate::field::{Kind, Words};
 use crate::limits::{MAX_DEPTH, MAX_OCTETS};
 use std::fmt;
 use std::ops::Range;
@@ -109,16 +109,20 @@ pub(crate) enum Problem {
     MixedFamilies,
     #[error("there is no protocol {name:?}; write a number, or a name as in tcp{}", or_near(.near))]
     UnknownProtocol { name: String, near: Vec<String> },
-    #[error("{field} has no value {word:?}{}; there are {}", or_near(.near), .all.join(", "))]
-    UnknownWord { field: String, word: String, near: Vec<String>, all: Vec<&'static str> },
+    #[error("{field} has no value {word:?}{}; there are {}", or_near(.near.as_slice()), list(*.words))]
+    UnknownWord { field: &'static str, word: String, near: Option<&'static str>, words: Words },
     #[error("{0:?} is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA")]
     UnknownFlag(char),
     #[error("{0:?} is not a time; write for example 2026-11-20T12:00:00Z (without a zone: UTC)")]
     NotATime(String),
 }
 
-fn or_near(near: &[String]) -> String {
+fn or_near(near: &[impl fmt::Display]) -> String {
     near.first().map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
+fn list(words: Words) -> String {
+    words.all().iter().map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
 }
 
 /// The names that are near to an unknown one.

@@ -287,7 +287,9 @@ fn protocol(field: &Field, text: &str) -> Result<u64, Problem> {
             .map_err(|_| Problem::TooLarge { field: field.name.into(), most: 255 });
     }
     // Two letters that are exchanged, or one that is wrong.
-    let near = (0..=u8::MAX).filter_map(protocol_name).filter(|name| strsim::osa_distance(name, &text.to_ascii_lowercase()) == 1);
+    let near = (0..=u8::MAX)
+        .filter_map(protocol_name)
+        .filter(|name| strsim::osa_distance(name, &text.to_ascii_lowercase()) == 1);
     let near = near.map(String::from).collect();
     Err(Problem::UnknownProtocol { name: text.into(), near })
 }
@@ -311,8 +313,7 @@ pub(crate) fn unknown_word(field: &Field, words: Words, word: &str) -> Problem {
     let lower = word.to_ascii_lowercase();
     let similarity = |name: &&&str| (strsim::jaro_winkler(name, &lower) * 1000.0) as u32;
     let near = all.iter().max_by_key(similarity).filter(|name| similarity(name) > 800);
-    let near = near.map(|name| name.to_string()).into_iter().collect();
-    Problem::UnknownWord { field: field.name.into(), word: word.into(), near, all }
+    Problem::UnknownWord { field: field.name, word: word.into(), near: near.copied(), words }
 }
 
 /// Letters of TCP flags as bits.

@@ -381,7 +381,11 @@ impl<'a> Parser<'a> {
             return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
         }
         self.next();
-        Ok(if matches!(field.kind, Kind::Words(_)) { token.text.to_ascii_lowercase().into() } else { token.text.into() })
+        Ok(if matches!(field.kind, Kind::Words(_)) {
+            token.text.to_ascii_lowercase().into()
+        } else {
+            token.text.into()
+        })
     }
 
     fn flags(&self, token: Token<'a>) -> Parsed<u16> {

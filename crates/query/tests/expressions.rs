@@ -276,11 +276,7 @@ fn errors_name_the_problem() {
         ("flags SQ", 6, "'Q' is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA"),
         ("fwd_tcp_flags = SQ", 16, "'Q' is not a TCP flag"),
         ("fwd_tcp_flags starts-with S", 14, "fwd_tcp_flags is a set of TCP flags; starts-with is for text"),
-        (
-            "end_reason = foo",
-            13,
-            "end_reason has no value \"foo\"; there are idle, active, end, forced, resources\n",
-        ),
+        ("end_reason = foo", 13, "end_reason has no value \"foo\"; there are idle, active, end, forced, resources\n"),
         ("end_reason in {idle, forcd}", 21, "end_reason has no value \"forcd\"; did you mean forced?; there are idle,"),
         ("end_reason contains x", 20, "end_reason has no value \"x\"; there are"),
         ("end_reason ends-with for", 21, "end_reason has no value \"for\"; "),

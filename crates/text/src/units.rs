@@ -230,7 +230,8 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(ns), "{text}");
         }
-        for text in ["", "s", "0", "0ms", "-1s", "1w", "0.5ns", "1 s", "1e3", "1.s", ".5s", "99999999999h", "1s2", "٣s"] {
+        for text in ["", "s", "0", "0ms", "-1s", "1w", "0.5ns", "1 s", "1e3", "1.s", ".5s", "99999999999h", "1s2", "٣s"]
+        {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }
