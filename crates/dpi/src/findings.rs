@@ -75,11 +75,13 @@ pub enum Fact {
     User,
     /// Text: the software that the server names in its greeting.
     ServerSoftware,
+    /// Octets: the first question of DNS, for its reader, which makes [`Self::DnsResponseNs`] of it.
+    DnsQuestion,
 }
 
 impl Fact {
     /// All facts in the order of their numbers.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::ServerName,
         Self::AlpnOffered,
         Self::AlpnSelected,
@@ -111,6 +113,7 @@ impl Fact {
         Self::HasshServer,
         Self::User,
         Self::ServerSoftware,
+        Self::DnsQuestion,
     ];
 
     /// Whether it may tell something about a person. Such facts are kept on request only.

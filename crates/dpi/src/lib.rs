@@ -12,8 +12,10 @@
 
 mod application;
 mod findings;
+mod readers;
 mod streams;
 
 pub use application::{Application, Confidence};
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};
+pub use readers::{DATAGRAM_READERS, DatagramReader, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};

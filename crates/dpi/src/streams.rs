@@ -9,6 +9,10 @@ pub struct Streams<'a> {
     pub second: &'a [u8],
     /// No more octets will come: of the first side, of the second.
     pub ended: [bool; 2],
+    /// Port of the first side, of the second.
+    pub ports: [u16; 2],
+    /// The first side opened the connection. `None`: its SYN was not captured.
+    pub first_is_client: Option<bool>,
 }
 
 /// The payload of a UDP datagram.
@@ -24,6 +28,8 @@ pub struct Datagram<'a> {
     pub source_port: u16,
     /// Port of its receiver.
     pub destination_port: u16,
+    /// Time of its packet, in ns since 1970.
+    pub time_ns: u64,
 }
 
 /// What a reader says of the octets it has seen so far.

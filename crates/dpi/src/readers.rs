@@ -1,0 +1,14 @@
+//! The readers of all protocols.
+
+use crate::{Datagram, Findings, Streams, Verdict};
+
+/// Reads the start of a TCP connection.
+pub type StreamReader = fn(&Streams<'_>, &mut Findings) -> Verdict;
+/// Reads one datagram of a flow.
+pub type DatagramReader = fn(&Datagram<'_>, &mut Findings) -> Verdict;
+
+/// Readers of TCP. At most one of them recognises a connection.
+pub const STREAM_READERS: &[StreamReader] = &[];
+
+/// Readers of UDP. At most one of them recognises a datagram.
+pub const DATAGRAM_READERS: &[DatagramReader] = &[];
