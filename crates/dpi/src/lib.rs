@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod dns;
 mod findings;
 mod readers;
 mod streams;

@@ -20,7 +20,7 @@ const ALLOWED: [(&str, &str); 18] = [
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
     ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
-    ("testkit", "capture export flow ledger packet probe query tcp trafficgen"),
+    ("testkit", "capture dpi export flow ledger packet probe query tcp trafficgen"),
     ("text", ""),
     ("trafficgen", "capture"),
     ("weir", "bench capture export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen"),

@@ -5,6 +5,7 @@
 //! changes one thing.
 
 mod captures;
+mod dpi;
 mod export;
 mod expression;
 mod filter;
@@ -14,6 +15,7 @@ mod meter;
 mod tcp;
 
 pub use captures::{compressed, pcap, pcapng};
+pub use dpi::{dpi_datagram, dpi_streams};
 pub use export::export;
 pub use expression::expression;
 pub use filter::filter;
@@ -25,9 +27,11 @@ pub use tcp::tcp;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("compressed", compressed),
     ("decode", decode),
+    ("dpi_datagram", dpi_datagram),
+    ("dpi_streams", dpi_streams),
     ("export", export),
     ("expression", expression),
     ("filter", filter),

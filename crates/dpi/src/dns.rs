@@ -1,0 +1,634 @@
+//! DNS over UDP and TCP (RFC 1035), mDNS (RFC 6762) and LLMNR (RFC 4795).
+//!
+//! All three have the same messages, so the port tells them apart: 5353 is mDNS, 5355 LLMNR, and
+//! all others DNS. A message is *consistent* if its names, counts and lengths agree and end with it.
+//! On other ports than those three, and over TCP, only consistent messages with one question and
+//! without values that RFC 6895 reserves are DNS. On those three, a good header and question are
+//! enough ([`Confidence::Pattern`]). Messages of NetBIOS (port 137) have the same form and are not DNS.
+
+use crate::{Application, Confidence, Datagram, Fact, Findings, MAX_TEXT_OCTETS, Note, Streams, Verdict};
+use arrayvec::ArrayVec;
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const HEADER_OCTETS: usize = 12;
+/// Questions and records of a message that are read.
+const MAX_RECORDS: usize = 128;
+/// Messages of a stream that are read.
+const MAX_MESSAGES: usize = 16;
+/// Octets of a name on the wire (RFC 1035 section 2.3.4).
+const MAX_NAME_OCTETS: usize = 255;
+/// Pointers of a name that are followed.
+const MAX_POINTERS: usize = 16;
+
+const DNS: u16 = 53;
+const NETBIOS: u16 = 137;
+const MDNS: u16 = 5353;
+const LLMNR: u16 = 5355;
+
+mod record_type {
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const PTR: u16 = 12;
+    pub const MX: u16 = 15;
+    pub const TXT: u16 = 16;
+    pub const AAAA: u16 = 28;
+    pub const SRV: u16 = 33;
+    pub const DNAME: u16 = 39;
+    pub const OPT: u16 = 41;
+    pub const SVCB: u16 = 64;
+    pub const HTTPS: u16 = 65;
+}
+
+/// Why a message could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// It goes on after the octets.
+    End,
+    /// It is not of the form of DNS.
+    Bad,
+}
+
+/// Reads the start of a connection.
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let application = if streams.ports.contains(&LLMNR) { Application::Llmnr } else { Application::Dns };
+    let first = read_stream(streams.first, application, true, findings);
+    let second = read_stream(streams.second, application, false, findings);
+    match (findings.application(), first, second) {
+        (Some(_), ..) => verdict(findings),
+        (None, Err(Stop::Bad), _) | (None, _, Err(Stop::Bad)) => Verdict::No,
+        (None, ..) => Verdict::More,
+    }
+}
+
+/// Reads one datagram.
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    let ports = [datagram.source_port, datagram.destination_port];
+    if ports.contains(&NETBIOS) {
+        return Verdict::No;
+    }
+    let application = match () {
+        () if ports.contains(&MDNS) => Application::Mdns,
+        () if ports.contains(&LLMNR) => Application::Llmnr,
+        () => Application::Dns,
+    };
+    let known_port = application != Application::Dns || ports.contains(&DNS);
+    let is_cut = datagram.payload.len() < datagram.wire_octets as usize;
+    let Ok(message) = Message::read(datagram.payload) else { return Verdict::No };
+    let confidence = match message.rest {
+        Ok(()) if known_port || message.is_strict() => Confidence::Message,
+        Err(_) if known_port && message.question.is_some() => Confidence::Pattern,
+        _ => return Verdict::No,
+    };
+    if is_cut {
+        findings.note(Note::Gap);
+    }
+    findings.recognise(application, confidence);
+    message.find(datagram.from_first, Some(datagram.time_ns), findings);
+    verdict(findings)
+}
+
+fn verdict(findings: &Findings) -> Verdict {
+    if findings.has(Fact::DnsRcode) { Verdict::Complete } else { Verdict::Recognised }
+}
+
+/// Reads the messages of one side. Each follows its length in 2 octets (RFC 1035 section 4.2.2).
+fn read_stream(
+    mut octets: &[u8],
+    application: Application,
+    from_first: bool,
+    findings: &mut Findings,
+) -> Result<(), Stop> {
+    for _ in 0..MAX_MESSAGES {
+        let (length, after) = octets.split_first_chunk().ok_or(Stop::End)?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        if length < HEADER_OCTETS {
+            return Err(Stop::Bad);
+        }
+        let Some((message, next)) = after.split_at_checked(length) else {
+            return match Message::read(after) {
+                Ok(message) if message.rest == Err(Stop::Bad) || !message.is_strict() => Err(Stop::Bad),
+                Ok(_) => Err(Stop::End),
+                Err(stop) => Err(stop),
+            };
+        };
+        let message = Message::read(message)?;
+        if message.rest.is_err() || !message.is_strict() {
+            return Err(Stop::Bad);
+        }
+        findings.recognise(application, Confidence::Message);
+        message.find(from_first, None, findings);
+        octets = next;
+    }
+    Ok(())
+}
+
+/// A message whose header is good.
+struct Message<'a> {
+    octets: &'a [u8],
+    id: u16,
+    flags: u16,
+    /// Questions, answers, authorities, additional records.
+    counts: [u16; 4],
+    /// Where the name of the first question is, and its type and class.
+    question: Option<(usize, u16, u16)>,
+    /// Where the answers begin.
+    answers_at: usize,
+    /// The response code with the part that EDNS adds (RFC 6891 section 6.1.3).
+    rcode: u16,
+    /// All values are assigned ones.
+    is_usual: bool,
+    /// Whether everything after the header is good, and ends where the octets end.
+    rest: Result<(), Stop>,
+}
+
+/// A resource record.
+struct Record {
+    kind: u16,
+    class: u16,
+    ttl: u32,
+    data_at: usize,
+    end: usize,
+}
+
+impl<'a> Message<'a> {
+    fn read(octets: &'a [u8]) -> Result<Self, Stop> {
+        let word = |at: usize| octets.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+        // The flags contradict first, also in the first octets of a stream.
+        let flags = word(2).ok_or(Stop::End)?;
+        let [is_response, opcode] = [flags >> 15, flags >> 11 & 15];
+        if !matches!(opcode, 0 | 2 | 4..=6) || (is_response == 0 && flags & 15 != 0) {
+            return Err(Stop::Bad);
+        }
+        let mut counts = [0; 4];
+        for (at, count) in counts.iter_mut().enumerate() {
+            *count = word(4 + 2 * at).ok_or(Stop::End)?;
+        }
+        if counts.iter().map(|&count| usize::from(count)).sum::<usize>() > MAX_RECORDS {
+            return Err(Stop::Bad);
+        }
+        let mut message = Self {
+            octets,
+            id: word(0).ok_or(Stop::End)?,
+            flags,
+            counts,
+            question: None,
+            answers_at: HEADER_OCTETS,
+            rcode: flags & 15,
+            is_usual: opcode != 2 && opcode != 6 && flags & 0x40 == 0,
+            rest: Ok(()),
+        };
+        message.rest = message.read_rest();
+        Ok(message)
+    }
+
+    fn is_response(&self) -> bool {
+        self.flags >> 15 == 1
+    }
+
+    /// Whether a message on any port, or the start of one, is DNS: see the documentation of the module.
+    fn is_strict(&self) -> bool {
+        let [questions, answers, ..] = self.counts;
+        let is_plain_query = !self.is_response() && self.flags >> 11 & 15 == 0;
+        self.is_usual && questions == 1 && !(is_plain_query && answers > 0)
+    }
+
+    fn read_rest(&mut self) -> Result<(), Stop> {
+        let mut at = HEADER_OCTETS;
+        for _ in 0..self.counts[0] {
+            let name_at = at;
+            at = self.skip_name(at)?;
+            let (kind, class) = (self.word(at)?, self.word(at + 2)?);
+            at += 4;
+            self.check_class(kind, class)?;
+            self.question.get_or_insert((name_at, kind, class));
+        }
+        self.answers_at = at;
+        for _ in 0..self.counts[1..].iter().sum::<u16>() {
+            let record = self.record(at)?;
+            if record.kind == record_type::OPT {
+                self.rcode = (self.flags & 15) | ((record.ttl >> 20) as u16 & 0xff0);
+            } else {
+                self.check_class(record.kind, record.class)?;
+            }
+            let expected_end = match record.kind {
+                // Updates delete records without data (RFC 2136 section 2.5).
+                _ if record.data_at == record.end => record.end,
+                record_type::A => record.data_at + 4,
+                record_type::AAAA => record.data_at + 16,
+                record_type::NS | record_type::CNAME | record_type::PTR => self.skip_name(record.data_at)?,
+                _ => record.end,
+            };
+            if expected_end != record.end {
+                return Err(Stop::Bad);
+            }
+            at = record.end;
+        }
+        if at == self.octets.len() { Ok(()) } else { Err(Stop::Bad) }
+    }
+
+    /// The highest bit of a class has a meaning of its own in mDNS (RFC 6762 sections 5.4, 10.2).
+    fn check_class(&mut self, kind: u16, class: u16) -> Result<(), Stop> {
+        if !matches!(class & 0x7fff, 1 | 3 | 4 | 254 | 255) || kind == 0 {
+            return Err(Stop::Bad);
+        }
+        self.is_usual &= class >> 15 == 0;
+        Ok(())
+    }
+
+    fn word(&self, at: usize) -> Result<u16, Stop> {
+        let word = self.octets.get(at..at + 2).ok_or(Stop::End)?;
+        Ok(u16::from_be_bytes([word[0], word[1]]))
+    }
+
+    fn record(&self, at: usize) -> Result<Record, Stop> {
+        let at = self.skip_name(at)?;
+        let ttl = u32::from(self.word(at + 4)?) << 16 | u32::from(self.word(at + 6)?);
+        let data_at = at + 10;
+        let end = data_at + usize::from(self.word(at + 8)?);
+        if end > self.octets.len() {
+            return Err(Stop::End);
+        }
+        Ok(Record { kind: self.word(at)?, class: self.word(at + 2)?, ttl, data_at, end })
+    }
+
+    /// The offset after a name. Pointers point to an earlier name (RFC 1035 section 4.1.4).
+    fn skip_name(&self, start: usize) -> Result<usize, Stop> {
+        let mut at = start;
+        loop {
+            match *self.octets.get(at).ok_or(Stop::End)? {
+                0 => return Ok(at + 1),
+                length @ 1..=63 => at += 1 + usize::from(length),
+                0xc0.. => {
+                    let target = usize::from(self.word(at)? & 0x3fff);
+                    let is_earlier = (HEADER_OCTETS..start).contains(&target);
+                    return if is_earlier { Ok(at + 2) } else { Err(Stop::Bad) };
+                }
+                _ => return Err(Stop::Bad),
+            }
+            if at - start >= MAX_NAME_OCTETS {
+                return Err(Stop::Bad);
+            }
+        }
+    }
+
+    /// Appends a name as text, without the dot at its end.
+    fn push_name(&self, mut start: usize, text: &mut Text) {
+        let before = text.len();
+        let mut at = start;
+        for _ in 0..MAX_POINTERS {
+            while let Some(&length @ 1..=63) = self.octets.get(at) {
+                let Some(label) = self.octets.get(at + 1..at + 1 + usize::from(length)) else { return };
+                if text.len() > before {
+                    text.push_octets(b".");
+                }
+                text.push_octets(label);
+                at += 1 + label.len();
+                if text.len() - before > MAX_NAME_OCTETS {
+                    return;
+                }
+            }
+            match self.word(at) {
+                Ok(pointer @ 0xc000..) if usize::from(pointer & 0x3fff) < start => {
+                    start = usize::from(pointer & 0x3fff)
+                }
+                _ => break,
+            }
+            at = start;
+        }
+        if text.len() == before {
+            text.push_octets(b".");
+        }
+    }
+
+    /// Appends the data of a record.
+    fn push_record(&self, record: &Record, text: &mut Text) {
+        let data = &self.octets[record.data_at..record.end];
+        match (record.kind, data) {
+            (record_type::A, data) if data.len() == 4 => {
+                text.push(format_args!("{}", Ipv4Addr::from(<[u8; 4]>::try_from(data).unwrap_or_default())));
+            }
+            (record_type::AAAA, data) if data.len() == 16 => {
+                text.push(format_args!("{}", Ipv6Addr::from(<[u8; 16]>::try_from(data).unwrap_or_default())));
+            }
+            (record_type::NS | record_type::CNAME | record_type::PTR | record_type::DNAME, [_, ..]) => {
+                self.push_name(record.data_at, text);
+            }
+            (record_type::MX, [high, low, _, ..]) => {
+                text.push(format_args!("{} ", u16::from_be_bytes([*high, *low])));
+                self.push_name(record.data_at + 2, text);
+            }
+            (record_type::SRV, [a, b, c, d, e, f, _, ..]) => {
+                let [priority, weight, port] = [[*a, *b], [*c, *d], [*e, *f]].map(u16::from_be_bytes);
+                text.push(format_args!("{priority} {weight} {port} "));
+                self.push_name(record.data_at + 6, text);
+            }
+            (record_type::TXT, data) => push_strings(data, text),
+            (record_type::SOA, [_, ..]) => self.push_start_of_authority(record, text),
+            (record_type::SVCB | record_type::HTTPS, [_, _, _, ..]) => self.push_service(record, text),
+            (kind, _) => text.push(format_args!("TYPE{kind}")),
+        }
+    }
+
+    /// `MNAME RNAME SERIAL REFRESH RETRY EXPIRE MINIMUM` (RFC 1035 section 3.3.13).
+    fn push_start_of_authority(&self, record: &Record, text: &mut Text) {
+        self.push_name(record.data_at, text);
+        let Ok(at) = self.skip_name(record.data_at) else { return };
+        text.push_octets(b" ");
+        self.push_name(at, text);
+        let Ok(at) = self.skip_name(at) else { return };
+        for number in self.octets.get(at..record.end).unwrap_or_default().as_chunks().0 {
+            text.push(format_args!(" {}", u32::from_be_bytes(*number)));
+        }
+    }
+
+    /// `PRIORITY TARGET` and the parameters in presentation format (RFC 9460 section 2.1).
+    fn push_service(&self, record: &Record, text: &mut Text) {
+        let priority = self.word(record.data_at).unwrap_or_default();
+        text.push(format_args!("{priority} "));
+        self.push_name(record.data_at + 2, text);
+        let Ok(mut at) = self.skip_name(record.data_at + 2) else { return };
+        while let (Ok(key), Ok(length)) = (self.word(at), self.word(at + 2)) {
+            let end = at + 4 + usize::from(length);
+            let Some(value) = self.octets.get(at + 4..end).filter(|_| end <= record.end) else { return };
+            match (key, value) {
+                (1, mut ids) => {
+                    let mut separator: &[u8] = b" alpn=";
+                    while let [length, rest @ ..] = ids {
+                        let (id, next) = rest.split_at(usize::from(*length).min(rest.len()));
+                        text.push_octets(separator);
+                        text.push_octets(id);
+                        (separator, ids) = (b",", next);
+                    }
+                }
+                (3, [high, low]) => text.push(format_args!(" port={}", u16::from_be_bytes([*high, *low]))),
+                (4, hints) => {
+                    for (at, hint) in hints.as_chunks().0.iter().enumerate() {
+                        let separator = if at == 0 { " ipv4hint=" } else { "," };
+                        text.push(format_args!("{separator}{}", Ipv4Addr::from(*hint as [u8; 4])));
+                    }
+                }
+                (5, _) => text.push_octets(b" ech"),
+                (6, hints) => {
+                    for (at, hint) in hints.as_chunks().0.iter().enumerate() {
+                        let separator = if at == 0 { " ipv6hint=" } else { "," };
+                        text.push(format_args!("{separator}{}", Ipv6Addr::from(*hint as [u8; 16])));
+                    }
+                }
+                (key, _) => text.push(format_args!(" key{key}")),
+            }
+            at = end;
+        }
+    }
+
+    /// Finds the facts of a message.
+    fn find(&self, from_first: bool, time_ns: Option<u64>, findings: &mut Findings) {
+        let asked = question(findings);
+        if !self.is_response() {
+            if let Some((name_at, kind, _)) = self.question.filter(|_| asked.is_none()) {
+                self.find_question(name_at, kind, findings);
+                let mut question = [0; 11];
+                question[..2].copy_from_slice(&self.id.to_be_bytes());
+                question[2] = u8::from(from_first);
+                question[3..].copy_from_slice(&time_ns.unwrap_or_default().to_be_bytes());
+                findings.set_octets(Fact::DnsQuestion, &question);
+            }
+            return;
+        }
+        if findings.has(Fact::DnsRcode) {
+            return;
+        }
+        match asked {
+            Some((id, asker, asked_ns)) => {
+                if id != self.id || asker == from_first {
+                    return;
+                }
+                if let Some(response_ns) = time_ns.and_then(|time_ns| time_ns.checked_sub(asked_ns)) {
+                    findings.set_number(Fact::DnsResponseNs, response_ns);
+                }
+            }
+            // The question was not captured, or no one asked (mDNS); the answer may repeat it.
+            None => {
+                if let Some((name_at, kind, _)) = self.question {
+                    self.find_question(name_at, kind, findings);
+                }
+            }
+        }
+        findings.set_number(Fact::DnsRcode, u64::from(self.rcode));
+        self.find_answers(findings);
+    }
+
+    fn find_question(&self, name_at: usize, kind: u16, findings: &mut Findings) {
+        let mut name = Text::default();
+        self.push_name(name_at, &mut name);
+        findings.set_text(Fact::DnsName, &name);
+        findings.set_number(Fact::DnsType, u64::from(kind));
+    }
+
+    fn find_answers(&self, findings: &mut Findings) {
+        let mut text = Text::default();
+        let mut at = self.answers_at;
+        for answer in 0..self.counts[1] {
+            let Ok(record) = self.record(at) else { break };
+            if answer > 0 {
+                text.push_octets(b",");
+            }
+            self.push_record(&record, &mut text);
+            at = record.end;
+            if text.len() > MAX_TEXT_OCTETS {
+                break;
+            }
+        }
+        if !text.is_empty() {
+            findings.set_text(Fact::DnsAnswers, &text);
+        }
+    }
+}
+
+/// The first question: its id, whether the first side asked, and when in ns.
+fn question(findings: &Findings) -> Option<(u16, bool, u64)> {
+    let [high, low, from_first, time_ns @ ..] = *findings.octets(Fact::DnsQuestion)?.first_chunk::<11>()?;
+    Some((u16::from_be_bytes([high, low]), from_first == 1, u64::from_be_bytes(time_ns)))
+}
+
+/// Appends character strings in quotes (RFC 1035 section 3.3.14).
+fn push_strings(mut data: &[u8], text: &mut Text) {
+    let mut separator: &[u8] = b"\"";
+    while let [length, rest @ ..] = data {
+        let (string, next) = rest.split_at(usize::from(*length).min(rest.len()));
+        text.push_octets(separator);
+        text.push_octets(string);
+        text.push_octets(b"\"");
+        (separator, data) = (b" \"", next);
+    }
+}
+
+/// A text before it is escaped. It holds more octets than a fact may have, so the fact is cut, and
+/// that is noted.
+#[derive(Default)]
+struct Text(ArrayVec<u8, { MAX_TEXT_OCTETS + 64 }>);
+
+impl std::ops::Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Text {
+    /// Appends octets, as far as they fit.
+    fn push_octets(&mut self, octets: &[u8]) {
+        let length = octets.len().min(self.0.remaining_capacity());
+        self.0.extend(octets[..length].iter().copied());
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        // An error means that it did not fit.
+        let _ = self.0.write_fmt(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message with this header, and names and records as octets.
+    fn message(flags: u16, counts: [u16; 4], rest: &[&[u8]]) -> Vec<u8> {
+        let header = [[0x12, 0x34], flags.to_be_bytes()].into_iter().chain(counts.map(u16::to_be_bytes));
+        header.flatten().chain(rest.concat()).collect()
+    }
+
+    fn datagram(payload: &[u8], from_first: bool, port: u16, time_ns: u64) -> Datagram<'_> {
+        let ports = if from_first { [40000, port] } else { [port, 40000] };
+        Datagram {
+            payload,
+            wire_octets: payload.len() as u32,
+            from_first,
+            source_port: ports[0],
+            destination_port: ports[1],
+            time_ns,
+        }
+    }
+
+    const QUESTION: &[u8] = b"\x01a\x07example\0\0\x01\0\x01";
+
+    fn answer(kind: u16, data: &[u8]) -> Vec<u8> {
+        let fixed = [&[0xc0, 12][..], &kind.to_be_bytes(), &[0, 1, 0, 0, 0, 60], &(data.len() as u16).to_be_bytes()];
+        [&fixed.concat(), data].concat()
+    }
+
+    /// The text of an answer with one record.
+    fn text(kind: u16, data: &[u8]) -> Option<String> {
+        let mut findings = Findings::new(false);
+        let octets = message(0x8180, [1, 1, 0, 0], &[QUESTION, &answer(kind, data)]);
+        assert_eq!(read_datagram(&datagram(&octets, false, 53, 0), &mut findings), Verdict::Complete);
+        findings.text(Fact::DnsAnswers).map(String::from)
+    }
+
+    #[test]
+    fn records_become_text() {
+        assert_eq!(text(1, &[192, 0, 2, 1]).as_deref(), Some("192.0.2.1"));
+        assert_eq!(text(28, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]).as_deref(), Some("2001:db8::1"));
+        assert_eq!(text(5, b"\x01b\xc0\x0e").as_deref(), Some("b.example"));
+        assert_eq!(text(2, b"\0").as_deref(), Some("."));
+        assert_eq!(text(15, b"\0\x0a\x04mail\xc0\x0e").as_deref(), Some("10 mail.example"));
+        assert_eq!(text(16, b"\x03a=b\x01c").as_deref(), Some("\"a=b\" \"c\""));
+        assert_eq!(text(33, b"\0\x01\0\x02\x13\xc4\x03sip\xc0\x0e").as_deref(), Some("1 2 5060 sip.example"));
+        let serials = [1_u32, 2, 3, 4, 5].map(u32::to_be_bytes).concat();
+        assert_eq!(
+            text(6, &[b"\x02ns\xc0\x0e\x01h\xc0\x0e", &serials[..]].concat()).as_deref(),
+            Some("ns.example h.example 1 2 3 4 5")
+        );
+        assert_eq!(
+            text(65, b"\0\x01\0\0\x01\0\x06\x02h3\x02h2\0\x03\0\x02\x01\xbb\0\x04\0\x04\xc0\0\x02\x01\0\x05\0\x01x")
+                .as_deref(),
+            Some("1 . alpn=h3,h2 port=443 ipv4hint=192.0.2.1 ech")
+        );
+        assert_eq!(text(257, b"\0\x05issuea").as_deref(), Some("TYPE257"));
+        assert_eq!(text(16, b"\x02\xff\n").as_deref(), Some("\"\\xff\\x0a\""));
+    }
+
+    #[test]
+    fn response_time_is_from_the_first_question_to_its_answer() {
+        let query = message(0x100, [1, 0, 0, 0], &[QUESTION]);
+        let mut other = query.clone();
+        other[0] ^= 1;
+        let answer = message(0x8183, [1, 0, 0, 0], &[QUESTION]);
+        let mut answer_to_other = answer.clone();
+        answer_to_other[0] ^= 1;
+        let mut findings = Findings::new(false);
+        let mut read = |payload, from_first, time_ns| {
+            let verdict = read_datagram(&datagram(payload, from_first, 53, time_ns), &mut findings);
+            (verdict, findings.number(Fact::DnsResponseNs))
+        };
+        assert_eq!(read(&query, true, 100), (Verdict::Recognised, None));
+        assert_eq!(read(&other, true, 150), (Verdict::Recognised, None));
+        assert_eq!(read(&query, true, 200), (Verdict::Recognised, None));
+        assert_eq!(read(&answer_to_other, false, 300), (Verdict::Recognised, None));
+        assert_eq!(read(&answer, false, 350), (Verdict::Complete, Some(250)));
+        assert_eq!(findings.number(Fact::DnsRcode), Some(3));
+    }
+
+    #[test]
+    fn response_code_of_edns_has_twelve_bits() {
+        let option = b"\0\0\x29\x04\xd0\x01\0\0\0\0\0";
+        let octets = message(0x8180, [1, 0, 0, 1], &[QUESTION, option]);
+        let mut findings = Findings::new(false);
+        read_datagram(&datagram(&octets, false, 53, 0), &mut findings);
+        assert_eq!(findings.number(Fact::DnsRcode), Some(16));
+    }
+
+    #[test]
+    fn on_other_ports_every_octet_has_to_agree() {
+        let octets = message(0x100, [1, 0, 0, 0], &[QUESTION]);
+        let longer = [&octets[..], b"x"].concat();
+        let claim = |octets, port| {
+            let mut findings = Findings::new(false);
+            read_datagram(&datagram(octets, true, port, 0), &mut findings);
+            findings.application()
+        };
+        assert_eq!(claim(&octets, 53), Some((Application::Dns, Confidence::Message)));
+        assert_eq!(claim(&octets, 5353), Some((Application::Mdns, Confidence::Message)));
+        assert_eq!(claim(&octets, 5355), Some((Application::Llmnr, Confidence::Message)));
+        assert_eq!(claim(&octets, 9953), Some((Application::Dns, Confidence::Message)));
+        assert_eq!(claim(&octets, 137), None);
+        assert_eq!(claim(&longer, 53), Some((Application::Dns, Confidence::Pattern)));
+        assert_eq!(claim(&longer, 9953), None);
+    }
+
+    #[test]
+    fn pointers_that_loop_or_point_forward_are_refused() {
+        for pointer in [[0xc0, 12], [0xc0, 14], [0xc0, 0], [0xff, 0xff]] {
+            let octets = message(0x100, [1, 0, 0, 0], &[&pointer, &[0, 1, 0, 1]]);
+            let mut findings = Findings::new(false);
+            assert_eq!(read_datagram(&datagram(&octets, true, 53, 0), &mut findings), Verdict::No);
+        }
+    }
+
+    #[test]
+    fn streams_have_several_messages() {
+        let framed = |octets: &[u8]| [&(octets.len() as u16).to_be_bytes(), octets].concat();
+        let query = message(0x100, [1, 0, 0, 0], &[QUESTION]);
+        let mut other = query.clone();
+        other[0] ^= 1;
+        let answer = |id: u8| {
+            let mut octets = message(0x8180, [1, 1, 0, 0], &[QUESTION, &answer(1, &[192, 0, 2, id])]);
+            octets[0] ^= id;
+            octets
+        };
+        let first = [framed(&query), framed(&other)].concat();
+        let second = [framed(&answer(1)), framed(&answer(0))].concat();
+        let mut findings = Findings::new(false);
+        let streams = Streams { first: &first, second: &second, ..Streams::default() };
+        assert_eq!(read_streams(&streams, &mut findings), Verdict::Complete);
+        assert_eq!(findings.text(Fact::DnsName), Some("a.example"));
+        assert_eq!(findings.text(Fact::DnsAnswers), Some("192.0.2.0"));
+        assert!(!findings.has(Fact::DnsResponseNs));
+        let mut alone = Findings::new(false);
+        assert_eq!(read_streams(&Streams { first: &second, ..Streams::default() }, &mut alone), Verdict::Complete);
+        assert_eq!(alone.text(Fact::DnsAnswers), Some("192.0.2.1"));
+    }
+}
