@@ -33,6 +33,21 @@ pub struct ViewSettings {
     pub groups: usize,
 }
 
+impl ViewSettings {
+    /// Values by which groups differ: the start of the interval, and the fields.
+    fn key_values(&self) -> usize {
+        self.fields.len() + usize::from(self.every_ns.is_some())
+    }
+
+    /// Memory of the groups when there are as many as may be, bytes.
+    pub fn max_memory_bytes(&self) -> u64 {
+        /// The index has a power of two of entries with 5 bytes each, of which 7/8 are used.
+        const INDEX_BYTES: usize = 12;
+        let group_bytes = self.key_values() * size_of::<FieldValue>() + size_of::<Sums>() + INDEX_BYTES;
+        self.groups as u64 * group_bytes as u64
+    }
+}
+
 /// Sums of records by group.
 pub struct View {
     settings: ViewSettings,
@@ -97,7 +112,7 @@ impl View {
     /// The order names nothing that a view has.
     pub fn new(settings: ViewSettings) -> Result<Self, InvalidOrder> {
         let order = RowOrder::new(settings.order.as_ref(), &settings.fields)?;
-        let key_values = settings.fields.len() + usize::from(settings.every_ns.is_some());
+        let key_values = settings.key_values();
         let has_sides = settings.fields.iter().any(GroupField::has_sides);
         Ok(Self {
             settings,
@@ -176,18 +191,20 @@ impl View {
     /// Finds the row of the key, or makes a new one. Without memory, the row is one that does not
     /// exist.
     fn add_to_group(&mut self, sums: &Sums) {
-        let Self { index, hasher, keys, rows, key, key_values, pending, .. } = self;
+        let Self { settings, index, hasher, keys, rows, key, key_values, pending, .. } = self;
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
         let hash = hash_key(hasher, key);
         if let Some(&row) = index.find(hash, |&row| of_row(row) == key.as_slice()) {
             return pending.push((row, *sums));
         }
-        if rows.len() >= self.settings.groups {
+        if rows.len() >= settings.groups {
             return pending.push((u32::MAX, *sums));
         }
         let row = rows.len() as u32;
         index.insert_unique(hash, row, |&row| hash_key(hasher, of_row(row)));
+        grow(keys, *key_values, settings.groups * *key_values);
         keys.extend_from_slice(key);
+        grow(rows, 1, settings.groups);
         rows.push(Sums::NONE);
         pending.push((row, *sums));
     }
@@ -224,9 +241,10 @@ impl View {
         &self.total
     }
 
-    /// Records of the groups that did not fit into memory.
-    pub fn others(&self) -> &Sums {
-        &self.others
+    /// Figures of the groups that did not fit into memory. With intervals, a record may have a part
+    /// there although it counts in an interval that did fit.
+    pub fn others(&self) -> Option<&Sums> {
+        (!self.others.is_nothing()).then_some(&self.others)
     }
 
     /// Number of groups in memory; with intervals, of each interval.
@@ -259,6 +277,13 @@ impl View {
     /// All groups: by time if there are intervals, then in the order of the view.
     pub fn rows(&self) -> Vec<Row> {
         self.first_rows(usize::MAX).0
+    }
+
+    /// Calls a function with each group of [`View::rows`], without a copy of all of them.
+    pub fn for_each_row(&self, mut use_row: impl FnMut(Row)) {
+        let mut ranked: Vec<Ranked> = (0..self.rows.len()).map(|row| self.ranked(row)).collect();
+        ranked.sort_unstable_by(|one, other| self.compare_ranked(one, other));
+        ranked.iter().for_each(|ranked| use_row(self.row(ranked.row as usize)));
     }
 
     /// The first groups of [`View::rows`], and the sums of the others.
@@ -335,6 +360,14 @@ impl View {
         };
         let rank = |sums| Reverse(self.order.rank(sums));
         by_key.then_with(|| rank(one.1).cmp(&rank(other.1))).then_with(|| compare_keys(one.0, other.0))
+    }
+}
+
+/// Makes room for more elements: twice of what there is, but at most the limit.
+fn grow<T>(elements: &mut Vec<T>, more: usize, limit: usize) {
+    let needed = elements.len() + more;
+    if needed > elements.capacity() && 2 * elements.capacity() > limit {
+        elements.reserve_exact(limit.max(needed) - elements.len());
     }
 }
 

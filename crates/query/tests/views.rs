@@ -156,10 +156,29 @@ fn the_first_rows_are_those_of_all_rows_and_the_others_are_summed_up() {
 fn groups_that_do_not_fit_are_summed_up_as_others() {
     let flows = many(5000);
     let view = view(ViewSettings { groups: 50, ..settings(&["src_ip", "src_port"]) }, &flows);
-    assert_eq!((view.groups(), view.others().flows > 0), (50, true));
-    let (kept, others, total) = (sum(&view.rows()), of(view.others()), of(view.total()));
+    assert_eq!((view.groups(), view.others().is_some_and(|others| others.flows > 0)), (50, true));
+    let (kept, others, total) = (sum(&view.rows()), of(view.others().unwrap()), of(view.total()));
     assert_eq!((kept.0 + others.0, kept.1 + others.1, kept.2 + others.2, kept.3 + others.3), total);
     assert!(view.memory_bytes() < 50_000);
+}
+
+#[test]
+fn groups_take_at_most_the_memory_that_is_counted_for_them() {
+    let flows = many(5000);
+    for groups in [1, 50, 1000, 1024, 3000, 1 << 20] {
+        let view = view(ViewSettings { groups, ..settings(&["src_ip", "src_port", "dst_ip"]) }, &flows);
+        let (bytes, most) = (view.memory_bytes() as u64, view.settings().max_memory_bytes());
+        assert!(view.groups() <= groups && bytes <= most + 1000, "{groups}: {bytes} {most}");
+        assert!(view.groups() < groups || groups < 1000 || bytes > most * 9 / 10, "{groups}: {bytes} {most}");
+    }
+}
+
+#[test]
+fn parts_of_records_that_do_not_fit_are_others_although_the_record_is_not() {
+    let view = view(ViewSettings { every_ns: Some(1_000_000_000), groups: 1, ..settings(&[]) }, &[web()]);
+    let others = view.others().unwrap();
+    assert_eq!((others.flows, view.groups()), (0, 1));
+    assert_eq!(others.all_bytes() + view.rows()[0].sums.all_bytes(), web().bytes());
 }
 
 #[test]

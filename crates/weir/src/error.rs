@@ -86,6 +86,8 @@ pub enum Error {
     ViewOfProbe(String),
     #[error("{0}: fields= selects the fields of records; this view has those of --by, and its sums")]
     FieldsOfView(String),
+    #[error("--groups limits the groups of --by and the intervals of --every; add one of these, or leave out --groups")]
+    GroupsWithoutView,
     #[error("--by: the view would have two columns with the name {0}")]
     ColumnTwice(&'static str),
     #[error("{0}: no program reads this pipe")]
@@ -168,7 +170,7 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{size}: {caches} can grow to {needed}, and everything else to {reserve}, of which the queues of sinks take \
-     {queues}; these do not fit into the memory that is free: {free} ({limit}); {advice}"
+     {queues}{views}; these do not fit into the memory that is free: {free} ({limit}); {advice}"
 )]
 pub struct FlowCacheTooLarge {
     pub size: String,
@@ -176,6 +178,7 @@ pub struct FlowCacheTooLarge {
     pub needed: String,
     pub reserve: String,
     pub queues: String,
+    pub views: String,
     pub free: String,
     pub limit: String,
     pub advice: String,

@@ -30,6 +30,8 @@ const ARENA_BYTES: u64 = 64 << 20;
 /// The queues of sinks get one part in this number of the free memory, with [`MIN_QUEUE_BATCHES`]
 /// more if needed.
 const QUEUE_SHARE: u64 = 4;
+/// The groups of views get one part in this number of the free memory, unless the user wants more.
+const VIEW_SHARE: u64 = 4;
 /// Smallest length that the queue of a sink is reduced to.
 const MIN_QUEUE_BATCHES: usize = 32;
 
@@ -41,6 +43,29 @@ pub struct MemoryUse {
     pub reads_captures: bool,
     pub sinks: usize,
     pub back_pressure: BackPressure,
+    pub views: ViewMemory,
+}
+
+/// The memory of views with all groups that they may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ViewMemory {
+    /// Limit of the groups of each view.
+    pub groups: usize,
+    /// Of all views together.
+    pub bytes: u64,
+}
+
+/// Groups of a view without `--groups`, of which one takes this memory in all views together: fewer
+/// than usual where memory is limited.
+pub fn default_groups(group_bytes: u64) -> usize {
+    let free_bytes = weir_host::memory_bounds(&Sysroot::live()).iter().map(|bound| bound.free_bytes).min();
+    default_groups_in(free_bytes.unwrap_or(u64::MAX), group_bytes)
+}
+
+fn default_groups_in(free_bytes: u64, group_bytes: u64) -> usize {
+    const DEFAULT: u64 = 1_000_000;
+    const LEAST: u64 = 1000;
+    (free_bytes / VIEW_SHARE / group_bytes.max(1)).clamp(LEAST, DEFAULT) as usize
 }
 
 /// The memory of the queues of sinks.
@@ -82,9 +107,10 @@ fn queue_bytes(sinks: usize, queue_batches: usize) -> u64 {
 }
 
 impl MemoryUse {
-    /// Everything but flow caches and the queues of sinks.
+    /// Everything but flow caches and the queues of sinks; with the groups of views.
     fn reserve_bytes(&self) -> u64 {
         (PROCESS_BYTES + self.meters * METER_BYTES + usize::from(self.reads_captures) * CAPTURE_BYTES) as u64
+            + self.views.bytes
     }
 
     fn cache_bytes(&self, config: Config) -> u64 {
@@ -134,10 +160,18 @@ impl MemoryUse {
         };
         let Some(flows) = fitting else {
             let flows = if is_requested { config.flows } else { MIN_FLOWS };
+            // The groups that the rest leaves room for. A default cache gets half of an address space.
+            let views = self.views;
+            let caches = if is_requested { 1 } else { 2 };
+            let others_bytes = reserve_bytes - views.bytes + caches * cache_bytes(flows);
+            let room_bytes_of_views = bound.free_bytes.saturating_sub(others_bytes);
+            let groups = u128::from(room_bytes_of_views) * views.groups as u128 / u128::from(views.bytes.max(1));
             let raise = if queue_bytes > bound.free_bytes / 2 {
-                "name fewer sinks, or raise the limit"
+                "name fewer sinks, or raise the limit".into()
+            } else if groups >= 1000 {
+                format!("--groups {} fits, or raise the limit", groups / 1000 * 1000)
             } else {
-                "raise the limit"
+                "raise the limit".into()
             };
             return Err(Box::new(FlowCacheTooLarge {
                 size: size_text(flows, is_requested),
@@ -149,10 +183,16 @@ impl MemoryUse {
                 needed: units::quantity(cache_bytes(flows), "B"),
                 reserve: units::quantity(reserve_bytes, "B"),
                 queues: units::quantity(queue_bytes, "B"),
+                views: match views {
+                    ViewMemory { bytes: 0, .. } => String::new(),
+                    ViewMemory { groups, bytes } => {
+                        format!(" and {groups} groups of views {} (--groups)", units::quantity(bytes, "B"))
+                    }
+                },
                 free: units::quantity(bound.free_bytes, "B"),
                 limit: bound_text(bound),
                 advice: smaller_in(room_bytes)
-                    .map_or_else(|| raise.into(), |flows| format!("--flows {flows} fits, or {raise}")),
+                    .map_or_else(|| raise.clone(), |flows| format!("--flows {flows} fits, or {raise}")),
             })
             .into());
         };
@@ -238,7 +278,18 @@ mod tests {
         is_requested: bool,
         free_bytes: u64,
     ) -> Result<(u32, SinkMemory), String> {
-        let memory = MemoryUse { meters, reads_captures: false, sinks, back_pressure: BackPressure::Drop };
+        fitted_with_views(ViewMemory::default(), sinks, meters, flows, is_requested, free_bytes)
+    }
+
+    fn fitted_with_views(
+        views: ViewMemory,
+        sinks: usize,
+        meters: usize,
+        flows: u32,
+        is_requested: bool,
+        free_bytes: u64,
+    ) -> Result<(u32, SinkMemory), String> {
+        let memory = MemoryUse { meters, reads_captures: false, sinks, back_pressure: BackPressure::Drop, views };
         let kind = MemoryBoundKind::ControlGroup("/x/memory.max".into());
         let bound = MemoryBound { kind, limit_bytes: 2 * free_bytes, free_bytes };
         let mut config = Config { flows, ..Config::default() };
@@ -264,6 +315,24 @@ mod tests {
         for part in ["the default, reduced to 4096 flows: ", "; name fewer sinks, or raise the limit"] {
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn groups_of_views_take_memory_of_the_flow_cache_or_are_refused() {
+        let fitted = |groups, free_bytes| {
+            let views = ViewMemory { groups, bytes: groups as u64 * 200 };
+            fitted_with_views(views, 1, 1, 1 << 20, false, free_bytes).map(|(flows, _)| flows)
+        };
+        assert_eq!(fitted(1_000_000, 16 * GIB), Ok(1 << 20));
+        let [few, many] = [1000, 2_000_000].map(|groups| fitted(groups, GIB).unwrap());
+        assert!(many < few, "{many} {few}");
+        let error = fitted(100_000_000, GIB).unwrap_err();
+        assert!(error.contains(" and 100000000 groups of views 20.0 GB (--groups); these do not fit"), "{error}");
+        let advice = error.rsplit("; ").next().unwrap();
+        let groups = advice.strip_prefix("--groups ").and_then(|text| text.strip_suffix(" fits, or raise the limit"));
+        assert!(fitted(groups.unwrap().parse().unwrap(), GIB).is_ok(), "{error}");
+        let defaults = [16 * GIB, GIB, GIB / 16, 0].map(|free_bytes| default_groups_in(free_bytes, 200));
+        assert_eq!(defaults, [1_000_000, 1_000_000, 83_886, 1000]);
     }
 
     #[test]

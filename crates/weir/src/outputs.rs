@@ -5,6 +5,7 @@ use crate::console::{self, Deadline, log};
 use crate::error::Error;
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
+use crate::memory::{self, ViewMemory};
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
@@ -24,7 +25,7 @@ use weir_export::{Column, ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
-use weir_query::{Expression, GroupField, Metric, RecordOrder, SelectingSink, View, split_where};
+use weir_query::{Expression, GroupField, Metric, RecordOrder, SelectingSink, View, ViewSettings, split_where};
 
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
@@ -38,6 +39,10 @@ pub struct Outputs {
     pub retries: bool,
     /// Columns of JSON and CSV.
     pub columns: Vec<&'static Column>,
+    /// The view that table, CSV and JSON have instead of records.
+    pub view: Option<ViewSettings>,
+    /// The memory of the views of all sinks.
+    pub view_memory: ViewMemory,
     /// Owner of new files; `None` for the user and group of the process.
     pub owner: Option<Owner>,
     pub stats: Option<PathBuf>,
@@ -63,16 +68,24 @@ impl Outputs {
             [] => vec!["table:-".into()],
             sinks => sinks.iter().map(|sink| full_name(sink)).collect(),
         };
-        if options.view().is_some() && !sinks.iter().any(|sink| view_format(sink).is_some()) {
+        let views = |sinks: &[String]| sinks.iter().filter(|sink| view_format(sink).is_some()).count().max(1);
+        let default_groups =
+            |view: &ViewSettings| memory::default_groups(view.max_memory_bytes() * views(&sinks) as u64);
+        let view = options.view(default_groups);
+        if view.is_some() && !sinks.iter().any(|sink| view_format(sink).is_some()) {
             sinks.push("table:-".into());
         }
+        let view_memory = view.as_ref().map_or(ViewMemory::default(), |view| ViewMemory {
+            groups: view.groups,
+            bytes: view.max_memory_bytes() * views(&sinks) as u64,
+        });
         let mut targets: Vec<_> = sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(sink))).collect();
         if let Some(path) = stats {
             targets.push((stats_option(path), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
         let stats = stats.map(Path::to_path_buf);
-        Self { sinks, targets, on_standard_output, retries: false, columns, owner: None, stats }
+        Self { sinks, targets, on_standard_output, retries: false, columns, view, view_memory, owner: None, stats }
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -83,7 +96,7 @@ impl Outputs {
     pub fn check_sinks(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.check_views(options)?;
         let is_written_at_end =
-            |sink: &str| view_format(sink).is_some_and(|format| format == Format::Table || options.view().is_some());
+            |sink: &str| view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
         if let Some(sink) = self.sinks.iter().filter(is_rotated).find(|sink| is_written_at_end(sink)) {
             return Err(Error::RotatedTable(sink.clone()));
@@ -96,6 +109,9 @@ impl Outputs {
     /// Checks the expressions of the sinks and the view, before any sink is opened.
     fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.sinks.iter().try_for_each(|sink| expression(sink).map(drop))?;
+        if options.groups.is_some() && self.view.is_none() {
+            return Err(Error::GroupsWithoutView);
+        }
         let names = || options.by.iter().map(GroupField::name);
         let is_twice = |(at, name): (usize, &'static str)| {
             let is_number = Metric::ALL.iter().any(|metric| [metric.name(), metric.name_of_side()].contains(&name));
@@ -106,12 +122,12 @@ impl Outputs {
         }
         for sink in &self.sinks {
             if let Some(format) = view_format(sink) {
-                content(split_where(sink).0, format, options)?;
+                self.content(split_where(sink).0, format, options)?;
             }
         }
         let for_records = |sink: &&String| matches!(view_format(sink), Some(Format::Csv | Format::Json));
         match self.sinks.iter().find(for_records) {
-            Some(sink) if self.retries && options.view().is_some() => Err(Error::ViewOfProbe(sink.clone())),
+            Some(sink) if self.retries && self.view.is_some() => Err(Error::ViewOfProbe(sink.clone())),
             _ => Ok(()),
         }
     }
@@ -181,9 +197,9 @@ impl Outputs {
         key: KeyOptions,
         mode: FileMode,
     ) -> Result<Box<dyn Sink + Send>, Error> {
-        let format = view_format(sink).filter(|&format| format == Format::Table || options.view().is_some());
+        let format = view_format(sink).filter(|&format| format == Format::Table || self.view.is_some());
         if let Some(format) = format {
-            let content = content(sink, format, options)?;
+            let content = self.content(sink, format, options)?;
             return Ok(match Target::of_sink(sink) {
                 Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(sink.into())),
                 Target::File(path) => {
@@ -207,6 +223,22 @@ impl Outputs {
             file_owner: self.owner,
         };
         Ok(weir_export::open(sink, &options)?)
+    }
+
+    /// What a sink writes at the end of the run: a view, or the largest flows.
+    fn content(&self, sink: &str, format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
+        const DEFAULT_TOP: usize = 20;
+        let fields = weir_export::columns_of_file(sink)?;
+        let Some(view) = &self.view else {
+            let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
+            let fields = fields.or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
+            return Ok(Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields)));
+        };
+        if fields.is_some() {
+            return Err(Error::FieldsOfView(sink.into()));
+        }
+        let view = View::new(view.clone())?;
+        Ok(Content::View(Box::new(ViewTable { view, format, top: options.top })))
     }
 
     /// Reports the result of a run: the summary (after the table, if there is one), the ledger as text
@@ -305,21 +337,6 @@ fn view_format(sink: &str) -> Option<Format> {
         "csv" => Format::Csv,
         "json" => Format::Json,
         _ => return None,
-    })
-}
-
-/// What a sink writes at the end of the run: a view, or the largest flows.
-fn content(sink: &str, format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
-    const DEFAULT_TOP: usize = 20;
-    let fields = weir_export::columns_of_file(sink)?;
-    Ok(match options.view() {
-        Some(_) if fields.is_some() => return Err(Error::FieldsOfView(sink.into())),
-        Some(settings) => Content::View(Box::new(ViewTable { view: View::new(settings)?, format, top: options.top })),
-        None => {
-            let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
-            let fields = fields.or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
-            Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields))
-        }
     })
 }
 

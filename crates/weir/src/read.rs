@@ -38,7 +38,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let mut source = input::open_sources(&sources, &stop)?;
     let reads_captures = matches!(source, Input::File(_));
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
-    let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure };
+    let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure, views: outputs.view_memory };
     let is_requested = read.metering.flows.is_some();
     memory.fit(&mut settings.meter, is_requested)?;
     let config = settings.meter;

@@ -163,6 +163,29 @@ fn requested_flow_caches_larger_than_the_memory_of_the_machine_are_refused() {
 }
 
 #[test]
+fn groups_of_views_that_do_not_fit_are_refused_with_figures() {
+    let run = |command: &str, options: &str| {
+        let script = format!("ulimit -v 500000; exec \"$0\" {command} -i {FLOOD} --by src_ip,src_port {options} -q");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_weir")]);
+        text_of(&shell.output().unwrap())
+    };
+    let (code, _, err) = run("probe", "--groups 100M");
+    assert!(code == 1 && err.contains(" and 100000000 groups of views "), "{err}");
+    let (code, out, err) = run("read", "--groups 100M");
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    for part in [" and 100000000 groups of views ", " GB (--groups); these do not fit", "(ulimit -v is 512 MB); --groups "]
+    {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let advice = err.rsplit("; ").next().unwrap().split(' ').nth(1).unwrap().to_string();
+    let (code, _, err) = run("read", &format!("--groups {advice} --where 'port 1'"));
+    assert_eq!(code, 0, "--groups {advice}: {err}");
+    let (code, _, err) = run("read", "");
+    assert_eq!(code, 0, "{err}");
+}
+
+#[test]
 fn a_default_flow_cache_fits_into_a_limited_address_space() {
     let rest = "exec \"$0\" probe -i synth:velan,packets=1k --interval 1h -o table:/dev/null";
     for (kilobytes, limit) in [(200_000, "205 MB"), (300_000, "307 MB"), (500_000, "512 MB")] {

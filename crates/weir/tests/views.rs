@@ -102,6 +102,8 @@ fn sums_of_every_view_of_every_capture_equal_the_ledger() {
             &["--every", "10ms"],
             &["--every", "1ms", "--by", "protocol"],
             &["--every", "1s", "--by", "server_ip", "--top", "2"],
+            &["--every", "1ms", "--by", "protocol", "--groups", "3"],
+            &["--every", "1ms", "--groups", "1"],
         ] {
             let _ = fs::remove_file(&view);
             let arguments = [&["read", name, "--layer2", "-o", &sink, "-q"], options].concat();
@@ -130,7 +132,15 @@ total          8     120 79.5kB 100.0                 02:51:17.845 02:51:18.289 
     assert!(out.contains("2 of 8 groups (--top 0 for all), by bytes; "), "{out}");
     assert!(out.contains("each flow is in the groups of both of its sides; the total counts it once\n"), "{out}");
     let out = success(["read", &capture("web.pcap"), "--by", "host", "--groups", "2", "-q"]);
-    assert!(out.contains("others (no memory)") && out.contains("(--groups 2)\n"), "{out}");
+    let rest = "47.1kB of groups that did not fit are in \"others (no memory)\" (--groups 2)\n";
+    assert!(out.contains(rest), "{out}");
+    // A group takes memory for each interval in which it has traffic.
+    let pairs = &["read", &capture("web.pcap"), "--by", "protocol", "--every", "50ms", "--groups", "5"];
+    let (out, csv) = (success([&pairs[..], &["-q"]].concat()), weir([&pairs[..], &["-o", "csv:-"]].concat()));
+    let text = "of pairs of a group and an interval that did not fit are in \"others (no memory)\" (--groups 5)";
+    assert!(out.contains(text), "{out}");
+    let warning = "pairs of a group and an interval that did not fit are summed up as others (--groups 5)";
+    assert!(csv.2.contains(warning), "{}", csv.2);
 }
 
 #[test]
@@ -237,6 +247,7 @@ fn invalid_views_are_usage_errors() {
         (&["--sort", "src_ip"], "--sort: src_ip is no number"),
         (&["--sort", "bytes:up"], "\"up\" is no direction; write NAME:asc"),
         (&["--groups", "0", "--by", "host"], "must be from 1"),
+        (&["--groups", "5"], "--groups limits the groups of --by and the intervals of --every; add one of these"),
         (&["--where", ""], "the expression is empty"),
     ] {
         if reason.is_empty() {

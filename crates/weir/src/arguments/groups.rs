@@ -82,10 +82,11 @@ pub struct Sinks {
     #[arg(long = "every", value_name = "TIME", value_parser = parse_duration)]
     pub every_ns: Option<u64>,
 
-    /// Groups of --by that are kept in memory, about 300 bytes each; suffixes k, M and G. Further groups are summed up
-    /// as others
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-    pub groups: u64,
+    /// Groups of --by that are kept in memory, about 150 bytes each and 32 per field; with --every the intervals, or the
+    /// pairs of a group and an interval. Suffixes k, M and G. Further groups are summed up as others [default: 1M; fewer
+    /// where memory is limited]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub groups: Option<u64>,
 
     /// Only pass flow records that match this expression to the sinks, as in 'src net 10.0.0.0/8 and port 443 and
     /// bytes > 1M' (docs/views.md). All packets are metered; the ledger counts the other records as filtered. For one
@@ -103,14 +104,15 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// The view of `--by` and `--every`, if there is one.
-    pub fn view(&self) -> Option<ViewSettings> {
+    /// The view of `--by` and `--every`, if there is one. `default_groups` applies without `--groups`.
+    pub fn view(&self, default_groups: impl FnOnce(&ViewSettings) -> usize) -> Option<ViewSettings> {
         let is_view = !self.by.is_empty() || self.every_ns.is_some();
-        is_view.then(|| ViewSettings {
-            fields: self.by.clone(),
-            every_ns: self.every_ns,
-            order: self.order.clone(),
-            groups: self.groups.min(u32::MAX.into()) as usize,
+        is_view.then(|| {
+            let (fields, every_ns, order) = (self.by.clone(), self.every_ns, self.order.clone());
+            let mut view = ViewSettings { fields, every_ns, order, groups: 1 };
+            let groups = self.groups.map(|groups| groups.min(u32::MAX.into()) as usize);
+            view.groups = groups.unwrap_or_else(|| default_groups(&view));
+            view
         })
     }
 }

@@ -5,7 +5,7 @@ use super::privileges::PIPELINE_NICE;
 use crate::arguments::{Layout, ProbeOptions};
 use crate::error::Error;
 use crate::input;
-use crate::memory::{MemoryUse, SinkMemory};
+use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
 use crate::settings::start_error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +81,7 @@ pub fn start(
     settings: &Settings,
     OpenGroups { groups, placement }: OpenGroups,
     sinks: Vec<Box<dyn Sink + Send>>,
+    views: ViewMemory,
 ) -> Result<(Running, SinkMemory), Error> {
     let mut meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
@@ -92,7 +93,7 @@ pub fn start(
     let meters_of =
         |group: &WorkerGroupSpec| if group.meters.is_empty() { group.queues.len() } else { group.meters.len() };
     let meters = groups.iter().map(meters_of).sum();
-    let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure };
+    let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure, views };
     let is_requested = probe.metering.flows.is_some();
     let sink_memory = memory.fit(&mut meter, is_requested)?;
     let queue_batches = Some(sink_memory.queue_batches);

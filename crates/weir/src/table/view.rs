@@ -146,8 +146,8 @@ impl ViewTable {
             rows[shown..].iter().for_each(|row| rest.merge(&row.sums));
             lines.push((format!("others ({})", rows.len() - shown), Some(rest)));
         }
-        if self.view.others().flows > 0 {
-            lines.push(("others (no memory)".into(), Some(*self.view.others())));
+        if let Some(others) = self.view.others() {
+            lines.push(("others (no memory)".into(), Some(*others)));
         }
         let seconds = every_ns as f64 / 1e9;
         let rate = |sums: &Sums| units::rate(8.0 * sums.all_bytes() as f64 / seconds, "bit/s");
@@ -185,8 +185,8 @@ impl ViewTable {
         if hidden > 0 {
             row(format!("others ({hidden})"), sums_of_hidden);
         }
-        if self.view.others().flows > 0 {
-            row("others (no memory)".into(), *self.view.others());
+        if let Some(others) = self.view.others() {
+            row("others (no memory)".into(), *others);
         }
         row("total".into(), *self.view.total());
     }
@@ -284,12 +284,10 @@ impl ViewTable {
         if view.has_sides() {
             text += "each flow is in the groups of both of its sides; the total counts it once\n";
         }
-        if view.others().flows > 0 {
-            text += &format!(
-                "{} of groups that did not fit are in \"others (no memory)\" (--groups {})\n",
-                units::count(view.others().flows, "flow"),
-                view.settings().groups
-            );
+        if let Some(others) = view.others() {
+            let (bytes, groups) = (octets(others.all_bytes()), view.settings().groups);
+            let what = self.limited();
+            text += &format!("{bytes} of {what} that did not fit are in \"others (no memory)\" (--groups {groups})\n");
         }
         let (spread, uncut) = (view.spread_flows(), view.long_flows());
         if spread > 0 {
@@ -307,14 +305,23 @@ impl ViewTable {
         text
     }
 
+    /// What `--groups` limits the number of.
+    fn limited(&self) -> &'static str {
+        match (self.view.settings().every_ns, self.fields().is_empty()) {
+            (None, _) => "groups",
+            (Some(_), true) => "intervals",
+            (Some(_), false) => "pairs of a group and an interval",
+        }
+    }
+
     /// Says in the log what a table says in its last lines.
     fn log(&self) {
         let view = &self.view;
         let memory = units::quantity(view.memory_bytes() as u64, "B");
         info!(groups = view.groups(), memory, "view written");
-        if view.others().flows > 0 {
-            let (flows, groups) = (view.others().flows, view.settings().groups);
-            warn!(flows, "groups that did not fit are summed up as others (--groups {groups})");
+        if let Some(others) = view.others() {
+            let (bytes, groups) = (others.all_bytes(), view.settings().groups);
+            warn!(bytes, "{} that did not fit are summed up as others (--groups {groups})", self.limited());
         }
     }
 
@@ -333,8 +340,9 @@ impl ViewTable {
             out.extend(names.join(",").as_bytes());
             out.push(b'\n');
         }
-        let rows = self.machine_rows();
-        for (row, other_groups) in &rows {
+        let mut rows = 0;
+        self.for_each_machine_row(|row, other_groups| {
+            rows += 1;
             let mut line = Line { format: self.format, names: names.iter(), is_first: true, out: &mut out };
             if has_intervals {
                 line.add(&row.start_ns.map_or(FieldValue::NotApplicable, FieldValue::Time), |value, out| {
@@ -352,42 +360,44 @@ impl ViewTable {
                 line.add(&metric.value(&row.sums), |value, out| value.append_text(out));
             }
             line.end();
-        }
-        (out, rows.len() as u64)
+        });
+        (out, rows)
     }
 
     /// All rows, or those of `--top`, each with the number of other groups that it sums up: 0 for a
     /// group, unknown for the groups without memory.
-    fn machine_rows(&self) -> Vec<(Row, Option<u64>)> {
+    fn for_each_machine_row(&self, mut use_row: impl FnMut(&Row, Option<u64>)) {
         let rest = |start_ns, sums| Row { start_ns, key: Vec::new(), sums };
         let top = limit(self.top.unwrap_or(0));
-        let kept: Option<Vec<Series>> = self.view.settings().every_ns.filter(|_| !self.fields().is_empty()).map(|_| {
+        let has_series = self.view.settings().every_ns.is_some() && !self.fields().is_empty();
+        let kept: Option<Vec<Series>> = (has_series && top < usize::MAX).then(|| {
             let mut series = self.view.series();
             series.truncate(top);
             series
         });
-        let mut rows: Vec<(Row, Option<u64>)> = Vec::new();
         let mut hidden: Option<(Row, u64)> = None;
-        for (at, row) in self.view.rows().into_iter().enumerate() {
-            if hidden.as_ref().is_some_and(|(hidden, _)| hidden.start_ns != row.start_ns) {
-                rows.extend(hidden.take().map(|(row, groups)| (row, Some(groups))));
+        let mut rows = 0..;
+        self.view.for_each_row(|row| {
+            let at = rows.next().expect("rows fit into memory");
+            if let Some((others, groups)) = hidden.take_if(|(hidden, _)| hidden.start_ns != row.start_ns) {
+                use_row(&others, Some(groups));
             }
-            let is_kept =
-                kept.as_ref().map_or(at < top, |kept| top == usize::MAX || kept.iter().any(|kept| kept.key == row.key));
+            let is_kept = kept.as_ref().map_or(at < top, |kept| kept.iter().any(|kept| kept.key == row.key));
             if is_kept {
-                rows.push((row, Some(0)));
+                use_row(&row, Some(0));
             } else {
                 let start_ns = row.start_ns.filter(|_| kept.is_some());
                 let (others, groups) = hidden.get_or_insert_with(|| (rest(start_ns, Sums::default()), 0));
                 others.sums.merge(&row.sums);
                 *groups += 1;
             }
+        });
+        if let Some((others, groups)) = hidden {
+            use_row(&others, Some(groups));
         }
-        rows.extend(hidden.map(|(row, groups)| (row, Some(groups))));
-        if self.view.others().flows > 0 {
-            rows.push((rest(None, *self.view.others()), None));
+        if let Some(others) = self.view.others() {
+            use_row(&rest(None, *others), None);
         }
-        rows
     }
 }
 

@@ -12,6 +12,7 @@ use super::start::{open_worker_groups, start};
 use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::console::log;
 use crate::error::Error;
+use crate::memory::ViewMemory;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,7 +149,7 @@ fn measure_all(
     for _ in 0..TURNS {
         for (candidate, turns) in candidates.iter().zip(&mut turns) {
             let (running, _) = open_worker_groups(&candidate.probe, stop)
-                .and_then(|groups| start(&candidate.probe, settings, groups, Vec::new()))
+                .and_then(|groups| start(&candidate.probe, settings, groups, Vec::new(), ViewMemory::default()))
                 .map_err(|error| Error::AutotuneTrial { candidate: candidate.name.clone(), error: error.into() })?;
             let trial = measure(running, turn, stop);
             if stop.load(Ordering::Relaxed) {
