@@ -174,7 +174,8 @@ fn groups_of_views_that_do_not_fit_are_refused_with_figures() {
     assert!(code == 1 && err.contains(" and 100000000 groups of views "), "{err}");
     let (code, out, err) = run("read", "--groups 100M");
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    for part in [" and 100000000 groups of views ", " GB (--groups); these do not fit", "(ulimit -v is 512 MB); --groups "]
+    for part in
+        [" and 100000000 groups of views ", " GB (--groups); these do not fit", "(ulimit -v is 512 MB); --groups "]
     {
         assert!(err.contains(part), "{part}: {err}");
     }

@@ -124,7 +124,8 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     });
     let settings = Settings { observer: Some(summary::observer(&open.summary)), ..settings };
     let mut monitor = Monitor::new(&probe);
-    let (mut running, sink_memory) = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks), outputs.view_memory)?;
+    let (mut running, sink_memory) =
+        start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks), outputs.view_memory)?;
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
     stderr::start_thread();
