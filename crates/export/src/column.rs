@@ -22,7 +22,7 @@ pub enum ColumnKind {
     Words,
     /// [`FieldValue::TcpFlags`]: text with a letter for each.
     TcpFlags,
-    /// [`FieldValue::CommunityId`].
+    /// [`FieldValue::CommunityId`] or [`FieldValue::Text`].
     Text,
 }
 
@@ -60,7 +60,7 @@ pub struct Column {
     /// The number of a flow to which the field does not apply.
     pub(crate) none: Option<u64>,
     /// May return [`FieldValue::Implied`] and [`FieldValue::NoValue`].
-    pub(crate) read: fn(&FlowRecord) -> FieldValue,
+    pub(crate) read: fn(&FlowRecord) -> FieldValue<'_>,
 }
 
 /// Names are unique.
@@ -75,7 +75,7 @@ impl Eq for Column {}
 impl Column {
     /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].
     #[inline]
-    pub fn read(&self, flow: &FlowRecord) -> FieldValue {
+    pub fn read<'a>(&self, flow: &'a FlowRecord) -> FieldValue<'a> {
         match (self.read)(flow) {
             FieldValue::Implied(number) => FieldValue::Unsigned(number),
             FieldValue::NotApplicable | FieldValue::NoValue => {

@@ -268,7 +268,7 @@ mod tests {
             "sampling_min",
             "sampling_max",
         ];
-        for flow in [udp, tcp, layer2] {
+        for flow in [udp.clone(), tcp.clone(), layer2.clone()] {
             assert_eq!(counts.iter().find(|name| null(&flow, name)), None);
         }
         let of_tcp = ["rev_tcp_retransmitted_packets", "rev_tcp_unique_bytes", "rev_tcp_acknowledgments"];

@@ -253,7 +253,7 @@ impl Element {
     /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets
     /// is sent as the largest one, and control bits without those above FIN to CWR.
     #[inline(always)]
-    pub fn write_basic(&self, value: &FieldValue, boot_ms: u64, out: &mut Vec<u8>) {
+    pub fn write_basic(&self, value: &FieldValue<'_>, boot_ms: u64, out: &mut Vec<u8>) {
         let value = match *value {
             FieldValue::NotApplicable if self.data_type == DataType::Ipv6Address => {
                 return out.extend_from_slice(&[0; 16]);
@@ -261,7 +261,7 @@ impl Element {
             FieldValue::NotApplicable => FieldValue::Unsigned(0),
             FieldValue::Unsigned(bits) if self.number == TCP_CONTROL_BITS => FieldValue::Unsigned(bits & 0xff),
             FieldValue::Unsigned(number) => FieldValue::Unsigned(number.min(u64::MAX >> (64 - 8 * self.octets))),
-            other => other,
+            _ => return self.write(value, boot_ms, out),
         };
         self.write(&value, boot_ms, out);
     }
@@ -269,7 +269,7 @@ impl Element {
     /// Whether the element applies to this value. `without_anomalies`: the direction has no TCP
     /// anomalies, and what follows from other fields is omitted.
     #[inline(always)]
-    pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
+    pub fn applies(&self, value: &FieldValue<'_>, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {
             FieldValue::NotApplicable => false,
             FieldValue::Implied(_) => !without_anomalies,
@@ -289,7 +289,7 @@ impl Element {
     /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms
     /// since 1970-01-01 UTC.
     #[inline(always)]
-    pub fn write(&self, value: &FieldValue, boot_ms: u64, out: &mut Vec<u8>) {
+    pub fn write(&self, value: &FieldValue<'_>, boot_ms: u64, out: &mut Vec<u8>) {
         let number = match *value {
             // Label, traffic class and bottom-of-stack bit. A flow record only has the label.
             FieldValue::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
@@ -311,6 +311,7 @@ impl Element {
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
             FieldValue::Ip(IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
             FieldValue::CommunityId(_)
+            | FieldValue::Text(_)
             | FieldValue::Protocol(_)
             | FieldValue::TcpFlags(_)
             | FieldValue::NotApplicable => {

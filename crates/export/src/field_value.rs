@@ -3,15 +3,16 @@
 use crate::community_id;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
 use weir_flow::Approximate;
 use weir_tcp::Degradation;
 
-/// The value of a field in one flow record.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FieldValue {
+/// The value of a field in one flow record, from which a text may be borrowed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldValue<'a> {
     /// The field does not apply.
     NotApplicable,
     /// The field applies but has no value: null in text, 0 in a template, which keeps templates
@@ -42,6 +43,8 @@ pub enum FieldValue {
     Degraded(Degradation),
     /// ASCII.
     CommunityId([u8; community_id::LENGTH]),
+    /// UTF-8 without control characters.
+    Text(Cow<'a, str>),
 }
 
 /// The letters of TCP control bits with their bits: SYN, ACK, PSH, FIN, RST, URG, ECE, CWR, AE
@@ -61,11 +64,33 @@ const TCP_FLAG_LETTERS: [(u8, u16); 12] = [
     (b'Z', 0x800),
 ];
 
-impl FieldValue {
+impl FieldValue<'_> {
+    /// The value with a text of its own.
+    pub fn into_owned(self) -> FieldValue<'static> {
+        match self {
+            Self::NotApplicable => FieldValue::NotApplicable,
+            Self::NoValue => FieldValue::NoValue,
+            Self::Unsigned(number) => FieldValue::Unsigned(number),
+            Self::Implied(number) => FieldValue::Implied(number),
+            Self::Float(number) => FieldValue::Float(number),
+            Self::Time(ns) => FieldValue::Time(ns),
+            Self::Ip(address) => FieldValue::Ip(address),
+            Self::Mac(octets) => FieldValue::Mac(octets),
+            Self::Code(number, word) => FieldValue::Code(number, word),
+            Self::Protocol(number) => FieldValue::Protocol(number),
+            Self::TcpFlags(bits) => FieldValue::TcpFlags(bits),
+            Self::Approximate(set) => FieldValue::Approximate(set),
+            Self::Degraded(set) => FieldValue::Degraded(set),
+            Self::CommunityId(id) => FieldValue::CommunityId(id),
+            Self::Text(text) => FieldValue::Text(Cow::Owned(text.into_owned())),
+        }
+    }
+
     /// Appends the text of the value, as in CSV. It is empty if the field does not apply.
     pub fn append_text(&self, out: &mut Vec<u8>) {
         match *self {
             Self::NotApplicable | Self::NoValue => {}
+            Self::Text(ref text) => out.extend(text.as_bytes()),
             Self::Unsigned(number) | Self::Implied(number) => {
                 out.extend(itoa::Buffer::new().format(number).as_bytes());
             }
@@ -95,11 +120,11 @@ impl FieldValue {
 }
 
 /// The text of [`FieldValue::append_text`].
-impl fmt::Display for FieldValue {
+impl fmt::Display for FieldValue<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Vec::new();
         self.append_text(&mut text);
-        formatter.pad(std::str::from_utf8(&text).expect("the text of a value is ASCII"))
+        formatter.pad(std::str::from_utf8(&text).expect("the text of a value is UTF-8"))
     }
 }
 

@@ -69,7 +69,7 @@ impl Field {
 /// Receives the fields of a record one after the other.
 pub(crate) trait Visitor {
     /// Receives the next field and a function that reads its value.
-    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue);
+    fn visit<'a>(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue<'a>);
 }
 
 /// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to
@@ -147,7 +147,7 @@ const fn anomaly_octets(number: u16, name: &'static str) -> Element {
 }
 
 #[inline(always)]
-fn read(record: &DirectionView<'_>, field: impl FnOnce(&DirectionView<'_>) -> FieldValue) -> FieldValue {
+fn read<'a>(record: &DirectionView<'a>, field: impl FnOnce(&DirectionView<'a>) -> FieldValue<'a>) -> FieldValue<'a> {
     field(record)
 }
 
@@ -447,7 +447,7 @@ fields! {
 /// Splits a flow into unidirectional flows, one per direction with packets and at least one; true
 /// if it is the reverse direction.
 pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
-    let forward = FlowRecord { reverse: Direction::default(), ..*flow };
+    let forward = FlowRecord { reverse: Direction::default(), ..flow.clone() };
     let reverse = FlowRecord {
         tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
         source: flow.destination,
@@ -456,7 +456,7 @@ pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRec
         destination_port: flow.source_port,
         forward: flow.reverse,
         reverse: Direction::default(),
-        ..*flow
+        ..flow.clone()
     };
     let has_reverse = flow.reverse.packets > 0;
     let has_forward = flow.forward.packets > 0 || !has_reverse;
@@ -479,22 +479,22 @@ fn has_icmp(record: &DirectionView<'_>) -> bool {
 }
 
 /// ICMP type * 256 + code.
-pub(crate) fn type_and_code(record: &DirectionView<'_>) -> FieldValue {
+pub(crate) fn type_and_code<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
     number(record, has_icmp(record), |direction| u16::from_be_bytes(direction.icmp))
 }
 
 /// A counter of TCP analysis.
-fn tcp_count(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> u64) -> FieldValue {
+fn tcp_count(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> u64) -> FieldValue<'static> {
     optional(record.tcp, |report| FieldValue::Unsigned(read(report)))
 }
 
 /// Segments of one class.
-fn segments(record: &DirectionView<'_>, class: SegmentClass) -> FieldValue {
+fn segments(record: &DirectionView<'_>, class: SegmentClass) -> FieldValue<'static> {
     tcp_count(record, |report| report.count(class).segments)
 }
 
 /// Payload octets of one class.
-fn segment_bytes(record: &DirectionView<'_>, class: SegmentClass) -> FieldValue {
+fn segment_bytes(record: &DirectionView<'_>, class: SegmentClass) -> FieldValue<'static> {
     tcp_count(record, |report| report.count(class).bytes)
 }
 
@@ -504,7 +504,7 @@ fn implied(
     record: &DirectionView<'_>,
     read: impl FnOnce(&TcpReport) -> u64,
     usual: impl FnOnce(&Direction, &TcpReport) -> u64,
-) -> FieldValue {
+) -> FieldValue<'static> {
     let Some(report) = record.tcp else { return FieldValue::NotApplicable };
     let count = read(report);
     if count == usual(record.direction, report) { FieldValue::Implied(count) } else { FieldValue::Unsigned(count) }
@@ -528,7 +528,7 @@ fn other_packets(direction: &Direction, report: &TcpReport) -> u64 {
 }
 
 /// The size by sequence numbers. It equals the payload if the whole connection is in one record.
-fn size_by_sequence(record: &DirectionView<'_>) -> FieldValue {
+fn size_by_sequence<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
     match record.tcp {
         Some(TcpReport { size_by_sequence_bytes: Some(_), duration_by_sequence_ns: Some(_), .. }) => {
             implied(record, |t| t.size_by_sequence_bytes.unwrap_or_default(), |_, t| payload(t))
@@ -538,7 +538,7 @@ fn size_by_sequence(record: &DirectionView<'_>) -> FieldValue {
 }
 
 /// Octets of payload seen for the first time, per second of the record.
-fn throughput(record: &DirectionView<'_>) -> FieldValue {
+fn throughput<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
     let duration_ns = record.flow.end_ns().saturating_sub(record.flow.start_ns());
     tcp_value(record, |t| {
         let bits_per_second = (u128::from(t.unique_bytes) * 8 * 1_000_000_000).checked_div(duration_ns.into())?;
@@ -555,12 +555,18 @@ fn udp_response_ns(flow: &FlowRecord) -> Option<u64> {
 }
 
 /// An optional value of TCP analysis.
-fn tcp_value<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
+fn tcp_value<T: Into<u64>>(
+    record: &DirectionView<'_>,
+    read: impl FnOnce(&TcpReport) -> Option<T>,
+) -> FieldValue<'static> {
     optional(record.tcp.and_then(read), |number| FieldValue::Unsigned(number.into()))
 }
 
 /// An option of the SYN: no value if the SYN has no such option; does not apply if no SYN was seen.
-fn syn_option<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
+fn syn_option<T: Into<u64>>(
+    record: &DirectionView<'_>,
+    read: impl FnOnce(&TcpReport) -> Option<T>,
+) -> FieldValue<'static> {
     match record.tcp {
         Some(report) if report.syn_window.is_some() => {
             read(report).map_or(FieldValue::NoValue, |number| FieldValue::Unsigned(number.into()))
@@ -569,22 +575,30 @@ fn syn_option<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpRe
     }
 }
 
-fn when(applies: bool, number: impl Into<u64>) -> FieldValue {
+fn when(applies: bool, number: impl Into<u64>) -> FieldValue<'static> {
     if applies { FieldValue::Unsigned(number.into()) } else { FieldValue::NotApplicable }
 }
 
 /// A value that only applies if it is present.
-fn optional<T>(value: Option<T>, convert: impl FnOnce(T) -> FieldValue) -> FieldValue {
+fn optional<T>(value: Option<T>, convert: impl FnOnce(T) -> FieldValue<'static>) -> FieldValue<'static> {
     value.map_or(FieldValue::NotApplicable, convert)
 }
 
 /// A number that only applies if the direction has packets.
-fn number<T: Into<u64>>(record: &DirectionView<'_>, applies: bool, read: impl FnOnce(&Direction) -> T) -> FieldValue {
+fn number<T: Into<u64>>(
+    record: &DirectionView<'_>,
+    applies: bool,
+    read: impl FnOnce(&Direction) -> T,
+) -> FieldValue<'static> {
     of_packets(record, applies, |direction| FieldValue::Unsigned(read(direction).into()))
 }
 
 /// A value that only applies if the direction has packets.
-fn of_packets(record: &DirectionView<'_>, applies: bool, read: impl FnOnce(&Direction) -> FieldValue) -> FieldValue {
+fn of_packets(
+    record: &DirectionView<'_>,
+    applies: bool,
+    read: impl FnOnce(&Direction) -> FieldValue<'static>,
+) -> FieldValue<'static> {
     if applies && record.direction.packets > 0 { read(record.direction) } else { FieldValue::NotApplicable }
 }
 

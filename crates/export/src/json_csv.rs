@@ -201,10 +201,10 @@ fn append_record(format: TextFormat, columns: &[&Column], flow: &FlowRecord, out
     for (at, column) in columns.iter().enumerate() {
         let value = column.read(flow);
         match (format, at) {
-            (TextFormat::Csv, 0) => value.append_text(out),
+            (TextFormat::Csv, 0) => append_csv(&value, out),
             (TextFormat::Csv, _) => {
                 out.push(b',');
-                value.append_text(out);
+                append_csv(&value, out);
             }
             (TextFormat::Json, _) => {
                 out.extend(if at == 0 { b"{" } else { &b""[..] });
@@ -218,15 +218,40 @@ fn append_record(format: TextFormat, columns: &[&Column], flow: &FlowRecord, out
     }
 }
 
-fn append_json(value: &FieldValue, out: &mut Vec<u8>) {
+fn append_json(value: &FieldValue<'_>, out: &mut Vec<u8>) {
     match value {
         FieldValue::NotApplicable => out.extend(b"null"),
         FieldValue::Unsigned(_) | FieldValue::Float(_) => value.append_text(out),
+        FieldValue::Text(text) => append_json_text(text, out),
         _ => {
             out.push(b'"');
             value.append_text(out);
             out.push(b'"');
         }
+    }
+}
+
+/// A text has no control characters, so that only two characters have to be escaped.
+fn append_json_text(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for part in text.split_inclusive(['"', '\\']) {
+        match part.as_bytes() {
+            [before @ .., special @ (b'"' | b'\\')] => out.extend([before, b"\\", &[*special]].concat()),
+            part => out.extend(part),
+        }
+    }
+    out.push(b'"');
+}
+
+/// RFC 4180: a text with a comma or a quotation mark is in quotation marks.
+fn append_csv(value: &FieldValue<'_>, out: &mut Vec<u8>) {
+    match value {
+        FieldValue::Text(text) if text.contains([',', '"']) => {
+            out.push(b'"');
+            out.extend(text.replace('"', "\"\"").as_bytes());
+            out.push(b'"');
+        }
+        value => value.append_text(out),
     }
 }
 
@@ -251,6 +276,23 @@ mod tests {
         for word in words {
             assert!(word.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'), "{word}");
         }
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        let text = FieldValue::Text("a,\"b\\\\c\"".into());
+        let (mut json, mut csv) = (Vec::new(), Vec::new());
+        append_json(&text, &mut json);
+        append_csv(&text, &mut csv);
+        assert_eq!(String::from_utf8(json).unwrap(), r#""a,\"b\\\\c\"""#);
+        assert_eq!(String::from_utf8(csv).unwrap(), r#""a,""b\\c""""#);
+        let parsed: String = serde_json::from_slice(&{
+            let mut json = Vec::new();
+            append_json(&text, &mut json);
+            json
+        })
+        .unwrap();
+        assert_eq!(parsed, text.to_string());
     }
 
     #[test]

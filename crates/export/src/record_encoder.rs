@@ -234,7 +234,7 @@ struct Encoder<'a> {
 
 impl Visitor for Encoder<'_> {
     #[inline(always)]
-    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue) {
+    fn visit<'a>(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue<'a>) {
         if field.elements.is_empty() {
             return;
         }

@@ -2,6 +2,8 @@
 
 use crate::key::tunnel_id;
 use std::net::IpAddr;
+use std::sync::Arc;
+use weir_dpi::Findings;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address};
 use weir_tcp::TcpReport;
 
@@ -280,7 +282,7 @@ fn deviation(n: u64, sum: u64, squares: u128) -> f64 {
 }
 
 /// A bidirectional flow record. `source` is the initiator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     /// Initiator's address; layout as [`Packet::source`].
     pub source: [u8; 16],
@@ -313,6 +315,8 @@ pub struct FlowRecord {
     /// Smallest and largest sampling population while the record was open: a population of N means
     /// that one packet in N was metered. `None` without sampling. The probe sets it.
     pub sampling: Option<[u32; 2]>,
+    /// What inspection of the payload found; `None` if it found nothing.
+    pub findings: Option<Arc<Findings>>,
 }
 
 impl FlowRecord {
@@ -332,6 +336,7 @@ impl FlowRecord {
         tcp: None,
         queue_lost: 0,
         sampling: None,
+        findings: None,
     };
     /// A TCP record without packets.
     pub(crate) const OF_TCP: Self = Self { tcp: Some([TcpReport::EMPTY; 2]), ..Self::NONE };

@@ -178,7 +178,7 @@ fn mixed_encapsulation_is_flagged_and_the_first_value_exported() {
     packets[1].vlan = 7;
     packets[1].interface = 3;
     packets[2].mpls_label = 9;
-    let flow = flows(&packets)[0];
+    let flow = flows(&packets)[0].clone();
     assert_eq!(flow.approximate.0, Approximate::MIXED_VLAN | Approximate::MIXED_INTERFACE);
     let by_vlan = Config { key: KeyOptions { vlan: true, ..KeyOptions::default() }, ..config() };
     assert_eq!(meter(by_vlan, &packets).0.len(), 2);

@@ -104,20 +104,20 @@ impl Test {
     }
 }
 
-fn is_known(value: &FieldValue) -> bool {
+fn is_known(value: &FieldValue<'_>) -> bool {
     !matches!(value, FieldValue::NotApplicable | FieldValue::NoValue)
 }
 
 impl Check {
     /// Whether a value that is known matches.
-    fn holds(&self, value: &FieldValue) -> bool {
-        match (self, *value) {
+    fn holds(&self, value: &FieldValue<'_>) -> bool {
+        match (self, value) {
             (Self::Present, _) => true,
-            (Self::Flags(bits), FieldValue::TcpFlags(flags)) => flags & bits == *bits,
+            (Self::Flags(bits), FieldValue::TcpFlags(flags)) => *flags & bits == *bits,
             (Self::Values(Values::Whole(set)), value) => whole(value).is_some_and(|number| set.contains(number)),
-            (Self::Values(Values::Fraction(set)), FieldValue::Float(number)) => set.contains(number),
+            (Self::Values(Values::Fraction(set)), FieldValue::Float(number)) => set.contains(*number),
             (Self::Values(Values::Fraction(set)), value) => whole(value).is_some_and(|n| set.contains(n as f64)),
-            (Self::Values(Values::Address(set)), FieldValue::Ip(address)) => set.contains(address_key(address)),
+            (Self::Values(Values::Address(set)), FieldValue::Ip(address)) => set.contains(address_key(*address)),
             (Self::Text(operator, patterns), value) => {
                 with_text(value, |text| patterns.iter().any(|pattern| operator.holds(text, pattern)))
             }
@@ -127,8 +127,8 @@ impl Check {
 }
 
 /// The number of a value.
-fn whole(value: FieldValue) -> Option<u64> {
-    match value {
+fn whole(value: &FieldValue<'_>) -> Option<u64> {
+    match *value {
         FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => Some(number),
         FieldValue::Protocol(number) | FieldValue::Code(number, _) => Some(number.into()),
         FieldValue::TcpFlags(bits) => Some(bits.into()),
@@ -140,16 +140,17 @@ fn whole(value: FieldValue) -> Option<u64> {
 }
 
 /// Calls a function with the text of a value, which is in a buffer that is reused.
-fn with_text<T>(value: FieldValue, use_text: impl FnOnce(&str) -> T) -> T {
+fn with_text<T>(value: &FieldValue<'_>, use_text: impl FnOnce(&str) -> T) -> T {
     thread_local! {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     match value {
         FieldValue::Code(_, word) => use_text(word),
+        FieldValue::Text(text) => use_text(text),
         value => BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
             value.append_text(buffer);
-            use_text(std::str::from_utf8(buffer).expect("the text of a value is ASCII"))
+            use_text(std::str::from_utf8(buffer).expect("the text of a value is UTF-8"))
         }),
     }
 }

@@ -125,9 +125,9 @@ impl fmt::Display for Kind {
 #[derive(Clone, Copy)]
 pub(crate) enum Read {
     Column(&'static Column),
-    One(fn(&FlowRecord) -> FieldValue),
+    One(fn(&FlowRecord) -> FieldValue<'_>),
     /// Of the source and of the destination.
-    Sides(fn(&FlowRecord) -> FieldValue, fn(&FlowRecord) -> FieldValue),
+    Sides(fn(&FlowRecord) -> FieldValue<'_>, fn(&FlowRecord) -> FieldValue<'_>),
 }
 
 /// A field by its name.
@@ -157,7 +157,7 @@ impl Field {
 
     /// The value, and for a field of both sides that of the destination.
     #[inline]
-    pub fn values(&self, flow: &FlowRecord) -> [FieldValue; 2] {
+    pub fn values<'a>(&self, flow: &'a FlowRecord) -> [FieldValue<'a>; 2] {
         match self.read {
             Read::Column(column) => [column.read(flow), FieldValue::NotApplicable],
             Read::One(read) => [read(flow), FieldValue::NotApplicable],
@@ -205,15 +205,15 @@ const WORDS: [Field; 23] = [
     one("icmp_type", Kind::Number(255), icmp),
 ];
 
-const fn one(name: &'static str, kind: Kind, read: fn(&FlowRecord) -> FieldValue) -> Field {
+const fn one(name: &'static str, kind: Kind, read: fn(&FlowRecord) -> FieldValue<'_>) -> Field {
     Field { name, kind, read: Read::One(read) }
 }
 
 const fn sides(
     name: &'static str,
     kind: Kind,
-    source: fn(&FlowRecord) -> FieldValue,
-    destination: fn(&FlowRecord) -> FieldValue,
+    source: fn(&FlowRecord) -> FieldValue<'_>,
+    destination: fn(&FlowRecord) -> FieldValue<'_>,
 ) -> Field {
     Field { name, kind, read: Read::Sides(source, destination) }
 }
@@ -256,27 +256,27 @@ fn serves_source(flow: &FlowRecord) -> bool {
         && flow.source_port < FIRST_EPHEMERAL_PORT
 }
 
-fn service_port(flow: &FlowRecord) -> FieldValue {
+fn service_port(flow: &FlowRecord) -> FieldValue<'_> {
     if serves_source(flow) { source_port(flow) } else { destination_port(flow) }
 }
 
-fn when(applies: bool, value: FieldValue) -> FieldValue {
+fn when(applies: bool, value: FieldValue<'static>) -> FieldValue<'static> {
     if applies { value } else { FieldValue::NotApplicable }
 }
 
-fn ip(address: Option<std::net::IpAddr>) -> FieldValue {
+fn ip(address: Option<std::net::IpAddr>) -> FieldValue<'static> {
     address.map_or(FieldValue::NotApplicable, FieldValue::Ip)
 }
 
-fn source_port(flow: &FlowRecord) -> FieldValue {
+fn source_port(flow: &FlowRecord) -> FieldValue<'_> {
     when(flow.has_ports(), FieldValue::Unsigned(flow.source_port.into()))
 }
 
-fn destination_port(flow: &FlowRecord) -> FieldValue {
+fn destination_port(flow: &FlowRecord) -> FieldValue<'_> {
     when(flow.has_ports(), FieldValue::Unsigned(flow.destination_port.into()))
 }
 
-fn ip_version(flow: &FlowRecord) -> FieldValue {
+fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
     match flow.network {
         Network::Ipv4 => FieldValue::Unsigned(4),
         Network::Ipv6 => FieldValue::Unsigned(6),
@@ -284,35 +284,35 @@ fn ip_version(flow: &FlowRecord) -> FieldValue {
     }
 }
 
-fn flags(flow: &FlowRecord, direction: &Direction) -> FieldValue {
+fn flags(flow: &FlowRecord, direction: &Direction) -> FieldValue<'static> {
     let applies = flow.protocol == 6 && flow.network != Network::Layer2 && direction.packets > 0;
     when(applies, FieldValue::TcpFlags(direction.tcp_flags))
 }
 
-fn vlan(direction: &Direction) -> FieldValue {
+fn vlan(direction: &Direction) -> FieldValue<'static> {
     when(direction.packets > 0 && direction.vlan != NO_VLAN, FieldValue::Unsigned(direction.vlan.into()))
 }
 
-fn inner_vlan(direction: &Direction) -> FieldValue {
+fn inner_vlan(direction: &Direction) -> FieldValue<'static> {
     when(direction.packets > 0 && direction.inner_vlan != NO_VLAN, FieldValue::Unsigned(direction.inner_vlan.into()))
 }
 
-fn mpls(direction: &Direction) -> FieldValue {
+fn mpls(direction: &Direction) -> FieldValue<'static> {
     when(direction.packets > 0 && direction.mpls_label != NO_LABEL, FieldValue::Unsigned(direction.mpls_label.into()))
 }
 
-fn mac(flow: &FlowRecord, address: [u8; 16]) -> FieldValue {
+fn mac(flow: &FlowRecord, address: [u8; 16]) -> FieldValue<'static> {
     let [.., a, b, c, d, e, f] = address;
     when(flow.network == Network::Layer2, FieldValue::Mac([a, b, c, d, e, f]))
 }
 
 /// A value of the forward direction, or of the reverse direction if the forward one has none.
-pub(crate) fn of_first(flow: &FlowRecord, read: fn(&Direction) -> Option<FieldValue>) -> FieldValue {
+pub(crate) fn of_first(flow: &FlowRecord, read: fn(&Direction) -> Option<FieldValue<'static>>) -> FieldValue<'static> {
     let value = |direction: &Direction| if direction.packets > 0 { read(direction) } else { None };
     value(&flow.forward).or_else(|| value(&flow.reverse)).unwrap_or(FieldValue::NotApplicable)
 }
 
-fn icmp(flow: &FlowRecord) -> FieldValue {
+fn icmp(flow: &FlowRecord) -> FieldValue<'static> {
     if !flow.is_icmp() {
         return FieldValue::NotApplicable;
     }
@@ -324,13 +324,13 @@ pub(crate) fn duration_ns(flow: &FlowRecord) -> u64 {
 }
 
 /// A rate over the duration of the record; does not apply to a record without duration.
-fn per_second(flow: &FlowRecord, amount: f64) -> FieldValue {
+fn per_second(flow: &FlowRecord, amount: f64) -> FieldValue<'static> {
     let ns = duration_ns(flow);
     when(ns > 0, FieldValue::Float(amount * 1e9 / ns.max(1) as f64))
 }
 
 /// A sum over both directions of TCP analysis.
-fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> FieldValue {
+fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> FieldValue<'static> {
     match &flow.tcp {
         Some([forward, reverse]) => FieldValue::Unsigned(count(forward) + count(reverse)),
         None => FieldValue::NotApplicable,

@@ -100,7 +100,7 @@ fn view_field(name: &str) -> Option<Field> {
     }
 }
 
-fn known(applies: bool, number: u64) -> Option<FieldValue> {
+fn known(applies: bool, number: u64) -> Option<FieldValue<'static>> {
     applies.then_some(FieldValue::Unsigned(number))
 }
 
@@ -122,7 +122,7 @@ impl GroupField {
 
     /// The value in a record; of a field of both sides, that of one side.
     #[inline]
-    pub(crate) fn value(&self, flow: &FlowRecord, side: usize) -> FieldValue {
+    pub(crate) fn value<'a>(&self, flow: &'a FlowRecord, side: usize) -> FieldValue<'a> {
         let value = match (self.field.read, side) {
             (Read::Column(column), _) => column.read(flow),
             (Read::One(read), _) | (Read::Sides(read, _), 0) | (Read::Sides(_, read), _) => read(flow),
@@ -137,7 +137,7 @@ impl GroupField {
 
     /// Appends the text of a value, with the length of the prefix. It is empty for a record to which
     /// the field does not apply.
-    pub fn append_text(&self, value: &FieldValue, out: &mut Vec<u8>) {
+    pub fn append_text(&self, value: &FieldValue<'_>, out: &mut Vec<u8>) {
         value.append_text(out);
         if let (FieldValue::Ip(address), Some([ipv4, ipv6])) = (value, self.prefix) {
             out.extend(format!("/{}", if address.is_ipv4() { ipv4 } else { ipv6 }).as_bytes());

@@ -93,20 +93,20 @@ impl RecordOrder {
     }
 
     /// The value in a record; the larger one of a field of both sides.
-    pub fn value(&self, flow: &FlowRecord) -> FieldValue {
+    pub fn value<'a>(&self, flow: &'a FlowRecord) -> FieldValue<'a> {
         let [one, other] = self.field.values(flow);
-        if number(other) > number(one) { other } else { one }
+        if number(&other) > number(&one) { other } else { one }
     }
 
     /// The rank of a record: the largest is the first. Records without a value are the last.
     pub fn rank(&self, flow: &FlowRecord) -> (bool, u64) {
-        rank(number(self.value(flow)), self.ascending)
+        rank(number(&self.value(flow)), self.ascending)
     }
 }
 
 /// A number as bits that have its order: no number is negative.
-fn number(value: FieldValue) -> Option<u64> {
-    match value {
+fn number(value: &FieldValue<'_>) -> Option<u64> {
+    match *value {
         FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => Some(number),
         FieldValue::Float(number) => Some(number.to_bits()),
         _ => None,
@@ -239,7 +239,7 @@ impl Metric {
     }
 
     /// The number of a row.
-    pub fn value(self, sums: &Sums) -> FieldValue {
+    pub fn value(self, sums: &Sums) -> FieldValue<'static> {
         let optional = |number: Option<u64>| number.map_or(FieldValue::NotApplicable, FieldValue::Unsigned);
         match self {
             Self::Flows => FieldValue::Unsigned(sums.flows),
@@ -287,7 +287,7 @@ impl RowOrder {
 
     pub fn rank(self, sums: &Sums) -> (bool, u64) {
         match self {
-            Self::Metric(metric, ascending) => rank(number(metric.value(sums)), ascending),
+            Self::Metric(metric, ascending) => rank(number(&metric.value(sums)), ascending),
             Self::Key(..) => (true, 0),
         }
     }

@@ -36,7 +36,7 @@ impl Sink for SelectingSink {
         self.selected.clear();
         for flow in flows {
             if self.expressions.iter().all(|expression| expression.matches(flow)) {
-                self.selected.push(*flow);
+                self.selected.push(flow.clone());
             } else {
                 self.counters.filtered.add(flow.packets(), flow.frame_bytes());
             }

@@ -58,12 +58,12 @@ pub struct View {
     /// Indices of rows by the hash of their key, which is keyed with a secret of the run.
     index: HashTable<u32>,
     hasher: RandomState,
-    keys: Vec<FieldValue>,
+    keys: Vec<FieldValue<'static>>,
+    /// Octets of the texts in the keys.
+    key_texts: usize,
     rows: Vec<Sums>,
-    /// The key of a record, before it is known whether it is a new one.
-    key: Vec<FieldValue>,
-    /// The key of the source of a record of two sides.
-    key_of_source: Vec<FieldValue>,
+    /// Memory for the key of a record and, if the record has two sides, for that of its source.
+    key_memory: [Vec<FieldValue<'static>>; 2],
     /// Rows of a batch with the figures to be added, so that the processor waits for the memory of
     /// many rows at once.
     pending: Vec<(u32, Sums)>,
@@ -82,7 +82,7 @@ pub struct Row {
     /// Start of the interval, ns since 1970 UTC, if there are intervals.
     pub start_ns: Option<u64>,
     /// A value for each field.
-    pub key: Vec<FieldValue>,
+    pub key: Vec<FieldValue<'static>>,
     /// The sums.
     pub sums: Sums,
 }
@@ -98,7 +98,7 @@ struct Ranked {
 #[derive(Clone, Debug)]
 pub struct Series {
     /// A value for each field.
-    pub key: Vec<FieldValue>,
+    pub key: Vec<FieldValue<'static>>,
     /// The sums.
     pub sums: Sums,
     /// Start of each interval with records, and the IP octets in it.
@@ -122,9 +122,9 @@ impl View {
             index: HashTable::new(),
             hasher: RandomState::new(),
             keys: Vec::new(),
+            key_texts: 0,
             rows: Vec::new(),
-            key: Vec::with_capacity(key_values),
-            key_of_source: Vec::with_capacity(key_values),
+            key_memory: [0; 2].map(|_| Vec::with_capacity(key_values)),
             pending: Vec::new(),
             others: Sums::NONE,
             total: Sums::NONE,
@@ -170,31 +170,31 @@ impl View {
 
     /// Adds figures to the group of the record, or to those of both of its sides.
     fn add_to_sides(&mut self, flow: &FlowRecord, start_ns: Option<u64>, sums: &Sums) {
-        self.read_key(flow, start_ns, 0);
-        self.add_to_group(sums);
+        let [mut source, mut other] = std::mem::take(&mut self.key_memory).map(recycle);
+        self.read_key(flow, start_ns, 0, &mut source);
+        self.add_to_group(&source, sums);
         if self.has_sides {
-            std::mem::swap(&mut self.key, &mut self.key_of_source);
-            self.read_key(flow, start_ns, 1);
+            self.read_key(flow, start_ns, 1, &mut other);
             // A record of a host with itself counts once.
-            if self.key != self.key_of_source {
-                self.add_to_group(&sums.of_other_side());
+            if source != other {
+                self.add_to_group(&other, &sums.of_other_side());
             }
         }
+        self.key_memory = [source, other].map(recycle);
     }
 
-    fn read_key(&mut self, flow: &FlowRecord, start_ns: Option<u64>, side: usize) {
-        self.key.clear();
-        self.key.extend(start_ns.map(FieldValue::Time));
-        self.key.extend(self.settings.fields.iter().map(|field| field.value(flow, side)));
+    fn read_key<'a>(&self, flow: &'a FlowRecord, start_ns: Option<u64>, side: usize, key: &mut Vec<FieldValue<'a>>) {
+        key.extend(start_ns.map(FieldValue::Time));
+        key.extend(self.settings.fields.iter().map(|field| field.value(flow, side)));
     }
 
     /// Finds the row of the key, or makes a new one. Without memory, the row is one that does not
     /// exist.
-    fn add_to_group(&mut self, sums: &Sums) {
-        let Self { settings, index, hasher, keys, rows, key, key_values, pending, .. } = self;
+    fn add_to_group(&mut self, key: &[FieldValue<'_>], sums: &Sums) {
+        let Self { settings, index, hasher, keys, key_texts, rows, key_values, pending, .. } = self;
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
         let hash = hash_key(hasher, key);
-        if let Some(&row) = index.find(hash, |&row| of_row(row) == key.as_slice()) {
+        if let Some(&row) = index.find(hash, |&row| of_row(row) == key) {
             return pending.push((row, *sums));
         }
         if rows.len() >= settings.groups {
@@ -203,7 +203,12 @@ impl View {
         let row = rows.len() as u32;
         index.insert_unique(hash, row, |&row| hash_key(hasher, of_row(row)));
         grow(keys, *key_values, settings.groups * *key_values);
-        keys.extend_from_slice(key);
+        for value in key {
+            if let FieldValue::Text(text) = value {
+                *key_texts += text.len();
+            }
+            keys.push(value.clone().into_owned());
+        }
         grow(rows, 1, settings.groups);
         rows.push(Sums::NONE);
         pending.push((row, *sums));
@@ -269,7 +274,8 @@ impl View {
 
     /// Memory of the groups.
     pub fn memory_bytes(&self) -> usize {
-        self.keys.capacity() * size_of::<FieldValue>()
+        self.keys.capacity() * size_of::<FieldValue<'_>>()
+            + self.key_texts
             + self.rows.capacity() * size_of::<Sums>()
             + self.index.allocation_size()
     }
@@ -344,13 +350,13 @@ impl View {
     }
 
     /// The values of the fields of a group.
-    fn fields_of(&self, row: usize) -> &[FieldValue] {
+    fn fields_of(&self, row: usize) -> &[FieldValue<'static>] {
         let key = &self.keys[row * self.key_values..][..self.key_values];
         &key[self.key_values - self.settings.fields.len()..]
     }
 
     /// The order of two groups. Groups with equal numbers are in the order of their keys.
-    fn compare(&self, one: (&[FieldValue], &Sums), other: (&[FieldValue], &Sums)) -> Ordering {
+    fn compare(&self, one: (&[FieldValue<'_>], &Sums), other: (&[FieldValue<'_>], &Sums)) -> Ordering {
         let by_key = match self.order {
             RowOrder::Key(at, ascending) => {
                 let order = compare_values(&one.0[at], &other.0[at]);
@@ -371,10 +377,18 @@ fn grow<T>(elements: &mut Vec<T>, more: usize, limit: usize) {
     }
 }
 
-fn hash_key(hasher: &RandomState, key: &[FieldValue]) -> u64 {
+/// An empty list with the memory of another.
+fn recycle<'a>(mut values: Vec<FieldValue<'_>>) -> Vec<FieldValue<'a>> {
+    values.clear();
+    // The standard library keeps the memory if the types have the same layout.
+    values.into_iter().map(|_| FieldValue::NotApplicable).collect()
+}
+
+fn hash_key(hasher: &RandomState, key: &[FieldValue<'_>]) -> u64 {
     let mut hasher = hasher.build_hasher();
     for value in key {
         match *value {
+            FieldValue::Text(ref text) => text.hash(&mut hasher),
             FieldValue::NotApplicable | FieldValue::NoValue => hasher.write_u8(0),
             FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => {
                 hasher.write_u64(number);
@@ -393,13 +407,13 @@ fn hash_key(hasher: &RandomState, key: &[FieldValue]) -> u64 {
     hasher.finish()
 }
 
-fn compare_keys(one: &[FieldValue], other: &[FieldValue]) -> Ordering {
+fn compare_keys(one: &[FieldValue<'_>], other: &[FieldValue<'_>]) -> Ordering {
     let values = one.iter().zip(other).map(|(one, other)| compare_values(one, other));
     values.fold(Ordering::Equal, Ordering::then)
 }
 
 /// Groups to which a field does not apply are the last.
-fn compare_values(one: &FieldValue, other: &FieldValue) -> Ordering {
+fn compare_values(one: &FieldValue<'_>, other: &FieldValue<'_>) -> Ordering {
     use FieldValue::{Float, Ip, NotApplicable, Time, Unsigned};
     match (one, other) {
         (NotApplicable, NotApplicable) => Ordering::Equal,

@@ -163,7 +163,7 @@ struct MemorySink {
 
 impl Sink for MemorySink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
-        self.flows.lock().expect("no holder of the lock panics").extend(flows);
+        self.flows.lock().expect("no holder of the lock panics").extend_from_slice(flows);
         flows.iter().for_each(|flow| self.counters.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }

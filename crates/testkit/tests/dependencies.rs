@@ -10,7 +10,7 @@ const ALLOWED: [(&str, &str); 18] = [
     ("capture", ""),
     ("dpi", ""),
     ("export", "flow ledger packet tcp"),
-    ("flow", "ledger packet tcp"),
+    ("flow", "dpi ledger packet tcp"),
     ("host", ""),
     ("ledger", ""),
     ("packet", "ledger"),

@@ -60,10 +60,10 @@ impl LargestFlows {
         let first = self.order.map_or((false, 0), |order| order.rank(flow));
         let rank = (first, flow.bytes(), flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(number));
         if self.flows.len() < self.limit {
-            self.flows.insert(rank, *flow);
+            self.flows.insert(rank, flow.clone());
         } else if self.flows.first_key_value().is_some_and(|(smallest, _)| *smallest < rank) {
             self.flows.pop_first();
-            self.flows.insert(rank, *flow);
+            self.flows.insert(rank, flow.clone());
         }
     }
 }

@@ -194,12 +194,12 @@ fn templates_of_a_storm_expire_after_two_refresh_intervals() {
     let is_full = |records: &[Record]| records.iter().all(|record| record.contains_key("biflowDirection"));
 
     let (_, _, last_id) = write(&mut *sink, &flows_of_many_shapes());
-    let (records, ..) = write(&mut *sink, &[quiet]);
+    let (records, ..) = write(&mut *sink, std::slice::from_ref(&quiet));
     assert!(!is_full(&records), "the storm has taken all templates");
     let mut last = Default::default();
     for _ in 0..4 {
         std::thread::sleep(Duration::from_millis(1010));
-        last = write(&mut *sink, &[quiet]);
+        last = write(&mut *sink, std::slice::from_ref(&quiet));
     }
     let (records, templates, id) = last;
     assert!(records.len() == 1 && is_full(&records), "{records:?}");

@@ -19,7 +19,7 @@ pub struct Field {
 /// The two directions of a flow as unidirectional flows.
 pub fn unidirectional(flow: &FlowRecord) -> Vec<FlowRecord> {
     let none = Direction::default();
-    let forward = FlowRecord { reverse: none, ..*flow };
+    let forward = FlowRecord { reverse: none, ..flow.clone() };
     let reverse = FlowRecord {
         source: flow.destination,
         destination: flow.source,
@@ -28,7 +28,7 @@ pub fn unidirectional(flow: &FlowRecord) -> Vec<FlowRecord> {
         forward: flow.reverse,
         reverse: none,
         tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
-        ..*flow
+        ..flow.clone()
     };
     match (flow.forward.packets, flow.reverse.packets) {
         (_, 0) => vec![forward],

@@ -182,6 +182,7 @@ pub fn flow() -> impl Strategy<Value = FlowRecord> {
                     tcp: (protocol == 6 && network != Network::Layer2 && sampling.is_none()).then_some(reports),
                     queue_lost,
                     sampling,
+                    findings: None,
                 }
             })
     })

@@ -58,7 +58,7 @@ fn extreme_counters_are_decoded() {
         FlowRecord { reverse: extreme, ..FlowRecord::default() },
         FlowRecord::default(),
     ] {
-        let (counters, octets) = export_file("ipfix", &ExportOptions::default(), &[flow]);
+        let (counters, octets) = export_file("ipfix", &ExportOptions::default(), std::slice::from_ref(&flow));
         assert_eq!(Decoder::new().file(&octets), expected::ipfix(&flow, false));
         assert_eq!(counters.exported, sum([&flow]));
     }

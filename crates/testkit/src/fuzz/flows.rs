@@ -56,6 +56,7 @@ pub(crate) fn flow(input: &mut Input<'_>) -> FlowRecord {
         tcp: has_tcp.then(|| [report(input), report(input)]),
         queue_lost: if end & 0xc0 == 0xc0 { input.u64() } else { 0 },
         sampling,
+        findings: None,
     }
 }
 
