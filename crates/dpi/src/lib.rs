@@ -13,7 +13,11 @@
 mod application;
 mod dns;
 mod findings;
+mod hpack;
+mod http1;
+mod http2;
 mod readers;
+mod ssh;
 mod streams;
 
 pub use application::{Application, Confidence};

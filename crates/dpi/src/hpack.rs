@@ -1,0 +1,265 @@
+//! HPACK (RFC 7541): decodes header blocks of HTTP/2 as far as the first facts need it.
+//!
+//! A decoder of its own, because the fields borrow the octets of the payload: nothing is allocated.
+//! Of the static table it knows the fields that [`crate::http2`] reads; the others have no name.
+//! Entries are not evicted by size. That changes nothing, as no encoder refers to evicted entries.
+
+use crate::MAX_TEXT_OCTETS;
+use arrayvec::ArrayVec;
+
+/// Entries of the dynamic table that are kept. The default size of 4096 octets has room for 128.
+const MAX_ENTRIES: usize = 128;
+/// Octets of a decoded string: more than the longest fact, so that the fact is cut.
+const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
+/// Symbols of the Huffman code: all octets, and the end of string.
+const SYMBOLS: usize = 257;
+/// Bits of the longest code.
+const MAX_BITS: usize = 30;
+
+/// A string as it is in the payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text<'a> {
+    octets: &'a [u8],
+    is_huffman: bool,
+}
+
+/// A decoded string, cut after [`MAX_STRING_OCTETS`].
+pub(crate) type Decoded = ArrayVec<u8, MAX_STRING_OCTETS>;
+
+impl<'a> Text<'a> {
+    const fn plain(octets: &'a [u8]) -> Self {
+        Self { octets, is_huffman: false }
+    }
+
+    /// The decoded octets.
+    pub(crate) fn decode(self) -> Decoded {
+        let mut decoded = Decoded::new();
+        if self.is_huffman {
+            decode_huffman(self.octets, &mut decoded);
+        } else {
+            decoded.extend(self.octets.iter().copied().take(MAX_STRING_OCTETS));
+        }
+        decoded
+    }
+}
+
+/// The state of one direction.
+#[derive(Default)]
+pub(crate) struct Decoder<'a> {
+    /// The dynamic table; the newest entry is the last.
+    entries: ArrayVec<(Text<'a>, Text<'a>), MAX_ENTRIES>,
+}
+
+impl<'a> Decoder<'a> {
+    /// Calls a function with each field of a block (RFC 7541 section 6). `None`: the block is not HPACK, or cut.
+    pub(crate) fn decode(&mut self, mut block: &'a [u8], mut read: impl FnMut(Text<'a>, Text<'a>)) -> Option<()> {
+        while let [octet, ..] = *block {
+            let (name, value) = match octet {
+                0x80.. => self.field(integer(&mut block, 7)?)?,
+                0x40.. => {
+                    let field = self.literal(&mut block, 6)?;
+                    if self.entries.is_full() {
+                        self.entries.remove(0);
+                    }
+                    self.entries.push(field);
+                    field
+                }
+                0x20.. => {
+                    integer(&mut block, 5)?;
+                    continue;
+                }
+                _ => self.literal(&mut block, 4)?,
+            };
+            read(name, value);
+        }
+        Some(())
+    }
+
+    fn literal(&self, block: &mut &'a [u8], prefix_bits: u32) -> Option<(Text<'a>, Text<'a>)> {
+        let name = match integer(block, prefix_bits)? {
+            0 => string(block)?,
+            index => self.field(index)?.0,
+        };
+        Some((name, string(block)?))
+    }
+
+    fn field(&self, index: usize) -> Option<(Text<'a>, Text<'a>)> {
+        if let Some(at) = index.checked_sub(62) {
+            return self.entries.len().checked_sub(at + 1).map(|at| self.entries[at]);
+        }
+        // RFC 7541 appendix A.
+        let (name, value): (&[u8], &[u8]) = match index {
+            0 => return None,
+            1 => (b":authority", b""),
+            2 => (b":method", b"GET"),
+            3 => (b":method", b"POST"),
+            4 => (b":path", b"/"),
+            5 => (b":path", b"/index.html"),
+            8 => (b":status", b"200"),
+            9 => (b":status", b"204"),
+            10 => (b":status", b"206"),
+            11 => (b":status", b"304"),
+            12 => (b":status", b"400"),
+            13 => (b":status", b"404"),
+            14 => (b":status", b"500"),
+            31 => (b"content-type", b""),
+            38 => (b"host", b""),
+            58 => (b"user-agent", b""),
+            _ => (b"", b""),
+        };
+        Some((Text::plain(name), Text::plain(value)))
+    }
+}
+
+/// Reads an integer (RFC 7541 section 5.1) of at most 28 bits.
+fn integer(block: &mut &[u8], prefix_bits: u32) -> Option<usize> {
+    let (&first, mut rest) = block.split_first()?;
+    let mask = (1 << prefix_bits) - 1;
+    let mut value = usize::from(first & mask);
+    if value == usize::from(mask) {
+        for shift in [0, 7, 14, 21] {
+            let (&octet, after) = rest.split_first()?;
+            rest = after;
+            value += usize::from(octet & 0x7f) << shift;
+            if octet < 0x80 {
+                *block = rest;
+                return Some(value);
+            }
+        }
+        return None;
+    }
+    *block = rest;
+    Some(value)
+}
+
+/// Reads a string (RFC 7541 section 5.2).
+fn string<'a>(block: &mut &'a [u8]) -> Option<Text<'a>> {
+    let is_huffman = *block.first()? >= 0x80;
+    let length = integer(block, 7)?;
+    let (octets, rest) = block.split_at_checked(length)?;
+    *block = rest;
+    Some(Text { octets, is_huffman })
+}
+
+/// Bits of the code of each symbol (RFC 7541 appendix B). The code is canonical, so that the lengths define it.
+const LENGTHS: [u8; SYMBOLS] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
+    28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12,
+    10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6, 15, 5, 6,
+    5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22,
+    22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20,
+    22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28,
+    27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28,
+    27, 27, 27, 27, 27, 26, 30,
+];
+
+/// The code in the order of its values.
+struct Code {
+    /// The first value of each length, and its place in `symbols`.
+    first: [(u32, usize); MAX_BITS + 2],
+    symbols: [u16; SYMBOLS],
+}
+
+static CODE: Code = {
+    let mut code = Code { first: [(0, 0); MAX_BITS + 2], symbols: [0; SYMBOLS] };
+    let (mut value, mut place, mut bits) = (0, 0, 0);
+    while bits < MAX_BITS + 2 {
+        value <<= 1;
+        code.first[bits] = (value, place);
+        let mut symbol = 0;
+        while symbol < SYMBOLS {
+            if LENGTHS[symbol] as usize == bits {
+                code.symbols[place] = symbol as u16;
+                value += 1;
+                place += 1;
+            }
+            symbol += 1;
+        }
+        bits += 1;
+    }
+    code
+};
+
+/// Decodes until the end, an invalid code, or a full buffer.
+fn decode_huffman(octets: &[u8], decoded: &mut Decoded) {
+    let (mut value, mut bits) = (0, 0);
+    for octet in octets {
+        for bit in (0..8).rev() {
+            value = value << 1 | u32::from(octet >> bit & 1);
+            bits += 1;
+            if bits > MAX_BITS {
+                return;
+            }
+            let (first, place) = CODE.first[bits];
+            let count = CODE.first[bits + 1].1 - place;
+            let Some(offset) = value.checked_sub(first).map(|offset| offset as usize).filter(|&offset| offset < count)
+            else {
+                continue;
+            };
+            let Ok(symbol) = u8::try_from(CODE.symbols[place + offset]) else { return };
+            if decoded.try_push(symbol).is_err() {
+                return;
+            }
+            (value, bits) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn octets(hexadecimal: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hexadecimal.bytes().filter(|digit| *digit != b' ').collect();
+        digits
+            .as_chunks()
+            .0
+            .iter()
+            .map(|[a, b]| u8::from_str_radix(&format!("{}{}", *a as char, *b as char), 16).unwrap())
+            .collect()
+    }
+
+    fn decode<'a>(decoder: &mut Decoder<'a>, block: &'a [u8]) -> Vec<String> {
+        let mut fields = Vec::new();
+        let text = |text: Text<'_>| String::from_utf8(text.decode().to_vec()).unwrap();
+        decoder.decode(block, |name, value| fields.push(format!("{}={}", text(name), text(value)))).unwrap();
+        fields
+    }
+
+    #[test]
+    fn examples_of_the_rfc_are_decoded() {
+        // RFC 7541 appendix C.4: three requests on one connection.
+        let blocks = [
+            "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff",
+            "8286 84be 5886 a8eb 1064 9cbf",
+            "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
+        ]
+        .map(octets);
+        let mut decoder = Decoder::default();
+        let [first, second, third] = blocks.each_ref().map(|block| decode(&mut decoder, block));
+        assert_eq!(first, [":method=GET", "=", ":path=/", ":authority=www.example.com"]);
+        assert_eq!(second, [":method=GET", "=", ":path=/", ":authority=www.example.com", "=no-cache"]);
+        assert_eq!(
+            third,
+            [":method=GET", "=", ":path=/index.html", ":authority=www.example.com", "custom-key=custom-value"]
+        );
+    }
+
+    #[test]
+    fn cut_blocks_and_unknown_entries_are_refused() {
+        for block in ["be", "80", "41 8c f1", "ff ff ff ff ff ff", "40"].map(octets) {
+            assert_eq!(Decoder::default().decode(&block, |_, _| ()), None, "{block:02x?}");
+        }
+    }
+
+    #[test]
+    fn old_entries_make_room() {
+        let block: Vec<u8> = (0..=MAX_ENTRIES).flat_map(|at| [0x40, 1, b'a', 1, at as u8]).collect();
+        let mut decoder = Decoder::default();
+        decoder.decode(&block, |_, _| ()).unwrap();
+        assert_eq!(decoder.field(62).unwrap().1.octets, [MAX_ENTRIES as u8]);
+        assert_eq!(decoder.field(61 + MAX_ENTRIES).unwrap().1.octets, [1]);
+        assert!(decoder.field(62 + MAX_ENTRIES).is_none());
+    }
+}

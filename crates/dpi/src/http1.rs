@@ -1,0 +1,226 @@
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112): requests and responses.
+//!
+//! A request is certain when its line ends with the version, a response when its status line begins.
+//! A long request line of a usual method is a pattern until it ends. The head is read line by line,
+//! and not by a library, because its end is often not among the octets that are inspected.
+
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+
+/// Octets of a method. The longest registered one has 17 (RFC 9110 section 16.1).
+const MAX_METHOD_OCTETS: usize = 24;
+/// Octets of a request line after which a usual method and a path are a pattern.
+const LONG_LINE_OCTETS: usize = 256;
+/// Lines of a head that are read.
+const MAX_LINES: usize = 128;
+/// Responses before the final one that are read (RFC 9110 section 15.2).
+const MAX_INTERIM_RESPONSES: usize = 8;
+const USUAL_METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH"];
+
+/// Reads the start of a connection.
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    // If the capture began in the middle, the server may be first.
+    let server_is_first = streams.first.starts_with(b"HTTP/");
+    let (first, second) = if server_is_first {
+        (read_response(streams.first, findings), read_request(streams.second, findings))
+    } else {
+        (read_request(streams.first, findings), read_response(streams.second, findings))
+    };
+    match (first, second) {
+        (Verdict::No, _) | (Verdict::More, Verdict::No) => Verdict::No,
+        (Verdict::More, Verdict::More) => Verdict::More,
+        (Verdict::Complete, Verdict::Complete | Verdict::No) => Verdict::Complete,
+        _ => Verdict::Recognised,
+    }
+}
+
+/// Reads the first request (RFC 9112 section 3).
+fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
+    // Servers ignore an empty line before it (RFC 9112 section 2.2).
+    let octets = octets.strip_prefix(b"\r\n").unwrap_or(octets);
+    let is_method = |&octet: &u8| octet.is_ascii_uppercase() || octet == b'-' || octet == b'_';
+    let method_octets = octets.iter().take(MAX_METHOD_OCTETS).take_while(|octet| is_method(octet)).count();
+    let (method, rest) = octets.split_at(method_octets);
+    let rest = match rest {
+        [] if octets.len() < MAX_METHOD_OCTETS => return Verdict::More,
+        [b'\r'] if octets.len() == 1 => return Verdict::More,
+        [b' ', rest @ ..] if !method.is_empty() => rest,
+        _ => return Verdict::No,
+    };
+    let (line, head) = match rest.iter().position(|&octet| octet == b'\n') {
+        Some(end) => (trim(&rest[..end]), Some(&rest[end + 1..])),
+        None => (rest.strip_suffix(b"\r").unwrap_or(rest), None),
+    };
+    if line.iter().any(u8::is_ascii_control) {
+        return Verdict::No;
+    }
+    let Some(head) = head else {
+        let is_path = line.starts_with(b"/") || absolute_target(line).is_some();
+        if line.len() < LONG_LINE_OCTETS || !is_path || !USUAL_METHODS.contains(&method) {
+            return Verdict::More;
+        }
+        findings.recognise(Application::Http, Confidence::Pattern);
+        return Verdict::Recognised;
+    };
+    // Some clients do not escape spaces in paths.
+    let Some(at) = line.iter().rposition(|&octet| octet == b' ').filter(|&at| at > 0) else { return Verdict::No };
+    let (target, version) = (&line[..at], &line[at + 1..]);
+    if !matches!(version, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9']) {
+        return Verdict::No;
+    }
+    findings.recognise(Application::Http, Confidence::Message);
+    findings.set_text(Fact::HttpMethod, method);
+    // The host of the target counts more than the header (RFC 9112 section 3.2.2).
+    if method == b"CONNECT" {
+        findings.set_text(Fact::HttpHost, target);
+    } else if let Some((host, path)) = absolute_target(target) {
+        findings.set_text(Fact::HttpHost, host);
+        findings.set_text(Fact::HttpPath, if path.is_empty() { b"/" } else { path });
+    } else {
+        findings.set_text(Fact::HttpPath, target);
+    }
+    let is_whole = read_fields(head, |name, value| {
+        if name.eq_ignore_ascii_case(b"host") {
+            findings.set_text(Fact::HttpHost, value);
+        } else if name.eq_ignore_ascii_case(b"user-agent") {
+            findings.set_text(Fact::HttpUserAgent, value);
+        }
+    });
+    if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised }
+}
+
+/// Host and path of a target that has both, as proxies get it (RFC 9112 section 3.2.2).
+fn absolute_target(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let after = target.strip_prefix(b"http://").or_else(|| target.strip_prefix(b"https://"))?;
+    let end = after.iter().position(|octet| b"/?#".contains(octet)).unwrap_or(after.len());
+    let (authority, path) = after.split_at(end);
+    let host_at = authority.iter().rposition(|&octet| octet == b'@').map_or(0, |at| at + 1);
+    Some((&authority[host_at..], path))
+}
+
+/// Reads responses up to the first final one (RFC 9112 section 4).
+fn read_response(mut octets: &[u8], findings: &mut Findings) -> Verdict {
+    let mut verdict = Verdict::More;
+    for _ in 0..MAX_INTERIM_RESPONSES {
+        const FORM: &[u8; 12] = b"HTTP/1.0 000";
+        let is_response = octets.iter().zip(FORM).all(|(octet, form)| match form {
+            b'0' => octet.is_ascii_digit(),
+            _ => octet == form,
+        });
+        if !is_response {
+            return if verdict == Verdict::More { Verdict::No } else { verdict };
+        }
+        let Some([.., a, b, c]) = octets.first_chunk::<12>() else { return verdict };
+        verdict = Verdict::Recognised;
+        findings.recognise(Application::Http, Confidence::Message);
+        let status = [a, b, c].iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
+        let is_final = !(100..200).contains(&status) || status == 101;
+        if is_final {
+            findings.set_number(Fact::HttpStatus, status);
+        }
+        let Some(line_end) = octets.iter().position(|&octet| octet == b'\n') else { return verdict };
+        let is_whole = read_fields(&octets[line_end + 1..], |name, value| {
+            if is_final && name.eq_ignore_ascii_case(b"content-type") {
+                findings.set_text(Fact::HttpContentType, value);
+            }
+        });
+        match is_whole {
+            Some(_) if is_final => return Verdict::Complete,
+            Some(rest) => octets = rest,
+            None => return verdict,
+        }
+    }
+    verdict
+}
+
+/// Calls a function with the name and value of each whole field line (RFC 9112 section 5). `Some`: what
+/// follows the head. `None`: its end is not among the octets.
+fn read_fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
+    for _ in 0..MAX_LINES {
+        let end = octets.iter().position(|&octet| octet == b'\n')?;
+        let line = trim(&octets[..end]);
+        octets = &octets[end + 1..];
+        if line.is_empty() {
+            return Some(octets);
+        }
+        if let Some(colon) = line.iter().position(|&octet| octet == b':') {
+            read(&line[..colon], trim(&line[colon + 1..]));
+        }
+    }
+    Some(octets)
+}
+
+/// Removes white space at both ends.
+fn trim(octets: &[u8]) -> &[u8] {
+    octets.trim_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(first: &[u8], second: &[u8]) -> (Verdict, Findings) {
+        let mut findings = Findings::new(true);
+        let verdict = read_streams(&Streams { first, second, ..Streams::default() }, &mut findings);
+        (verdict, findings)
+    }
+
+    #[test]
+    fn request_and_final_response_are_complete() {
+        let (verdict, findings) = read(
+            b"PROPFIND /a?b HTTP/1.1\r\nHost:  a.example:80 \r\nuser-agent: x/1\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nContent-Type: no\r\n\r\nHTTP/1.1 404 Not\r\ncontent-type: text/html\r\n\r\n",
+        );
+        assert_eq!(verdict, Verdict::Complete);
+        assert_eq!(findings.application(), Some((Application::Http, Confidence::Message)));
+        assert_eq!(findings.text(Fact::HttpMethod), Some("PROPFIND"));
+        assert_eq!(findings.text(Fact::HttpHost), Some("a.example:80"));
+        assert_eq!(findings.text(Fact::HttpPath), Some("/a?b"));
+        assert_eq!(findings.text(Fact::HttpUserAgent), Some("x/1"));
+        assert_eq!(findings.number(Fact::HttpStatus), Some(404));
+        assert_eq!(findings.text(Fact::HttpContentType), Some("text/html"));
+    }
+
+    #[test]
+    fn host_of_an_absolute_target_counts_more_than_the_header() {
+        let host = |line: &str| {
+            let (_, findings) = read(format!("{line} HTTP/1.1\r\nHost: b.example\r\n\r\n").as_bytes(), b"");
+            [Fact::HttpHost, Fact::HttpPath].map(|fact| findings.text(fact).map(String::from))
+        };
+        assert_eq!(host("GET http://u@a.example:8080/x"), [Some("a.example:8080".into()), Some("/x".into())]);
+        assert_eq!(host("GET http://a.example"), [Some("a.example".into()), Some("/".into())]);
+        assert_eq!(host("CONNECT a.example:443"), [Some("a.example:443".into()), None]);
+        assert_eq!(host("OPTIONS *"), [Some("b.example".into()), Some("*".into())]);
+    }
+
+    #[test]
+    fn response_alone_is_enough() {
+        let (verdict, findings) = read(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nx", b"");
+        assert_eq!(verdict, Verdict::Recognised);
+        assert_eq!(findings.number(Fact::HttpStatus), Some(200));
+    }
+
+    #[test]
+    fn long_line_without_end_is_a_pattern() {
+        let line = [b"GET /".to_vec(), vec![b'x'; LONG_LINE_OCTETS]].concat();
+        assert_eq!(read(&line, b"").1.application(), Some((Application::Http, Confidence::Pattern)));
+        assert_eq!(read(&line[..100], b"").0, Verdict::More);
+    }
+
+    #[test]
+    fn protocols_of_the_same_form_are_refused() {
+        for first in [
+            "OPTIONS rtsp://a.example/ RTSP/1.0\r\n",
+            "INVITE sip:a@b.example SIP/2.0\r\n",
+            "PRI * HTTP/2.0\r\n",
+            "EHLO a.example\r\n",
+            "get / HTTP/1.1\r\n",
+            "GET / HTTP/1.x\r\n",
+            "GET /\r\n",
+            "GET \0",
+            "RTSP/1.0 200 OK\r\n",
+            "HTTP/2 200\r\n",
+        ] {
+            assert_eq!(read(first.as_bytes(), b"").0, Verdict::No, "{first:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! SSH (RFC 4253): identification strings and the first key exchange message of both sides.
+//!
+//! An identification string is certain. HASSH (BSD-3-Clause, <https://github.com/salesforce/hassh>) is
+//! the MD5 of the algorithms that a side offers for what it sends: of the key exchange, of ciphers,
+//! of MACs and of compression.
+
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use md5::{Digest, Md5};
+
+const PREFIX: &[u8] = b"SSH-";
+/// Octets of an identification string (RFC 4253 section 4.2).
+const MAX_IDENTIFICATION_OCTETS: usize = 255;
+/// Octets of the lines that a server sends before its identification string.
+const MAX_OCTETS_BEFORE: usize = 1024;
+/// Octets of a packet (RFC 4253 section 6.1).
+const MAX_PACKET_OCTETS: u32 = 35_000;
+const SSH_MSG_KEXINIT: u8 = 20;
+const COOKIE_OCTETS: usize = 16;
+
+/// Reads the start of a connection.
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let first = identification(streams.first);
+    let second = identification(streams.second);
+    if first.is_err() && second.is_err() {
+        let has_text = |octets: &[u8]| !octets.iter().zip(PREFIX).all(|(octet, prefix)| octet == prefix);
+        let [first_has_text, second_has_text] = [has_text(streams.first), has_text(streams.second)];
+        // Only a server may send other lines first.
+        let client_has_text = match streams.first_is_client {
+            Some(true) => first_has_text,
+            Some(false) => second_has_text,
+            None => first_has_text && second_has_text,
+        };
+        let is_refused = client_has_text || first == Err(Verdict::No) || second == Err(Verdict::No);
+        return if is_refused { Verdict::No } else { Verdict::More };
+    }
+    findings.recognise(Application::Ssh, Confidence::Message);
+    // Without a SYN, the lower port is the server's.
+    let first_is_client = streams.first_is_client.unwrap_or(streams.ports[0] > streams.ports[1]);
+    for (side, is_client) in [(first, first_is_client), (second, !first_is_client)] {
+        let Ok((identification, rest)) = side else { continue };
+        let (fact, fingerprint, at) =
+            if is_client { (Fact::SshClient, Fact::Hassh, 0) } else { (Fact::SshServer, Fact::HasshServer, 1) };
+        findings.set_text(fact, identification);
+        if findings.has(fingerprint) {
+            continue;
+        }
+        if let Some([kex, _, ciphers @ .., _, _]) = key_exchange_lists(rest) {
+            // Ciphers, MACs and compression, each from client to server and back.
+            let lists = [kex, ciphers[at], ciphers[2 + at], ciphers[4 + at]];
+            findings.set_text(fingerprint, &hassh(lists));
+        }
+    }
+    let facts = [Fact::SshClient, Fact::SshServer, Fact::Hassh, Fact::HasshServer];
+    if facts.iter().all(|&fact| findings.has(fact)) { Verdict::Complete } else { Verdict::Recognised }
+}
+
+/// The identification string of a side, and what follows it.
+fn identification(octets: &[u8]) -> Result<(&[u8], &[u8]), Verdict> {
+    let mut rest = octets;
+    loop {
+        if octets.len() - rest.len() > MAX_OCTETS_BEFORE {
+            return Err(Verdict::No);
+        }
+        let end = rest.iter().take(MAX_OCTETS_BEFORE).position(|&octet| octet == b'\n');
+        let line = &rest[..end.unwrap_or(rest.len())];
+        let is_identification = line.starts_with(PREFIX);
+        let limit = if is_identification { MAX_IDENTIFICATION_OCTETS } else { MAX_OCTETS_BEFORE };
+        if line.len() > limit || line.iter().any(|octet| octet.is_ascii_control() && !b"\r\t".contains(octet)) {
+            return Err(Verdict::No);
+        }
+        let Some(end) = end else { return Err(Verdict::More) };
+        rest = &rest[end + 1..];
+        if is_identification {
+            let line = line.trim_ascii_end();
+            // Version and software, as in SSH-2.0-OpenSSH_9.2.
+            let is_versioned = matches!(&line[PREFIX.len()..], [b'1'..=b'2', b'.', b'0'..=b'9', ..]);
+            return if is_versioned { Ok((line, rest)) } else { Err(Verdict::No) };
+        }
+    }
+}
+
+/// The ten lists of names of SSH_MSG_KEXINIT (RFC 4253 section 7.1).
+fn key_exchange_lists(packet: &[u8]) -> Option<[&[u8]; 10]> {
+    let (length, rest) = packet.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length);
+    if length > MAX_PACKET_OCTETS {
+        return None;
+    }
+    let [_padding, SSH_MSG_KEXINIT, rest @ ..] = rest.get(..length as usize)? else { return None };
+    let mut rest = rest.get(COOKIE_OCTETS..)?;
+    let mut lists = [&[][..]; 10];
+    for list in &mut lists {
+        let (length, after) = rest.split_first_chunk()?;
+        (*list, rest) = after.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    }
+    Some(lists)
+}
+
+/// The fingerprint in hexadecimal digits.
+fn hassh(lists: [&[u8]; 4]) -> [u8; 32] {
+    let mut hash = Md5::new();
+    for (at, list) in lists.iter().enumerate() {
+        if at > 0 {
+            hash.update(b";");
+        }
+        hash.update(list);
+    }
+    let digest = hash.finalize();
+    std::array::from_fn(|at| {
+        let nibble = if at % 2 == 0 { digest[at / 2] >> 4 } else { digest[at / 2] & 15 };
+        b"0123456789abcdef"[usize::from(nibble)]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(streams: Streams<'_>) -> (Verdict, Findings) {
+        let mut findings = Findings::new(false);
+        (read_streams(&streams, &mut findings), findings)
+    }
+
+    /// SSH_MSG_KEXINIT with these lists.
+    fn packet(lists: [&str; 10]) -> Vec<u8> {
+        let mut payload = vec![4, SSH_MSG_KEXINIT];
+        payload.extend([7; COOKIE_OCTETS]);
+        for list in lists {
+            payload.extend((list.len() as u32).to_be_bytes());
+            payload.extend(list.as_bytes());
+        }
+        payload.extend([0; 9]);
+        [&(payload.len() as u32).to_be_bytes(), &payload[..]].concat()
+    }
+
+    #[test]
+    fn text_before_the_identification_of_a_server_is_skipped() {
+        let lists = packet(["k", "h", "c1", "c2", "m1", "m2", "z1", "z2", "", ""]);
+        let server = [b"Welcome\r\nto this host\nSSH-2.0-a_1 b\r\n", &lists[..]].concat();
+        let client = [b"SSH-2.0-c\n", &lists[..]].concat();
+        let streams = Streams { first: &server, second: &client, first_is_client: Some(false), ..Streams::default() };
+        let (verdict, findings) = read(streams);
+        assert_eq!(verdict, Verdict::Complete);
+        assert_eq!(findings.text(Fact::SshServer), Some("SSH-2.0-a_1 b"));
+        assert_eq!(findings.text(Fact::SshClient), Some("SSH-2.0-c"));
+        // echo -n 'k;c1;m1;z1' | md5sum
+        assert_eq!(findings.text(Fact::Hassh), Some("dd40933168f18f8a21ff43d3399175d8"));
+        assert_eq!(findings.text(Fact::HasshServer), Some("ef2009dcd463afbe99c5888867b06e53"));
+    }
+
+    #[test]
+    fn lower_port_is_the_servers_if_the_syn_is_missing() {
+        let (_, findings) = read(Streams { first: b"SSH-2.0-a\r\n", ports: [22, 40000], ..Streams::default() });
+        assert_eq!(findings.text(Fact::SshServer), Some("SSH-2.0-a"));
+        let (_, findings) = read(Streams { first: b"SSH-2.0-a\r\n", ports: [40000, 22], ..Streams::default() });
+        assert_eq!(findings.text(Fact::SshClient), Some("SSH-2.0-a"));
+    }
+
+    #[test]
+    fn text_of_other_protocols_is_refused_as_soon_as_the_client_sends() {
+        let greeting = b"220 a.example ESMTP\r\n";
+        assert_eq!(read(Streams { first: greeting, ..Streams::default() }).0, Verdict::More);
+        let both = Streams { first: greeting, second: b"EHLO b.example\r\n", ..Streams::default() };
+        assert_eq!(read(both).0, Verdict::No);
+        let client = Streams { first: b"G", first_is_client: Some(true), ..Streams::default() };
+        assert_eq!(read(client).0, Verdict::No);
+        for first in [&b"a\0"[..], b"SSH-x\r\n", b"SSH-3.0-a\r\n", &[b'a'; MAX_OCTETS_BEFORE + 1]] {
+            assert_eq!(read(Streams { first, ..Streams::default() }).0, Verdict::No);
+        }
+    }
+}
