@@ -30,6 +30,23 @@ struct Channels {
     combined: u32,
 }
 
+/// `ETHTOOL_GET_TS_INFO`.
+const GET_TIMESTAMPS: u32 = 0x41;
+
+/// `struct ethtool_ts_info`.
+#[repr(C)]
+#[derive(Default)]
+struct Timestamps {
+    command: u32,
+    /// Flags `SOF_TIMESTAMPING_...`.
+    kinds: u32,
+    clock: i32,
+    transmit: [u32; 4],
+    /// A bit for each `HWTSTAMP_FILTER_...`.
+    filters: u32,
+    reserved: [u32; 3],
+}
+
 /// Returns the time of the system's clock, ns since 1970-01-01 UTC.
 pub(crate) fn realtime_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -110,6 +127,19 @@ pub(crate) fn receive_queues(name: &str) -> io::Result<Option<u32>> {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether the NIC of an interface can time-stamp every frame that it receives.
+///
+/// # Errors
+/// The kernel refuses the query.
+pub(crate) fn has_hardware_timestamps(name: &str) -> io::Result<bool> {
+    let mut timestamps = Timestamps { command: GET_TIMESTAMPS, ..Timestamps::default() };
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut timestamps).cast::<c_char>();
+    query_interface(libc::SIOCETHTOOL as c_ulong, &mut request)?;
+    let has_kind = timestamps.kinds & libc::SOF_TIMESTAMPING_RX_HARDWARE != 0;
+    Ok(has_kind && timestamps.filters & (1 << libc::HWTSTAMP_FILTER_ALL) != 0)
 }
 
 /// Makes the NIC of an interface time-stamp every frame that it receives, if it does not already.

@@ -536,6 +536,36 @@ impl Drop for UnusedFile {
 pub fn open_file(name: &str, path: &Path, mode: FileMode, owner: Option<Owner>) -> Result<OutputFile, Error> {
     let io_error = |error| Error::Io { sink: name.into(), error };
     let unusable = |problem| Error::File { sink: name.into(), problem };
+    let opened = open_unlocked(name, path, mode)?;
+    let at = opened.file.metadata().map_err(io_error)?;
+    if !at.is_file() {
+        return Ok(opened);
+    }
+    // A probe that has dropped its privileges creates files as this user.
+    if let (Some(_), Some(Owner { user, group })) = (&opened.unused, owner)
+        && (at.uid(), at.gid()) != (user, group)
+        && let Err(error) = fchown(&opened.file, Some(user), Some(group))
+    {
+        warn!(file = %path.display(), user, group, %error, "cannot change the owner of the new file");
+    }
+    // Some file systems have no locks.
+    if matches!(opened.file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(unusable(UnusableFile::Locked));
+    }
+    match mode {
+        FileMode::New if opened.file.metadata().map_err(io_error)?.len() > 0 => {
+            return Err(unusable(UnusableFile::NotEmpty));
+        }
+        FileMode::Overwrite => opened.file.set_len(0).map_err(io_error)?,
+        FileMode::New | FileMode::Append => {}
+    }
+    Ok(opened)
+}
+
+/// Opens a file as [`open_file`] does, but does not lock it, and keeps owner and content.
+fn open_unlocked(name: &str, path: &Path, mode: FileMode) -> Result<OutputFile, Error> {
+    let io_error = |error| Error::Io { sink: name.into(), error };
+    let unusable = |problem| Error::File { sink: name.into(), problem };
     if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         let file = File::options().write(true).open(path).map_err(io_error)?;
         // The path may be a symbolic link to a regular file by now.
@@ -552,26 +582,48 @@ pub fn open_file(name: &str, path: &Path, mode: FileMode, owner: Option<Owner>) 
         Some(Errno::LOOP) => unusable(UnusableFile::SymbolicLink),
         _ => io_error(error),
     })?;
-    let mut unused = None;
-    if is_new {
-        let at = file.metadata().map_err(io_error)?;
-        unused = Some(UnusedFile { path: path.into(), device: at.dev(), inode: at.ino() });
-        // A probe that has dropped its privileges creates files as this user.
-        if let Some(Owner { user, group }) = owner
-            && (at.uid(), at.gid()) != (user, group)
-            && let Err(error) = fchown(&file, Some(user), Some(group))
-        {
-            warn!(file = %path.display(), user, group, %error, "cannot change the owner of the new file");
-        }
-    }
-    // Some file systems have no locks.
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        return Err(unusable(UnusableFile::Locked));
-    }
-    match mode {
-        FileMode::New if file.metadata().map_err(io_error)?.len() > 0 => return Err(unusable(UnusableFile::NotEmpty)),
-        FileMode::Overwrite => file.set_len(0).map_err(io_error)?,
-        FileMode::New | FileMode::Append => {}
-    }
+    let at = file.metadata().map_err(io_error)?;
+    let unused = is_new.then(|| UnusedFile { path: path.into(), device: at.dev(), inode: at.ino() });
     Ok(OutputFile { file, unused })
+}
+
+/// Checks that [`open_file`] can open a file to append to it. A new file is created and removed again.
+/// A lock is no error: it may be that of the running program whose next start is checked. Devices and
+/// pipes are not opened, because their other end would notice it.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn check_file(name: &str, path: &Path) -> Result<(), Error> {
+    check_records(name, path, &mut |_, _, length| Ok(Some(length)))
+}
+
+/// As [`check_file`], and that records can be appended to the file.
+///
+/// # Errors
+/// As [`open_file`]. The file has other content.
+pub(crate) fn check_records(name: &str, path: &Path, whole_records: WholeRecords<'_>) -> Result<(), Error> {
+    let io_error = |error| Error::Io { sink: name.into(), error };
+    match fs::metadata(path) {
+        Ok(at) if at.is_dir() => return Err(io_error(Errno::ISDIR.into())),
+        Ok(at) if !at.is_file() => return access(path, Access::WRITE_OK).map_err(|error| io_error(error.into())),
+        _ => {}
+    }
+    let OutputFile { file, .. } = open_unlocked(name, path, FileMode::Append)?;
+    let length = file.metadata().map_err(io_error)?.len();
+    let compression = Compression::of(&path.to_string_lossy());
+    match if length == 0 { Ok(Some(0)) } else { whole_records(compression, &file, length) } {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(Error::File { sink: name.into(), problem: UnusableFile::OtherContent }),
+        Err(error) => Err(io_error(error)),
+    }
+}
+
+/// Checks that rotated files can be created.
+///
+/// # Errors
+/// The folder does not exist, or this user cannot write it.
+pub(crate) fn check_rotated(name: &str, rotated: &RotatedName) -> Result<(), Error> {
+    let writable = access(rotated.folder(), Access::WRITE_OK | Access::EXEC_OK);
+    writable.map_err(|error| Error::Io { sink: name.into(), error: error.into() })?;
+    check_file(name, &rotated.next_part())
 }

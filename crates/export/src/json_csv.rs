@@ -9,7 +9,7 @@ use crate::columns::columns;
 use crate::compression::{Compression, whole_lines_in_frames};
 use crate::field_value::FieldValue;
 use crate::fields::unidirectional;
-use crate::file_output::{FileOutput, RecordBoundary, whole_lines};
+use crate::file_output::{FileOutput, RecordBoundary, check_records, whole_lines};
 use crate::pending_records::PendingRecords;
 use crate::rotation::RotatedName;
 use crate::sink::{Error, ExportOptions, Sink};
@@ -49,11 +49,7 @@ impl TextSink {
         rotated: Option<RotatedName>,
         options: &ExportOptions,
     ) -> Result<Self, Error> {
-        let start = match format {
-            TextFormat::Json => format!("{{\"{}\":", columns[0].name),
-            TextFormat::Csv => columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",") + "\n",
-        };
-        let start = start.into_bytes();
+        let start = start(format, &columns);
         let mut whole = |compression, file: &File, length| whole_text(compression, file, length, &start);
         let output = FileOutput::open(sink, path, rotated, options, &mut whole)?;
         let mut sink = Self {
@@ -152,6 +148,21 @@ impl Sink for TextSink {
     fn counters(&self) -> &SinkCounters {
         &self.counters
     }
+}
+
+/// Checks that records can be appended to a file, if it exists.
+pub(crate) fn check_text(sink: &str, path: &str, format: TextFormat, columns: &[&Column]) -> Result<(), Error> {
+    let start = start(format, columns);
+    check_records(sink, path.as_ref(), &mut |compression, file, length| whole_text(compression, file, length, &start))
+}
+
+/// How each file begins.
+fn start(format: TextFormat, columns: &[&Column]) -> Vec<u8> {
+    let start = match format {
+        TextFormat::Json => format!("{{\"{}\":", columns[0].name),
+        TextFormat::Csv => columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",") + "\n",
+    };
+    start.into_bytes()
 }
 
 fn whole_text(compression: Option<Compression>, file: &File, length: u64, start: &[u8]) -> io::Result<Option<u64>> {

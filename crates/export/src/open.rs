@@ -4,11 +4,11 @@ use crate::column::Column;
 use crate::columns::select_columns;
 use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::element_selection::select_elements;
-use crate::file_output::FileOutput;
+use crate::file_output::{FileOutput, check_records, check_rotated};
 use crate::file_settings;
 use crate::ipfix_file::FileTemplates;
 use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
-use crate::json_csv::{TextFormat, TextSink};
+use crate::json_csv::{TextFormat, TextSink, check_text};
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::profile::PROFILES;
 use crate::rotation::{RotatedName, RotationSettings};
@@ -71,6 +71,30 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
 /// The specification is invalid.
 pub fn check(spec: &str) -> Result<(), Error> {
     parse(spec).map(drop).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
+}
+
+/// Checks whether [`open`] with [`FileMode::Append`](crate::FileMode::Append) can open the file of a sink, without changing it. A
+/// new file is created and removed again. No error for standard output and collectors.
+///
+/// # Errors
+/// The specification is invalid, the file cannot be opened, or it has other content.
+pub fn check_output(spec: &str, options: &ExportOptions) -> Result<(), Error> {
+    match parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })? {
+        Specification::Text(.., Some(rotated)) | Specification::IpfixFile(.., Some(rotated)) => {
+            check_rotated(spec, &rotated)
+        }
+        Specification::Text("-", ..) | Specification::IpfixFile("-", ..) => Ok(()),
+        Specification::Text(path, format, columns, None) => {
+            check_text(spec, path, format, columns.as_ref().unwrap_or(&options.columns))
+        }
+        Specification::IpfixFile(path, ..) => {
+            let mut templates = FileTemplates::default();
+            check_records(spec, path.as_ref(), &mut |compression, file, length| {
+                templates.read_file(compression, file, length)
+            })
+        }
+        Specification::Templates(..) | Specification::Netflow5(_) => Ok(()),
+    }
 }
 
 /// Whether a sink writes one file after another, so that it opens files while it runs.

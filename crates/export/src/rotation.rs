@@ -154,6 +154,11 @@ impl RotatedName {
         self.folder.join(name)
     }
 
+    /// The temporary path of a file that begins now.
+    pub fn next_part(&self) -> PathBuf {
+        temporary(self.path(now_ns(), 0))
+    }
+
     /// Whether a file name is that of such a file.
     fn matches(&self, name: &str) -> bool {
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
@@ -263,8 +268,7 @@ impl Rotation {
     /// Reads the system's clock, if it is the time.
     pub fn read_clock(&mut self) {
         if !self.has_record_time {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            self.now_ns = now.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+            self.now_ns = now_ns();
         }
     }
 
@@ -294,9 +298,7 @@ impl Rotation {
             if fs::symlink_metadata(&path).is_ok() {
                 continue;
             }
-            let mut part = path.into_os_string();
-            part.push(TEMPORARY_SUFFIX);
-            let part = PathBuf::from(part);
+            let part = temporary(path);
             if let Some(file) = open(&part)? {
                 self.start_ns = start_ns;
                 self.end_ns = interval_ns.map_or(u64::MAX, |interval_ns| start_ns.saturating_add(interval_ns));
@@ -315,6 +317,19 @@ impl Rotation {
     pub fn rename(&self) -> io::Result<PathBuf> {
         self.name.rename(&self.part)
     }
+}
+
+/// The path of a file that is being written.
+fn temporary(path: PathBuf) -> PathBuf {
+    let mut path = path.into_os_string();
+    path.push(TEMPORARY_SUFFIX);
+    path.into()
+}
+
+/// The system's clock, ns since 1970.
+fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub enum Error {
     CaptureToTerminal,
     #[error("{0}")]
     Usage(#[from] clap::Error),
+    /// What the command line parser says about an option.
+    #[error("{0}")]
+    Option(String),
     #[error("{path}: {error}")]
     ConfigSyntax { path: String, error: toml::de::Error },
     #[error("{path}: line {line}: {key}: {problem}")]
@@ -61,9 +64,9 @@ pub enum Error {
     ConfigFile { path: String, error: io::Error },
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Sources(Vec<SourceError>),
-    /// What `--check` found.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Checks(Vec<Error>),
+    /// All that is wrong, each a line.
+    #[error("{}", lines(.0))]
+    Problems(Vec<Error>),
     #[error(transparent)]
     Live(weir_capture::Error),
     #[error(transparent)]
@@ -120,6 +123,11 @@ pub enum Error {
          timestamps=hardware, and af_xdp: with one queue (queues=0), if it may lock enough memory (ulimit -l)"
     )]
     CannotWait(String),
+    #[error(
+        "{sink}: the probe runs as {user} (--user), who cannot create files in this folder: {error}; give that user the \
+         folder (chown {user}), or name another one"
+    )]
+    RotatedFiles { sink: String, user: String, error: io::Error },
     #[error("--autotune: {0} can be read only once; use a file or a live interface")]
     AutotuneOfPipe(String),
     #[error("autotune: {candidate}: {error}")]
@@ -246,10 +254,39 @@ pub enum SourceError {
 }
 
 impl Error {
+    /// Fails if there are any problems.
+    ///
+    /// # Errors
+    /// All of them.
+    pub fn of(problems: Vec<Self>) -> Result<(), Self> {
+        match <[Self; 1]>::try_from(problems) {
+            Ok([problem]) => Err(problem),
+            Err(problems) if problems.is_empty() => Ok(()),
+            Err(problems) => Err(Self::Problems(problems)),
+        }
+    }
+
     /// A file that cannot be opened, read or written.
     pub fn file(path: impl Into<PathBuf>, error: io::Error) -> Self {
         Self::File { path: path.into().display().to_string(), error }
     }
+}
+
+/// The first line of each error: other lines show the place in an expression. An error that several
+/// outputs have is named once.
+fn lines(errors: &[Error]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for error in errors {
+        let line = match error {
+            // Each of these has its lines.
+            Error::Sources(_) | Error::Problems(_) => error.to_string(),
+            _ => error.to_string().lines().next().unwrap_or_default().into(),
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
 }
 
 /// What the user can do about a file that cannot be written; begins with punctuation.

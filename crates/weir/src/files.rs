@@ -1,7 +1,6 @@
 //! Output files. No output overwrites an input or another output.
 
 use crate::error::Error;
-use rustix::fs::{Access, access};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -55,16 +54,6 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
         used.push((output, identity));
     }
     Ok(())
-}
-
-/// Checks that a file can be opened for writing, and creates nothing.
-pub fn check_writable(path: &Path) -> Result<(), Error> {
-    let directory = absolute(path).parent().map(Path::to_path_buf).unwrap_or_default();
-    let checked = match fs::metadata(path) {
-        Ok(_) => access(path, Access::WRITE_OK),
-        Err(_) => access(&directory, Access::WRITE_OK | Access::EXEC_OK),
-    };
-    checked.map_err(|error| Error::file(path, error.into()))
 }
 
 pub fn open(path: &Path, mode: FileMode) -> Result<File, Error> {

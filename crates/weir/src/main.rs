@@ -35,6 +35,7 @@ use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
 use console::{eprint, print, printable};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tracing::error;
@@ -43,11 +44,16 @@ use tracing::error;
 const FAILURE_TIME: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let parsed = match Arguments::try_parse_from(&given) {
+        Ok(arguments) => Ok((arguments, given.clone(), vec![])),
+        Err(error) => probe::without_invalid_values(&given).ok_or(error),
+    };
+    let (arguments, given, invalid) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
-            let one_line = |given: std::ffi::OsString| printable(&given.to_string_lossy()).replace('\n', "\u{fffd}");
-            let given: Vec<String> = std::env::args_os().map(one_line).collect();
+            let one_line = |given: &OsString| printable(&given.to_string_lossy()).replace('\n', "\u{fffd}");
+            let given: Vec<String> = given.iter().map(one_line).collect();
             let wants_json = given.join("=").contains("--log-format=json");
             // The message repeats arguments: here those without control characters.
             let error = arguments::with_short_value(Arguments::try_parse_from(&given).err().unwrap_or(error));
@@ -70,7 +76,7 @@ fn main() -> ExitCode {
     }
     let result = signals::survive_file_size_limit().and_then(|()| match command {
         Command::Read(read) => read::run(&read),
-        Command::Probe(probe) => probe::run(&probe),
+        Command::Probe(probe) => probe::run(&probe, given, invalid),
         Command::Tcp(tcp) => tcp::run(&tcp),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),

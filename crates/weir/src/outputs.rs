@@ -92,23 +92,54 @@ impl Outputs {
         self.on_standard_output.as_ref().is_some_and(|sink| sink.starts_with("table:"))
     }
 
-    /// Checks the sinks without opening them.
-    pub fn check_sinks(&self, options: &arguments::Sinks) -> Result<(), Error> {
-        self.check_views(options)?;
-        let is_written_at_end =
-            |sink: &str| view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
-        let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
-        if let Some(sink) = self.sinks.iter().filter(is_rotated).find(|sink| is_written_at_end(sink)) {
-            return Err(Error::RotatedTable(sink.clone()));
-        }
-        let is_table = |sink: &str| sink.starts_with("table:") && !sink.starts_with("table://");
-        let mut others = self.sinks.iter().filter(|sink| !is_table(sink));
-        Ok(others.try_for_each(|sink| weir_export::check(split_where(sink).0))?)
+    /// What is wrong with the view and the sinks, which are not opened.
+    pub fn problems(&self, options: &arguments::Sinks) -> Vec<Error> {
+        let sinks = self.sinks.iter().map(|sink| self.check_sink(sink, options));
+        std::iter::once(self.check_columns(options)).chain(sinks).filter_map(Result::err).collect()
     }
 
-    /// Checks the expressions of the sinks and the view, before any sink is opened.
-    fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
-        self.sinks.iter().try_for_each(|sink| expression(sink).map(drop))?;
+    /// Checks a sink without opening it.
+    pub fn check_sink(&self, sink: &str, options: &arguments::Sinks) -> Result<(), Error> {
+        self.check_view(sink, options)?;
+        let plain = split_where(sink).0;
+        let is_written_at_end = view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
+        if is_written_at_end && weir_export::is_rotated(plain) {
+            return Err(Error::RotatedTable(sink.into()));
+        }
+        if !is_table(sink) {
+            weir_export::check(plain)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the output of a sink, without changing it.
+    pub fn check_output(&self, sink: &str, options: &arguments::Sinks, key: KeyOptions) -> Result<(), Error> {
+        let plain = split_where(sink).0;
+        match Target::of_sink(sink) {
+            Target::File(path) if is_table(sink) => weir_export::check_file(sink, &path)?,
+            Target::File(_) => {
+                weir_export::check_output(plain, &self.export_options(options, key, FileMode::Append))?;
+            }
+            Target::Network => weir_export::resolve(plain)?,
+            Target::StandardOutput => {}
+        }
+        Ok(())
+    }
+
+    /// Checks the expression and the view of a sink.
+    fn check_view(&self, sink: &str, options: &arguments::Sinks) -> Result<(), Error> {
+        expression(sink)?;
+        let Some(format) = view_format(sink) else { return Ok(()) };
+        self.content(split_where(sink).0, format, options)?;
+        let is_for_records = matches!(format, Format::Csv | Format::Json);
+        if is_for_records && self.retries && self.view.is_some() {
+            return Err(Error::ViewOfProbe(sink.into()));
+        }
+        Ok(())
+    }
+
+    /// Checks that the view has no two columns with one name.
+    fn check_columns(&self, options: &arguments::Sinks) -> Result<(), Error> {
         if options.groups.is_some() && self.view.is_none() {
             return Err(Error::GroupsWithoutView);
         }
@@ -117,19 +148,13 @@ impl Outputs {
             let is_number = Metric::ALL.iter().any(|metric| [metric.name(), metric.name_of_side()].contains(&name));
             (is_number || names().skip(at + 1).any(|other| other == name)).then_some(name)
         };
-        if let Some(name) = names().enumerate().find_map(is_twice) {
-            return Err(Error::ColumnTwice(name));
-        }
-        for sink in &self.sinks {
-            if let Some(format) = view_format(sink) {
-                self.content(split_where(sink).0, format, options)?;
-            }
-        }
-        let for_records = |sink: &&String| matches!(view_format(sink), Some(Format::Csv | Format::Json));
-        match self.sinks.iter().find(for_records) {
-            Some(sink) if self.retries && self.view.is_some() => Err(Error::ViewOfProbe(sink.clone())),
-            _ => Ok(()),
-        }
+        names().enumerate().find_map(is_twice).map_or(Ok(()), |name| Err(Error::ColumnTwice(name)))
+    }
+
+    /// Checks the expressions of the sinks and the view, before any sink is opened.
+    fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
+        self.check_columns(options)?;
+        self.sinks.iter().try_for_each(|sink| self.check_view(sink, options))
     }
 
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
@@ -213,16 +238,19 @@ impl Outputs {
                 _ => Box::new(Table::new(sink, content, Box::new(io::stdout()), console::terminal_columns())),
             });
         }
-        let options = ExportOptions {
+        Ok(weir_export::open(sink, &self.export_options(options, key, mode))?)
+    }
+
+    fn export_options(&self, options: &arguments::Sinks, key: KeyOptions, file_mode: FileMode) -> ExportOptions {
+        ExportOptions {
             uniflow: options.uniflow,
             observation_domain: options.domain,
             key,
             retries: self.retries,
             columns: self.columns.clone(),
-            file_mode: mode,
+            file_mode,
             file_owner: self.owner,
-        };
-        Ok(weir_export::open(sink, &options)?)
+        }
     }
 
     /// What a sink writes at the end of the run: a view, or the largest flows.
@@ -328,6 +356,10 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
 fn full_name(sink: &str) -> String {
     let (rest, expression) = sink.split_at(split_where(sink).0.len());
     weir_export::full_name(rest) + expression
+}
+
+fn is_table(sink: &str) -> bool {
+    sink.starts_with("table:") && !sink.starts_with("table://")
 }
 
 /// How a sink writes a view; `None` for sinks that get records only.

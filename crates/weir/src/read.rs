@@ -31,7 +31,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
     let outputs = Outputs::new(&read.sinks, &read.metering, read.reporting.stats.as_deref());
-    outputs.check_sinks(&read.sinks)?;
+    Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let mut settings = settings(&read.metering)?;
     let stop = stop_signal()?;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -118,6 +119,163 @@ fn configuration_files_of_the_fuzzer_are_refused_or_printed_and_read_again() {
         }
     }
     assert!(accepted > 0, "no seed is a valid configuration");
+}
+
+#[test]
+fn check_lists_the_problems_of_all_outputs_and_changes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(path("folder")).unwrap();
+    let old = success(["read", "-q", "synth:mix,packets=9", "-o", "csv:-"]);
+    for (name, content) in [
+        ("text.csv", "date\n"),
+        ("columns.csv", "start_time,end_time\n"),
+        ("text.ipfix", "date\n"),
+        ("old.csv", old.as_str()),
+        ("cut.csv", &old[..old.len() - 9]),
+        ("ledger.json", "{}\n"),
+    ] {
+        fs::write(path(name), content).unwrap();
+    }
+    std::os::unix::fs::symlink(path("ledger.json"), path("link.csv")).unwrap();
+    std::os::unix::fs::symlink(path("nothing"), path("dangling.json")).unwrap();
+    let before = names_and_contents(folder.path());
+    let other = "the file exists and has another format or other columns, or is damaged, so records cannot be appended; \
+                 name another file, or move this one away";
+    let problems = [
+        (format!("csv:{}", path("folder")), "Is a directory (os error 21); name a file in it"),
+        (path("text.csv"), other),
+        (path("columns.csv"), other),
+        (path("text.ipfix"), other),
+        (path("link.csv"), "this is a symbolic link; name the file itself, or - for standard output"),
+        (path("dangling.json"), "this is a symbolic link; name the file itself, or - for standard output"),
+        ("/proc/x.csv".into(), "No such file or directory (os error 2); does its directory exist?"),
+        (path("none/f-%H.csv?rotate=1h"), "No such file or directory (os error 2); does its directory exist?"),
+    ];
+    let valid = [path("old.csv"), path("cut.csv"), path("new.csv.gz"), "csv:-".into(), path("f-%H.json?rotate=1h")];
+    let check = |sinks: &[&String], stats: &str| {
+        let sinks = sinks.iter().flat_map(|sink| ["-o", sink.as_str()]);
+        let user = ["probe", "-i", "synth:mix,packets=9", "--check", "--user", "root", "--stats", stats];
+        weir(user.into_iter().chain(sinks))
+    };
+    let all: Vec<&String> = problems.iter().map(|(sink, _)| sink).chain(&valid).collect();
+    let (code, out, err) = check(&all, &path("folder"));
+    assert!(code == 1 && out.contains("flow cache"), "{code}: {out}{err}");
+    let with_scheme = |sink: &str| match sink.rsplit_once('.') {
+        Some((_, ending)) if !sink.starts_with("csv:") => format!("{}:{sink}", ending.split('?').next().unwrap()),
+        _ => sink.into(),
+    };
+    let mut expected: Vec<_> =
+        problems.iter().map(|(sink, problem)| format!("weir: {}: {problem}", with_scheme(sink))).collect();
+    expected.push(format!("weir: {}: Is a directory (os error 21); name a file in it", path("folder")));
+    assert_eq!(err.lines().collect::<Vec<_>>(), expected);
+    // As a running probe does.
+    let locked = fs::File::open(path("old.csv")).unwrap();
+    locked.lock().unwrap();
+    let (code, _, err) = check(&valid.iter().collect::<Vec<_>>(), &path("ledger.json"));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(names_and_contents(folder.path()), before);
+}
+
+/// All files of a folder.
+fn names_and_contents(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap_or_default()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn check_lists_all_invalid_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    fs::write(&file, "flws = 7\nactive = \"x\"\nlayer2 = 1\nmeters = 3\n").unwrap();
+    let arguments = [
+        "probe",
+        "--check",
+        "-i",
+        "synth:mix",
+        "-i",
+        "a.pcap",
+        "-i",
+        "a.pcap",
+        "-i",
+        "af_packet:lo,timestamps=hardware",
+        "--config",
+        file.to_str().unwrap(),
+        "--idle",
+        "5w",
+        "--where=port x",
+        "-f",
+        "foo bar",
+        "--user",
+        "weir-none",
+        "--by",
+        "hots,src_ip",
+        "-o",
+        "xml:a",
+        "-o",
+        "csv:b?where=port 8O",
+        "-o",
+        "ipfix+udp://192.0.2.1:8O",
+        "--cores",
+        "1023",
+        "-o",
+        "table:/weir-none/t",
+    ];
+    let (code, out, err) = weir(arguments);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    let beginnings = [
+        "invalid value '5w' for '--idle <TIME>': ",
+        "invalid value 'port x' for '--where <EXPRESSION>': ",
+        "invalid value 'hots' for '--by <FIELD>': ",
+        "FILE: line 2: active: ",
+        "FILE: line 1: flws: unknown option; did you mean flows?",
+        "FILE: line 3: layer2: use true or false",
+        "--user weir-none: no such user; ",
+        "filter \"foo bar\": ",
+        "xml:a: there is no sink xml:; ",
+        "csv:b: where: ",
+        "ipfix+udp://192.0.2.1:8O: the port must be a number from 1 to 65535",
+        "a.pcap is named twice: ",
+        "--cores: core 1023 is not available",
+        "--meters needs --layout spread: ",
+        "a.pcap: No such file or directory",
+        "af_packet:lo,timestamps=hardware: timestamps=hardware: the NIC cannot time-stamp every frame",
+        "table:/weir-none/t: No such file or directory",
+    ];
+    let err = err.replace(file.to_str().unwrap(), "FILE");
+    let lines: Vec<_> = err.lines().map(|line| line.strip_prefix("weir: ").unwrap()).collect();
+    for beginning in beginnings {
+        assert_eq!(lines.iter().filter(|line| line.starts_with(beginning)).count(), 1, "{beginning}: {err}");
+    }
+    assert_eq!(lines.len(), beginnings.len(), "{err}");
+}
+
+#[test]
+fn a_folder_of_rotated_files_that_the_user_of_the_probe_cannot_write_is_refused() {
+    if !is_root() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let sink = format!("csv:{}/f-%H%M%S.csv?rotate=1s", folder.path().display());
+    let probe = ["probe", "-i", "synth:mix,packets=9", "-o", &sink];
+    for more in [&["--check"][..], &[]] {
+        let (code, _, err) = weir(probe.iter().chain(more));
+        assert!(
+            code == 1 && err.contains(" (--user), who cannot create files in this folder: Permission denied"),
+            "{code}: {err}"
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    permit_all_users(folder.path());
+    success(probe.iter().chain(&["--check"]));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn check_reports_all_that_would_keep_the_probe_from_starting() {
         "weir: af_packet:weir-none: there is no interface 'weir-none'; there are: ",
         "weir: af_xdp:right,queues=3: queues=3: right has only queue 0",
         "weir: weir-none.pcap: No such file or directory (os error 2); is the name right?",
-        "weir: /weir-none/flows.json: No such file or directory (os error 2); does its directory exist?",
+        "weir: json:/weir-none/flows.json: No such file or directory (os error 2); does its directory exist?",
         "weir: ipfix+udp://weir-none.invalid: ",
     ];
     assert_eq!(err.lines().count(), problems.len(), "{err}");

@@ -62,9 +62,15 @@ const ARPHRD_RAWIP: u16 = 519;
 /// Checks a source without opening it.
 ///
 /// # Errors
-/// No such interface, or it is down; no memory for the ring; or a wrong setting.
+/// No such interface, or it is down; no memory for the ring; no time stamps of the NIC; or a wrong
+/// setting.
 pub(crate) fn check(source: &str) -> Result<(), LiveError> {
-    find(source).map(drop)
+    let (settings, interface, _) = find(source)?;
+    // A kernel that cannot say it may nevertheless have them.
+    if settings.hardware && system::has_hardware_timestamps(&interface.name).is_ok_and(|has_them| !has_them) {
+        return Err(LiveError::HardwareTimestamps(interface.name));
+    }
+    Ok(())
 }
 
 /// The settings, the interface and its link type.

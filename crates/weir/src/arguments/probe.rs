@@ -32,8 +32,8 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "FILE", help_heading = OPERATION)]
     pub config: Option<PathBuf>,
 
-    /// Validate the configuration, print it and exit: also whether interfaces, their queues and captures exist, files can
-    /// be written and names of collectors have addresses. Starts nothing and creates no file
+    /// Validate the configuration, print it and exit. Lists all problems, also those of interfaces, captures, output files
+    /// and names of collectors. Starts nothing and leaves no file
     #[arg(long, help_heading = OPERATION)]
     pub check: bool,
 

@@ -2,19 +2,40 @@
 
 use super::overload;
 use super::placement::{self, Placement};
+use super::privileges;
 use crate::arguments::{Layout, LogFormat, Logging, ProbeOptions};
 use crate::console::printable;
 use crate::error::Error;
-use crate::files::{self, Target};
+use crate::files;
 use crate::input;
 use crate::outputs::Outputs;
-use std::ffi::{OsStr, OsString};
+use crate::settings::key_options;
+use std::ffi::OsStr;
+use std::path::Path;
 use weir_probe::Settings;
+use weir_query::split_where;
 use weir_text::units;
+
+/// What is wrong with the options, each of which is valid alone.
+pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Vec<Error> {
+    let needs_spread = probe.meters.is_some() && probe.layout != Layout::Spread;
+    let pipe = inputs.iter().find(|input| probe.autotune_ns.is_some() && input::is_pipe(input));
+    let checks = [
+        input::check_sources(inputs, "probe"),
+        input::check_loopback(inputs, probe.force),
+        reject_duplicates(inputs),
+        files::check_targets(inputs, &outputs.targets),
+        placement::check_cores("--cores", probe.cores.as_ref()),
+        placement::check_cores("--export-cores", probe.export_cores.as_ref()),
+        if needs_spread { Err(Error::MetersWithoutSpread) } else { Ok(()) },
+        pipe.map_or(Ok(()), |pipe| Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()))),
+    ];
+    outputs.problems(&probe.sinks).into_iter().chain(checks.into_iter().filter_map(Result::err)).collect()
+}
 
 /// Rejects a source that is named twice, because its packets would be counted twice. Members of a
 /// fanout group share their packets, and each source of generated traffic has its own.
-pub fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
+fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
     let mut named = Vec::new();
     for input in inputs.iter().map(|input| input.to_string_lossy()) {
         if input.starts_with("synth:") || input.split(',').any(|setting| setting.starts_with("fanout=")) {
@@ -33,23 +54,41 @@ pub fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
 }
 
 /// What would keep the probe from starting, as far as that is known without starting it: sources, their
-/// queues, files and names of collectors.
-pub fn problems(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
+/// queues, outputs, and names of collectors.
+pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     let waits = |input: &OsStr| {
         let live = input.to_str().filter(|live| probe.wait && weir_capture::is_live(live));
         live.is_some_and(|live| !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device)))
     };
-    let inputs = probe.inputs.iter().map(OsString::as_os_str).filter(|&input| !waits(input));
+    let inputs = probe.inputs.iter().filter(|input| !input.is_empty() && !waits(input));
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input).err()).collect();
-    for (_, target) in &outputs.targets {
-        if let Target::File(path) = target {
-            problems.extend(files::check_writable(path).err());
-        }
-    }
-    for sink in outputs.sinks.iter().filter(|sink| Target::of_sink(sink) == Target::Network) {
-        problems.extend(weir_export::resolve(weir_query::split_where(sink).0).map_err(Error::from).err());
+    let key = key_options(&probe.metering);
+    let check = |sink: &String| {
+        outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
+    };
+    let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink, &probe.sinks).is_ok());
+    problems.extend(valid.filter_map(|sink| check(sink).err()));
+    if let Some(path) = outputs.stats.as_deref().filter(|path| *path != Path::new("-")) {
+        let checked = weir_export::check_file(&path.display().to_string(), path);
+        problems.extend(checked.map_err(Error::from).err());
     }
     problems
+}
+
+/// Checks that the user of the probe (`--user`) can create the files of a rotated output. Otherwise the
+/// first one, which root creates, would be the last one.
+pub fn check_rotated(sink: &str, probe: &ProbeOptions, outputs: &Outputs) -> Result<(), Error> {
+    if outputs.owner.is_none() || !weir_export::is_rotated(split_where(sink).0) {
+        return Ok(());
+    }
+    let key = key_options(&probe.metering);
+    let checked = privileges::as_user(&probe.user, || outputs.check_output(sink, &probe.sinks, key));
+    checked.map_err(|error| match error {
+        Error::Sink { error: weir_export::Error::Io { error, .. } } => {
+            Error::RotatedFiles { sink: sink.into(), user: probe.user.clone(), error }
+        }
+        other => other,
+    })
 }
 
 /// Describes what the probe would do: one fact per line.

@@ -5,10 +5,12 @@
 
 use crate::arguments::{self, Arguments, LogFormat, Logging, ProbeOptions};
 use crate::error::{ConfigProblem, Error};
+use clap::builder::OsStringValueParser;
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser, ValueEnum};
 use rustix::fs::OFlags;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -25,29 +27,84 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// # Errors
 /// The text is not TOML, or a key or value is invalid.
 pub fn add_text(arguments: &[OsString], path: &Path, text: &str) -> Result<Vec<OsString>, Error> {
+    let (merged, invalid) = add_valid(arguments, path, text)?;
+    Error::of(invalid).map(|()| merged)
+}
+
+/// As [`add_text`], but leaves out what is invalid, and returns the errors.
+fn add_valid(arguments: &[OsString], path: &Path, text: &str) -> Result<(Vec<OsString>, Vec<Error>), Error> {
     let name = path.display().to_string();
     let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
     let command = probe_command();
     let matches = probe_matches(arguments)?;
-    let mut from_file = Vec::new();
+    let (mut from_file, mut invalid) = (Vec::new(), Vec::new());
     for (key, value) in &table {
-        let entry_error =
-            |problem| Error::ConfigEntry { path: name.clone(), line: line_of(text, key), key: key.clone(), problem };
-        let Some(option) = options(&command).find(|option| option.get_long() == Some(key)) else {
-            return Err(entry_error(unknown_option(&command, key)));
+        let entry = match options(&command).find(|option| option.get_long() == Some(key)) {
+            Some(option) => as_arguments(option, value).and_then(|arguments| {
+                let problem = arguments.iter().find_map(invalid_value);
+                problem.map_or(Ok((option, arguments)), |problem| Err(ConfigProblem::Value(problem)))
+            }),
+            None => Err(unknown_option(&command, key)),
         };
-        let of_option = as_arguments(option, value).map_err(entry_error)?;
-        let alone = ["weir", COMMAND].map(OsString::from).into_iter().chain(of_option.iter().cloned());
-        if let Err(error) = probe_matches(&alone.collect::<Vec<_>>()) {
-            return Err(entry_error(ConfigProblem::Value(first_paragraph(error))));
-        }
-        if matches.value_source(option.get_id().as_str()) != Some(ValueSource::CommandLine) {
-            from_file.extend(of_option);
+        match entry {
+            Ok((option, of_option)) => {
+                if matches.value_source(option.get_id().as_str()) != Some(ValueSource::CommandLine) {
+                    from_file.extend(of_option);
+                }
+            }
+            Err(problem) => {
+                let (path, line) = (name.clone(), line_of(text, key));
+                invalid.push(Error::ConfigEntry { path, line, key: key.clone(), problem });
+            }
         }
     }
     let split = arguments.iter().position(|argument| argument == COMMAND).map_or(arguments.len(), |at| at + 1);
     let (before, after) = arguments.split_at(split);
-    Ok([before, &from_file, after].concat())
+    Ok(([before, &from_file, after].concat(), invalid))
+}
+
+/// What the command line parser says about the value of an option; `None` if it is valid.
+fn invalid_value(option: &OsString) -> Option<String> {
+    let alone = ["weir".into(), COMMAND.into(), option.clone()];
+    let error = Arguments::command().try_get_matches_from(alone).err()?;
+    // Alone, an option may lack another one.
+    (error.kind() != ErrorKind::MissingRequiredArgument).then(|| first_paragraph(error))
+}
+
+/// The command line of `weir probe --check` without the options that have an invalid value, and the
+/// errors of these. `None` for other commands, and if something else is wrong with it.
+pub fn without_invalid_values(arguments: &[OsString]) -> Option<(Arguments, Vec<OsString>, Vec<Error>)> {
+    let accept_all = |option: Arg| match option.get_action().takes_values() {
+        true => option.value_parser(OsStringValueParser::new()),
+        false => option,
+    };
+    let command = Arguments::command().mut_args(accept_all);
+    let command = command.mut_subcommand(COMMAND, |command| command.mut_args(accept_all));
+    let matches = command.try_get_matches_from(arguments).ok()?;
+    let matches = matches.subcommand_matches(COMMAND).filter(|matches| matches.get_flag("check"))?;
+    let (mut valid, mut invalid) = (vec!["weir".into(), COMMAND.into()], Vec::new());
+    for option in probe_command().get_arguments() {
+        let (id, Some(long)) = (option.get_id().as_str(), option.get_long()) else { continue };
+        if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let with_value = |value: &OsStr| {
+            let mut option = OsString::from(format!("--{long}="));
+            option.push(value);
+            option
+        };
+        let given: Vec<OsString> = match option.get_action().takes_values() {
+            true => matches.get_raw(id).into_iter().flatten().map(with_value).collect(),
+            false => vec![format!("--{long}").into()],
+        };
+        for option in given {
+            match invalid_value(&option) {
+                Some(problem) => invalid.push(Error::Option(problem)),
+                None => valid.push(option),
+            }
+        }
+    }
+    Some((Arguments::try_parse_from(&valid).ok()?, valid, invalid))
 }
 
 /// The text of a file.
@@ -113,12 +170,26 @@ pub fn read_settled(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// Adds the options of the configuration file to the arguments, if there is one. Returns its text,
-/// too.
-pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<(Vec<OsString>, String), Error> {
-    let Some(path) = &given.config else { return Ok((arguments.to_vec(), String::new())) };
+/// The options of the command line and of the configuration file.
+pub struct Merged {
+    pub arguments: Vec<OsString>,
+    /// The text of the file.
+    pub text: String,
+    /// Errors of the file; its other options are in the arguments.
+    pub invalid: Vec<Error>,
+}
+
+/// Adds the options of the configuration file to the arguments, if there is one.
+///
+/// # Errors
+/// The file cannot be read, or is not TOML.
+pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<Merged, Error> {
+    let Some(path) = &given.config else {
+        return Ok(Merged { arguments: arguments.to_vec(), text: String::new(), invalid: vec![] });
+    };
     let text = read(path)?;
-    Ok((add_text(arguments, path, &text)?, text))
+    let (arguments, invalid) = add_valid(arguments, path, &text)?;
+    Ok(Merged { arguments, text, invalid })
 }
 
 /// The log format of a file with an error elsewhere, unless the command line has one.

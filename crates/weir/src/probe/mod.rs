@@ -16,7 +16,9 @@ mod service;
 mod start;
 mod status;
 
-use crate::arguments::{Layout, Logging, ProbeOptions, Reporting, StatusFormat};
+pub use config::without_invalid_values;
+
+use crate::arguments::{Logging, ProbeOptions, Reporting, StatusFormat};
 use crate::console::log::{self, Prefix};
 use crate::console::{Deadline, print, stderr};
 use crate::error::Error;
@@ -26,7 +28,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::settings;
 use crate::signals::{signal_flag, stop_signal};
-use crate::{files, input, summary};
+use crate::{input, summary};
 use monitor::Monitor;
 use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
@@ -50,37 +52,41 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Least time for summary and ledger at the end.
 const REPORT_TIME: Duration = Duration::from_secs(1);
 
-/// Opens sources and sinks, drops privileges, meters, and reports.
-pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let (merged, text) = config::merge(given, &arguments).inspect_err(|_| {
-        if let Some(log_format) = config::log_format(given, &arguments) {
-            log::init(Logging { log_level: None, log_format }, given.reporting.quiet, Prefix::Time);
-        }
-    })?;
+/// Opens sources and sinks, drops privileges, meters, and reports. `invalid` are the errors of options
+/// that `arguments` do not have for that reason, with `--check`.
+pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) -> Result<RunStatus, Error> {
+    let config::Merged { arguments: merged, text, invalid: of_file } =
+        config::merge(given, &arguments).inspect_err(|_| {
+            if let Some(log_format) = config::log_format(given, &arguments) {
+                log::init(Logging { log_level: None, log_format }, given.reporting.quiet, Prefix::Time);
+            }
+        })?;
     let (probe, logging) = config::parse(&merged)?;
     log::init(logging, probe.reporting.quiet, Prefix::Time);
+    let mut problems = Vec::from_iter(invalid.into_iter().chain(of_file));
+    if !probe.check {
+        Error::of(std::mem::take(&mut problems))?;
+    }
     if probe.print_config {
         return Ok(print(config::to_file(&merged)?.as_bytes()));
     }
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
-    input::check_sources(&inputs, "probe")?;
-    input::check_loopback(&inputs, probe.force)?;
-    check::reject_duplicates(&inputs)?;
-    let outputs = Outputs { owner: privileges::changes_to(&probe.user)?, ..reload::outputs(&probe) };
-    outputs.check_sinks(&probe.sinks)?;
-    files::check_targets(&inputs, &outputs.targets)?;
-    let settings =
-        Settings { overload: probe.overload, sampling_population: probe.sample, ..settings(&probe.metering)? };
-    if probe.meters.is_some() && probe.layout != Layout::Spread {
-        return Err(Error::MetersWithoutSpread);
+    let mut note = |error| problems.push(error);
+    let owner = privileges::changes_to(&probe.user).map_err(&mut note).ok().flatten();
+    let metering = settings(&probe.metering).map_err(note).ok();
+    let outputs = Outputs { owner, ..reload::outputs(&probe) };
+    problems.extend(check::options(&probe, &inputs, &outputs));
+    let is_valid = problems.is_empty();
+    if probe.check {
+        problems.extend(check::surroundings(&probe, &outputs));
     }
-    placement::check_cores("--cores", probe.cores.as_ref())?;
-    placement::check_cores("--export-cores", probe.export_cores.as_ref())?;
+    let Some(metering) = metering.filter(|_| is_valid) else {
+        return Error::of(problems).map(|()| RunStatus::Problems);
+    };
+    let settings = Settings { overload: probe.overload, sampling_population: probe.sample, ..metering };
     if probe.check {
         let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
-        let problems = check::problems(&probe, &outputs);
-        return if problems.is_empty() { Ok(printed) } else { Err(Error::Checks(problems)) };
+        return Error::of(problems).map(|()| printed);
     }
 
     if probe.status == StatusFormat::Json {
@@ -103,6 +109,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         None => probe,
     };
     let groups = start::open_worker_groups(&probe, &stop)?;
+    outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &probe, &outputs))?;
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
     let mut watchdog = Watchdog::from_environment();
     privileges::raise_priority();

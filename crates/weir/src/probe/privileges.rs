@@ -28,9 +28,27 @@ pub fn reset_priority() {
 /// User and group that [`drop_to`] changes to; `None` if it keeps them.
 ///
 /// # Errors
-/// The user does not exist.
+/// The user does not exist, or only root can become this user.
 pub fn changes_to(user: &str) -> Result<Option<Owner>, Error> {
-    (geteuid().is_root() && !is_root(user)).then(|| look_up(user)).transpose()
+    if geteuid().is_root() {
+        return (!is_root(user)).then(|| look_up(user)).transpose();
+    }
+    // The default applies to root only.
+    if user != DEFAULT_USER && look_up(user)?.user != geteuid().as_raw() {
+        return Err(Error::NotRoot(user.into()));
+    }
+    Ok(None)
+}
+
+/// Calls `check` on a thread that has the privileges that are left after [`drop_to`].
+///
+/// # Errors
+/// Those of [`drop_to`] and of `check`, or no thread can be started.
+pub fn as_user(user: &str, check: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || drop_to(user).and_then(|()| check()));
+        thread.map_err(Error::Thread)?.join().expect("the check does not panic")
+    })
 }
 
 fn is_root(user: &str) -> bool {
@@ -51,12 +69,7 @@ pub fn drop_to(user: &str) -> Result<(), Error> {
         // The change of the user takes the permission away.
         drop_bounding_set();
     }
-    if !geteuid().is_root() {
-        // The default applies to root only.
-        if user != DEFAULT_USER && look_up(user)?.user != geteuid().as_raw() {
-            return Err(Error::NotRoot(user.into()));
-        }
-    } else if let Some(Owner { user, group }) = changes_to(user)? {
+    if let Some(Owner { user, group }) = changes_to(user)? {
         set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
         set_thread_gid(Gid::from_raw(group)).map_err(|error| failed("change the group (needs CAP_SETGID)", error))?;
         set_thread_uid(Uid::from_raw(user)).map_err(|error| failed("change the user (needs CAP_SETUID)", error))?;

@@ -35,9 +35,6 @@ struct Candidate {
 /// # Errors
 /// A source cannot be opened, or not again; or `stop` was set.
 pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -> Result<ProbeOptions, Error> {
-    if let Some(pipe) = probe.inputs.iter().find(|input| is_pipe(input)) {
-        return Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()));
-    }
     let trial_ns = probe.autotune_ns.unwrap_or(0);
     let turn = Duration::from_nanos(trial_ns) / TURNS;
     // Overload must show as loss, not as reduced detail.
@@ -69,11 +66,6 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
 
 fn is_live(input: &OsString) -> bool {
     weir_capture::is_live(&input.to_string_lossy())
-}
-
-fn is_pipe(input: &OsString) -> bool {
-    let is_file = !is_live(input) && !input.to_string_lossy().starts_with("synth:");
-    is_file && !std::fs::metadata(input).is_ok_and(|metadata| metadata.is_file())
 }
 
 /// How packets are distributed over threads.
