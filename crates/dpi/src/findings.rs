@@ -183,6 +183,16 @@ impl Findings {
         self.facts.clear();
     }
 
+    /// Forgets the facts.
+    pub(crate) fn clear_facts(&mut self) {
+        self.facts.clear();
+    }
+
+    /// Octets of all facts.
+    pub(crate) fn octets_of_facts(&self) -> usize {
+        self.facts.len()
+    }
+
     /// The application and how it is known, if it is.
     pub fn application(&self) -> Option<(Application, Confidence)> {
         self.application

@@ -3,7 +3,7 @@
 //! asked for).
 //!
 //! ```text
-//! first octets of both directions -> a reader per protocol -> Verdict, Findings
+//! payload of a packet -> Inspector: state of the flow, reassembly -> a reader per protocol -> Findings
 //! ```
 //! In: the payload of the first packets of a flow, in their order. Out: [`Findings`]. All input is
 //! hostile: a reader looks at bounded octets, allocates nothing beyond [`Findings`], and never
@@ -16,11 +16,14 @@ mod findings;
 mod hpack;
 mod http1;
 mod http2;
+mod inspector;
 mod readers;
+mod reassembly;
 mod ssh;
 mod streams;
 
 pub use application::{Application, Confidence};
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};
+pub use inspector::{FlowInspection, InspectionCounters, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};

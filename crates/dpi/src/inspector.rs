@@ -1,0 +1,505 @@
+//! The inspector: shows the first payload of each flow to the readers, and keeps what they find.
+//!
+//! ```text
+//! packet -> state of its flow -> reassembly (TCP) -> readers that are still possible -> Findings
+//! ```
+//! | state of a flow | what it takes |
+//! |---|---|
+//! | fresh, or nothing was found | 16 octets |
+//! | undecided, or facts may follow | a session: the readers that are left, the octets so far |
+//! | decided | its findings, which are shared with its records |
+//!
+//! Memory is bounded: by the number of sessions, the octets that a session keeps, and the octets of
+//! all findings. If all sessions are in use, the one that was begun longest ago is given up.
+
+use crate::reassembly::{Segment, Stream};
+use crate::{Application, Confidence, DATAGRAM_READERS, Datagram, Findings, Note, STREAM_READERS, Streams, Verdict};
+use bytemuck::Zeroable;
+use std::sync::Arc;
+
+/// Limits of inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InspectionSettings {
+    /// Inspection of a flow ends when one direction of a record has this many packets.
+    pub packets: u32,
+    /// Octets of each direction of a TCP connection that are inspected.
+    pub octets: u32,
+    /// Flows that can be undecided at the same time.
+    pub sessions: u32,
+    /// Octets that the findings of all flows take at most.
+    pub findings_octets: u64,
+    /// Personal facts are kept: see [`crate::Fact::is_personal`].
+    pub personal: bool,
+}
+
+impl InspectionSettings {
+    /// Largest number of octets of a direction that can be set.
+    pub const MAX_OCTETS: u32 = 64 << 10;
+}
+
+impl Default for InspectionSettings {
+    fn default() -> Self {
+        Self { packets: 16, octets: 8 << 10, sessions: 1 << 14, findings_octets: 256 << 20, personal: false }
+    }
+}
+
+/// What the caller keeps per flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
+#[repr(C)]
+pub struct FlowInspection {
+    /// 0: fresh. [`DONE`]: nothing was found. Otherwise the number of an entry, plus 2.
+    state: u32,
+    /// Per endpoint: the sequence number after its SYN.
+    expected: [u32; 2],
+    /// 0: not known. Otherwise the endpoint that opened the connection, plus 1.
+    client: u32,
+}
+
+const FRESH: u32 = 0;
+const DONE: u32 = 1;
+const FIRST_ENTRY: u32 = 2;
+/// No session.
+const NONE: u32 = u32::MAX;
+
+impl FlowInspection {
+    /// Whether no packet of the flow has to be inspected any more.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.state == DONE
+    }
+
+    /// Notes the SYN of an endpoint; `answers`: it acknowledges the SYN of the other one.
+    #[inline]
+    pub fn note_syn(&mut self, endpoint: usize, sequence: u32, answers: bool) {
+        let endpoint = endpoint & 1;
+        // 0 stands for no SYN: one connection in 2^32 is taken as if its SYN had not been captured.
+        self.expected[endpoint] = sequence.wrapping_add(1);
+        self.client = (endpoint ^ usize::from(answers)) as u32 + 1;
+    }
+
+    fn expected(&self, endpoint: usize) -> Option<u32> {
+        Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0)
+    }
+}
+
+/// The payload of a packet, and what the inspector needs of its headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    /// The octets, as far as they were captured.
+    pub octets: &'a [u8],
+    /// Their number on the wire.
+    pub wire_octets: u32,
+    /// Which endpoint of the flow sent it, 0 or 1.
+    pub endpoint: usize,
+    /// Port of the sender, of the receiver.
+    pub ports: [u16; 2],
+    /// Time of the packet, ns since 1970 UTC.
+    pub time_ns: u64,
+    /// Of TCP: the sequence number of the first octet, and whether a FIN follows the last one.
+    /// `None` for UDP.
+    pub tcp: Option<(u32, bool)>,
+    /// No later packet of the flow will be inspected: the limit of packets is reached.
+    pub is_last: bool,
+}
+
+/// Counters of an inspector. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InspectionCounters {
+    /// Flows with payload.
+    pub flows: u64,
+    /// Flows whose application was recognised.
+    pub recognised: u64,
+    /// Flows that were given up because all sessions were in use.
+    pub given_up: u64,
+    /// Flows whose facts did not fit into the octets of all findings.
+    pub facts_left_out: u64,
+}
+
+/// A flow for which readers are left.
+#[derive(Debug, Default)]
+struct Session {
+    /// The entry of the flow.
+    entry: u32,
+    is_tcp: bool,
+    /// The endpoint that sent payload first.
+    first: usize,
+    /// Readers that have not said no, one bit each.
+    candidates: u64,
+    streams: [Stream; 2],
+    findings: Findings,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// The next free entry.
+    Free(u32),
+    /// The session of the flow.
+    Undecided(u32),
+    Decided(Arc<Findings>),
+    Nothing,
+}
+
+/// Inspects the payload of flows.
+#[derive(Debug)]
+pub struct Inspector {
+    settings: InspectionSettings,
+    entries: Vec<Entry>,
+    free_entry: u32,
+    sessions: Vec<Session>,
+    free_sessions: Vec<u32>,
+    /// The session that is given up next, if all are in use.
+    oldest: u32,
+    findings_octets: u64,
+    /// Findings without facts, which all flows share.
+    without_facts: Vec<Arc<Findings>>,
+    counters: InspectionCounters,
+}
+
+impl Inspector {
+    /// An inspector for so many flows.
+    pub fn new(settings: InspectionSettings, flows: usize) -> Self {
+        Self {
+            settings: InspectionSettings {
+                octets: settings.octets.clamp(1, InspectionSettings::MAX_OCTETS),
+                sessions: settings.sessions.clamp(1, NONE - 1),
+                ..settings
+            },
+            // The system provides its pages when they are first touched.
+            entries: Vec::with_capacity(flows),
+            free_entry: NONE,
+            sessions: Vec::new(),
+            free_sessions: Vec::new(),
+            oldest: 0,
+            findings_octets: 0,
+            without_facts: Vec::new(),
+            counters: InspectionCounters::default(),
+        }
+    }
+
+    /// The settings, within their limits.
+    pub fn settings(&self) -> &InspectionSettings {
+        &self.settings
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &InspectionCounters {
+        &self.counters
+    }
+
+    /// Memory that an inspector takes at most, octets.
+    pub fn memory_octets_for(settings: &InspectionSettings, flows: usize) -> u64 {
+        // A list grows to twice what it needs, at most.
+        let lists = 4 * u64::from(settings.octets) + 2 * crate::MAX_FINDINGS_OCTETS as u64;
+        let sessions = u64::from(settings.sessions) * (size_of::<Session>() as u64 + 4 + lists);
+        let shared = (Application::ALL.len() * Confidence::ALL.len() * 16 * size_of::<Findings>()) as u64;
+        (flows * size_of::<Entry>()) as u64 + sessions + settings.findings_octets + shared
+    }
+
+    /// Inspects the payload of a packet.
+    pub fn inspect(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) {
+        let index = match flow.state {
+            DONE => return,
+            FRESH if payload.octets.is_empty() => {
+                if payload.is_last {
+                    flow.state = DONE;
+                }
+                return;
+            }
+            FRESH => self.begin(flow, payload),
+            number => match self.entries.get((number - FIRST_ENTRY) as usize) {
+                Some(Entry::Undecided(session)) => *session,
+                _ => return,
+            },
+        };
+        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        if !session.inspect(payload, flow, self.settings.octets) {
+            self.end_session(index);
+            if matches!(self.entries.get((flow.state - FIRST_ENTRY) as usize), Some(Entry::Nothing)) {
+                self.free(flow.state - FIRST_ENTRY);
+                flow.state = DONE;
+            }
+        }
+    }
+
+    /// What is known of a flow.
+    pub fn findings(&mut self, flow: &FlowInspection) -> Option<Arc<Findings>> {
+        match self.entries.get(flow.state.wrapping_sub(FIRST_ENTRY) as usize)? {
+            Entry::Decided(findings) => Some(Arc::clone(findings)),
+            &Entry::Undecided(session) => {
+                let findings = &self.sessions[session as usize].findings;
+                findings.application().is_some().then(|| Arc::new(findings.clone()))
+            }
+            Entry::Nothing | Entry::Free(_) => None,
+        }
+    }
+
+    /// Forgets a flow.
+    pub fn end_flow(&mut self, flow: &mut FlowInspection) {
+        let state = std::mem::take(flow).state;
+        if state < FIRST_ENTRY {
+            return;
+        }
+        let entry = state - FIRST_ENTRY;
+        if let Some(&Entry::Undecided(session)) = self.entries.get(entry as usize) {
+            self.end_session(session);
+        }
+        if let Some(Entry::Decided(findings)) = self.entries.get(entry as usize) {
+            self.findings_octets -= findings.octets_of_facts() as u64;
+        }
+        self.free(entry);
+    }
+
+    /// Begins a session for a flow, and returns its number.
+    fn begin(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> u32 {
+        self.counters.flows += 1;
+        let index = match self.free_sessions.pop() {
+            Some(index) => index,
+            None if (self.sessions.len() as u32) < self.settings.sessions => {
+                self.sessions.push(Session { findings: Findings::new(self.settings.personal), ..Session::default() });
+                self.sessions.len() as u32 - 1
+            }
+            None => {
+                let index = self.oldest;
+                self.oldest = (self.oldest + 1) % self.settings.sessions;
+                self.counters.given_up += 1;
+                self.sessions[index as usize].findings.note(Note::Limit);
+                self.end_session(index);
+                self.free_sessions.pop().unwrap_or(index)
+            }
+        };
+        let entry = self.allocate(Entry::Undecided(index));
+        flow.state = entry + FIRST_ENTRY;
+        let session = &mut self.sessions[index as usize];
+        (session.entry, session.is_tcp, session.first) = (entry, payload.tcp.is_some(), payload.endpoint & 1);
+        let readers = if session.is_tcp { STREAM_READERS.len() } else { DATAGRAM_READERS.len() };
+        session.candidates = u64::MAX >> (64 - readers);
+        session.streams.iter_mut().for_each(Stream::clear);
+        session.findings.clear();
+        index
+    }
+
+    /// Replaces the session of a flow by what it found.
+    fn end_session(&mut self, index: u32) {
+        let entry = self.sessions[index as usize].entry;
+        let found = self.take_findings(index);
+        if let Some(place) = self.entries.get_mut(entry as usize) {
+            *place = found.map_or(Entry::Nothing, Entry::Decided);
+        }
+        self.free_sessions.push(index);
+    }
+
+    fn take_findings(&mut self, index: u32) -> Option<Arc<Findings>> {
+        let findings = &mut self.sessions[index as usize].findings;
+        let (application, confidence) = findings.application()?;
+        self.counters.recognised += 1;
+        let octets = findings.octets_of_facts() as u64;
+        if octets > 0 && self.findings_octets + octets > self.settings.findings_octets {
+            self.counters.facts_left_out += 1;
+            findings.clear_facts();
+            findings.note(Note::Limit);
+        } else if octets > 0 {
+            self.findings_octets += octets;
+            return Some(Arc::new(findings.clone()));
+        }
+        let notes = findings.notes();
+        let same =
+            |known: &&Arc<Findings>| known.application() == Some((application, confidence)) && known.notes() == notes;
+        Some(self.without_facts.iter().find(same).map(Arc::clone).unwrap_or_else(|| {
+            let shared = Arc::new(self.sessions[index as usize].findings.clone());
+            self.without_facts.push(Arc::clone(&shared));
+            shared
+        }))
+    }
+
+    fn allocate(&mut self, entry: Entry) -> u32 {
+        let Some(place) = self.entries.get_mut(self.free_entry as usize) else {
+            self.entries.push(entry);
+            return self.entries.len() as u32 - 1;
+        };
+        let number = self.free_entry;
+        if let Entry::Free(next) = std::mem::replace(place, entry) {
+            self.free_entry = next;
+        }
+        number
+    }
+
+    fn free(&mut self, entry: u32) {
+        if let Some(place) = self.entries.get_mut(entry as usize) {
+            *place = Entry::Free(std::mem::replace(&mut self.free_entry, entry));
+        }
+    }
+}
+
+impl Session {
+    /// Shows a packet to the readers. Returns whether more packets are of use. `limit` is the number
+    /// of octets of a stream that are kept.
+    fn inspect(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
+        let endpoint = payload.endpoint & 1;
+        match payload.tcp {
+            Some((sequence, fin)) => {
+                let stream = &mut self.streams[endpoint];
+                let known = stream.contiguous().len();
+                let Payload { octets, wire_octets, .. } = *payload;
+                let segment = Segment { sequence, octets, wire_octets, fin };
+                stream.add(&segment, flow.expected(endpoint), limit, &mut self.findings);
+                if stream.contiguous().len() > known || fin {
+                    self.read_streams(payload, flow, limit);
+                }
+            }
+            None if payload.octets.is_empty() => {}
+            None => {
+                let [source_port, destination_port] = payload.ports;
+                let datagram = Datagram {
+                    payload: payload.octets,
+                    wire_octets: payload.wire_octets,
+                    from_first: endpoint == self.first,
+                    source_port,
+                    destination_port,
+                    time_ns: payload.time_ns,
+                };
+                self.read(DATAGRAM_READERS.len(), |reader, findings| DATAGRAM_READERS[reader](&datagram, findings));
+            }
+        }
+        if payload.is_last && self.candidates != 0 {
+            self.findings.note(Note::Limit);
+            return false;
+        }
+        self.candidates != 0
+    }
+
+    fn read_streams(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) {
+        let of_first = payload.endpoint & 1 == self.first;
+        let [source, destination] = payload.ports;
+        // Readers borrow the octets and change the findings.
+        let taken = std::mem::take(&mut self.streams);
+        let (first, second) = (&taken[self.first & 1], &taken[1 - (self.first & 1)]);
+        let streams = Streams {
+            first: first.contiguous(),
+            second: second.contiguous(),
+            ended: [first.has_ended(limit), second.has_ended(limit)],
+            ports: if of_first { [source, destination] } else { [destination, source] },
+            first_is_client: (flow.client != 0).then(|| flow.client as usize == self.first + 1),
+        };
+        self.read(STREAM_READERS.len(), |reader, findings| STREAM_READERS[reader](&streams, findings));
+        if streams.ended == [true; 2] {
+            self.candidates = 0;
+        }
+        self.streams = taken;
+    }
+
+    /// Asks each reader that is left.
+    fn read(&mut self, readers: usize, read: impl Fn(usize, &mut Findings) -> Verdict) {
+        for reader in 0..readers {
+            if self.candidates >> reader & 1 == 0 {
+                continue;
+            }
+            match read(reader, &mut self.findings) {
+                Verdict::No => self.candidates &= !(1 << reader),
+                Verdict::More => {}
+                Verdict::Recognised => {
+                    self.candidates = 1 << reader;
+                    return;
+                }
+                Verdict::Complete => {
+                    self.candidates = 0;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Application, Fact};
+
+    const QUESTION: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01";
+
+    fn datagram(octets: &[u8]) -> Payload<'_> {
+        let wire_octets = octets.len() as u32;
+        Payload { octets, wire_octets, endpoint: 1, ports: [40_000, 53], time_ns: 5, tcp: None, is_last: false }
+    }
+
+    fn answer() -> Vec<u8> {
+        let mut answer = QUESTION.to_vec();
+        (answer[2], answer[3]) = (0x81, 0x83);
+        answer
+    }
+
+    #[test]
+    fn decided_flow_keeps_its_findings_until_it_ends() {
+        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let mut flow = FlowInspection::default();
+        inspector.inspect(&mut flow, &datagram(QUESTION));
+        assert_eq!(inspector.findings(&flow).unwrap().text(Fact::DnsName), Some("a.example"));
+        let answer = answer();
+        let reply = Payload { endpoint: 0, ports: [53, 40_000], time_ns: 9, ..datagram(&answer) };
+        inspector.inspect(&mut flow, &reply);
+        let findings = inspector.findings(&flow).unwrap();
+        assert_eq!(findings.number(Fact::DnsRcode), Some(3));
+        assert_eq!(findings.number(Fact::DnsResponseNs), Some(4));
+        assert_eq!(findings.notes().names().count(), 0);
+        assert!(inspector.findings_octets > 0);
+        inspector.end_flow(&mut flow);
+        assert_eq!((inspector.findings(&flow), inspector.findings_octets, flow), (None, 0, FlowInspection::default()));
+        assert_eq!(inspector.counters(), &InspectionCounters { flows: 1, recognised: 1, ..Default::default() });
+    }
+
+    #[test]
+    fn flow_of_no_known_protocol_takes_no_memory() {
+        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let mut flows = [FlowInspection::default(); 20];
+        for flow in &mut flows {
+            inspector.inspect(flow, &Payload { ports: [40_000, 9], ..datagram(b"\xff\xff\xff") });
+            assert!(flow.is_done() && inspector.findings(flow).is_none());
+        }
+        assert_eq!((inspector.entries.len(), inspector.sessions.len()), (1, 1));
+        flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+    }
+
+    #[test]
+    fn without_a_session_the_oldest_flow_is_given_up_and_keeps_what_was_found() {
+        let settings = InspectionSettings { sessions: 2, ..InspectionSettings::default() };
+        let mut inspector = Inspector::new(settings, 8);
+        let mut flows = [FlowInspection::default(); 3];
+        flows.iter_mut().for_each(|flow| inspector.inspect(flow, &datagram(QUESTION)));
+        let found = flows.map(|flow| inspector.findings(&flow).unwrap());
+        let notes = found.each_ref().map(|found| found.notes().names().collect::<Vec<_>>());
+        assert_eq!(notes, [vec!["limit"], vec![], vec![]]);
+        assert!(found.iter().all(|found| found.application().unwrap().0 == Application::Dns));
+        assert_eq!((inspector.counters().given_up, inspector.sessions.len()), (1, 2));
+        flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+        assert_eq!((inspector.free_sessions.len(), inspector.findings_octets), (2, 0));
+    }
+
+    #[test]
+    fn facts_that_do_not_fit_are_left_out() {
+        let settings = InspectionSettings { findings_octets: 100, sessions: 1, ..InspectionSettings::default() };
+        let mut inspector = Inspector::new(settings, 8);
+        let mut flows = [FlowInspection::default(); 9];
+        flows.iter_mut().for_each(|flow| inspector.inspect(flow, &datagram(QUESTION)));
+        let last = inspector.findings(&flows[7]).unwrap();
+        assert_eq!((last.application().unwrap().0, last.has(Fact::DnsName)), (Application::Dns, false));
+        assert!(inspector.findings_octets <= 100 && inspector.counters().facts_left_out > 0);
+        flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+        assert_eq!(inspector.findings_octets, 0);
+    }
+
+    #[test]
+    fn streams_are_read_in_the_order_of_their_octets() {
+        let message = [&[0, QUESTION.len() as u8], QUESTION].concat();
+        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let mut flow = FlowInspection::default();
+        flow.note_syn(1, 99, false);
+        let segment =
+            |from: usize, to: usize| Payload { tcp: Some((100 + from as u32, false)), ..datagram(&message[from..to]) };
+        inspector.inspect(&mut flow, &segment(20, message.len()));
+        assert_eq!(inspector.findings(&flow), None);
+        inspector.inspect(&mut flow, &segment(0, 20));
+        assert_eq!(inspector.findings(&flow).unwrap().text(Fact::DnsName), Some("a.example"));
+        inspector.inspect(&mut flow, &Payload { is_last: true, ..segment(0, 0) });
+        assert_eq!(inspector.findings(&flow).unwrap().notes().names().collect::<Vec<_>>(), ["limit"]);
+        assert_eq!(inspector.free_sessions.len(), 1);
+    }
+}
