@@ -24,7 +24,10 @@ pub enum InvalidOrder {
     #[error("{0:?} is no direction; write NAME:asc for the smallest first, or NAME:desc")]
     Direction(String),
     /// There is no such field.
-    #[error("there is no field {name:?}{}", nearest(.near))]
+    #[error(
+        "there is no field {name:?}{}; common are bytes, packets, duration, start_time, retransmitted, rtt and response",
+        nearest(.near)
+    )]
     Unknown {
         /// The name as the user wrote it.
         name: String,
@@ -69,7 +72,15 @@ impl RecordOrder {
     /// # Errors
     /// There is no such field, or it is no number.
     pub fn new(order: &Order) -> Result<Self, InvalidOrder> {
-        let name = order.name.as_str();
+        let name = match order.name.as_str() {
+            // Headings of the table.
+            "pkts→" => "fwd_packets",
+            "←pkts" => "rev_packets",
+            "bytes→" => "fwd_bytes",
+            "←bytes" => "rev_bytes",
+            "start" => "start_time",
+            name => name,
+        };
         let field = field(name).ok_or_else(|| InvalidOrder::Unknown { name: name.into(), near: near_names(name) })?;
         if !field.kind.is_ordered() {
             return Err(InvalidOrder::NoNumber(name.into()));
@@ -223,7 +234,7 @@ impl Metric {
         }
     }
 
-    /// The number of a name; some have a short one.
+    /// The number of a name; some have a short one, or that of their heading in the table.
     fn of_name(name: &str) -> Option<Self> {
         let short = match name {
             "duration" => Some(Self::Duration),
@@ -231,7 +242,14 @@ impl Metric {
             "last" | "end_time" => Some(Self::LastTime),
             "rtt" => Some(Self::RttMean),
             "response" => Some(Self::ResponseMean),
-            "retransmission" => Some(Self::RetransmittedShare),
+            "retransmission" | "retr%" => Some(Self::RetransmittedShare),
+            "%" => Some(Self::Bytes),
+            "bytes→" | "sent" => Some(Self::FwdBytes),
+            "←bytes" | "received" => Some(Self::RevBytes),
+            "pkts→" => Some(Self::FwdPackets),
+            "←pkts" => Some(Self::RevPackets),
+            "rtt max" => Some(Self::RttMax),
+            "on the wire" => Some(Self::L2Bytes),
             _ => None,
         };
         let found = || Self::ALL.into_iter().find(|metric| [metric.name(), metric.name_of_side()].contains(&name));

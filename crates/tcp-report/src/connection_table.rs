@@ -15,6 +15,8 @@ use weir_text::units;
 pub const ENDPOINT_COLUMNS: usize = 4;
 /// Connections whose cells are in memory at once.
 const CONNECTIONS_PER_CHUNK: usize = 1000;
+const DAY_NS: u64 = 86_400_000_000_000;
+
 /// What a cell shows.
 pub struct Cell {
     /// Cells with larger values come first when a column is sorted. `None` if it is empty.
@@ -24,6 +26,7 @@ pub struct Cell {
 }
 
 /// A column of a list, or two: one for each side.
+#[derive(Debug)]
 pub struct ListColumn {
     /// The heading where both sides share a column.
     pub heading: &'static str,
@@ -42,6 +45,22 @@ impl ListColumn {
     /// What it shows of a connection: one cell, or that of the client and that of the server.
     pub fn cells(&self, connection: &Connection) -> impl Iterator<Item = Cell> {
         (0..self.text_headings.len()).map(|side| (self.cell)(connection, side))
+    }
+
+    /// The rank of a connection in this column, of one side or of both together: the largest number is
+    /// the first, and words are in alphabetical order. `None` if the cell is empty.
+    pub(crate) fn rank(&self, connection: &Connection, side: Option<usize>) -> Option<u64> {
+        let sides = match side {
+            Some(side) => side..side + 1,
+            None => 0..self.text_headings.len(),
+        };
+        let cells = sides.map(|side| (self.cell)(connection, side)).filter(|cell| !cell.text.is_empty());
+        cells.fold(None, |sum, cell| {
+            let mut first_octets = [0; 8];
+            first_octets.iter_mut().zip(cell.text.bytes()).for_each(|(to, octet)| *to = octet);
+            let number = cell.value.unwrap_or(!u64::from_be_bytes(first_octets));
+            Some(number.saturating_add(sum.unwrap_or(0)))
+        })
     }
 
     /// Whether a list in text has it for this side.
@@ -69,6 +88,14 @@ const START: ListColumn = ListColumn {
     always: true,
     is_text: false,
     cell: |connection, _| Cell { value: Some(connection.first_ns), text: units::utc(connection.first_ns).1 },
+};
+/// Instead of [`START`] if the capture has connections of several days.
+const START_WITH_DAY: ListColumn = ListColumn {
+    cell: |connection, _| {
+        let (day, time) = units::utc(connection.first_ns);
+        Cell { value: Some(connection.first_ns), text: format!("{day} {time}") }
+    },
+    ..START
 };
 const RETRANSMITTED: ListColumn = ListColumn {
     heading: "retrans",
@@ -255,6 +282,25 @@ pub const OTHERS: &[ListColumn] = &[
     NOT_EXACT,
 ];
 
+/// The column with this heading, and the heading. A heading of text is of one side: `resp→`. Without
+/// the arrow, and without blanks and %, it is the column of both sides: `resp`, `net`.
+pub(crate) fn column_of_heading(name: &str) -> Option<(&'static ListColumn, &'static str, Option<usize>)> {
+    let plain = |text: &str| text.replace(['→', '←', ' ', '%'], "");
+    let columns = || FAILED.iter().chain(OTHERS);
+    let of_side = columns().find_map(|column| match column.text_headings {
+        [_, _] => {
+            let side = column.text_headings.iter().position(|&heading| heading == name)?;
+            Some((column, column.text_headings[side], Some(side)))
+        }
+        _ => None,
+    });
+    let has = |column: &&ListColumn| {
+        column.text_headings.iter().chain([&column.heading]).any(|heading| plain(heading) == plain(name))
+    };
+    let is_arrow = |letter: char| "→←".contains(letter);
+    of_side.or_else(|| columns().filter(|_| !name.contains(is_arrow)).find(has).map(|column| (column, column.heading, None)))
+}
+
 fn count(n: u64) -> Cell {
     if n == 0 { Cell { value: None, text: String::new() } } else { Cell { value: Some(n), text: units::short(n) } }
 }
@@ -270,7 +316,8 @@ fn share(connection: &Connection, part_ns: u64) -> Cell {
     }
     let percent = 100.0 * part_ns as f64 / connection.duration_ns().max(1) as f64;
     let text = if percent < 0.5 { "<1".into() } else { format!("{percent:.0}") };
-    Cell { value: Some(part_ns), text }
+    // Billionths.
+    Cell { value: Some((percent * 1e7) as u64), text }
 }
 
 fn segments(connection: &Connection, class: SegmentClass) -> u64 {
@@ -299,7 +346,14 @@ impl<'a> ConnectionTable<'a> {
     pub fn new(ranking: &'a [Connection], listed: Range<usize>, columns: &'static [ListColumn]) -> Self {
         let first = listed.start;
         let connections = &ranking[listed];
-        let sides = columns.iter().flat_map(|column| [(column, 0), (column, 1)]);
+        let mut times = ranking.iter().flat_map(|connection| [connection.first_ns, connection.last_ns]);
+        let first_day = times.next().map(|ns| ns / DAY_NS);
+        let of_several_days = times.any(|ns| Some(ns / DAY_NS) != first_day);
+        let with_day = |column: &'static ListColumn| match column.heading == START.heading && of_several_days {
+            true => &START_WITH_DAY,
+            false => column,
+        };
+        let sides = columns.iter().map(with_day).flat_map(|column| [(column, 0), (column, 1)]);
         let text_columns: Vec<_> = sides.filter(|(column, side)| column.is_shown(*side, connections)).collect();
         let mut columns: Vec<&ListColumn> = text_columns.iter().map(|&(column, _)| column).collect();
         columns.dedup_by_key(|column| column.heading);

@@ -1,7 +1,9 @@
 //! The orders that a report can rank connections by.
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes};
+use crate::connection_table::{ListColumn, column_of_heading};
 use std::cmp::Reverse;
+use std::net::{IpAddr, SocketAddr};
 use weir_export::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::{SegmentClass, TcpReport};
 
@@ -22,19 +24,27 @@ enum RankBy {
     Number(fn(&Connection) -> u64),
     /// The share of retransmitted segments, then their number.
     RetransmittedShare,
+    /// The address of an endpoint, the lowest first.
+    Endpoint(fn(&Connection) -> SocketAddr),
+    /// What a column of the lists shows: of both sides, or of one.
+    Column(&'static ListColumn, Option<usize>),
     /// A field of its record. Connections to which it does not apply come last.
     Field(&'static Column),
 }
 
-/// There is no order and no numeric field of this name.
+/// There is no order, no column and no numeric field of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such number of a connection{}", similar.map_or(String::new(), |name| format!("; did you mean {name}?")))]
+#[error(
+    "there is no such number of a connection{}; there are {}, the headings of the lists, and all numbers of weir fields",
+    similar.map_or(String::new(), |name| format!("; did you mean {name}?")),
+    ORDERS.map(SortOrder::name).join(", ")
+)]
 pub struct UnknownOrder {
     /// The most similar name, if one is similar.
     pub similar: Option<&'static str>,
 }
 
-const ORDERS: [SortOrder; 18] = [
+const ORDERS: [SortOrder; 21] = [
     SortOrder {
         name: "retransmitted",
         description: "share of retransmitted segments",
@@ -63,12 +73,26 @@ const ORDERS: [SortOrder; 18] = [
     order("throughput", "throughput of the payload, both sides together", |connection| {
         [0, 1].into_iter().filter_map(|side| connection.throughput_bps(side)).fold(0, u64::saturating_add)
     }),
+    order("delay", "time of the largest delay: network, server or client", |connection| {
+        let delays = connection.delays();
+        delays.network_ns.max(delays.server_ns).max(delays.client_ns)
+    }),
     order("network-delay", "time of round trips, and of transfer with retransmissions", |connection| {
         connection.delays().network_ns
     }),
     order("server-delay", "time of waiting for the server", |connection| connection.delays().server_ns),
     order("client-delay", "time of waiting for the client", |connection| connection.delays().client_ns),
     order("start", "time of the first packet, earliest first", |connection| u64::MAX - connection.first_ns),
+    SortOrder {
+        name: "client",
+        description: "address of the client, lowest first",
+        rank_by: RankBy::Endpoint(|connection| connection.client),
+    },
+    SortOrder {
+        name: "server",
+        description: "address of the server, lowest first",
+        rank_by: RankBy::Endpoint(|connection| connection.server),
+    },
 ];
 
 const fn order(name: &'static str, description: &'static str, number: fn(&Connection) -> u64) -> SortOrder {
@@ -81,11 +105,18 @@ impl SortOrder {
         ORDERS.into_iter()
     }
 
-    /// The order of this name, or by the field of this name.
+    /// The order of this name, or by the column with this heading, or by the field of this name.
     ///
     /// # Errors
-    /// There is neither, or the field is no number.
+    /// There is none of them, or the field is no number.
     pub fn named(name: &str) -> Result<Self, UnknownOrder> {
+        if let Some(order) = Self::all().find(|order| order.name == name) {
+            return Ok(order);
+        }
+        if let Some((column, heading, side)) = column_of_heading(name) {
+            let description = if column.meaning.is_empty() || side.is_some() { heading } else { column.meaning };
+            return Ok(Self { name: heading, description, rank_by: RankBy::Column(column, side) });
+        }
         let fields = columns().iter().filter(|column| is_number(column)).map(|column| SortOrder {
             name: column.name,
             description: column.name,
@@ -115,17 +146,26 @@ impl SortOrder {
     }
 
     /// Connections with a larger value come first.
-    fn value(self, connection: &Connection) -> [u64; 2] {
+    fn value(self, connection: &Connection) -> [u64; 3] {
         match self.rank_by {
-            RankBy::Number(number) => [1, number(connection)],
+            RankBy::Number(number) => [1, number(connection), 0],
+            RankBy::Endpoint(endpoint) => {
+                let address = match endpoint(connection).ip() {
+                    IpAddr::V4(address) => address.to_ipv6_mapped(),
+                    IpAddr::V6(address) => address,
+                };
+                let bits = !address.to_bits();
+                [1, (bits >> 64) as u64, bits as u64]
+            }
+            RankBy::Column(column, side) => column.rank(connection, side).map_or([0; 3], |number| [1, number, 0]),
             // The bits of a number that is not negative have the order of the number.
             RankBy::RetransmittedShare => {
-                [connection.retransmitted_share().to_bits(), connection.sum(TcpReport::retransmitted_segments)]
+                [connection.retransmitted_share().to_bits(), connection.sum(TcpReport::retransmitted_segments), 0]
             }
             RankBy::Field(column) => match column.read(&connection.to_flow_record()) {
-                FieldValue::Unsigned(number) | FieldValue::Time(number) => [1, number],
-                FieldValue::Float(number) => [1, number.max(0.0).to_bits()],
-                _ => [0, 0],
+                FieldValue::Unsigned(number) | FieldValue::Time(number) => [1, number, 0],
+                FieldValue::Float(number) => [1, number.max(0.0).to_bits(), 0],
+                _ => [0; 3],
             },
         }
     }

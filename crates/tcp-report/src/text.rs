@@ -167,7 +167,8 @@ impl CaptureReport {
         if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) }
     }
 
-    fn list_counts(&self, part: Part) -> (u64, u64, &'static str) {
+    /// Connections of a part, those listed, and what they are.
+    pub(crate) fn list_counts(&self, part: Part) -> (u64, u64, &'static str) {
         let failed = self.failed as u64;
         let (all, what) = match part {
             Part::Failed => (failed, "failed connection"),

@@ -159,6 +159,11 @@ fn failed_connections_are_a_list_of_their_own() {
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.find("<h2>Failed connections</h2>").unwrap() < page.find("<h2>Connections</h2>").unwrap());
     assert_eq!(page.matches("<tr><td class=\"l\" data-v=").count(), 8);
+    let searched = " Search and sorting are of these 4, not of all 11.";
+    assert!(page.contains(searched), "{page}");
+    let all = capture.beside("all.html");
+    success(arguments!["tcp", capture, "--top", "0", "-q", "--html", all]);
+    assert!(!std::fs::read_to_string(all).unwrap().contains("Search and sorting are of these"));
 }
 
 #[test]
@@ -174,7 +179,21 @@ fn connections_are_sorted_by_every_order_and_an_unknown_one_is_refused_with_a_ne
     for order in orders {
         assert_eq!(report_of(&capture, &["--sort", order])["sort"], order);
     }
+    // The headings of both lists, as text, in HTML, and without arrow and %.
+    let capture = failed_capture();
+    let text = success(["tcp", capture.name()]);
+    let headings = text.lines().filter(|line| line.trim_start().starts_with("# "));
+    let headings = headings.flat_map(|line| line.split("  ").flat_map(|part| part.split(' ')));
+    let mut headings: Vec<&str> = headings.filter(|part| !["", "#", "→", "not", "exact", "%"].contains(part)).collect();
+    headings.extend(["not exact", "net %", "srv %", "payload", "pkts", "resp", "0-win", "ooo", "dups", "unseen"]);
+    assert!(headings.len() > 25 && headings.contains(&"client") && headings.contains(&"←payload"), "{headings:?}");
+    for heading in headings {
+        let report = report_of(&capture, &["--sort", heading]);
+        let sort = report["sort"].as_str().unwrap();
+        assert!(sort.starts_with(heading) || ["packets"].contains(&sort), "{heading}: {sort}");
+    }
     assert_usage_errors(&[
+        (&["tcp", "-", "--sort", "colour"], "; there are retransmitted, retransmissions, retransmitted-bytes, duration,"),
         (&["tcp", "-", "--sort", "retransmited"], "did you mean retransmitted?"),
         (&["tcp", "-", "--sort", "durration"], "did you mean duration?"),
         (&["tcp", "-", "--sort", "fwd_packet"], "did you mean fwd_packets?"),
@@ -202,6 +221,50 @@ fn the_longest_connection_is_the_first_by_duration() {
     assert_eq!(ports("src_port"), [3, 2, 1]);
     let text = success(["tcp", capture.name(), "--sort", "src_port"]);
     assert!(text.contains("\n3 connections, by src_port\n"), "{text}");
+}
+
+#[test]
+fn a_heading_sorts_by_what_its_column_shows() {
+    let report = |capture: &SavedCapture, order: &str| -> Vec<u64> {
+        let payload = |connection: &Value, side: &str| connection[format!("{side}_tcp_payload_bytes")].as_u64().unwrap();
+        let of = |connection: &Value| match order {
+            "payload→" => payload(connection, "fwd"),
+            "←payload" => payload(connection, "rev"),
+            "payload" => payload(connection, "fwd") + payload(connection, "rev"),
+            "time" => connection["duration_ns"].as_u64().unwrap(),
+            "delay" => {
+                let delay = |name: &str| connection[format!("{name}_delay_ns")].as_u64().unwrap_or(0);
+                delay("network").max(delay("server")).max(delay("client"))
+            }
+            _ => unreachable!(),
+        };
+        let report = report_of(capture, &["--sort", order]);
+        let list = report["list"].as_array().unwrap();
+        list.iter().filter(|connection| connection["failure"].is_null()).map(of).collect()
+    };
+    let saved = Pcap(std::fs::read(common::captures().join("web.pcap")).unwrap()).saved();
+    for order in ["payload→", "←payload", "payload", "time", "delay"] {
+        let numbers = report(&saved, order);
+        assert!(numbers.len() == 3 && numbers.is_sorted_by(|a, b| a >= b) && numbers[0] > 0, "{order}: {numbers:?}");
+    }
+    let out = success(["tcp", saved.name(), "--sort", "client"]);
+    assert!(out.find(" 192.0.2.1:38704 ") < out.find("[2001:db8::1]:39846"), "{out}");
+}
+
+#[test]
+fn starts_have_the_day_if_the_capture_has_several() {
+    let capture = |days: [u32; 2]| {
+        let syn = |port| segment(true, port, [1, 0], SYN, 0);
+        let pcap = Pcap::new().frame(START + 86_400 * days[0], 0, &syn(3));
+        pcap.frame(START + 86_400 * days[1] + 5, 0, &syn(4)).saved()
+    };
+    let (one, two) = (capture([0, 0]), capture([0, 1]));
+    for (capture, time) in [(one, " 12:00:00.000 "), (two, " 2026-11-20 12:00:00.000 ")] {
+        let page = capture.beside("page.html");
+        let out = success(arguments!["tcp", capture, "--html", page]);
+        assert!(out.contains(&format!(" no answer{time}")), "{out}");
+        assert!(std::fs::read_to_string(page).unwrap().contains(&format!(">{}</td>", time.trim())), "{out}");
+    }
 }
 
 /// Milliseconds since the start, and a frame.

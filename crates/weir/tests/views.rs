@@ -132,7 +132,7 @@ total          8     120 79.5kB 100.0                 02:51:17.845 02:51:18.289 
     assert!(out.contains("2 of 8 groups (--top 0 for all), by bytes; "), "{out}");
     assert!(out.contains("each flow is in the groups of both of its sides; the total counts it once\n"), "{out}");
     let out = success(["read", &capture("web.pcap"), "--by", "host", "--groups", "2", "-q"]);
-    let rest = "47.1kB of groups that did not fit are in \"others (no memory)\" (--groups 2)\n";
+    let rest = "159kB of groups that did not fit are in \"others (no memory)\" (--groups 2)\n";
     assert!(out.contains(rest), "{out}");
     // A group takes memory for each interval in which it has traffic.
     let pairs = &["read", &capture("web.pcap"), "--by", "protocol", "--every", "50ms", "--groups", "5"];
@@ -169,6 +169,14 @@ fn rows_and_flows_are_sorted_by_any_number() {
     );
     assert!(flows("rtt").contains(" rtt\n") && flows("rtt").contains(" 84.0µs\n"), "{}", flows("rtt"));
     assert!(flows("bytes:asc").contains("icmp6 13"), "{}", flows("bytes:asc"));
+    // Headings of the tables.
+    for heading in ["start", "duration", "pkts→", "←pkts", "bytes→", "←bytes"] {
+        assert!(flows(heading).contains("1 of 8 flows (--top 0 for all), by "), "{heading}");
+    }
+    for heading in ["flows", "packets", "bytes", "%", "bytes→", "←bytes", "first", "last", "retr%", "rtt", "response"] {
+        assert_eq!(ports(heading).len(), 2, "{heading}");
+    }
+    assert_eq!(ports("sent"), ports("bytes→"));
 }
 
 #[test]
@@ -243,6 +251,7 @@ fn invalid_views_are_usage_errors() {
         (&["--by", "host,packets"], "--by: the view would have two columns with the name packets"),
         (&["--by", "src_ip/40"], "\"40\" is not a prefix length"),
         (&["--by", "host", "--sort", "fast"], "--sort: a view has no number \"fast\"; use flows, packets"),
+        (&["--sort", "fast"], "--sort: there is no field \"fast\" (weir fields lists all); common are bytes, packets, "),
         (&["--sort", "fwd_ttl"], "--sort: there is no field \"fwd_ttl\"; did you mean"),
         (&["--sort", "src_ip"], "--sort: src_ip is no number"),
         (&["--sort", "bytes:up"], "\"up\" is no direction; write NAME:asc"),

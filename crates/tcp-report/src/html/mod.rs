@@ -74,9 +74,13 @@ impl CaptureReport {
         }
         let title = if part == Part::Failed { "Failed connections" } else { "Connections" };
         let table = ConnectionTable::new(&self.connections, listed, part.columns());
+        let searched = match self.list_counts(part) {
+            (all, listed, _) if listed < all => format!(" Search and sorting are of these {listed}, not of all {all}."),
+            _ => String::new(),
+        };
         let _ = write!(
             page,
-            "<h2>{title}</h2>\n<p class=\"faint\">{}. In a cell with two values the upper one is of the client, the lower one of the \
+            "<h2>{title}</h2>\n<p class=\"faint\">{}.{searched} In a cell with two values the upper one is of the client, the lower one of the \
              server.</p>\n<table class=\"list\">\n<thead>\n<tr><th class=\"l\">#</th><th class=\"l\">client, server</th>",
             escape(&self.list_description(part))
         );
