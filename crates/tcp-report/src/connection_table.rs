@@ -298,7 +298,9 @@ pub(crate) fn column_of_heading(name: &str) -> Option<(&'static ListColumn, &'st
         column.text_headings.iter().chain([&column.heading]).any(|heading| plain(heading) == plain(name))
     };
     let is_arrow = |letter: char| "→←".contains(letter);
-    of_side.or_else(|| columns().filter(|_| !name.contains(is_arrow)).find(has).map(|column| (column, column.heading, None)))
+    of_side.or_else(|| {
+        columns().filter(|_| !name.contains(is_arrow)).find(has).map(|column| (column, column.heading, None))
+    })
 }
 
 fn count(n: u64) -> Cell {

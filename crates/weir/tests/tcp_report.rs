@@ -193,7 +193,10 @@ fn connections_are_sorted_by_every_order_and_an_unknown_one_is_refused_with_a_ne
         assert!(sort.starts_with(heading) || ["packets"].contains(&sort), "{heading}: {sort}");
     }
     assert_usage_errors(&[
-        (&["tcp", "-", "--sort", "colour"], "; there are retransmitted, retransmissions, retransmitted-bytes, duration,"),
+        (
+            &["tcp", "-", "--sort", "colour"],
+            "; there are retransmitted, retransmissions, retransmitted-bytes, duration,",
+        ),
         (&["tcp", "-", "--sort", "retransmited"], "did you mean retransmitted?"),
         (&["tcp", "-", "--sort", "durration"], "did you mean duration?"),
         (&["tcp", "-", "--sort", "fwd_packet"], "did you mean fwd_packets?"),
@@ -226,7 +229,8 @@ fn the_longest_connection_is_the_first_by_duration() {
 #[test]
 fn a_heading_sorts_by_what_its_column_shows() {
     let report = |capture: &SavedCapture, order: &str| -> Vec<u64> {
-        let payload = |connection: &Value, side: &str| connection[format!("{side}_tcp_payload_bytes")].as_u64().unwrap();
+        let payload =
+            |connection: &Value, side: &str| connection[format!("{side}_tcp_payload_bytes")].as_u64().unwrap();
         let of = |connection: &Value| match order {
             "payload→" => payload(connection, "fwd"),
             "←payload" => payload(connection, "rev"),

@@ -173,7 +173,8 @@ fn rows_and_flows_are_sorted_by_any_number() {
     for heading in ["start", "duration", "pkts→", "←pkts", "bytes→", "←bytes"] {
         assert!(flows(heading).contains("1 of 8 flows (--top 0 for all), by "), "{heading}");
     }
-    for heading in ["flows", "packets", "bytes", "%", "bytes→", "←bytes", "first", "last", "retr%", "rtt", "response"] {
+    for heading in ["flows", "packets", "bytes", "%", "bytes→", "←bytes", "first", "last", "retr%", "rtt", "response"]
+    {
         assert_eq!(ports(heading).len(), 2, "{heading}");
     }
     assert_eq!(ports("sent"), ports("bytes→"));
@@ -251,7 +252,10 @@ fn invalid_views_are_usage_errors() {
         (&["--by", "host,packets"], "--by: the view would have two columns with the name packets"),
         (&["--by", "src_ip/40"], "\"40\" is not a prefix length"),
         (&["--by", "host", "--sort", "fast"], "--sort: a view has no number \"fast\"; use flows, packets"),
-        (&["--sort", "fast"], "--sort: there is no field \"fast\" (weir fields lists all); common are bytes, packets, "),
+        (
+            &["--sort", "fast"],
+            "--sort: there is no field \"fast\" (weir fields lists all); common are bytes, packets, ",
+        ),
         (&["--sort", "fwd_ttl"], "--sort: there is no field \"fwd_ttl\"; did you mean"),
         (&["--sort", "src_ip"], "--sort: src_ip is no number"),
         (&["--sort", "bytes:up"], "\"up\" is no direction; write NAME:asc"),
