@@ -18,7 +18,7 @@ pub enum Fact {
     AlpnOffered,
     /// Text: the protocol that the server selected (ALPN); TLS 1.3 encrypts it.
     AlpnSelected,
-    /// Number: the TLS version of the connection as on the wire (0x0303 is TLS 1.2).
+    /// Number: the TLS version that the server selected, as on the wire (0x0303 is TLS 1.2).
     TlsVersion,
     /// Number: the cipher suite that the server selected.
     TlsCipher,
@@ -26,8 +26,11 @@ pub enum Fact {
     TlsClientHello,
     /// Octets: the fields of the ServerHello that the fingerprint JA3S is made of.
     TlsServerHello,
-    /// Number, 1: the ClientHello is encrypted (ECH); the server name is that of the outer one.
+    /// Number, 1: the ClientHello has the extension `encrypted_client_hello` (ECH), so the server name
+    /// is that of the outer ClientHello. A client that sends the extension as GREASE looks the same.
     TlsEch,
+    /// Number: the description of the alert by which the server refuses the ClientHello.
+    TlsAlert,
     /// Text: subject of the server's certificate (RFC 4514).
     CertificateSubject,
     /// Text: its issuer.
@@ -81,7 +84,7 @@ pub enum Fact {
 
 impl Fact {
     /// All facts in the order of their numbers.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::ServerName,
         Self::AlpnOffered,
         Self::AlpnSelected,
@@ -90,6 +93,7 @@ impl Fact {
         Self::TlsClientHello,
         Self::TlsServerHello,
         Self::TlsEch,
+        Self::TlsAlert,
         Self::CertificateSubject,
         Self::CertificateIssuer,
         Self::CertificateNotBefore,

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod cursor;
 mod dns;
 mod findings;
 mod hpack;
@@ -21,9 +22,11 @@ mod readers;
 mod reassembly;
 mod ssh;
 mod streams;
+mod tls;
 
 pub use application::{Application, Confidence};
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};
 pub use inspector::{FlowInspection, InspectionCounters, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};
+pub use tls::{ja3, ja3s, ja4};

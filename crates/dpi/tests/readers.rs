@@ -7,7 +7,9 @@ mod fixtures;
 
 use fixtures::Fixture;
 use std::fmt::Write;
-use weir_dpi::{Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict};
+use weir_dpi::{
+    Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict, ja3, ja3s, ja4,
+};
 
 /// Octets of a stream or datagram that are cut and changed.
 const OCTETS: usize = 600;
@@ -43,7 +45,8 @@ fn facts(findings: &Findings) -> String {
     findings.notes().names().for_each(|note| writeln!(text, "note {note}").unwrap());
     for fact in Fact::ALL {
         match (findings.text(fact), findings.number(fact), findings.octets(fact)) {
-            _ if fact == Fact::DnsQuestion => {}
+            // What fingerprints are made of.
+            _ if [Fact::DnsQuestion, Fact::TlsClientHello, Fact::TlsServerHello].contains(&fact) => {}
             (Some(value), None, _) => writeln!(text, "{fact:?} {value}").unwrap(),
             (Some(value), Some(_), _) if value.chars().all(|character| !character.is_control()) => {
                 writeln!(text, "{fact:?} {value}").unwrap();
@@ -52,6 +55,14 @@ fn facts(findings: &Findings) -> String {
             (None, None, Some(octets)) => writeln!(text, "{fact:?} {octets:02x?}").unwrap(),
             (None, None, None) => {}
         }
+    }
+    let (ja3, ja4, ja3s) = (ja3(findings), ja4(findings), ja3s(findings));
+    for (name, value) in [
+        ("JA3", ja3.as_ref().map(|ja3| &ja3[..])),
+        ("JA4", ja4.as_ref().map(|ja4| &ja4[..])),
+        ("JA3S", ja3s.as_ref().map(|ja3s| &ja3s[..])),
+    ] {
+        value.into_iter().for_each(|value| writeln!(text, "{name} {}", String::from_utf8_lossy(value)).unwrap());
     }
     text
 }

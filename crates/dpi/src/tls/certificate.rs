@@ -1,0 +1,310 @@
+//! Certificates (RFC 5280): subject, issuer, validity, and the names they are for.
+//!
+//! Written by hand: the start of a certificate is enough for its first fields, nothing is allocated,
+//! and certificates with faults elsewhere are read. Nothing is verified.
+
+use crate::cursor::Cursor;
+use crate::{Fact, Findings, Note};
+use arrayvec::ArrayVec;
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const SEQUENCE: u8 = 0x30;
+/// Relative distinguished names of a name that are read at most.
+const MAX_RDNS: usize = 32;
+
+/// Types of attributes with their names: those of RFC 4514 section 3, then others that certificates
+/// often have, by their short names in OpenSSL.
+const ATTRIBUTES: [(&[u8], &str); 21] = [
+    (&[0x55, 4, 3], "CN"),
+    (&[0x55, 4, 7], "L"),
+    (&[0x55, 4, 8], "ST"),
+    (&[0x55, 4, 10], "O"),
+    (&[0x55, 4, 11], "OU"),
+    (&[0x55, 4, 6], "C"),
+    (&[0x55, 4, 9], "STREET"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25], "DC"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], "UID"),
+    (&[0x55, 4, 4], "SN"),
+    (&[0x55, 4, 5], "serialNumber"),
+    (&[0x55, 4, 12], "title"),
+    (&[0x55, 4, 13], "description"),
+    (&[0x55, 4, 15], "businessCategory"),
+    (&[0x55, 4, 17], "postalCode"),
+    (&[0x55, 4, 42], "GN"),
+    (&[0x55, 4, 97], "organizationIdentifier"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1], "emailAddress"),
+    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 1], "jurisdictionL"),
+    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 2], "jurisdictionST"),
+    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 3], "jurisdictionC"),
+];
+const SUBJECT_ALTERNATIVE_NAME: [u8; 3] = [0x55, 0x1d, 17];
+
+/// A text that is longer than a fact can be: the findings cut it, and note that.
+type Text = ArrayVec<u8, 512>;
+
+/// Reads a certificate, which may be cut.
+pub(super) fn read(der: &[u8], findings: &mut Findings) {
+    // `None`: the certificate ends or is not of its form. What comes before is set.
+    let _ = certificate(der, findings);
+}
+
+fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
+    let mut certificate = enter(&mut Cursor(der), SEQUENCE)?;
+    let mut fields = enter(&mut certificate, SEQUENCE)?;
+    let (version_or_serial, _) = element(&mut fields)?;
+    if version_or_serial == 0xa0 {
+        element(&mut fields)?;
+    }
+    let (_algorithm, issuer) = (element(&mut fields)?, element(&mut fields)?);
+    let issuer = name(issuer.1, findings);
+    findings.set_text(Fact::CertificateIssuer, &issuer);
+    let mut validity = Cursor(element(&mut fields)?.1);
+    for fact in [Fact::CertificateNotBefore, Fact::CertificateNotAfter] {
+        let (kind, time) = element(&mut validity)?;
+        if let Some(seconds) = seconds(kind, time) {
+            findings.set_number(fact, seconds.cast_unsigned());
+        }
+    }
+    let subject = element(&mut fields)?;
+    let subject = name(subject.1, findings);
+    findings.set_text(Fact::CertificateSubject, &subject);
+    element(&mut fields)?;
+    // Unique identifiers [1] and [2] are optional, extensions are [3].
+    while fields.0.first().is_some_and(|tag| *tag != 0xa3) {
+        element(&mut fields)?;
+    }
+    let mut extensions = enter(&mut enter(&mut fields, 0xa3)?, SEQUENCE)?;
+    loop {
+        let mut extension = Cursor(element(&mut extensions)?.1);
+        if element(&mut extension)?.1 == SUBJECT_ALTERNATIVE_NAME {
+            // `critical`, a BOOLEAN, is optional before the OCTET STRING.
+            let (mut kind, mut value) = element(&mut extension)?;
+            if kind == 1 {
+                (kind, value) = element(&mut extension)?;
+            }
+            if kind == 4 {
+                findings.set_text(Fact::CertificateNames, &alternative_names(value));
+            }
+            return Some(());
+        }
+    }
+}
+
+/// Reads an element of DER: its tag and its content.
+fn element<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8])> {
+    let (tag, length) = head(cursor)?;
+    Some((tag, cursor.take(length)?))
+}
+
+/// Reads the head of an element, and returns its content as far as it is there.
+fn enter<'a>(cursor: &mut Cursor<'a>, expected_tag: u8) -> Option<Cursor<'a>> {
+    let (tag, length) = head(cursor)?;
+    (tag == expected_tag).then(|| Cursor(cursor.take_up_to(length)))
+}
+
+/// Tag and length. Tags of several octets and lengths of more than 3 octets do not occur here.
+fn head(cursor: &mut Cursor<'_>) -> Option<(u8, usize)> {
+    let tag = cursor.u8()?;
+    let length = match cursor.u8()? {
+        short @ ..=0x7f => short.into(),
+        0x81 => cursor.u8()?.into(),
+        0x82 => cursor.u16()?.into(),
+        0x83 => cursor.u24()?,
+        _ => return None,
+    };
+    Some((tag, length))
+}
+
+/// A distinguished name as RFC 4514 writes it.
+fn name(octets: &[u8], findings: &mut Findings) -> Text {
+    let mut text = Text::new();
+    let mut sets = Cursor(octets);
+    let mut rdns: ArrayVec<&[u8], MAX_RDNS> =
+        std::iter::from_fn(|| element(&mut sets)).map(|(_, set)| set).take(MAX_RDNS).collect();
+    if !sets.0.is_empty() {
+        findings.note(Note::Cut);
+    }
+    rdns.reverse();
+    for (at, rdn) in rdns.into_iter().enumerate() {
+        append(&mut text, if at == 0 { b"" } else { b"," });
+        let mut attributes = Cursor(rdn);
+        let mut separator: &[u8] = b"";
+        while let Some((_, attribute)) = element(&mut attributes) {
+            let mut attribute = Cursor(attribute);
+            let (Some((_, kind)), value_octets) = (element(&mut attribute), attribute.0) else { continue };
+            let Some((tag, value)) = element(&mut attribute) else { continue };
+            append(&mut text, separator);
+            separator = b"+";
+            let known = ATTRIBUTES.iter().find(|(number, _)| *number == kind);
+            match known {
+                Some((_, name)) => append(&mut text, name.as_bytes()),
+                None => append_object_identifier(&mut text, kind),
+            }
+            append(&mut text, b"=");
+            if known.is_none() || !append_string(&mut text, tag, value) {
+                append(&mut text, b"#");
+                value_octets.iter().for_each(|octet| append_formatted(&mut text, format_args!("{octet:02x}")));
+            }
+        }
+    }
+    text
+}
+
+/// Appends a string of ASN.1 with the escapes of RFC 4514; false: the type is not a string.
+fn append_string(text: &mut Text, tag: u8, value: &[u8]) -> bool {
+    let mut utf8 = Text::new();
+    let mut push = |character: char| append(&mut utf8, character.encode_utf8(&mut [0; 4]).as_bytes());
+    match tag {
+        // UTF8String, NumericString, PrintableString, IA5String, VisibleString
+        12 | 18 | 19 | 22 | 26 => append(&mut utf8, value),
+        // TeletexString: ISO 8859-1, as everyone uses it.
+        20 => value.iter().for_each(|octet| push(char::from(*octet))),
+        // UniversalString, BMPString
+        28 => value.as_chunks().0.iter().for_each(|unit| {
+            push(char::from_u32(u32::from_be_bytes(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }),
+        30 => char::decode_utf16(value.as_chunks().0.iter().map(|unit| u16::from_be_bytes(*unit)))
+            .for_each(|character| push(character.unwrap_or(char::REPLACEMENT_CHARACTER))),
+        _ => return false,
+    }
+    for (at, octet) in utf8.iter().enumerate() {
+        let is_first_or_last = at == 0 || at + 1 == utf8.len();
+        match octet {
+            0 => append(text, br"\00"),
+            b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'\\' => append(text, &[b'\\', *octet]),
+            b' ' if is_first_or_last => append(text, br"\ "),
+            b'#' if at == 0 => append(text, br"\#"),
+            _ => append(text, &[*octet]),
+        }
+    }
+    true
+}
+
+fn append_object_identifier(text: &mut Text, octets: &[u8]) {
+    let mut number = 0_u64;
+    let mut is_first = true;
+    for octet in octets {
+        number = number << 7 | u64::from(octet & 0x7f);
+        if octet & 0x80 == 0 {
+            match is_first {
+                true => {
+                    let root = (number / 40).min(2);
+                    append_formatted(text, format_args!("{root}.{}", number - 40 * root));
+                }
+                false => append_formatted(text, format_args!(".{number}")),
+            }
+            (number, is_first) = (0, false);
+        }
+    }
+}
+
+/// The DNS names and addresses of a subject alternative name, separated by commas.
+fn alternative_names(octets: &[u8]) -> Text {
+    let mut text = Text::new();
+    let mut names = element(&mut Cursor(octets)).map_or(Cursor(&[]), |(_, names)| Cursor(names));
+    while let Some((tag, name)) = element(&mut names) {
+        if [0x82, 0x87].contains(&tag) && !text.is_empty() {
+            append(&mut text, b",");
+        }
+        match tag {
+            0x82 => append(&mut text, name),
+            0x87 => {
+                if let Ok(octets) = <[u8; 4]>::try_from(name) {
+                    append_formatted(&mut text, format_args!("{}", Ipv4Addr::from(octets)));
+                } else if let Ok(octets) = <[u8; 16]>::try_from(name) {
+                    append_formatted(&mut text, format_args!("{}", Ipv6Addr::from(octets)));
+                }
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+/// Seconds since 1970 of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5.
+fn seconds(tag: u8, time: &[u8]) -> Option<i64> {
+    let (year_digits, rest) = time.split_at_checked(if tag == 0x17 { 2 } else { 4 })?;
+    let number = |digits: &[u8]| {
+        digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0')))
+    };
+    let year = match (tag, number(year_digits)?) {
+        (0x17, year @ 50..) => 1900 + year,
+        (0x17, year) => 2000 + year,
+        (0x18, year) => year,
+        _ => return None,
+    };
+    let [month, day, hour, minute, second] = match rest.as_chunks::<2>() {
+        ([month, day, hour, minute, second], b"Z") => [month, day, hour, minute, second],
+        _ => return None,
+    }
+    .map(|digits| number(digits));
+    let (month, day) = (month?, day?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Days since 1970 in the Gregorian calendar; a year begins in March, so that a leap day ends it.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
+            - 719_469;
+    Some(((days * 24 + hour?) * 60 + minute?) * 60 + second?)
+}
+
+/// Appends octets as far as they fit.
+fn append(text: &mut Text, octets: &[u8]) {
+    text.extend(octets.iter().copied().take(text.remaining_capacity()));
+}
+
+fn append_formatted(text: &mut Text, arguments: std::fmt::Arguments<'_>) {
+    // Writing as much as fits is not an error here.
+    let _ = text.write_fmt(arguments);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag, 0x82], &u16::try_from(content.len()).unwrap().to_be_bytes()[..], content].concat()
+    }
+
+    fn attribute(kind: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+        der(SEQUENCE, &[der(6, kind), der(tag, value)].concat())
+    }
+
+    #[test]
+    fn names_are_written_as_rfc_4514_says() {
+        let rdns = [
+            der(0x31, &attribute(&[0x55, 4, 6], 19, b"DE")),
+            der(0x31, &attribute(&[0x55, 4, 10], 12, "Größe, GmbH & \"Co\"".as_bytes())),
+            der(
+                0x31,
+                &[attribute(&[0x55, 4, 3], 30, b"\0a\x20\xac"), attribute(&[0x55, 4, 11], 20, b" #\xe9 ")].concat(),
+            ),
+            der(0x31, &attribute(&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 4], 19, b"DE")),
+            der(0x31, &attribute(&[0x55, 4, 3], 3, &[0, 1])),
+        ];
+        let text = name(&rdns.concat(), &mut Findings::new(false));
+        let expected = "CN=#0382000200 01,1.3.6.1.4.1.311.60.2.1.4=#138200024445,CN=a€+OU=\\ #é\\ ,\
+            O=Größe\\, GmbH & \\\"Co\\\",C=DE";
+        assert_eq!(String::from_utf8_lossy(&text), expected.replace("00 01", "0001"));
+    }
+
+    #[test]
+    fn times_are_seconds_since_1970() {
+        for (tag, time, expected) in [
+            (0x17, "700101000000Z", Some(0)),
+            (0x17, "491231235959Z", Some(2_524_607_999)),
+            (0x17, "500101000000Z", Some(-631_152_000)),
+            (0x18, "20000229120000Z", Some(951_825_600)),
+            (0x18, "99991231235959Z", Some(253_402_300_799)),
+            (0x18, "20001329120000Z", None),
+            (0x17, "7001010000Z", None),
+            (0x17, "70010100000x", None),
+            (0x04, "700101000000Z", None),
+        ] {
+            assert_eq!(seconds(tag, time.as_bytes()), expected, "{time}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! TLS over TCP: SSL 3.0 (RFC 6101), TLS 1.0 to 1.3 (RFC 2246, 4346, 5246, 8446).
+//!
+//! ```text
+//! stream -> records -> messages of the handshake -> facts of ClientHello, ServerHello, Certificate
+//! ```
+//! Reads the ClientHello, the ServerHello, and up to TLS 1.2 the first certificate of the server,
+//! until the handshake is encrypted. A message may span records, and a record may hold several. If
+//! the capture begins after the hellos, records alone recognise TLS ([`Confidence::Pattern`]). An
+//! extension `encrypted_client_hello` is reported, but a real one cannot be told from one that the
+//! client sends as GREASE. SSL 2.0 is not read, but a ClientHello in its form that asks for SSL 3.0
+//! or newer is recognised (RFC 5246 appendix E.2).
+
+mod certificate;
+mod fingerprint;
+pub(crate) mod hello;
+#[cfg(test)]
+mod tests;
+
+use crate::cursor::Cursor;
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use arrayvec::ArrayVec;
+pub use fingerprint::{ja3, ja3s, ja4};
+use hello::{CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message};
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+const HEARTBEAT: u8 = 24;
+/// Octets of a record at most: 2^14, and what compression and encryption add up to TLS 1.2.
+const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
+/// Octets of handshake messages over several records that are read at most.
+const MAX_FLIGHT_OCTETS: usize = 1 << 14;
+/// The highest of the three octets of a hello's length at most: its parts have less than 2^17.
+const MAX_LENGTH_HIGH: u8 = 1;
+/// Signs of TLS that recognise it without a hello.
+const MIN_SIGNS: usize = 2;
+
+/// What one direction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Not TLS.
+    Foreign,
+    /// Perhaps TLS, with as many signs of it.
+    Undecided(usize),
+    /// TLS. `finished`: there is nothing more to read.
+    Hello { finished: bool },
+}
+
+/// Reads the start of both directions of a TCP connection.
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let first = read_side(streams.first, false, findings);
+    if first == Side::Foreign {
+        return Verdict::No;
+    }
+    let is_answer = matches!(first, Side::Hello { .. });
+    match [first, read_side(streams.second, is_answer, findings)] {
+        [Side::Undecided(_), Side::Foreign] => Verdict::No,
+        [Side::Undecided(first), Side::Undecided(second)] if first + second < MIN_SIGNS => Verdict::More,
+        [Side::Undecided(_), Side::Undecided(_)] => {
+            findings.recognise(Application::Tls, Confidence::Pattern);
+            Verdict::Complete
+        }
+        sides => {
+            let is_finished = |side: Side, ended: bool| match side {
+                Side::Hello { finished } => finished || ended,
+                Side::Undecided(records) => records > 0 || ended,
+                Side::Foreign => true,
+            };
+            match is_finished(sides[0], streams.ended[0]) && is_finished(sides[1], streams.ended[1]) {
+                true => Verdict::Complete,
+                false => Verdict::Recognised,
+            }
+        }
+    }
+}
+
+/// `is_answer`: the other side sent a hello.
+fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
+    if let Some(side) = read_ssl2_client_hello(stream, findings) {
+        return side;
+    }
+    match split_record(stream) {
+        Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. }))
+            if *high > MAX_LENGTH_HIGH =>
+        {
+            Side::Foreign
+        }
+        Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(stream, findings),
+        Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(stream, findings),
+        _ if is_answer && read_alert(stream, findings) => Side::Hello { finished: true },
+        _ => count_records(stream),
+    }
+}
+
+/// Reads a ClientHello, the first message of a client. What follows has no facts.
+fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
+    let mut copy = ArrayVec::new();
+    let (messages, _) = split_flight(stream, &mut copy);
+    let Some(message) = split_message(&mut Cursor(messages)) else { return Side::Undecided(0) };
+    match read_client_hello(message.body, message.whole, Application::Tls, findings) {
+        Reading::Foreign => Side::Foreign,
+        Reading::Undecided => Side::Undecided(0),
+        Reading::Incomplete => Side::Hello { finished: false },
+        Reading::Finished => Side::Hello { finished: true },
+    }
+}
+
+/// Reads the first flight of a server, and after a HelloRetryRequest the second.
+fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
+    let (mut rest, mut next) = (stream, Next::Undecided);
+    loop {
+        let mut copy = ArrayVec::new();
+        let (messages, after) = split_flight(rest, &mut copy);
+        let mut messages = Cursor(messages);
+        rest = after;
+        while let Some(Message { kind, body, whole }) = split_message(&mut messages) {
+            next = match (next, read_server_message(kind, body, whole, Application::Tls, findings)) {
+                (Next::Undecided, Next::Foreign) => return Side::Foreign,
+                (Next::Undecided, Next::Undecided) => return Side::Undecided(0),
+                (_, Next::Foreign | Next::Nothing) => return Side::Hello { finished: true },
+                (_, Next::Undecided) => Next::Incomplete,
+                (_, next) => next,
+            };
+        }
+        if next == Next::Undecided {
+            return Side::Undecided(0);
+        }
+        match split_record(rest) {
+            Ok(None) => return Side::Hello { finished: false },
+            Ok(Some(Record { kind: CHANGE_CIPHER_SPEC, after: Some(after), .. })) if next == Next::ServerHello => {
+                rest = after;
+            }
+            _ => {
+                read_alert(rest, findings);
+                return Side::Hello { finished: true };
+            }
+        }
+    }
+}
+
+/// Counts the signs of TLS in records that begin with no hello: those of a connection that began
+/// before the capture. A head of a record is one, and so is a length that is that of the octets
+/// after it.
+fn count_records(stream: &[u8]) -> Side {
+    let (mut rest, mut count) = (stream, 0);
+    loop {
+        match split_record(rest) {
+            Err(NotARecord) => return Side::Foreign,
+            Ok(Some(Record { kind, content, after })) if kind != HANDSHAKE || !content.is_empty() => {
+                count += 1;
+                match after {
+                    Some([]) if kind != HANDSHAKE => return Side::Undecided(count + 1),
+                    Some(after) => rest = after,
+                    None => return Side::Undecided(count),
+                }
+            }
+            Ok(_) => return Side::Undecided(count),
+        }
+    }
+}
+
+/// Reads the alert of a server that refuses the ClientHello.
+fn read_alert(stream: &[u8], findings: &mut Findings) -> bool {
+    match split_record(stream) {
+        // An encrypted alert is longer.
+        Ok(Some(Record { kind: ALERT, content: [1 | 2, description], after: Some(_) })) => {
+            findings.set_number(Fact::TlsAlert, (*description).into());
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Reads a ClientHello of SSL 2.0 that asks for SSL 3.0 or newer. It has none of the facts. `None`:
+/// it is none.
+fn read_ssl2_client_hello(stream: &[u8], findings: &mut Findings) -> Option<Side> {
+    let is_start = |at: usize, expected: fn(u8) -> bool| stream.get(at).is_none_or(|octet| expected(*octet));
+    if stream.is_empty() || !is_start(0, |octet| octet & 0x80 != 0) || !is_start(2, |octet| octet == CLIENT_HELLO) {
+        return None;
+    }
+    if !is_start(3, |octet| octet == 3) || !is_start(4, |octet| octet <= 3) {
+        return None;
+    }
+    let mut cursor = Cursor(stream);
+    let (Some(head), Some(_), Some(_), Some(ciphers), Some(session), Some(challenge)) =
+        (cursor.u16(), cursor.u8(), cursor.u16(), cursor.u16(), cursor.u16(), cursor.u16())
+    else {
+        return Some(Side::Undecided(0));
+    };
+    let octets = [ciphers, session, challenge].iter().map(|octets| u32::from(*octets)).sum::<u32>();
+    let is_hello = octets + 9 == u32::from(head & 0x7fff)
+        && (ciphers > 0 && ciphers % 3 == 0)
+        && [0, 16].contains(&session)
+        && (16..=32).contains(&challenge);
+    is_hello.then(|| {
+        findings.recognise(Application::Tls, Confidence::Message);
+        Side::Hello { finished: true }
+    })
+}
+
+/// A message of the handshake.
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u8,
+    /// Its octets, as far as they are there.
+    pub(crate) body: &'a [u8],
+    /// All of them are there.
+    pub(crate) whole: bool,
+}
+
+/// Splits off a message. `None`: too few octets.
+pub(crate) fn split_message<'a>(messages: &mut Cursor<'a>) -> Option<Message<'a>> {
+    let (kind, octets) = (messages.u8()?, messages.u24()?);
+    let body = messages.take_up_to(octets);
+    Some(Message { kind, body, whole: body.len() == octets })
+}
+
+/// Splits off the messages of the handshake that are in consecutive records. The rest begins with
+/// another record.
+fn split_flight<'stream: 'copy, 'copy>(
+    stream: &'stream [u8],
+    copy: &'copy mut ArrayVec<u8, MAX_FLIGHT_OCTETS>,
+) -> (&'copy [u8], &'stream [u8]) {
+    let Ok(Some(Record { kind: HANDSHAKE, content: first, after })) = split_record(stream) else {
+        return (&[], stream);
+    };
+    let mut rest = after.unwrap_or_default();
+    if !matches!(split_record(rest), Ok(Some(Record { kind: HANDSHAKE, .. }))) {
+        return (first, rest);
+    }
+    let mut content = first;
+    loop {
+        copy.extend(content.iter().copied().take(copy.remaining_capacity()));
+        match split_record(rest) {
+            Ok(Some(Record { kind: HANDSHAKE, content: next, after })) => {
+                (content, rest) = (next, after.unwrap_or_default());
+            }
+            _ => return (copy, rest),
+        }
+    }
+}
+
+struct Record<'a> {
+    kind: u8,
+    /// Its octets, as far as they are there.
+    content: &'a [u8],
+    /// What follows. `None`: octets of this one are missing.
+    after: Option<&'a [u8]>,
+}
+
+struct NotARecord;
+
+/// Splits off a record. `None`: too few octets, which may be those of a record.
+fn split_record(octets: &[u8]) -> Result<Option<Record<'_>>, NotARecord> {
+    let (kind, rest) = match octets {
+        [] | [CHANGE_CIPHER_SPEC..=HEARTBEAT] | [CHANGE_CIPHER_SPEC..=HEARTBEAT, 3] => return Ok(None),
+        [kind @ CHANGE_CIPHER_SPEC..=HEARTBEAT, 3, 0..=4, rest @ ..] => (*kind, rest),
+        _ => return Err(NotARecord),
+    };
+    let Some((length, content)) = rest.split_first_chunk() else { return Ok(None) };
+    let length = u16::from_be_bytes(*length);
+    if length > MAX_RECORD_OCTETS || (length == 0 && kind != APPLICATION_DATA) {
+        return Err(NotARecord);
+    }
+    Ok(Some(match content.split_at_checked(length.into()) {
+        Some((content, after)) => Record { kind, content, after: Some(after) },
+        None => Record { kind, content, after: None },
+    }))
+}
