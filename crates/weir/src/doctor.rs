@@ -1,7 +1,7 @@
 //! `weir doctor`: finds settings that make a probe lose packets, and changes those that are safe.
 
 use crate::arguments::Doctor;
-use crate::console::print;
+use crate::console::{print, print_styled, style};
 use crate::error::Error;
 use crate::findings::{self, append_line, append_sections};
 use crate::run_status::RunStatus;
@@ -29,7 +29,7 @@ pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
         });
         return Ok(status(&findings).and(print(format!("{report:#}\n").as_bytes())));
     }
-    let mut printed = print(report(&machine, &interfaces, &findings, doctor).as_bytes());
+    let mut printed = print_styled(&report(&machine, &interfaces, &findings, doctor), style::findings);
     if doctor.fix {
         fix(&findings, root.is_live());
         if root.is_live() {

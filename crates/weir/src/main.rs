@@ -34,7 +34,7 @@ mod tcp;
 use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
-use console::{eprint, print, printable};
+use console::{print, printable, style};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -67,7 +67,9 @@ fn main() -> ExitCode {
         }
     };
     let Some(command) = arguments.command else {
-        return print(Arguments::command().render_help().to_string().as_bytes()).into();
+        let help = Arguments::command().render_help();
+        let is_styled = style::is_on(&std::io::stdout());
+        return print(if is_styled { help.ansi().to_string() } else { help.to_string() }.as_bytes()).into();
     };
     // `weir probe` starts the log when it has read its configuration file.
     let is_quiet = command.is_quiet();
@@ -104,6 +106,7 @@ fn print_failure(message: &str) {
     if log::is_json() {
         error!(error = message, "command failed");
     } else {
-        eprint(&message.lines().map(|line| format!("weir: {line}\n")).collect::<String>());
+        let text: String = message.lines().map(|line| format!("weir: {line}\n")).collect();
+        console::eprint_styled(&text, style::failure);
     }
 }

@@ -1,6 +1,7 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
 use crate::arguments::{self, Metering, Reporting};
+use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
 use crate::error::Error;
 use crate::files::{self, Target};
@@ -235,7 +236,13 @@ impl Outputs {
                     table.unused = unused;
                     Box::new(table)
                 }
-                _ => Box::new(Table::new(sink, content, Box::new(io::stdout()), console::terminal_columns())),
+                _ => {
+                    let output: Box<dyn Write + Send> = match style::is_on(&io::stdout()) {
+                        true => Box::new(StyledLines::new(io::stdout(), style::table)),
+                        false => Box::new(io::stdout()),
+                    };
+                    Box::new(Table::new(sink, content, output, console::terminal_columns()))
+                }
             });
         }
         Ok(weir_export::open(sink, &self.export_options(options, key, mode))?)
@@ -300,9 +307,10 @@ impl Outputs {
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
                 let gap = if ledger.flows_created > 0 { "\n" } else { "" };
                 let text = format!("{gap}{}", console::printable(&text));
-                status = status.and(deliver("standard output", Box::new(move || console::print(text.as_bytes()))));
+                let print = move || console::print_styled(&text, style::ledger);
+                status = status.and(deliver("standard output", Box::new(print)));
             } else if !log::is_json() {
-                console::eprint(&text);
+                console::eprint_styled(&text, style::ledger);
             }
         }
         let written = self.stats.clone().map_or(RunStatus::Success, |path| {
@@ -328,7 +336,7 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
         let fields = json!({ "received": received, "metered": metered, "ledger": ledger.json() });
         log::json_event(level, message, &fields);
     } else if wanted || has_problems(ledger) {
-        console::eprint(&ledger_text::text(ledger));
+        console::eprint_styled(&ledger_text::text(ledger), style::ledger);
     }
 }
 

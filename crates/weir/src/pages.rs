@@ -1,14 +1,14 @@
 //! `weir fields`, `weir completions`, `weir man`: texts that are generated from the program itself.
 
 use crate::arguments::{Arguments, Completions, Fields, Man};
-use crate::console::print;
+use crate::console::{print, print_styled, style};
 use crate::error::Error;
 use crate::run_status::RunStatus;
 use clap::CommandFactory;
 use clap::builder::Resettable;
 
 pub fn fields(fields: &Fields) -> Result<RunStatus, Error> {
-    Ok(print(weir_export::fields_text(&fields.fields.0).as_bytes()))
+    Ok(print_styled(&weir_export::fields_text(&fields.fields.0), style::table))
 }
 
 pub fn completions(completions: &Completions) -> Result<RunStatus, Error> {

@@ -1,7 +1,7 @@
 //! `weir plan`: the cores and memory that a probe needs for a link, and how to use those available.
 
 use crate::arguments::Plan as Arguments;
-use crate::console::print;
+use crate::console::{print, print_styled, style};
 use crate::doctor::{check_interface, open_root};
 use crate::error::{BenchReportProblem, Error};
 use crate::findings::{append_line, append_sections, describe_machine};
@@ -40,12 +40,12 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         mpps_per_core,
     };
     let plan = plan(&machine, &demand, arguments.iface.as_deref());
-    let text = if arguments.machine.json {
-        format!("{:#}\n", json!({ "fits": plan.fits(), "mpps_per_core_source": source, "plan": plan }))
+    let printed = if arguments.machine.json {
+        let report = json!({ "fits": plan.fits(), "mpps_per_core_source": source, "plan": plan });
+        print(format!("{report:#}\n").as_bytes())
     } else {
-        text(&machine, &plan, &source, arguments.machine.verbose)
+        print_styled(&text(&machine, &plan, &source, arguments.machine.verbose), style::findings)
     };
-    let printed = print(text.as_bytes());
     Ok(RunStatus::from_problems(!plan.fits()).and(printed))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arguments::{EngineChoice, Tcp};
 use crate::console::progress::Progress;
-use crate::console::{self, print_with};
+use crate::console::{self, print_styled_with, print_with, style};
 use crate::error::{Error, TcpError};
 use crate::files::{self, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
@@ -101,7 +101,8 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         }
         status = status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref()));
         if !tcp.reporting.quiet && !on_standard_output {
-            status = status.and(print_with(|output| report.write_text(console::terminal_columns(), output)));
+            let write = |output: &mut dyn Write| report.write_text(console::terminal_columns(), output);
+            status = status.and(print_styled_with(style::tcp_report, write));
         }
     }
     let ledger = &report.counts.ledger;

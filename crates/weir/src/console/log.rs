@@ -4,6 +4,7 @@
 //! probe` begin with the time (UTC) instead of the program's name. JSON lines have the fields
 //! `timestamp`, `level`, `message` and those of the event. Nothing is logged before `init`.
 
+use super::style;
 use crate::arguments::{LogFormat, Logging};
 use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
@@ -32,10 +33,12 @@ pub enum Prefix {
 
 /// Starts the log. Later calls have no effect. `quiet` lowers the default level to warnings.
 pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
-    let builder = tracing_subscriber::fmt().with_max_level(logging.level(quiet)).with_writer(|| Stderr);
+    let builder = tracing_subscriber::fmt().with_max_level(logging.level(quiet));
     let started = match logging.log_format {
-        LogFormat::Text => builder.event_format(TextFormat(prefix)).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_target(false).try_init(),
+        LogFormat::Text => builder.with_writer(|| Stderr::Text).event_format(TextFormat(prefix)).try_init(),
+        LogFormat::Json => {
+            builder.with_writer(|| Stderr::Json).json().flatten_event(true).with_target(false).try_init()
+        }
     };
     if started.is_ok() && logging.log_format == LogFormat::Json {
         // The default hook writes text.
@@ -98,11 +101,18 @@ pub fn lost_lines(lines: usize) -> String {
 }
 
 /// Standard error. Each write is a whole line.
-struct Stderr;
+enum Stderr {
+    Text,
+    Json,
+}
 
 impl io::Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        super::eprint(&String::from_utf8_lossy(bytes));
+        let text = String::from_utf8_lossy(bytes);
+        match self {
+            Self::Text => super::eprint_styled(&text, style::log),
+            Self::Json => super::eprint(&text),
+        }
         Ok(bytes.len())
     }
 

@@ -10,12 +10,14 @@
 pub mod log;
 pub mod progress;
 pub mod stderr;
+pub mod style;
 
 use crate::error::advice;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use style::{Rule, StyledLines};
 use tracing::error;
 
 /// Returns the time until which a run waits for those who read its outputs, once there is one. To be
@@ -25,6 +27,22 @@ pub type Deadline<'a> = &'a mut dyn FnMut() -> Option<Instant>;
 /// Writes `text` to standard output. A closed pipe is not an error.
 pub fn print(text: &[u8]) -> RunStatus {
     print_with(|output| output.write_all(text))
+}
+
+/// Writes a text to standard output, with the styles of `rule` on a terminal.
+pub fn print_styled(text: &str, rule: Rule) -> RunStatus {
+    print_styled_with(rule, |output| output.write_all(text.as_bytes()))
+}
+
+/// As [`print_with`], with the styles of `rule` on a terminal.
+pub fn print_styled_with(rule: Rule, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> RunStatus {
+    if !style::is_on(&io::stdout()) {
+        return print_with(write);
+    }
+    print_with(|output| {
+        let mut lines = StyledLines::new(output, rule);
+        write(&mut lines).and_then(|()| lines.flush())
+    })
 }
 
 /// Lets `write` write to a buffered standard output. A closed pipe is not an error.
@@ -71,8 +89,17 @@ where
 /// Writes text for people to standard error. Failures are ignored: the exit code has the result. Of
 /// a running probe, the text is queued.
 pub fn eprint(text: &str) {
+    write_error(&printable(text));
+}
+
+/// As [`eprint`], with the styles of `rule` on a terminal.
+pub fn eprint_styled(text: &str, rule: Rule) {
     let text = printable(text);
-    if !stderr::enqueue(&text) {
+    write_error(&if style::is_on(&io::stderr()) { style::styled(&text, rule) } else { text });
+}
+
+fn write_error(text: &str) {
+    if !stderr::enqueue(text) {
         progress::suspend(|| {
             let _ = io::stderr().write_all(text.as_bytes());
         });
@@ -84,7 +111,8 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }
 
-/// Width of the terminal at standard output; `None` if it is not a terminal.
+/// Width of the terminal at standard output, or `COLUMNS` if it is not a terminal; `None` without limit.
 pub fn terminal_columns() -> Option<usize> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)).or_else(columns)
 }

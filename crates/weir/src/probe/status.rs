@@ -5,7 +5,7 @@
 //! of the whole time since its last report, and its rates are divided by that time.
 
 use super::overload::level_text;
-use crate::console::{self, log};
+use crate::console::{self, log, style};
 use crate::ledger_text;
 use serde_json::{Value, json};
 use std::iter::zip;
@@ -79,7 +79,7 @@ impl Status {
         if log::is_json() {
             log::json_event(Level::INFO, "status", &interval.json());
         } else {
-            console::eprint(&format!("{} {}\n", &utc_now().1[..8], interval.line()));
+            console::eprint_styled(&format!("{} {}\n", &utc_now().1[..8], interval.line()), style::status);
         }
     }
 
@@ -133,7 +133,7 @@ impl Status {
             names if names.is_empty() => ledger_text::balance(ledger),
             names => format!("no response from {names}: its counters are older, so the ledger may not balance now\n"),
         };
-        console::eprint(&text);
+        console::eprint_styled(&text, style::ledger);
     }
 
     /// Counters, level and state of each pipeline, with its loads in the last interval.

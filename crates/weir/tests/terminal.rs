@@ -1,0 +1,101 @@
+//! What a terminal gets: colours, and lines that fit.
+
+mod common;
+
+use common::{command, small, text_of};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::fs::File;
+use std::io::Read;
+use std::process::Command;
+
+/// A command whose colours no variable of the environment decides.
+fn plain_command(arguments: &[&str]) -> Command {
+    let mut command = command();
+    command.args(arguments).env("TERM", "xterm");
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// What a command writes to a terminal of this width, and its exit code.
+fn on_terminal(command: &mut Command, columns: u16) -> (i32, String) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    tcsetwinsize(&terminal, Winsize { ws_row: 25, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let open = || File::options().read(true).write(true).open(&path).unwrap();
+    let mut child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
+    // Only the child has the other side now, so reading fails when the child has ended.
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut octets = Vec::new();
+    let _ = File::from(terminal).read_to_end(&mut octets);
+    let text = String::from_utf8(octets).unwrap().replace("\r\n", "\n");
+    (child.wait().unwrap().code().unwrap(), text)
+}
+
+/// The text without escape sequences for colours.
+fn without_styles(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap().to_owned();
+    first + &parts.map(|part| part.split_once('m').unwrap().1).collect::<String>()
+}
+
+#[test]
+fn a_terminal_gets_colours_and_nothing_else_does() {
+    let capture = small().saved();
+    let lossy = ["tcp", "synth:lossy,packets=3k,flows=50"];
+    let full = ["read", "synth:mix,flows=10000,packets=20k", "--flows", "64", "--full", "drop", "--top", "3"];
+    for (arguments, code, styled) in [
+        (&["read", capture.name()][..], 0, &["\u{1b}[1m2026-11-20 UTC"][..]),
+        (&full, 2, &["\u{1b}[31mdropped ", "\u{1b}[31m- dropped, flow cache full", "\u{1b}[1mledger "]),
+        (&["read", capture.name(), "--by", "host"], 0, &["\u{1b}[1mhost"]),
+        (&lossy, 0, &["\u{1b}[1m# ", "\u{1b}[31mno answer\u{1b}[0m", "\u{1b}[31mfailed "]),
+        (&["fields"], 0, &["\u{1b}[1mfield "]),
+        (&["read", "/nonexistent"], 1, &["\u{1b}[1m\u{1b}[31mweir:\u{1b}[0m /nonexistent"]),
+        (
+            &["probe", "-q", "-i", "synth:mix,packets=9", "-o", "json:/dev/full"],
+            2,
+            &["\u{1b}[1m\u{1b}[31merror:\u{1b}[0m"],
+        ),
+        (&["--frobnicate"], 1, &["\u{1b}[1m\u{1b}[31merror:"]),
+        (&[], 0, &["\u{1b}[1m"]),
+    ] {
+        let terminal = on_terminal(&mut plain_command(arguments), 200);
+        assert_eq!(terminal.0, code, "{arguments:?}: {}", terminal.1);
+        for part in styled {
+            assert!(terminal.1.contains(part), "{arguments:?}: {part:?}: {:?}", terminal.1);
+        }
+        let not_styled = on_terminal(plain_command(arguments).env("NO_COLOR", "1"), 200);
+        assert!(!not_styled.1.contains('\u{1b}'), "{arguments:?}: {:?}", not_styled.1);
+        // Words of the log that differ between runs are not compared.
+        let layout = |text: &str| text.lines().filter(|line| !line.contains("error:")).collect::<Vec<_>>().join("\n");
+        assert_eq!(layout(&without_styles(&terminal.1)), layout(&not_styled.1));
+        let (_, out, err) = text_of(&plain_command(arguments).output().unwrap());
+        assert!(!(out + &err).contains('\u{1b}'), "{arguments:?}");
+        let (_, out, err) = text_of(&plain_command(arguments).env("CLICOLOR_FORCE", "1").output().unwrap());
+        assert!((out + &err).contains(styled[0]), "{arguments:?}");
+    }
+}
+
+#[test]
+fn files_and_json_have_no_colours_on_a_terminal() {
+    let capture = small().saved();
+    let table = capture.beside("flows.txt").display().to_string();
+    let to_file = format!("table:{table}");
+    for arguments in [
+        &["read", "-q", capture.name(), "-o", "json:-"][..],
+        &["read", "-q", capture.name(), "-o", "csv:-"],
+        &["read", "-q", capture.name(), "-o", &to_file],
+        &["read", "-q", capture.name(), "--stats", "-"],
+        &["tcp", capture.name(), "--json", "-"],
+        &["probe", "-i", capture.name(), "-o", "json:/dev/null", "--status", "json"],
+        &["probe", "-i", capture.name(), "-o", "json:/dev/null", "--log-format", "json"],
+    ] {
+        let (code, text) = on_terminal(plain_command(arguments).env("CLICOLOR_FORCE", "1"), 200);
+        assert!(code == 0 && !text.contains('\u{1b}'), "{arguments:?}: {code}: {text:?}");
+    }
+    assert!(!std::fs::read_to_string(&table).unwrap().contains('\u{1b}'));
+}
