@@ -4,14 +4,13 @@
 //! A long request line of a usual method is a pattern until it ends. The head is read line by line,
 //! and not by a library, because its end is often not among the octets that are inspected.
 
+use crate::lines::fields;
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 
 /// Octets of a method. The longest registered one has 17 (RFC 9110 section 16.1).
 const MAX_METHOD_OCTETS: usize = 24;
 /// Octets of a request line after which a usual method and a path are a pattern.
 const LONG_LINE_OCTETS: usize = 256;
-/// Lines of a head that are read.
-const MAX_LINES: usize = 128;
 /// Responses before the final one that are read (RFC 9110 section 15.2).
 const MAX_INTERIM_RESPONSES: usize = 8;
 const USUAL_METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH"];
@@ -47,7 +46,7 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
         _ => return Verdict::No,
     };
     let (line, head) = match rest.iter().position(|&octet| octet == b'\n') {
-        Some(end) => (trim(&rest[..end]), Some(&rest[end + 1..])),
+        Some(end) => (rest[..end].trim_ascii(), Some(&rest[end + 1..])),
         None => (rest.strip_suffix(b"\r").unwrap_or(rest), None),
     };
     if line.iter().any(u8::is_ascii_control) {
@@ -78,7 +77,7 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
     } else {
         findings.set_text(Fact::HttpPath, target);
     }
-    let is_whole = read_fields(head, |name, value| {
+    let is_whole = fields(head, |name, value| {
         if name.eq_ignore_ascii_case(b"host") {
             findings.set_text(Fact::HttpHost, value);
         } else if name.eq_ignore_ascii_case(b"user-agent") {
@@ -118,7 +117,7 @@ fn read_response(mut octets: &[u8], findings: &mut Findings) -> Verdict {
             findings.set_number(Fact::HttpStatus, status);
         }
         let Some(line_end) = octets.iter().position(|&octet| octet == b'\n') else { return verdict };
-        let is_whole = read_fields(&octets[line_end + 1..], |name, value| {
+        let is_whole = fields(&octets[line_end + 1..], |name, value| {
             if is_final && name.eq_ignore_ascii_case(b"content-type") {
                 findings.set_text(Fact::HttpContentType, value);
             }
@@ -130,28 +129,6 @@ fn read_response(mut octets: &[u8], findings: &mut Findings) -> Verdict {
         }
     }
     verdict
-}
-
-/// Calls a function with the name and value of each whole field line (RFC 9112 section 5). `Some`: what
-/// follows the head. `None`: its end is not among the octets.
-fn read_fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
-    for _ in 0..MAX_LINES {
-        let end = octets.iter().position(|&octet| octet == b'\n')?;
-        let line = trim(&octets[..end]);
-        octets = &octets[end + 1..];
-        if line.is_empty() {
-            return Some(octets);
-        }
-        if let Some(colon) = line.iter().position(|&octet| octet == b':') {
-            read(&line[..colon], trim(&line[colon + 1..]));
-        }
-    }
-    Some(octets)
-}
-
-/// Removes white space at both ends.
-fn trim(octets: &[u8]) -> &[u8] {
-    octets.trim_ascii()
 }
 
 #[cfg(test)]

@@ -11,18 +11,37 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod ber;
+mod bittorrent;
 mod cursor;
 mod dns;
 mod findings;
+mod greeting;
 mod hpack;
 mod http1;
 mod http2;
 mod inspector;
+mod kerberos;
+mod ldap;
+mod lines;
+mod mqtt;
+mod mysql;
+mod ntp;
+mod openvpn;
+mod postgresql;
+mod rdp;
 mod readers;
 mod reassembly;
+mod redis;
+mod sip;
+mod smb;
+mod snmp;
 mod ssh;
+mod start;
 mod streams;
+mod stun;
 mod tls;
+mod wireguard;
 
 pub use application::{Application, Confidence};
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};

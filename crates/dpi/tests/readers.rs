@@ -8,7 +8,8 @@ mod fixtures;
 use fixtures::Fixture;
 use std::fmt::Write;
 use weir_dpi::{
-    Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict, ja3, ja3s, ja4,
+    Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict, ja3, ja3s,
+    ja4,
 };
 
 /// Octets of a stream or datagram that are cut and changed.
@@ -177,6 +178,8 @@ fn random_octets_are_not_claimed() {
         let ports = [random() as u16, [53, 123, 5353, 22, 25, 443][random() as usize % 6]];
         let mut judge = |verdict, findings: &Findings| match findings.application() {
             None => assert!(!claims(verdict)),
+            // On port 123, the form of NTP is common by chance.
+            Some((Application::Ntp, Confidence::Pattern)) => {}
             Some((_, Confidence::Pattern)) => by_pattern += 1,
             Some(application) => panic!("{application:?}: {first:02x?} {second:02x?}"),
         };

@@ -1,0 +1,51 @@
+//! Lines of text, for protocols that have them.
+
+/// Lines that are read.
+const MAX_LINES: usize = 128;
+
+/// The whole lines at the start of octets, without their ends and the white space before them.
+pub(crate) fn lines(octets: &[u8]) -> impl Iterator<Item = &[u8]> {
+    octets
+        .split_inclusive(|&octet| octet == b'\n')
+        .take(MAX_LINES)
+        .filter_map(|line| line.strip_suffix(b"\n"))
+        .map(<[u8]>::trim_ascii_end)
+}
+
+/// Whether octets have no control characters but those that lines have.
+pub(crate) fn is_text(octets: &[u8]) -> bool {
+    !octets.iter().any(|octet| octet.is_ascii_control() && !b"\r\n\t".contains(octet))
+}
+
+/// What follows a word, without white space. The case does not matter.
+pub(crate) fn after_word<'a>(line: &'a [u8], word: &str) -> Option<&'a [u8]> {
+    let (start, rest) = line.split_at_checked(word.len())?;
+    start.eq_ignore_ascii_case(word.as_bytes()).then(|| rest.trim_ascii())
+}
+
+/// The first word of a line.
+pub(crate) fn first_word(line: &[u8]) -> &[u8] {
+    line.split(|&octet| octet == b' ').next().unwrap_or_default()
+}
+
+/// Whether octets contain a word in any case.
+pub(crate) fn contains(octets: &[u8], word: &str) -> bool {
+    octets.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// Calls a function with the name and value of each whole field line (RFC 9112 section 5, RFC 3261 section 7.3).
+/// `Some`: what follows the head. `None`: its end is not among the octets.
+pub(crate) fn fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
+    for _ in 0..MAX_LINES {
+        let end = octets.iter().position(|&octet| octet == b'\n')?;
+        let line = octets[..end].trim_ascii();
+        octets = &octets[end + 1..];
+        if line.is_empty() {
+            return Some(octets);
+        }
+        if let Some(colon) = line.iter().position(|&octet| octet == b':') {
+            read(line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+        }
+    }
+    Some(octets)
+}

@@ -1,0 +1,57 @@
+//! SIP (RFC 3261) over UDP and TCP: the first request or response.
+
+use crate::lines::{fields, is_text};
+use crate::start::{Read, Start, require, verdict, whole_verdict};
+use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict};
+
+/// Octets of the first line.
+const MAX_LINE_OCTETS: usize = 1024;
+/// Octets of a method.
+const MAX_METHOD_OCTETS: usize = 16;
+const VERSION: &[u8] = b"SIP/2.0";
+
+/// Reads the start of a connection.
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    verdict(read(streams.first, findings))
+}
+
+/// Reads one datagram.
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    whole_verdict(read(datagram.payload, findings))
+}
+
+fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
+    let mut rest = Start(octets);
+    if octets.first() == Some(&b'S') && rest.expect(VERSION) != Err(Verdict::No) {
+        // A status line: version, code, reason. `SUBSCRIBE` begins with the same letter.
+        rest.expect(b" ")?;
+        require(rest.array::<3>()?.iter().all(u8::is_ascii_digit))?;
+        require(is_text(rest.until(b'\n', MAX_LINE_OCTETS)?))?;
+    } else {
+        let mut rest_of_line = Start(octets);
+        let method =
+            rest_of_line.0.iter().take(MAX_METHOD_OCTETS).take_while(|octet| octet.is_ascii_uppercase()).count();
+        rest_of_line.take(method)?;
+        rest_of_line.expect(b" ")?;
+        require(method > 0)?;
+        // The scheme is tested first, so that HTTP is refused early.
+        let after_scheme = [&b"sip:"[..], b"sips:", b"tel:"].map(|scheme| rest_of_line.expect(scheme));
+        require(after_scheme.iter().any(|scheme| *scheme != Err(Verdict::No)))?;
+        let line = rest.until(b'\n', MAX_LINE_OCTETS)?.trim_ascii_end();
+        require(is_text(line) && line.ends_with(b" SIP/2.0"))?;
+    }
+    findings.recognise(Application::Sip, Confidence::Message);
+    let is_whole = fields(rest.0, |name, value| {
+        if name.eq_ignore_ascii_case(b"from") || name.eq_ignore_ascii_case(b"f") {
+            findings.set_text(Fact::User, address(value));
+        }
+    });
+    Ok(if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised })
+}
+
+/// The address in `"Name" <address>;parameters` or `address;parameters` (RFC 3261 section 20.10).
+fn address(value: &[u8]) -> &[u8] {
+    let is_begin = |&octet: &u8| octet == b'<';
+    let after = value.iter().position(is_begin).map_or(value, |at| &value[at + 1..]);
+    after.split(|octet| b">;".contains(octet)).next().unwrap_or_default()
+}

@@ -1,0 +1,46 @@
+//! STUN (RFC 8489) and TURN (RFC 8656) over UDP and TCP.
+//!
+//! The magic cookie and the length are certain. Messages without it (RFC 3489) are a pattern on port
+//! 3478.
+
+use crate::start::{Read, Start, has_port, require, verdict, whole_verdict};
+use crate::{Application, Confidence, Datagram, Findings, Streams, Verdict};
+
+const PORT: u16 = 3478;
+const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+const HEADER_OCTETS: u32 = 20;
+const BINDING_REQUEST: u16 = 0x0001;
+const BINDING_RESPONSE: u16 = 0x0101;
+
+/// Reads the start of a connection.
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    verdict(header(streams.first).and_then(|_| {
+        Start(streams.first.get(4..).unwrap_or_default()).expect(&MAGIC_COOKIE)?;
+        Start(streams.first).take(HEADER_OCTETS as usize)?;
+        findings.recognise(Application::Stun, Confidence::Message);
+        Ok(Verdict::Complete)
+    }))
+}
+
+/// Reads one datagram.
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    whole_verdict(header(datagram.payload).and_then(|(kind, length)| {
+        require(datagram.wire_octets == HEADER_OCTETS + u32::from(length))?;
+        let has_cookie = datagram.payload.get(4..8) == Some(&MAGIC_COOKIE);
+        let is_classic = matches!(kind, BINDING_REQUEST | BINDING_RESPONSE) && has_port(datagram, PORT);
+        require(has_cookie || is_classic)?;
+        findings.recognise(Application::Stun, if has_cookie { Confidence::Message } else { Confidence::Pattern });
+        Ok(Verdict::Complete)
+    }))
+}
+
+/// Type and length of the attributes (RFC 8489 section 5).
+fn header(octets: &[u8]) -> Read<(u16, u16)> {
+    let mut octets = Start(octets);
+    if let [first, ..] = octets.0 {
+        require(*first < 0x40)?;
+    }
+    let (kind, length) = (octets.u16()?, octets.u16()?);
+    require(length % 4 == 0)?;
+    Ok((kind, length))
+}
