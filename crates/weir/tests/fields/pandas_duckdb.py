@@ -1,9 +1,12 @@
-"""Reads CSV and JSON files of flow records with pandas and DuckDB, as a user would, without options.
+"""Reads CSV and JSON files of flow records with pandas and DuckDB, as a user would: without options,
+and with the nullable types of pandas.
 
 Arguments: files, csv or json by their ending. Prints a JSON object per file and program: rows, the
-kind of each column that has values, the columns with a missing value, and sums.
+kind of each column that has values, the columns with a missing value, and sums; with nullable types
+also the columns of integers with a value that is not that of the file.
 """
 
+import csv
 import json
 import sys
 
@@ -14,11 +17,34 @@ SUMS = ["packets", "bytes", "l2_bytes", "fwd_packets", "rev_packets"]
 KINDS = {"i": "integer", "u": "integer", "f": "number", "M": "time", "b": "boolean"}
 
 
-def with_pandas(path):
+def table_of(path, **options):
     if path.endswith(".csv"):
-        table = pandas.read_csv(path, parse_dates=["start_time", "end_time"])
-    else:
-        table = pandas.read_json(path, lines=True)
+        return pandas.read_csv(path, parse_dates=["start_time", "end_time"], **options)
+    return pandas.read_json(path, lines=True, **options)
+
+
+def with_pandas(path):
+    return summary(table_of(path))
+
+
+def with_nullable_types(path):
+    table = table_of(path, dtype_backend="numpy_nullable")
+    with open(path) as file:
+        rows = list(csv.DictReader(file)) if path.endswith(".csv") else [json.loads(line) for line in file]
+
+    def number(value):
+        # Columns of means may have whole numbers only.
+        return None if value in ("", None) else float(value) if "." in str(value) else int(value)
+
+    def differs(name):
+        found = [None if pandas.isna(value) else int(value) for value in table[name]]
+        return found != [number(row[name]) for row in rows]
+
+    integers = [name for name in table if str(table[name].dtype) == "Int64"]
+    return {**summary(table), "wrong": [name for name in integers if differs(name)]}
+
+
+def summary(table):
     return {
         "rows": len(table),
         "kinds": {name: KINDS.get(table[name].dtype.kind, "text") for name in table if table[name].notna().any()},
@@ -48,6 +74,7 @@ def with_duckdb(path):
     }
 
 
+PROGRAMS = {"pandas": with_pandas, "pandas, nullable": with_nullable_types, "duckdb": with_duckdb}
 for path in sys.argv[1:]:
-    for program, read in [("pandas", with_pandas), ("duckdb", with_duckdb)]:
+    for program, read in PROGRAMS.items():
         print(json.dumps({"path": path, "program": program, **read(path)}))
