@@ -55,11 +55,14 @@ enum Stop {
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     let application = if streams.ports.contains(&LLMNR) { Application::Llmnr } else { Application::Dns };
     let first = read_stream(streams.first, application, true, findings);
+    if first == Err(Stop::Bad) && findings.application().is_none() {
+        return Verdict::No;
+    }
     let second = read_stream(streams.second, application, false, findings);
-    match (findings.application(), first, second) {
-        (Some(_), ..) => verdict(findings),
-        (None, Err(Stop::Bad), _) | (None, _, Err(Stop::Bad)) => Verdict::No,
-        (None, ..) => Verdict::More,
+    match (findings.application(), second) {
+        (Some(_), _) => verdict(findings),
+        (None, Err(Stop::Bad)) => Verdict::No,
+        (None, _) => Verdict::More,
     }
 }
 
@@ -166,9 +169,6 @@ impl<'a> Message<'a> {
         for (at, count) in counts.iter_mut().enumerate() {
             *count = word(4 + 2 * at).ok_or(Stop::End)?;
         }
-        if counts.iter().map(|&count| usize::from(count)).sum::<usize>() > MAX_RECORDS {
-            return Err(Stop::Bad);
-        }
         let mut message = Self {
             octets,
             id: word(0).ok_or(Stop::End)?,
@@ -197,7 +197,8 @@ impl<'a> Message<'a> {
 
     fn read_rest(&mut self) -> Result<(), Stop> {
         let mut at = HEADER_OCTETS;
-        for _ in 0..self.counts[0] {
+        let records = self.counts[1..].iter().map(|&count| usize::from(count)).sum::<usize>();
+        for _ in 0..usize::from(self.counts[0]).min(MAX_RECORDS) {
             let name_at = at;
             at = self.skip_name(at)?;
             let (kind, class) = (self.word(at)?, self.word(at + 2)?);
@@ -206,7 +207,10 @@ impl<'a> Message<'a> {
             self.question.get_or_insert((name_at, kind, class));
         }
         self.answers_at = at;
-        for _ in 0..self.counts[1..].iter().sum::<u16>() {
+        if records + usize::from(self.counts[0]) > MAX_RECORDS {
+            return Err(Stop::Bad);
+        }
+        for _ in 0..records {
             let record = self.record(at)?;
             if record.kind == record_type::OPT {
                 self.rcode = (self.flags & 15) | ((record.ttl >> 20) as u16 & 0xff0);
@@ -630,5 +634,24 @@ mod tests {
         let mut alone = Findings::new(false);
         assert_eq!(read_streams(&Streams { first: &second, ..Streams::default() }, &mut alone), Verdict::Complete);
         assert_eq!(alone.text(Fact::DnsAnswers), Some("192.0.2.1"));
+    }
+    #[test]
+    fn answers_to_another_protocol_are_not_claimed() {
+        let answer = message(0x8180, [1, 0, 0, 0], &[QUESTION]);
+        let second = [&(answer.len() as u16).to_be_bytes(), &answer[..]].concat();
+        let mut findings = Findings::new(false);
+        let streams = Streams { first: b"GET / HTTP/1.1\r\n\r\n", second: &second, ..Streams::default() };
+        assert_eq!(read_streams(&streams, &mut findings), Verdict::No);
+        assert_eq!(findings, Findings::new(false));
+    }
+
+    #[test]
+    fn damaged_counts_leave_the_question() {
+        let octets = message(0x100, [1, 0, 0, 0xcf00], &[QUESTION]);
+        let mut findings = Findings::new(false);
+        assert_eq!(read_datagram(&datagram(&octets, true, 53, 0), &mut findings), Verdict::Recognised);
+        assert_eq!(findings.application(), Some((Application::Dns, Confidence::Pattern)));
+        assert_eq!(findings.text(Fact::DnsName), Some("a.example"));
+        assert_eq!(read_datagram(&datagram(&octets, true, 54, 0), &mut Findings::new(false)), Verdict::No);
     }
 }

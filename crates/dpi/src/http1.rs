@@ -19,13 +19,15 @@ const USUAL_METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", 
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     // If the capture began in the middle, the server may be first.
     let server_is_first = streams.first.starts_with(b"HTTP/");
-    let (first, second) = if server_is_first {
-        (read_response(streams.first, findings), read_request(streams.second, findings))
-    } else {
-        (read_request(streams.first, findings), read_response(streams.second, findings))
-    };
+    let first =
+        if server_is_first { read_response(streams.first, findings) } else { read_request(streams.first, findings) };
+    if first == Verdict::No {
+        return Verdict::No;
+    }
+    let second =
+        if server_is_first { read_request(streams.second, findings) } else { read_response(streams.second, findings) };
     match (first, second) {
-        (Verdict::No, _) | (Verdict::More, Verdict::No) => Verdict::No,
+        (Verdict::More, Verdict::No) => Verdict::No,
         (Verdict::More, Verdict::More) => Verdict::More,
         (Verdict::Complete, Verdict::Complete | Verdict::No) => Verdict::Complete,
         _ => Verdict::Recognised,
@@ -46,9 +48,10 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
         _ => return Verdict::No,
     };
     let (line, head) = match rest.iter().position(|&octet| octet == b'\n') {
-        Some(end) => (rest[..end].trim_ascii(), Some(&rest[end + 1..])),
-        None => (rest.strip_suffix(b"\r").unwrap_or(rest), None),
+        Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+        None => (rest, None),
     };
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().any(u8::is_ascii_control) {
         return Verdict::No;
     }
@@ -197,7 +200,8 @@ mod tests {
             "RTSP/1.0 200 OK\r\n",
             "HTTP/2 200\r\n",
         ] {
-            assert_eq!(read(first.as_bytes(), b"").0, Verdict::No, "{first:?}");
+            let (verdict, findings) = read(first.as_bytes(), b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            assert_eq!((verdict, findings.application()), (Verdict::No, None), "{first:?}");
         }
     }
 }

@@ -21,17 +21,21 @@ const COOKIE_OCTETS: usize = 16;
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     let first = identification(streams.first);
     let second = identification(streams.second);
-    if first.is_err() && second.is_err() {
-        let has_text = |octets: &[u8]| !octets.iter().zip(PREFIX).all(|(octet, prefix)| octet == prefix);
-        let [first_has_text, second_has_text] = [has_text(streams.first), has_text(streams.second)];
-        // Only a server may send other lines first.
-        let client_has_text = match streams.first_is_client {
-            Some(true) => first_has_text,
-            Some(false) => second_has_text,
-            None => first_has_text && second_has_text,
-        };
-        let is_refused = client_has_text || first == Err(Verdict::No) || second == Err(Verdict::No);
-        return if is_refused { Verdict::No } else { Verdict::More };
+    // Only a server may send other lines first.
+    let has_text = |octets: &[u8]| !octets.iter().zip(PREFIX).all(|(octet, prefix)| octet == prefix);
+    let [first_has_text, second_has_text] = [has_text(streams.first), has_text(streams.second)];
+    let is_first_refused = streams.first_is_client == Some(true) && first_has_text;
+    let is_second_refused = streams.first_is_client != Some(true) && second_has_text && {
+        streams.first_is_client == Some(false) || first_has_text
+    };
+    match (first, second) {
+        (Err(Verdict::No), _) => return Verdict::No,
+        _ if is_first_refused => return Verdict::No,
+        (Ok(_), _) => {}
+        (_, Err(Verdict::No)) => return Verdict::No,
+        _ if is_second_refused => return Verdict::No,
+        (_, Ok(_)) => {}
+        _ => return Verdict::More,
     }
     findings.recognise(Application::Ssh, Confidence::Message);
     // Without a SYN, the lower port is the server's.
@@ -167,5 +171,16 @@ mod tests {
         for first in [&b"a\0"[..], b"SSH-x\r\n", b"SSH-3.0-a\r\n", &[b'a'; MAX_OCTETS_BEFORE + 1]] {
             assert_eq!(read(Streams { first, ..Streams::default() }).0, Verdict::No);
         }
+    }
+    #[test]
+    fn side_that_refutes_ssh_is_not_outvoted_by_the_other() {
+        let second = b"SSH-2.0-a\r\n";
+        for first_is_client in [None, Some(true), Some(false)] {
+            let (verdict, findings) = read(Streams { first: b"a\0", second, first_is_client, ..Streams::default() });
+            assert_eq!((verdict, findings.application()), (Verdict::No, None));
+        }
+        let client_with_text =
+            Streams { first: b"a\nSSH-2.0-a\r\n", first_is_client: Some(true), ..Streams::default() };
+        assert_eq!(read(client_with_text).0, Verdict::No);
     }
 }

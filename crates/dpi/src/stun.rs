@@ -14,7 +14,8 @@ const BINDING_RESPONSE: u16 = 0x0101;
 
 /// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(header(streams.first).and_then(|_| {
+    verdict(header(streams.first).and_then(|(_, length)| {
+        require(length % 4 == 0)?;
         Start(streams.first.get(4..).unwrap_or_default()).expect(&MAGIC_COOKIE)?;
         Start(streams.first).take(HEADER_OCTETS as usize)?;
         findings.recognise(Application::Stun, Confidence::Message);
@@ -26,6 +27,7 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     whole_verdict(header(datagram.payload).and_then(|(kind, length)| {
         require(datagram.wire_octets == HEADER_OCTETS + u32::from(length))?;
+        // Some programs do not pad their attributes, so that the length need not be a multiple of 4.
         let has_cookie = datagram.payload.get(4..8) == Some(&MAGIC_COOKIE);
         let is_classic = matches!(kind, BINDING_REQUEST | BINDING_RESPONSE) && has_port(datagram, PORT);
         require(has_cookie || is_classic)?;
@@ -40,7 +42,5 @@ fn header(octets: &[u8]) -> Read<(u16, u16)> {
     if let [first, ..] = octets.0 {
         require(*first < 0x40)?;
     }
-    let (kind, length) = (octets.u16()?, octets.u16()?);
-    require(length % 4 == 0)?;
-    Ok((kind, length))
+    Ok((octets.u16()?, octets.u16()?))
 }
