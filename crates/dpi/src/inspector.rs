@@ -13,7 +13,9 @@
 //! all findings. If all sessions are in use, the one that was begun longest ago is given up.
 
 use crate::reassembly::{Segment, Stream};
-use crate::{Application, Confidence, DATAGRAM_READERS, Datagram, Findings, Note, STREAM_READERS, Streams, Verdict};
+use crate::{
+    Application, Confidence, DATAGRAM_READERS, Datagram, Findings, Note, STREAM_READERS, Streams, Verdict, quic,
+};
 use bytemuck::Zeroable;
 use std::sync::Arc;
 
@@ -127,6 +129,8 @@ struct Session {
     candidates: u64,
     streams: [Stream; 2],
     findings: Findings,
+    /// Of the reader of QUIC, made for the first datagram with a long header.
+    quic: Option<Box<quic::State>>,
 }
 
 #[derive(Debug)]
@@ -190,7 +194,8 @@ impl Inspector {
     pub fn memory_octets_for(settings: &InspectionSettings, flows: usize) -> u64 {
         // A list grows to twice what it needs, at most.
         let lists = 4 * u64::from(settings.octets) + 2 * crate::MAX_FINDINGS_OCTETS as u64;
-        let sessions = u64::from(settings.sessions) * (size_of::<Session>() as u64 + 4 + lists);
+        let sessions =
+            u64::from(settings.sessions) * ((size_of::<Session>() + size_of::<quic::State>()) as u64 + 4 + lists);
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16 * size_of::<Findings>()) as u64;
         (flows * size_of::<Entry>()) as u64 + sessions + settings.findings_octets + shared
     }
@@ -271,10 +276,11 @@ impl Inspector {
         flow.state = entry + FIRST_ENTRY;
         let session = &mut self.sessions[index as usize];
         (session.entry, session.is_tcp, session.first) = (entry, payload.tcp.is_some(), payload.endpoint & 1);
-        let readers = if session.is_tcp { STREAM_READERS.len() } else { DATAGRAM_READERS.len() };
+        let readers = if session.is_tcp { STREAM_READERS.len() } else { DATAGRAM_READERS.len() + 1 };
         session.candidates = u64::MAX >> (64 - readers);
         session.streams.iter_mut().for_each(Stream::clear);
         session.findings.clear();
+        session.quic.iter_mut().for_each(|state| state.clear());
         index
     }
 
@@ -357,7 +363,14 @@ impl Session {
                     destination_port,
                     time_ns: payload.time_ns,
                 };
-                self.read(DATAGRAM_READERS.len(), |reader, findings| DATAGRAM_READERS[reader](&datagram, findings));
+                let mut state = self.quic.take();
+                let has_long_header = datagram.payload[0] & 0x80 != 0;
+                self.read(DATAGRAM_READERS.len() + 1, |reader, findings| match DATAGRAM_READERS.get(reader) {
+                    Some(read) => read(&datagram, findings),
+                    None if state.is_none() && !has_long_header => Verdict::No,
+                    None => quic::read(state.get_or_insert_default(), &datagram, findings),
+                });
+                self.quic = state;
             }
         }
         if payload.is_last && self.candidates != 0 {
@@ -388,7 +401,7 @@ impl Session {
     }
 
     /// Asks each reader that is left.
-    fn read(&mut self, readers: usize, read: impl Fn(usize, &mut Findings) -> Verdict) {
+    fn read(&mut self, readers: usize, mut read: impl FnMut(usize, &mut Findings) -> Verdict) {
         for reader in 0..readers {
             if self.candidates >> reader & 1 == 0 {
                 continue;
@@ -444,6 +457,25 @@ mod tests {
         inspector.end_flow(&mut flow);
         assert_eq!((inspector.findings(&flow), inspector.findings_octets, flow), (None, 0, FlowInspection::default()));
         assert_eq!(inspector.counters(), &InspectionCounters { flows: 1, recognised: 1, ..Default::default() });
+    }
+
+    #[test]
+    fn a_reader_with_a_state_sees_all_datagrams_of_its_flow() {
+        let capture = include_bytes!("../testdata/quic-rfc9001.pcap");
+        // Headers of the file, of each packet, Ethernet, IPv4, UDP; the packets have 1200 and 135 octets.
+        let client = &capture[24 + 16 + 42..][..1200];
+        let server = &capture[24 + 16 + 42 + 1200 + 16 + 42..][..135];
+        let settings = InspectionSettings { sessions: 1, ..InspectionSettings::default() };
+        let mut inspector = Inspector::new(settings, 8);
+        for _ in 0..2 {
+            let mut flow = FlowInspection::default();
+            inspector.inspect(&mut flow, &datagram(client));
+            inspector.inspect(&mut flow, &Payload { endpoint: 0, ..datagram(server) });
+            let findings = inspector.findings(&flow).unwrap();
+            assert_eq!(findings.text(Fact::ServerName), Some("example.com"));
+            assert_eq!(findings.number(Fact::TlsCipher), Some(0x1301));
+            assert_eq!(inspector.free_sessions.len(), 1);
+        }
     }
 
     #[test]

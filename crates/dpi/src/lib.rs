@@ -29,6 +29,7 @@ mod mysql;
 mod ntp;
 mod openvpn;
 mod postgresql;
+pub mod quic;
 mod rdp;
 mod readers;
 mod reassembly;

@@ -1,7 +1,7 @@
 //! Packet inspection: all readers over any octets.
 
 use super::Input;
-use weir_dpi::{DATAGRAM_READERS, Datagram, Findings, STREAM_READERS, Streams, Verdict};
+use weir_dpi::{DATAGRAM_READERS, Datagram, Findings, STREAM_READERS, Streams, Verdict, quic};
 
 /// Input: ports, which side opened the connection, octets of the first side, then both streams.
 ///
@@ -35,6 +35,26 @@ pub fn dpi_datagram(input: &[u8]) {
     let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 1 };
     for reader in DATAGRAM_READERS {
         read(|findings| reader(&datagram, findings));
+    }
+}
+
+/// Input: datagrams of one flow, each with its side, octets that were not captured, the length of the
+/// payload, and the payload.
+pub fn dpi_quic(input: &[u8]) {
+    let mut input = Input(input);
+    let (mut state, mut findings) = (quic::State::default(), Findings::new(true));
+    let mut is_claimed = false;
+    while !input.is_empty() {
+        let (from_first, missing) = (input.octet() % 2 == 0, u32::from(input.octet()));
+        let octets = usize::from(input.u16());
+        let payload = input.take(octets);
+        let wire_octets = payload.len() as u32 + missing;
+        let [source_port, destination_port] = if from_first { [40_000, 443] } else { [443, 40_000] };
+        let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 1 };
+        let verdict = quic::read(&mut state, &datagram, &mut findings);
+        assert_eq!(claims(verdict), findings.application().is_some(), "{verdict:?}");
+        assert!(claims(verdict) || !is_claimed, "{verdict:?} after a claim");
+        is_claimed = claims(verdict);
     }
 }
 

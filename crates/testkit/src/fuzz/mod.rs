@@ -15,7 +15,7 @@ mod meter;
 mod tcp;
 
 pub use captures::{compressed, pcap, pcapng};
-pub use dpi::{dpi_datagram, dpi_streams};
+pub use dpi::{dpi_datagram, dpi_quic, dpi_streams};
 pub use export::export;
 pub use expression::expression;
 pub use filter::filter;
@@ -27,10 +27,11 @@ pub use tcp::tcp;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("compressed", compressed),
     ("decode", decode),
     ("dpi_datagram", dpi_datagram),
+    ("dpi_quic", dpi_quic),
     ("dpi_streams", dpi_streams),
     ("export", export),
     ("expression", expression),
@@ -68,6 +69,13 @@ impl<'a> Input<'a> {
 
     pub(crate) fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.octets())
+    }
+
+    /// The next octets, or all that are left.
+    pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
+        let (front, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        front
     }
 
     pub(crate) fn rest(&mut self) -> &'a [u8] {

@@ -1,0 +1,67 @@
+//! The start of a stream of CRYPTO frames, which come in any order (RFC 9000 section 19.6).
+
+/// Octets of the stream that are kept: a ClientHello with a key share of ML-KEM-1024 fits.
+pub(super) const OCTETS: usize = 3584;
+
+#[derive(Clone, Debug)]
+pub(super) struct CryptoStream {
+    octets: [u8; OCTETS],
+    /// One bit for each octet that is there.
+    known: [u64; OCTETS / 64],
+}
+
+impl Default for CryptoStream {
+    fn default() -> Self {
+        Self { octets: [0; OCTETS], known: [0; OCTETS / 64] }
+    }
+}
+
+impl CryptoStream {
+    /// Forgets all octets.
+    pub(super) fn clear(&mut self) {
+        self.known = [0; OCTETS / 64];
+    }
+
+    /// Adds octets at an offset. Those that are there already stay. Returns whether they fit.
+    pub(super) fn insert(&mut self, offset: u64, octets: &[u8]) -> bool {
+        let start = usize::try_from(offset).map_or(OCTETS, |offset| offset.min(OCTETS));
+        for (at, octet) in (start..OCTETS).zip(octets) {
+            let (word, bit) = (at / 64, 1 << (at % 64));
+            if self.known[word] & bit == 0 {
+                self.known[word] |= bit;
+                self.octets[at] = *octet;
+            }
+        }
+        octets.len() <= OCTETS - start
+    }
+
+    /// The octets from the start to the first that is missing.
+    pub(super) fn contiguous(&self) -> &[u8] {
+        let whole = self.known.iter().take_while(|word| **word == u64::MAX).count();
+        let more = self.known.get(whole).map_or(0, |word| word.trailing_ones() as usize);
+        &self.octets[..64 * whole + more]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_in_any_order_become_contiguous() {
+        let expected: Vec<u8> = (0..OCTETS).map(|at| (at % 251) as u8).collect();
+        let mut stream = CryptoStream::default();
+        let mut pieces: Vec<usize> = (0..OCTETS).step_by(100).collect();
+        pieces.reverse();
+        for start in pieces {
+            assert_eq!(stream.contiguous(), b"");
+            assert!(stream.insert(start as u64, &expected[start..OCTETS.min(start + 117)]));
+        }
+        assert_eq!(stream.contiguous(), expected);
+        assert!(!stream.insert(OCTETS as u64, &[1]) && !stream.insert(u64::MAX, &[1]));
+        assert!(stream.insert(OCTETS as u64 - 1, &[1]) && !stream.insert(OCTETS as u64 - 1, &[1, 2]));
+        assert_eq!(stream.contiguous(), expected);
+        stream.clear();
+        assert_eq!(stream.contiguous(), b"");
+    }
+}

@@ -1,0 +1,100 @@
+//! Decryption of Initial packets. Their keys follow from the destination connection id that the
+//! client chose, so everyone on the path can decrypt them (RFC 9001 section 5.2, RFC 9369 section
+//! 3.3).
+
+use super::packet::Packet;
+use super::version::{Version, version};
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes_gcm::Aes128Gcm;
+use aes_gcm::aead::AeadInOut;
+use arrayvec::ArrayVec;
+use hkdf::Hkdf;
+use sha2::Sha256;
+use std::ops::Range;
+
+/// Longer packets are not decrypted.
+const MAX_PACKET_OCTETS: usize = 2048;
+pub(super) const TAG_OCTETS: usize = 16;
+
+/// A packet, decrypted in place.
+pub(super) type Plaintext = ArrayVec<u8, MAX_PACKET_OCTETS>;
+
+/// The side that sent a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    Client,
+    Server,
+}
+
+/// Keys of the Initial packets of one side.
+pub(super) struct Keys {
+    key: [u8; 16],
+    nonce: [u8; 12],
+    header: [u8; 16],
+}
+
+impl Keys {
+    /// The keys of a connection whose client first sent to `id`.
+    pub(super) fn new(version: &Version, id: &[u8], sender: Sender) -> Self {
+        let label: &[u8] = if sender == Sender::Client { b"client in" } else { b"server in" };
+        let mut secret = [0; 32];
+        expand(&Hkdf::new(Some(&version.salt), id), label, &mut secret);
+        let secret = Hkdf::from_prk(&secret).expect("it has the length of a hash");
+        let mut keys = Self { key: [0; 16], nonce: [0; 12], header: [0; 16] };
+        expand(&secret, version.labels[0], &mut keys.key);
+        expand(&secret, version.labels[1], &mut keys.nonce);
+        expand(&secret, version.labels[2], &mut keys.header);
+        keys
+    }
+
+    /// What hides the first octet and the packet number.
+    pub(super) fn mask(&self, sample: &[u8; 16]) -> [u8; 16] {
+        let mut block = (*sample).into();
+        Aes128::new(&self.header.into()).encrypt_block(&mut block);
+        block.into()
+    }
+
+    pub(super) fn cipher(&self) -> Aes128Gcm {
+        Aes128Gcm::new(&self.key.into())
+    }
+
+    /// The nonce of a packet, from the octets of its number.
+    pub(super) fn nonce(&self, number: &[u8]) -> [u8; 12] {
+        let mut nonce = self.nonce;
+        nonce.iter_mut().rev().zip(number.iter().rev()).for_each(|(nonce, number)| *nonce ^= number);
+        nonce
+    }
+}
+
+/// Decrypts an Initial packet of a connection whose client first sent to `id`. Returns where its
+/// frames are in the plaintext. `None`: it is not one, or is too long.
+pub(super) fn decrypt(
+    packet: &Packet<'_>,
+    id: &[u8],
+    sender: Sender,
+    plaintext: &mut Plaintext,
+) -> Option<Range<usize>> {
+    plaintext.clear();
+    plaintext.try_extend_from_slice(packet.octets).ok()?;
+    let number_at = packet.number_at;
+    let sample = plaintext.get(number_at + 4..)?.first_chunk()?;
+    let keys = Keys::new(version(packet.version)?, id, sender);
+    let mask = keys.mask(sample);
+    plaintext[0] ^= mask[0] & 0x0f;
+    let frames_at = number_at + usize::from(plaintext[0] & 3) + 1;
+    let number = &mut plaintext[number_at..frames_at];
+    number.iter_mut().zip(&mask[1..]).for_each(|(octet, mask)| *octet ^= mask);
+    let nonce = keys.nonce(number);
+    let (header, payload) = plaintext.split_at_mut(frames_at);
+    let (frames, tag) = payload.split_last_chunk_mut::<TAG_OCTETS>()?;
+    keys.cipher().decrypt_inout_detached(&nonce.into(), header, frames.into(), &(*tag).into()).ok()?;
+    Some(frames_at..plaintext.len() - TAG_OCTETS)
+}
+
+/// HKDF-Expand-Label (RFC 8446 section 7.1) without context.
+fn expand(secret: &Hkdf<Sha256>, label: &[u8], output: &mut [u8]) {
+    let prefix = b"tls13 ";
+    let lengths = [0, output.len() as u8, (prefix.len() + label.len()) as u8];
+    secret.expand_multi_info(&[&lengths, prefix, label, &[0]], output).expect("it is short");
+}

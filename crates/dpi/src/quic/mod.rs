@@ -1,0 +1,226 @@
+//! QUIC versions 1 (RFC 9000, 9001) and 2 (RFC 9369), and drafts 22 to 34 of version 1.
+//!
+//! ```text
+//! datagram -> packets -> Initial, decrypted -> CRYPTO frames -> ClientHello, ServerHello -> facts
+//! ```
+//! The keys of Initial packets follow from the connection id that the client sends to first, or
+//! after a Retry. A ClientHello may come in frames of any order, over several packets and datagrams.
+//! The packets of a server can be decrypted only after the first of the client. A packet of a known
+//! version that cannot be decrypted is a pattern ([`Confidence::Pattern`]): its lengths agree.
+//! Connections that began before the capture are not recognised: their packets show nothing.
+
+mod crypto_stream;
+mod initial;
+mod packet;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use crate::cursor::Cursor;
+use crate::tls::hello::{CLIENT_HELLO, Next, Reading, read_client_hello, read_server_message};
+use crate::tls::split_message;
+use crate::{Application, Confidence, Datagram, Fact, Findings, Note, Verdict};
+use arrayvec::ArrayVec;
+use crypto_stream::CryptoStream;
+use initial::{Plaintext, Sender, decrypt};
+use packet::{Kind, MAX_ID_OCTETS, Packet, split, variable};
+
+/// What is read next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    ClientHello,
+    ServerHello,
+    Finished,
+}
+
+/// What the reader keeps of a flow between datagrams.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    is_recognised: bool,
+    /// The side that sent payload first is the client, once a packet of it was decrypted.
+    first_is_client: Option<bool>,
+    /// The server asked the client for another Initial, to another connection id.
+    has_retry: bool,
+    stage: Stage,
+    /// The connection id from which the keys follow.
+    id: ArrayVec<u8, MAX_ID_OCTETS>,
+    /// Octets of the messages of the side that is read.
+    stream: CryptoStream,
+}
+
+const _: () = assert!(size_of::<State>() <= 4096 + 64);
+
+impl State {
+    /// Forgets the flow, and keeps the memory.
+    pub fn clear(&mut self) {
+        (self.is_recognised, self.first_is_client, self.has_retry) = (false, None, false);
+        self.stage = Stage::ClientHello;
+        self.id.clear();
+        self.stream.clear();
+    }
+}
+
+/// Reads the next datagram of a flow.
+pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    let mut rest = Cursor(datagram.payload);
+    let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
+    let is_long = datagram.payload.first().is_none_or(|first| first & 0x80 != 0);
+    let mut verdict = if is_long && missing_octets > 0 { Verdict::More } else { Verdict::No };
+    if state.is_recognised && !is_long {
+        // A short header: the handshake is over.
+        state.stage = Stage::Finished;
+    }
+    // Padding may follow the packets.
+    while let Some(packet) = split(&mut rest, missing_octets) {
+        verdict = Verdict::More;
+        let is_from_client = state.first_is_client == Some(datagram.from_first);
+        match packet.kind {
+            Kind::Reserved => continue,
+            Kind::VersionNegotiation => {
+                state.stage = Stage::ClientHello;
+                state.id.clear();
+                state.stream.clear();
+            }
+            Kind::Initial => state.read_initial(&packet, datagram.from_first, findings),
+            Kind::Retry => state.has_retry |= !is_from_client,
+            Kind::Handshake if is_from_client => state.stage = Stage::Finished,
+            Kind::Handshake | Kind::ZeroRtt => {}
+        }
+        if !state.is_recognised {
+            findings.recognise(Application::Quic, Confidence::Pattern);
+            state.is_recognised = true;
+        }
+        if packet.version != 0 {
+            findings.set_number(Fact::QuicVersion, packet.version.into());
+        }
+    }
+    if state.is_recognised && missing_octets > 0 {
+        findings.note(Note::Gap);
+    }
+    match (state.is_recognised, state.stage) {
+        (false, _) => verdict,
+        (true, Stage::Finished) => Verdict::Complete,
+        (true, _) => Verdict::Recognised,
+    }
+}
+
+impl State {
+    fn read_initial(&mut self, packet: &Packet<'_>, from_first: bool, findings: &mut Findings) {
+        let mut plaintext = Plaintext::new();
+        let is_client = self.first_is_client.is_none_or(|first_is_client| first_is_client == from_first);
+        if is_client && std::mem::take(&mut self.has_retry) {
+            self.use_id(packet.destination_id);
+        }
+        let frames = match self.stage {
+            Stage::ClientHello if is_client => {
+                if self.id.is_empty() {
+                    self.use_id(packet.destination_id);
+                }
+                decrypt(packet, &self.id, Sender::Client, &mut plaintext).or_else(|| {
+                    // The Retry was not captured, or another connection has the same ports.
+                    let is_other = *self.id != *packet.destination_id;
+                    let frames = is_other
+                        .then(|| decrypt(packet, packet.destination_id, Sender::Client, &mut plaintext))
+                        .flatten()?;
+                    self.use_id(packet.destination_id);
+                    Some(frames)
+                })
+            }
+            Stage::ServerHello if !is_client => decrypt(packet, &self.id, Sender::Server, &mut plaintext),
+            _ => return,
+        };
+        let Some(frames) = frames else { return };
+        self.is_recognised = true;
+        findings.recognise(Application::Quic, Confidence::Message);
+        self.first_is_client.get_or_insert(from_first);
+        let is_closed = self.read_frames(&plaintext[frames], findings);
+        self.read_messages(findings);
+        if is_closed {
+            self.stage = Stage::Finished;
+        }
+    }
+
+    fn use_id(&mut self, id: &[u8]) {
+        self.id = id.iter().copied().take(MAX_ID_OCTETS).collect();
+        if self.stage == Stage::ClientHello {
+            self.stream.clear();
+        }
+    }
+
+    /// Reads the frames of an Initial packet (RFC 9000 section 12.4). Returns whether one closes the
+    /// connection.
+    fn read_frames(&mut self, frames: &[u8], findings: &mut Findings) -> bool {
+        let mut cursor = Cursor(frames);
+        loop {
+            match self.read_frame(&mut cursor, findings) {
+                Some(false) => {}
+                Some(true) => return true,
+                None => return false,
+            }
+        }
+    }
+
+    /// Reads a frame. Returns whether it closes the connection. `None`: no frame that may be in an
+    /// Initial packet is left.
+    fn read_frame(&mut self, cursor: &mut Cursor<'_>, findings: &mut Findings) -> Option<bool> {
+        match cursor.u8()? {
+            // PADDING, PING
+            0 | 1 => {}
+            // ACK, ACK with counts of ECN
+            kind @ (2 | 3) => {
+                let (_largest, _delay) = (variable(cursor)?, variable(cursor)?);
+                let ranges = variable(cursor)?;
+                variable(cursor)?;
+                for _ in 0..ranges {
+                    let (_gap, _length) = (variable(cursor)?, variable(cursor)?);
+                }
+                for _ in 0..if kind == 3 { 3 } else { 0 } {
+                    variable(cursor)?;
+                }
+            }
+            // CRYPTO
+            6 => {
+                let (offset, octets) = (variable(cursor)?, variable(cursor)?);
+                if !self.stream.insert(offset, cursor.take(usize::try_from(octets).ok()?)?) {
+                    findings.note(Note::Limit);
+                }
+            }
+            // CONNECTION_CLOSE: 0x0100 and the description of an alert (RFC 9001 section 4.8)
+            0x1c => {
+                if let Some(error @ 0x100..=0x1ff) = variable(cursor) {
+                    findings.set_number(Fact::TlsAlert, error & 0xff);
+                }
+                return Some(true);
+            }
+            _ => return None,
+        }
+        Some(false)
+    }
+
+    fn read_messages(&mut self, findings: &mut Findings) {
+        let mut messages = Cursor(self.stream.contiguous());
+        while let Some(message) = split_message(&mut messages) {
+            let (body, whole) = (message.body, message.whole);
+            self.stage = match self.stage {
+                Stage::ClientHello if message.kind == CLIENT_HELLO => {
+                    match read_client_hello(body, whole, Application::Quic, findings) {
+                        Reading::Finished => {
+                            self.stage = Stage::ServerHello;
+                            return self.stream.clear();
+                        }
+                        Reading::Foreign => Stage::Finished,
+                        Reading::Undecided | Reading::Incomplete => return,
+                    }
+                }
+                Stage::ServerHello => match read_server_message(message.kind, body, whole, Application::Quic, findings)
+                {
+                    Next::Message | Next::ServerHello => Stage::ServerHello,
+                    Next::Undecided | Next::Incomplete => return,
+                    Next::Foreign | Next::Nothing => Stage::Finished,
+                },
+                _ => Stage::Finished,
+            };
+        }
+    }
+}

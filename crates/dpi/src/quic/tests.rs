@@ -1,0 +1,140 @@
+use super::initial::{Keys, TAG_OCTETS};
+use super::*;
+use aes_gcm::aead::AeadInOut;
+
+/// The ClientHello of RFC 9001 appendix A.2.
+const CLIENT_HELLO_OCTETS: &[u8] = b"\x01\0\0\xed\x03\x03\xeb\xf8\xfa\x56\xf1\x29\x39\xb9\x58\x4a\x38\x96\x47\x2e\xc4\x0b\
+    \xb8\x63\xcf\xd3\xe8\x68\x04\xfe\x3a\x47\xf0\x6a\x2b\x69\x48\x4c\0\0\x04\x13\x01\x13\x02\x01\0\0\xc0\0\0\0\x10\0\x0e\
+    \0\0\x0bexample.com\xff\x01\0\x01\0\0\x0a\0\x08\0\x06\0\x1d\0\x17\0\x18\0\x10\0\x07\0\x05\x04alpn\0\x05\0\x05\x01\0\0\
+    \0\0\0\x33\0\x26\0\x24\0\x1d\0\x20\x93\x70\xb2\xc9\xca\xa4\x7f\xba\xba\xf4\x55\x9f\xed\xba\x75\x3d\xe1\x71\xfa\x71\
+    \xf5\x0f\x1c\xe1\x5d\x43\xe9\x94\xec\x74\xd7\x48\0\x2b\0\x03\x02\x03\x04\0\x0d\0\x10\0\x0e\x04\x03\x05\x03\x06\x03\
+    \x02\x03\x08\x04\x08\x05\x08\x06\0\x2d\0\x02\x01\x01\0\x1c\0\x02\x40\x01\0\x39\0\x32\x04\x08\xff\xff\xff\xff\xff\xff\
+    \xff\xff\x05\x04\x80\0\xff\xff\x07\x04\x80\0\xff\xff\x08\x01\x10\x01\x04\x80\0\x75\x30\x09\x01\x10\x0f\x08\x83\x94\
+    \xc8\xf0\x3e\x51\x57\x08\x06\x04\x80\0\xff\xff";
+const ID: [u8; 8] = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
+
+/// An Initial packet of version 1.
+fn initial(id: &[u8], sender: Sender, number: u16, frames: &[u8]) -> Vec<u8> {
+    let keys = Keys::new(version::version(1).unwrap(), id, sender);
+    let length = (2 + frames.len() + TAG_OCTETS) as u16 | 0x4000;
+    let header = [&[0xc1, 0, 0, 0, 1, id.len() as u8][..], id, &[0, 0], &length.to_be_bytes()].concat();
+    let header = [&header[..], &number.to_be_bytes()].concat();
+    let mut payload = frames.to_vec();
+    let nonce = keys.nonce(&number.to_be_bytes());
+    let tag = keys.cipher().encrypt_inout_detached(&nonce.into(), &header, payload.as_mut_slice().into()).unwrap();
+    let number_at = header.len() - 2;
+    let mut packet = [&header[..], &payload, &tag].concat();
+    let mask = keys.mask(packet[number_at + 4..].first_chunk().unwrap());
+    packet[0] ^= mask[0] & 0x0f;
+    packet[number_at] ^= mask[1];
+    packet[number_at + 1] ^= mask[2];
+    packet
+}
+
+/// A CRYPTO frame of octets of the ClientHello.
+fn crypto(range: std::ops::Range<usize>) -> Vec<u8> {
+    let [offset, length] = [range.start, range.len()].map(|value| (value as u16 | 0x4000).to_be_bytes());
+    [&[6], &offset[..], &length, &CLIENT_HELLO_OCTETS[range]].concat()
+}
+
+fn read_all<'a>(datagrams: impl IntoIterator<Item = (bool, &'a [u8])>) -> (Vec<Verdict>, Findings) {
+    let (mut state, mut findings) = (State::default(), Findings::new(false));
+    let verdicts = datagrams.into_iter().map(|(from_first, payload)| {
+        let wire_octets = payload.len() as u32;
+        let [source_port, destination_port] = if from_first { [40_000, 443] } else { [443, 40_000] };
+        let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 0 };
+        read(&mut state, &datagram, &mut findings)
+    });
+    (verdicts.collect(), findings)
+}
+
+#[test]
+fn frames_may_come_in_any_order_over_several_datagrams() {
+    let ack = [2, 5, 0, 1, 0, 0, 0];
+    let ack_with_ecn = [3, 5, 0, 0, 0, 1, 2, 3];
+    let first = [&crypto(200..241)[..], &[0; 50], &crypto(3..40), &[1], &crypto(100..160)].concat();
+    let second = [&ack[..], &crypto(20..110), &ack_with_ecn, &[0; 9], &crypto(150..200)].concat();
+    let packets = [(1, &first[..]), (2, &second), (3, &crypto(0..3))]
+        .map(|(number, frames)| initial(&ID, Sender::Client, number, frames));
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let (verdicts, findings) = read_all(order.map(|at: usize| (true, &packets[at][..])));
+        assert_eq!(verdicts, [Verdict::Recognised; 3]);
+        assert_eq!(findings.text(Fact::ServerName), Some("example.com"), "{order:?}");
+        assert!(findings.has(Fact::TlsClientHello));
+    }
+    // Several packets in one datagram.
+    let (_, findings) = read_all([(true, &packets.concat()[..])]);
+    assert!(findings.has(Fact::TlsClientHello));
+    let (_, findings) = read_all([(true, &packets[..2].concat()[..])]);
+    assert!(!findings.has(Fact::TlsClientHello));
+    assert_eq!(findings.application(), Some((Application::Quic, Confidence::Message)));
+}
+
+#[test]
+fn a_retry_that_was_not_captured_is_no_obstacle() {
+    let first = initial(&ID, Sender::Client, 0, &crypto(0..100));
+    let second = initial(b"other id", Sender::Client, 1, &crypto(0..241));
+    let (_, findings) = read_all([(true, &first[..]), (true, &second)]);
+    assert!(findings.has(Fact::TlsClientHello));
+}
+
+#[test]
+fn a_packet_that_cannot_be_decrypted_is_a_pattern() {
+    let mut packet = initial(&ID, Sender::Client, 0, &crypto(0..241));
+    let last = packet.len() - 1;
+    packet[last] ^= 1;
+    let server = initial(&ID, Sender::Server, 0, &[0; 100]);
+    for packet in [packet, server] {
+        let (verdicts, findings) = read_all([(true, &packet[..])]);
+        assert_eq!(verdicts, [Verdict::Recognised]);
+        assert_eq!(findings.application(), Some((Application::Quic, Confidence::Pattern)));
+        assert_eq!(findings.number(Fact::QuicVersion), Some(1));
+    }
+}
+
+#[test]
+fn a_datagram_that_was_cut_by_the_capture_is_not_refused() {
+    let packet = initial(&ID, Sender::Client, 0, &crypto(0..241));
+    for octets in 0..packet.len() {
+        let datagram = Datagram {
+            payload: &packet[..octets],
+            wire_octets: packet.len() as u32,
+            from_first: true,
+            source_port: 1,
+            destination_port: 2,
+            time_ns: 0,
+        };
+        let verdict = read(&mut State::default(), &datagram, &mut Findings::new(false));
+        assert_eq!(verdict, if octets < 18 { Verdict::More } else { Verdict::Recognised }, "{octets}");
+        let whole = Datagram { wire_octets: octets as u32, ..datagram };
+        assert_eq!(read(&mut State::default(), &whole, &mut Findings::new(false)), Verdict::No);
+    }
+}
+
+#[test]
+fn a_short_header_ends_reading_and_begins_nothing() {
+    let packet = initial(&ID, Sender::Client, 0, &crypto(0..241));
+    let (verdicts, _) = read_all([(true, &packet[..]), (false, &[0x40; 30])]);
+    assert_eq!(verdicts, [Verdict::Recognised, Verdict::Complete]);
+    assert_eq!(read_all([(true, &[0x40; 30][..])]).0, [Verdict::No]);
+}
+
+#[test]
+fn state_can_be_used_again() {
+    let packet = initial(&ID, Sender::Client, 0, &crypto(0..241));
+    let mut state = State::default();
+    for from_first in [true, false, true] {
+        let mut findings = Findings::new(false);
+        let datagram = Datagram {
+            payload: &packet,
+            wire_octets: packet.len() as u32,
+            from_first,
+            source_port: 1,
+            destination_port: 2,
+            time_ns: 0,
+        };
+        assert_eq!(read(&mut state, &datagram, &mut findings), Verdict::Recognised);
+        assert!(findings.has(Fact::TlsClientHello));
+        state.clear();
+    }
+}
