@@ -16,8 +16,9 @@ struct Protocol {
     application: Application,
     /// How greetings begin.
     greetings: &'static [&'static str],
-    /// A word that a greeting has if it is enough.
+    /// A word that a greeting has if it is enough, and one that it does not have.
     word: &'static str,
+    other_word: &'static str,
     /// Commands that a client sends first.
     commands: &'static [&'static str],
     /// Lines of the client begin with a tag.
@@ -28,6 +29,7 @@ const SMTP: Protocol = Protocol {
     application: Application::Smtp,
     greetings: &["220 ", "220-"],
     word: "SMTP",
+    other_word: "FTP",
     commands: &["EHLO", "HELO", "LHLO"],
     has_tags: false,
 };
@@ -36,6 +38,7 @@ const FTP: Protocol = Protocol {
     application: Application::Ftp,
     greetings: &["220 ", "220-"],
     word: "FTP",
+    other_word: "SMTP",
     commands: &["USER", "AUTH", "FEAT", "SYST", "OPTS", "HOST", "CLNT"],
     has_tags: false,
 };
@@ -44,6 +47,7 @@ const POP3: Protocol = Protocol {
     application: Application::Pop3,
     greetings: &["+OK ", "+OK\r\n"],
     word: "POP",
+    other_word: "SMTP",
     commands: &["USER", "APOP", "CAPA", "AUTH", "STLS", "UTF8"],
     has_tags: false,
 };
@@ -52,6 +56,7 @@ const IMAP: Protocol = Protocol {
     application: Application::Imap,
     greetings: &["* OK ", "* PREAUTH ", "* BYE "],
     word: "IMAP",
+    other_word: "SMTP",
     commands: &["CAPABILITY", "LOGIN", "AUTHENTICATE", "STARTTLS", "ID", "NOOP", "LOGOUT", "SELECT", "NAMESPACE"],
     has_tags: true,
 };
@@ -121,7 +126,7 @@ impl Protocol {
         let text = line.get(greeting.len()..).unwrap_or_default().trim_ascii();
         let confidence = match Start(client).until(b'\n', MAX_LINE_OCTETS) {
             Ok(line) if self.is_command(line) => Confidence::Message,
-            _ if contains(text, self.word) => Confidence::Pattern,
+            _ if contains(text, self.word) && !contains(text, self.other_word) => Confidence::Pattern,
             Err(Verdict::More) if self.is_start_of_command(client) => return Err(Verdict::More),
             _ => return Err(Verdict::No),
         };
