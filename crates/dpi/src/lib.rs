@@ -15,6 +15,7 @@ mod ber;
 mod bittorrent;
 mod cursor;
 mod dns;
+mod dtls;
 mod findings;
 mod greeting;
 mod hpack;

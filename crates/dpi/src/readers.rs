@@ -1,8 +1,8 @@
 //! The readers of all protocols.
 
 use crate::{
-    Datagram, Findings, Streams, Verdict, bittorrent, dns, greeting, http1, http2, kerberos, ldap, mqtt, mysql, ntp,
-    openvpn, postgresql, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
+    Datagram, Findings, Streams, Verdict, bittorrent, dns, dtls, greeting, http1, http2, kerberos, ldap, mqtt, mysql,
+    ntp, openvpn, postgresql, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
 };
 
 /// Reads the start of a TCP connection.
@@ -37,6 +37,7 @@ pub const STREAM_READERS: &[StreamReader] = &[
 
 /// Readers of UDP. At most one of them recognises a datagram.
 pub const DATAGRAM_READERS: &[DatagramReader] = &[
+    dtls::read_datagram,
     dns::read_datagram,
     ntp::read_datagram,
     stun::read_datagram,

@@ -1,0 +1,181 @@
+//! DTLS 1.0 (RFC 4347), 1.2 (RFC 6347) and 1.3 (RFC 9147).
+//!
+//! Reads the messages that the reader of TLS reads, datagram by datagram. Of a message in fragments
+//! it reads the first fragment alone: such a ClientHello has no fingerprint. A certificate is read
+//! if it begins in the datagram of the ServerHello. Records without a hello are a pattern
+//! ([`Confidence::Pattern`]). Encrypted records of DTLS 1.3 have other headers, and recognise
+//! nothing.
+
+use crate::cursor::Cursor;
+use crate::tls::hello::{CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message};
+use crate::{Application, Confidence, Datagram, Fact, Findings, Verdict};
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+/// Octets of a record at most: 2^14, and what compression and encryption add.
+const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
+
+/// A record (RFC 6347 section 4.1).
+struct Record<'a> {
+    kind: u8,
+    epoch: u16,
+    /// Its octets, as far as they were captured.
+    content: &'a [u8],
+}
+
+/// Reads the payload of a UDP datagram.
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
+    let mut rest = Cursor(datagram.payload);
+    let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
+    while !rest.0.is_empty() {
+        let Some(record) = split_record(&mut rest, missing_octets) else {
+            are_records = false;
+            break;
+        };
+        are_records = true;
+        match record {
+            Record { kind: HANDSHAKE, epoch: 0, content } => {
+                is_finished |= read_messages(content, &mut is_message, findings);
+            }
+            Record { kind, epoch: 0, content } => {
+                // The server refuses the ClientHello.
+                if let (ALERT, [1 | 2, description]) = (kind, content)
+                    && findings.has(Fact::TlsClientHello)
+                    && !is_message
+                    && rest.0.is_empty()
+                {
+                    findings.set_number(Fact::TlsAlert, (*description).into());
+                }
+                is_finished = true;
+            }
+            _ => is_finished = true,
+        }
+    }
+    if !is_message && !are_records {
+        return Verdict::No;
+    }
+    if findings.application().is_none() {
+        findings.recognise(Application::Dtls, Confidence::Pattern);
+    }
+    if is_finished { Verdict::Complete } else { Verdict::Recognised }
+}
+
+/// Splits off a record. `missing_octets` of the datagram were not captured.
+fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<Record<'a>> {
+    let kind = datagram.u8().filter(|kind| (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(kind))?;
+    datagram.u16().filter(|version| matches!(version, 0xfeff | 0xfefd))?;
+    let epoch = datagram.u16()?;
+    // The sequence number.
+    datagram.take(6)?;
+    let octets = datagram.u16().filter(|octets| (1..=MAX_RECORD_OCTETS).contains(octets))?;
+    if usize::from(octets) > datagram.0.len() + missing_octets {
+        return None;
+    }
+    Some(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
+}
+
+/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is
+/// left to be read of the flow.
+fn read_messages(content: &[u8], is_message: &mut bool, findings: &mut Findings) -> bool {
+    let mut cursor = Cursor(content);
+    while let Some((kind, fragment, whole)) = split_message(&mut cursor) {
+        match kind {
+            CLIENT_HELLO => {
+                let reading = read_client_hello(fragment, whole, Application::Dtls, findings);
+                *is_message |= matches!(reading, Reading::Incomplete | Reading::Finished);
+            }
+            // Other messages have nothing that only they have.
+            _ if kind == SERVER_HELLO || *is_message => {
+                let next = read_server_message(kind, fragment, whole, Application::Dtls, findings);
+                *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
+                if next == Next::Nothing {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Splits off a message, if its first fragment begins here (RFC 6347 section 4.2.2).
+fn split_message<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8], bool)> {
+    let (kind, octets, _number) = (cursor.u8()?, cursor.u24()?, cursor.u16()?);
+    let (offset, fragment_octets) = (cursor.u24()?, cursor.u24()?);
+    if offset != 0 || fragment_octets > octets {
+        return None;
+    }
+    let fragment = cursor.take_up_to(fragment_octets);
+    Some((kind, fragment, fragment.len() == octets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ja4;
+
+    /// A ClientHello of DTLS 1.3 for `a.example`, without the header of its message.
+    fn client_hello() -> Vec<u8> {
+        let name = b"\0\0\0\x0e\0\x0c\0\0\x09a.example";
+        let versions = b"\0\x2b\0\x05\x04\xfe\xfc\xfe\xfd";
+        let extensions = [&[0, (name.len() + versions.len()) as u8], &name[..], versions].concat();
+        [&[0xfe, 0xfd][..], &[7; 32], &[0, 0, 0, 2, 0x13, 1, 1, 0], &extensions].concat()
+    }
+
+    fn fragment(range: std::ops::Range<usize>) -> Vec<u8> {
+        let hello = client_hello();
+        let header = [1, 0, 0, hello.len() as u8, 0, 0, 0, 0, range.start as u8, 0, 0, range.len() as u8];
+        record(22, 0, &[&header, &hello[range]].concat())
+    }
+
+    fn record(kind: u8, epoch: u8, content: &[u8]) -> Vec<u8> {
+        [&[kind, 0xfe, 0xfd, 0, epoch, 0, 0, 0, 0, 0, 0, 0, content.len() as u8][..], content].concat()
+    }
+
+    fn read(payload: &[u8], wire_octets: usize) -> (Verdict, Findings) {
+        let mut findings = Findings::new(false);
+        let wire_octets = wire_octets as u32;
+        let datagram =
+            Datagram { payload, wire_octets, from_first: true, source_port: 1, destination_port: 2, time_ns: 0 };
+        (read_datagram(&datagram, &mut findings), findings)
+    }
+
+    #[test]
+    fn versions_count_down() {
+        let hello = fragment(0..client_hello().len());
+        let (verdict, findings) = read(&hello, hello.len());
+        assert_eq!((verdict, findings.text(Fact::ServerName)), (Verdict::Recognised, Some("a.example")));
+        assert_eq!(&ja4(&findings).unwrap()[..10], b"dd3d010200");
+    }
+
+    #[test]
+    fn the_first_fragment_of_a_hello_has_facts_but_no_fingerprint() {
+        let octets = client_hello().len();
+        let fragments = [fragment(0..octets - 5), fragment(octets - 5..octets)];
+        for payload in [fragments[0].clone(), fragments.concat()] {
+            let (verdict, findings) = read(&payload, payload.len());
+            assert_eq!((verdict, findings.text(Fact::ServerName)), (Verdict::Recognised, Some("a.example")));
+            assert_eq!(ja4(&findings), None);
+        }
+    }
+
+    #[test]
+    fn records_that_fill_the_datagram_are_a_pattern() {
+        let records = [record(23, 1, &[5; 30]), record(20, 0, &[1])].concat();
+        let pattern = Some((Application::Dtls, Confidence::Pattern));
+        for (payload, wire_octets, expected) in [
+            (&records[..], records.len(), pattern),
+            (&records[..20], records.len(), pattern),
+            (&records[..20], 20, None),
+            (&records[1..], records.len() - 1, None),
+            (&[&records[..], &[0]].concat(), records.len() + 1, None),
+        ] {
+            let (verdict, findings) = read(payload, wire_octets);
+            assert_eq!(findings.application(), expected);
+            assert_eq!(verdict, if expected.is_some() { Verdict::Complete } else { Verdict::No });
+        }
+    }
+}
