@@ -29,6 +29,11 @@ impl Column {
         Self { rank, ..self }
     }
 
+    /// Forbids [`fit`] to leave the column out.
+    pub fn require(&mut self) {
+        self.rank = 0;
+    }
+
     /// Gives a column whose heading is no name one for the note about columns that do not fit.
     #[must_use]
     pub fn named(self, name: &'static str) -> Self {

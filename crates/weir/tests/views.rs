@@ -151,6 +151,8 @@ fn a_time_line_lists_intervals_without_traffic_and_says_what_is_spread() {
     assert!(out.contains("1 of 8 flows span several intervals: their packets and bytes are spread evenly"), "{out}");
     let out = success(["read", &capture("web.pcap"), "--every", "50ms", "--by", "host", "--top", "1", "-q"]);
     assert!(out.contains("bytes per 50.0ms") && out.contains('█'), "{out}");
+    let period = "the bars are from 2026-11-21 02:51:17.800 to 02:51:18.300 UTC (500ms), a letter for each 50.0ms\n";
+    assert!(out.contains(period), "{out}");
 }
 
 #[test]

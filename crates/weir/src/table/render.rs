@@ -29,11 +29,21 @@ pub fn table(
         Some(fields) => fields.iter().any(|field| field.name == order.name()),
     };
     columns.extend(order.filter(|order| !is_shown(order)).map(|order| order_column(flows, order)));
+    // The heading of the start is the day.
+    let sorted = match order.map(|order| order.name()).filter(|_| fields.is_none()) {
+        Some("start_time") => columns.first_mut(),
+        Some("duration" | "duration_ns") => columns.iter_mut().find(|column| column.heading == "duration"),
+        Some("vlan") => columns.iter_mut().find(|column| column.heading == "vlan"),
+        Some("fwd_packets") => columns.iter_mut().find(|column| column.heading == "pkts→"),
+        Some("rev_packets") => columns.iter_mut().find(|column| column.heading == "←pkts"),
+        _ => None,
+    };
+    sorted.into_iter().for_each(Column::require);
     let key_columns = if fields.is_some() { 1 } else { KEY_COLUMNS };
     let left_out = fit(&mut columns, terminal_columns);
-    let mut text = lines(&columns, key_columns, terminal_columns);
+    let rows = lines(&columns, key_columns, terminal_columns);
     let hidden = all_flows - flows.len() as u64;
-    text += &match hidden {
+    let mut text = match hidden {
         0 => units::count(all_flows, "flow"),
         _ => format!("{} of {all_flows} flows (--top 0 for all)", flows.len()),
     };
@@ -41,7 +51,13 @@ pub fn table(
         Some(order) => format!(", by {}; k, M and G are decimal\n", order.name()),
         None => ", by IP bytes of both directions; k, M and G are decimal\n".into(),
     };
-    text + &left_out
+    rows + &wrapped(&(text + &left_out), terminal_columns)
+}
+
+/// Lines of prose, each wrapped at the width of the terminal.
+pub fn wrapped(text: &str, terminal_columns: Option<usize>) -> String {
+    let Some(columns) = terminal_columns else { return text.into() };
+    text.lines().flat_map(|line| weir_text::wrap(line, columns)).map(|line| line + "\n").collect()
 }
 
 /// Fields that the table shows anyway.
@@ -86,8 +102,8 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
         Column::new("source", true, each(|flow| endpoint(flow, flow.source, flow.source_port))),
         Column::new("→", false, each(|_| "→".into())),
         Column::new("destination", false, each(|flow| endpoint(flow, flow.destination, flow.destination_port))),
-        count("pkts→", |flow| flow.forward.packets),
-        count("←pkts", |flow| flow.reverse.packets),
+        count("pkts→", |flow| flow.forward.packets).optional(1),
+        count("←pkts", |flow| flow.reverse.packets).optional(1),
         octets("bytes→", |flow| flow.forward.bytes),
         octets("←bytes", |flow| flow.reverse.bytes),
     ];
@@ -199,6 +215,18 @@ pub(super) mod tests {
             assert!(narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
             assert!(narrow.contains("left out to fit the terminal: end"), "{narrow}");
             assert!(narrow.contains("198.51.100.20:53") && narrow.contains("←bytes"), "{narrow}");
+        }
+        // What the table is sorted by is the last to be left out.
+        for name in ["duration", "start_time", "rev_packets", "rtt"] {
+            let order = RecordOrder::new(&name.parse().unwrap()).unwrap();
+            let sorted = table(&[udp(100), udp(99)], 2, Some(order), None, Some(80));
+            let heading = match name {
+                "start_time" => " UTC",
+                "rev_packets" => "←pkts",
+                name => name,
+            };
+            assert!(sorted.lines().next().unwrap().contains(heading), "{name}: {sorted}");
+            assert!(sorted.lines().all(|line| line.chars().count() <= 80), "{name}: {sorted}");
         }
         let mut long = udp(100);
         long.network = Network::Ipv6;

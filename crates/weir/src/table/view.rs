@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use tracing::{info, warn};
+use super::render::wrapped;
 use weir_export::FieldValue;
 use weir_flow::FlowRecord;
 use weir_query::{GroupField, Metric, Row, Series, Sums, View};
@@ -61,7 +62,8 @@ impl ViewTable {
             (None, _) => self.groups(),
         };
         let left_out = fit(&mut columns, terminal_columns);
-        let text = lines(&columns, key_columns, terminal_columns) + &self.footer(rows) + &left_out;
+        let prose = wrapped(&(self.footer(rows) + &left_out), terminal_columns);
+        let text = lines(&columns, key_columns, terminal_columns) + &prose;
         (text.into_bytes(), rows as u64)
     }
 
@@ -81,6 +83,18 @@ impl ViewTable {
         self.add_rest(&mut listed, self.view.groups() - shown, hidden);
         let mut columns = self.columns(&listed, shown);
         columns.extend(self.details(&listed));
+        let sorted = match self.view.order_metric() {
+            Some(Metric::FwdBytes) => "bytes→ sent",
+            Some(Metric::RevBytes) => "←bytes received",
+            Some(Metric::FirstTime) => "first",
+            Some(Metric::LastTime) => "last",
+            Some(Metric::RetransmittedShare) => "retr%",
+            Some(Metric::RttMean) => "rtt",
+            Some(Metric::ResponseMean) => "response",
+            _ => "",
+        };
+        let is_sorted = |column: &&mut Column| sorted.split(' ').any(|heading| heading == column.heading);
+        columns.iter_mut().filter(is_sorted).for_each(Column::require);
         (columns, self.fields().len(), shown)
     }
 
@@ -94,7 +108,7 @@ impl ViewTable {
         self.add_rest(&mut listed, series.len() - shown, hidden);
         let total = self.view.total();
         let (first, last) = (total.first_ns / every_ns, total.last_ns / every_ns);
-        let intervals_per_letter = (last - first + 1).div_ceil(SPARKLINE_COLUMNS);
+        let intervals_per_letter = self.intervals_per_letter(every_ns);
         let letter = |start_ns: u64| ((start_ns / every_ns).saturating_sub(first) / intervals_per_letter) as usize;
         let letters = letter(last * every_ns) + 1;
         let line = |group: &Series| {
@@ -107,6 +121,12 @@ impl ViewTable {
         let mut columns = self.columns(&listed, shown);
         columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)).optional(1));
         (columns, self.fields().len(), shown)
+    }
+
+    /// Intervals that a letter of a sparkline stands for.
+    fn intervals_per_letter(&self, every_ns: u64) -> u64 {
+        let total = self.view.total();
+        (total.last_ns / every_ns - total.first_ns / every_ns + 1).div_ceil(SPARKLINE_COLUMNS)
     }
 
     /// A row per interval, in order of time unless the user wants another order.
@@ -281,6 +301,13 @@ impl ViewTable {
         };
         let memory = units::quantity(view.memory_bytes() as u64, "B");
         let mut text = format!("{count}, by {order}; {memory} of memory; k, M and G are decimal\n");
+        if let Some(every_ns) = every_ns.filter(|_| noun == "group") {
+            let total = view.total();
+            let end_ns = (total.last_ns / every_ns + 1).saturating_mul(every_ns);
+            let period = units::period(total.first_ns / every_ns * every_ns, end_ns);
+            let letter = units::span(every_ns.saturating_mul(self.intervals_per_letter(every_ns)));
+            text += &format!("the bars are from {period}, a letter for each {letter}\n");
+        }
         if view.has_sides() {
             text += "each flow is in the groups of both of its sides; the total counts it once\n";
         }
@@ -495,7 +522,8 @@ mod tests {
             let mut view = ViewTable { view: View::new(settings).unwrap(), format: Format::Table, top: None };
             view.add(&[udp(100), udp(99)]);
             let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());
-            assert_eq!(narrow.lines().count(), wide.lines().count() + 1, "{narrow}");
+            let rows = |text: &str| text.lines().take_while(|line| !line.contains("by ")).count();
+            assert_eq!(rows(&narrow), rows(&wide), "{narrow}");
             assert!(narrow.contains("left out to fit the terminal: ") && narrow.contains(left_out), "{narrow}");
             let rows = narrow.lines().take_while(|line| !line.contains("by "));
             assert!(rows.inspect(|row| assert!(row.chars().count() <= 50, "{narrow}")).count() >= 3, "{narrow}");
