@@ -3,9 +3,9 @@
 //! The rows that are not shown are summed up in a row of their own, and the last row of a table has
 //! the sums of all records, so that nothing is missing.
 
+use super::render::wrapped;
 use std::io::Write;
 use tracing::{info, warn};
-use super::render::wrapped;
 use weir_export::FieldValue;
 use weir_flow::FlowRecord;
 use weir_query::{GroupField, Metric, Row, Series, Sums, View};
