@@ -9,7 +9,7 @@ use crate::mapped_array::MappedArray;
 use crate::slot::FlowKeyState;
 use std::io;
 use weir_packet::Packet;
-use weir_tcp::{AnomalyPool, Connection, DetachedEntries, TcpReport};
+use weir_tcp::{AnomalyPool, CompletedTime, Connection, DetachedEntries, MeasuredTimes, TcpReport};
 
 /// Capacity of the anomaly pool, in directions with anomalies: half the slots, within these bounds.
 const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
@@ -19,10 +19,52 @@ pub(crate) struct TcpAnalysis {
     /// Per slot; untouched memory in slots of other protocols.
     connections: MappedArray<Connection>,
     anomalies: AnomalyPool,
+    /// Times that packets of this chunk completed. They are entered at its end, when their cache
+    /// lines have been prefetched, or before a record is written or a connection ends.
+    completed: CompletedTimes,
     /// Slots with a record that missed the analysis of a packet.
     pub unanalysed: SlotSet,
     /// Clock time since which all packets are analysed. Records that began before are not analysed.
     analysed_from_ns: u64,
+}
+
+/// Times that segments completed and that are not entered yet, oldest first.
+#[derive(Debug)]
+struct CompletedTimes {
+    list: [Completed; Self::CAPACITY],
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Completed {
+    time_ns: u64,
+    slot: u32,
+    side: u8,
+    is_round_trip: bool,
+}
+
+const _: () = assert!(size_of::<Completed>() == 16);
+
+impl CompletedTimes {
+    /// Enough for 64 packets, each of which completes at most a round trip and a response. Further
+    /// times are entered at once.
+    const CAPACITY: usize = 128;
+    const NONE: Self =
+        Self { list: [Completed { time_ns: 0, slot: 0, side: 0, is_round_trip: false }; Self::CAPACITY], count: 0 };
+
+    /// Adds a time to the list, and prefetches what it will be entered into. Without this list,
+    /// every such time waits for memory.
+    #[inline(always)]
+    fn push(&mut self, slot: u32, endpoint: Endpoint, time: CompletedTime, measured: &mut MeasuredTimes) {
+        prefetch(measured);
+        let CompletedTime { time_ns, is_round_trip } = time;
+        if let Some(next) = self.list.get_mut(self.count) {
+            *next = Completed { time_ns, slot, side: endpoint as u8, is_round_trip };
+            self.count += 1;
+        } else {
+            measured.enter(time);
+        }
+    }
 }
 
 impl TcpAnalysis {
@@ -30,6 +72,7 @@ impl TcpAnalysis {
         Ok(Self {
             connections: MappedArray::with_huge_pages(slots)?,
             anomalies: AnomalyPool::new(anomaly_capacity(slots))?,
+            completed: CompletedTimes::NONE,
             unanalysed: SlotSet::new(slots)?,
             analysed_from_ns: 0,
         })
@@ -69,7 +112,7 @@ impl TcpAnalysis {
             prefetch(connection.hot_line(endpoint));
             prefetch(connection.times_line());
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-                prefetch_all(connection);
+                connection.lines_of_control_bits().iter().for_each(prefetch);
             }
         }
     }
@@ -82,8 +125,20 @@ impl TcpAnalysis {
     /// Analyses an ordinary segment. Returns false if it needs [`TcpAnalysis::add`].
     #[inline(always)]
     pub fn add_fast(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) -> bool {
-        let connection = self.connections.get_mut(slot as usize);
-        connection.is_some_and(|connection| connection.classify_fast(endpoint, packet, &self.anomalies))
+        let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
+        let completed = &mut self.completed;
+        connection.classify_fast_completing(endpoint, packet, &self.anomalies, |measured, time| {
+            completed.push(slot, endpoint, time, measured);
+        })
+    }
+
+    /// Enters the times that packets completed.
+    #[inline(always)]
+    pub fn enter_completed(&mut self) {
+        let count = std::mem::take(&mut self.completed.count);
+        for &Completed { time_ns, slot, side, is_round_trip } in self.completed.list.iter().take(count) {
+            self.connections[slot as usize].enter_time(side.into(), CompletedTime { time_ns, is_round_trip });
+        }
     }
 
     /// Analyses a packet of a record that began at `record_began_ns`.
@@ -92,12 +147,19 @@ impl TcpAnalysis {
         if record_began_ns < self.analysed_from_ns {
             self.unanalysed.insert(slot);
         } else {
-            self.connections[slot as usize].classify(endpoint, packet, &mut self.anomalies);
+            let completed = &mut self.completed;
+            self.connections[slot as usize].classify_completing(
+                endpoint,
+                packet,
+                &mut self.anomalies,
+                |measured, time| completed.push(slot, endpoint, time, measured),
+            );
         }
     }
 
     /// Writes the reports of a record, that of `initiator` first.
-    pub fn write_reports(&self, slot: u32, initiator: Endpoint, packets: [u64; 2], reports: &mut [TcpReport; 2]) {
+    pub fn write_reports(&mut self, slot: u32, initiator: Endpoint, packets: [u64; 2], reports: &mut [TcpReport; 2]) {
+        self.enter_completed();
         let (connection, [forward, reverse]) = (&self.connections[slot as usize], reports);
         connection.write_report(initiator, packets[0], &self.anomalies, forward);
         connection.write_report(1 - initiator, packets[1], &self.anomalies, reverse);
@@ -105,6 +167,7 @@ impl TcpAnalysis {
 
     /// Prepares a connection for its next record, after one that was `analysed` or not.
     pub fn end_record(&mut self, slot: u32, analysed: bool, record_began_ns: u64) {
+        self.enter_completed();
         if analysed && record_began_ns >= self.analysed_from_ns {
             self.connections[slot as usize].start_next_record(&mut self.anomalies);
         } else {
@@ -121,12 +184,14 @@ impl TcpAnalysis {
     }
 
     pub fn end_connection(&mut self, slot: u32) {
+        self.enter_completed();
         self.connections[slot as usize].reset(&mut self.anomalies);
     }
 
     /// Removes a connection that migrates to another meter. Returns it, its anomalies, and whether
     /// the record missed the analysis of a packet.
     pub fn take(&mut self, slot: u32, state: &FlowKeyState) -> (Connection, DetachedEntries, bool) {
+        self.enter_completed();
         let mut connection = std::mem::replace(&mut self.connections[slot as usize], Connection::NEW);
         let unanalysed = self.unanalysed.contains(slot) || state.record_began_ns < self.analysed_from_ns;
         if unanalysed {

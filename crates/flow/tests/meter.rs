@@ -147,6 +147,38 @@ fn record_closed_by_fin_takes_late_packets_until_a_syn() {
 }
 
 #[test]
+fn times_are_in_the_record_of_their_packets_however_packets_come_in_bursts() {
+    // Requests of 10 octets and answers of 20, then the same again in another flow.
+    let mut packets = Vec::new();
+    for flow in 0..2 {
+        let (mut t, mut next) = (f64::from(flow), [0; 2]);
+        packets.push(tcp(t, 1, 100, Packet::SYN, 0));
+        for _ in 0..10 {
+            for (side, (a, b)) in [(0, (1, 100)), (1, (100, 1))] {
+                t += 0.001;
+                let payload = 10 + 10 * side as u32;
+                let (sequence, acknowledgment) = (1 + next[side], 1 + next[1 - side]);
+                next[side] += payload;
+                let segment = tcp(t, a, b, Packet::ACK, payload);
+                packets.push(Packet { sequence, acknowledgment, window: 1, ..segment });
+            }
+        }
+        packets.push(tcp(t + 0.001, 1, 100, Packet::RST, 0));
+    }
+    let one_by_one = flows(&packets);
+    let (mut meter, mut at_once) = (Meter::new(config()).unwrap(), Vec::new());
+    meter.process(&packets, &mut at_once);
+    meter.drain(&mut at_once);
+    assert_eq!(at_once, one_by_one);
+    for record in &at_once {
+        let [client, server] = record.tcp.as_ref().unwrap();
+        assert_eq!([client.responses.count, server.responses.count], [9, 10]);
+        assert_eq!([client.round_trips.count, server.round_trips.count], [9, 10]);
+        assert_eq!((server.responses.first_ns, server.round_trips.min_ns), (1_000_000, 1_000_000));
+    }
+}
+
+#[test]
 fn rst_of_either_side_ends_the_flow() {
     for rst in [tcp(0.1, 1, 100, Packet::RST, 0), tcp(0.1, 100, 1, Packet::RST | Packet::ACK, 0)] {
         let flows = flows(&[tcp(0.0, 1, 100, Packet::SYN, 0), rst, tcp(0.2, 1, 100, Packet::SYN, 0)]);

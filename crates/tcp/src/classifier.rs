@@ -17,11 +17,11 @@ use crate::rules::{
 };
 use crate::segment::Segment;
 use crate::side::{ColdSide, HotSide, IN_ORDER_LIMIT};
-use crate::times::Times;
+use crate::times::{CompletedTime, MeasuredTimes, Times};
 use weir_packet::Packet;
 
 /// One side while it processes a segment.
-pub(crate) struct Classifier<'a, O> {
+pub(crate) struct Classifier<'a, O, C> {
     /// Its number, 0 or 1.
     pub side: usize,
     pub hot: &'a mut HotSide,
@@ -31,6 +31,8 @@ pub(crate) struct Classifier<'a, O> {
     pub times: &'a mut Times,
     pub pool: &'a mut AnomalyPool,
     pub observer: O,
+    /// Gets each time that the segment completes, with the times of its side.
+    pub complete: C,
 }
 
 /// A range of positions compared with those seen so far.
@@ -41,7 +43,7 @@ struct Overlap {
     missing_since_ns: u64,
 }
 
-impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
+impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classifier<'_, O, C> {
     /// Classifies and counts a segment, or a packet without a whole TCP header.
     pub fn classify_and_count(&mut self, segment: Option<&Segment>) -> SegmentClass {
         self.move_in_order_count();
@@ -519,6 +521,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         use SegmentClass::*;
         let (side, has_ack, time_ns) = (self.side, segment.has(Packet::ACK), segment.time_ns);
         if has_ack && let Some(rtt_ns) = self.times.acknowledge(side, segment) {
+            (self.complete)(self.times.measured_mut(side), CompletedTime { time_ns: rtt_ns, is_round_trip: true });
             (self.observer)(SegmentEvent::PayloadAcknowledged { rtt_ns });
         }
         if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) {
@@ -531,6 +534,10 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         let end = start.wrapping_add(segment.payload_bytes);
         if matches!(class, InOrder | Syn) {
             if has_ack && let Some(response_ns) = self.times.answer(side, segment) {
+                (self.complete)(
+                    self.times.measured_mut(side),
+                    CompletedTime { time_ns: response_ns, is_round_trip: false },
+                );
                 (self.observer)(SegmentEvent::RequestAnswered { response_ns });
             }
         } else if self.peer.has(HotSide::ACKED) && !is_after(end, self.peer.acknowledged) {

@@ -2,8 +2,8 @@
 //!
 //! In: packets in the order of the capture, with the side that sent them. Out: the class of each,
 //! and a [`TcpReport`] per side and record. A connection takes seven cache lines; an ordinary
-//! segment touches the hot line of its side and the first of the times, and those of its side if it
-//! completes a time:
+//! segment touches the hot line of its side and the first of the times, and the times of its side if
+//! it completes one:
 //! ```text
 //! hot 0, 1    per side: positions, acknowledgments, digests of the last four segments
 //! cold 0, 1   per side: SYN, FIN, the round trip of the handshake
@@ -22,7 +22,7 @@ use crate::report::{Degradation, TcpReport};
 use crate::rules::{is_unfragmented_segment, nearest_position};
 use crate::segment::{CONTROL, Segment, digest};
 use crate::side::{ColdSide, HotSide};
-use crate::times::Times;
+use crate::times::{CompletedTime, MeasuredTimes, Times};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Packet;
 
@@ -53,11 +53,32 @@ impl Connection {
         &self.times
     }
 
+    /// The cache lines that most packets with SYN, FIN or RST touch: all but the measured times.
+    #[inline(always)]
+    pub fn lines_of_control_bits(&self) -> &[[u64; 8]] {
+        let lines: &[[u64; 8]; 7] = bytemuck::must_cast_ref(self);
+        &lines[..5]
+    }
+
     /// Classifies and counts a packet that only brings the next octets of its side or only
     /// acknowledges more than before. Returns false and changes nothing for any other packet, and
     /// when the counter of segments in order is full: [`Connection::classify`] takes these.
     #[inline(always)]
     pub fn classify_fast(&mut self, side: usize, packet: &Packet, pool: &AnomalyPool) -> bool {
+        self.classify_fast_completing(side, packet, pool, MeasuredTimes::enter)
+    }
+
+    /// Like [`Connection::classify_fast`]. `complete` gets each time that the packet completes, and
+    /// the times of its side. It enters the time there, or prefetches them and calls
+    /// [`Connection::enter_time`] later.
+    #[inline(always)]
+    pub fn classify_fast_completing(
+        &mut self,
+        side: usize,
+        packet: &Packet,
+        pool: &AnomalyPool,
+        complete: impl FnMut(&mut MeasuredTimes, CompletedTime),
+    ) -> bool {
         let segment = Segment {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
@@ -68,23 +89,43 @@ impl Connection {
             ttl: packet.ttl,
             ..Segment::default()
         };
-        is_unfragmented_segment(packet) && self.take_fast(side, &segment, || digest(packet, &pool.digest_key))
+        let digest = || digest(packet, &pool.digest_key);
+        is_unfragmented_segment(packet) && self.take_fast(side, &segment, digest, complete)
     }
 
     /// Like [`Connection::classify_fast`], with a segment.
     #[inline(always)]
     pub fn classify_segment_fast(&mut self, side: usize, segment: &Segment) -> bool {
-        self.take_fast(side, segment, || segment.digest)
+        self.take_fast(side, segment, || segment.digest, MeasuredTimes::enter)
+    }
+
+    /// Enters a time that a packet of a side completed. Until then, reports lack it.
+    #[inline(always)]
+    pub fn enter_time(&mut self, side: usize, time: CompletedTime) {
+        self.times.measured_mut(side).enter(time);
     }
 
     #[inline(always)]
-    fn take_fast(&mut self, side: usize, segment: &Segment, digest: impl FnOnce() -> u32) -> bool {
+    fn take_fast(
+        &mut self,
+        side: usize,
+        segment: &Segment,
+        digest: impl FnOnce() -> u32,
+        mut complete: impl FnMut(&mut MeasuredTimes, CompletedTime),
+    ) -> bool {
         let is_taken = self.hot[side & 1].classify_fast(segment, digest);
         if is_taken {
-            self.times.acknowledge(side, segment);
+            if let Some(rtt_ns) = self.times.acknowledge(side, segment) {
+                complete(self.times.measured_mut(side), CompletedTime { time_ns: rtt_ns, is_round_trip: true });
+            }
             if segment.payload_bytes > 0 {
                 let end = segment.sequence.wrapping_add(segment.payload_bytes);
-                self.times.answer(side, segment);
+                if let Some(response_ns) = self.times.answer(side, segment) {
+                    complete(
+                        self.times.measured_mut(side),
+                        CompletedTime { time_ns: response_ns, is_round_trip: false },
+                    );
+                }
                 self.times.request(side, end, segment.time_ns);
                 self.times.time_segment(side, end, segment.time_ns);
             }
@@ -97,9 +138,22 @@ impl Connection {
         self.classify_segment(side, Segment::from_packet(packet, &pool.digest_key).as_ref(), pool)
     }
 
+    /// Like [`Connection::classify`], and passes the times that the packet completes to `complete`,
+    /// as [`Connection::classify_fast_completing`] does.
+    pub fn classify_completing(
+        &mut self,
+        side: usize,
+        packet: &Packet,
+        pool: &mut AnomalyPool,
+        complete: impl FnMut(&mut MeasuredTimes, CompletedTime),
+    ) -> SegmentClass {
+        let segment = Segment::from_packet(packet, &pool.digest_key);
+        self.classifier(side, pool, |_| {}, complete).classify_and_count(segment.as_ref())
+    }
+
     /// Like [`Connection::classify`], with a segment; `None`: a packet without a whole TCP header.
     pub fn classify_segment(&mut self, side: usize, segment: Option<&Segment>, pool: &mut AnomalyPool) -> SegmentClass {
-        self.classifier(side, pool, |_| {}).classify_and_count(segment)
+        self.classifier(side, pool, |_| {}, MeasuredTimes::enter).classify_and_count(segment)
     }
 
     /// Like [`Connection::classify`], and passes every decision about the packet to `observer`.
@@ -137,16 +191,21 @@ impl Connection {
         observer: impl FnMut(SegmentEvent),
     ) -> SegmentClass {
         let segment = Segment::from_packet(packet, &pool.digest_key);
-        self.classifier(side, pool, observer).classify_and_count(segment.as_ref())
+        self.classifier(side, pool, observer, MeasuredTimes::enter).classify_and_count(segment.as_ref())
     }
 
-    fn classifier<'a, O>(&'a mut self, side: usize, pool: &'a mut AnomalyPool, observer: O) -> Classifier<'a, O> {
-        let ([hot_0, hot_1], [cold_0, cold_1], times) = (&mut self.hot, &mut self.cold, &mut self.times);
-        if side & 1 == 0 {
-            Classifier { side: 0, hot: hot_0, cold: cold_0, peer: hot_1, peer_cold: cold_1, times, pool, observer }
-        } else {
-            Classifier { side: 1, hot: hot_1, cold: cold_1, peer: hot_0, peer_cold: cold_0, times, pool, observer }
-        }
+    fn classifier<'a, O, C>(
+        &'a mut self,
+        side: usize,
+        pool: &'a mut AnomalyPool,
+        observer: O,
+        complete: C,
+    ) -> Classifier<'a, O, C> {
+        let (side, times) = (side & 1, &mut self.times);
+        let ([hot_0, hot_1], [cold_0, cold_1]) = (&mut self.hot, &mut self.cold);
+        let (hot, cold, peer, peer_cold) =
+            if side == 0 { (hot_0, cold_0, hot_1, cold_1) } else { (hot_1, cold_1, hot_0, cold_0) };
+        Classifier { side, hot, cold, peer, peer_cold, times, pool, observer, complete }
     }
 
     /// The position of a sequence number of a side: the one nearest to its next position. `None`

@@ -28,4 +28,4 @@ pub use pool::{AnomalyPool, DetachedEntries, PoolEntry};
 pub use report::{Degradation, TcpReport};
 pub use rules::MAX_HOLES;
 pub use segment::{DigestKey, Segment};
-pub use times::{ResponseTimes, RoundTripTimes};
+pub use times::{CompletedTime, MeasuredTimes, ResponseTimes, RoundTripTimes};

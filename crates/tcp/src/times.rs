@@ -55,11 +55,6 @@ impl ResponseTimes {
         self.max_ns = self.max_ns.max(later.max_ns);
         self.sum_ns = self.sum_ns.saturating_add(later.sum_ns);
     }
-
-    #[inline(always)]
-    fn enter(&mut self, time_ns: u64) {
-        self.add(&Self { count: 1, first_ns: time_ns, max_ns: time_ns, sum_ns: time_ns });
-    }
 }
 
 impl RoundTripTimes {
@@ -80,20 +75,25 @@ impl RoundTripTimes {
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
+}
 
-    #[inline(always)]
-    fn enter(&mut self, time_ns: u64) {
-        self.add(&Self { count: 1, min_ns: time_ns, max_ns: time_ns, sum_ns: time_ns });
-    }
+/// A time that a segment completes.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletedTime {
+    /// ns.
+    pub time_ns: u64,
+    /// A round trip: since the timed segment that it acknowledges. Else a response time: since the
+    /// request that it answers.
+    pub is_round_trip: bool,
 }
 
 /// The times of both sides: three cache lines. Nearly every segment changes the first one, and each
-/// time that is measured the line of its side.
+/// time that is entered the results of its side.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 pub(crate) struct Times {
     waiting: [Waiting; 2],
-    measured: [Measured; 2],
+    measured: [MeasuredTimes; 2],
 }
 
 /// What a side has sent and waits for.
@@ -112,15 +112,31 @@ struct Waiting {
     has_timed: u32,
 }
 
-/// The times of a side in this record.
+/// The times of a side in this record: a cache line.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
-pub(crate) struct Measured {
-    pub responses: ResponseTimes,
-    pub round_trips: RoundTripTimes,
+pub struct MeasuredTimes {
+    pub(crate) responses: ResponseTimes,
+    pub(crate) round_trips: RoundTripTimes,
 }
 
-const _: () = assert!(size_of::<Times>() == 3 * 64 && size_of::<Measured>() == 64);
+impl MeasuredTimes {
+    /// Adds a time. Both kinds take the same path, because no branch can tell which comes next.
+    #[inline(always)]
+    pub fn enter(&mut self, time: CompletedTime) {
+        let CompletedTime { time_ns, is_round_trip } = time;
+        let kinds: &mut [[u64; 4]; 2] = bytemuck::must_cast_mut(self);
+        let [count, first_or_min, max, sum] = &mut kinds[usize::from(is_round_trip)];
+        let known = if is_round_trip { time_ns.min(*first_or_min) } else { *first_or_min };
+        *first_or_min = if *count == 0 { time_ns } else { known };
+        *count += 1;
+        *max = time_ns.max(*max);
+        *sum = sum.saturating_add(time_ns);
+    }
+}
+
+const _: () = assert!(size_of::<ResponseTimes>() == size_of::<[u64; 4]>());
+const _: () = assert!(size_of::<Times>() == 3 * 64 && size_of::<MeasuredTimes>() == 64);
 
 impl Times {
     /// Takes a segment of a side with ACK. Returns the round trip that it completes.
@@ -131,9 +147,7 @@ impl Times {
             return None;
         }
         waiting.has_timed = 0;
-        let time_ns = segment.time_ns.checked_sub(waiting.timed_ns)?;
-        self.measured[side & 1].round_trips.enter(time_ns);
-        Some(time_ns)
+        segment.time_ns.checked_sub(waiting.timed_ns)
     }
 
     /// Takes a segment of a side with ACK and payload in order. Returns the response time if it is
@@ -145,9 +159,7 @@ impl Times {
             return None;
         }
         waiting.has_request = 0;
-        let time_ns = segment.time_ns.checked_sub(waiting.request_ns)?;
-        self.measured[side & 1].responses.enter(time_ns);
-        Some(time_ns)
+        segment.time_ns.checked_sub(waiting.request_ns)
     }
 
     /// Takes payload in order of a side, which ends before a sequence number: the new end of its
@@ -183,7 +195,12 @@ impl Times {
         self.waiting[side & 1] = Waiting::zeroed();
     }
 
-    pub fn measured(&self, side: usize) -> &Measured {
+    #[inline(always)]
+    pub fn measured_mut(&mut self, side: usize) -> &mut MeasuredTimes {
+        &mut self.measured[side & 1]
+    }
+
+    pub fn measured(&self, side: usize) -> &MeasuredTimes {
         &self.measured[side & 1]
     }
 

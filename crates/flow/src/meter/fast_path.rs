@@ -60,6 +60,7 @@ impl Meter {
         for (lookup, packet) in lookups.iter().zip(packets) {
             self.process_packet(lookup, packet, options, out);
         }
+        self.tcp.enter_completed();
     }
 
     #[inline(always)]
