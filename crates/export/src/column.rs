@@ -20,6 +20,8 @@ pub enum ColumnKind {
     Word,
     /// Several of few words: [`FieldValue::Approximate`] or [`FieldValue::Degraded`].
     Words,
+    /// Several names of the user, separated by spaces: [`FieldValue::Text`].
+    Names,
     /// [`FieldValue::TcpFlags`]: text with a letter for each.
     TcpFlags,
     /// [`FieldValue::CommunityId`] or [`FieldValue::Text`].
@@ -37,6 +39,7 @@ impl ColumnKind {
             Self::Mac => "mac",
             Self::Word => "word",
             Self::Words => "words",
+            Self::Names => "names",
             Self::TcpFlags | Self::Text => "text",
         }
     }

@@ -40,14 +40,36 @@ const BASIC: [&str; 26] = [
 /// The columns of the profile `layer2`.
 const LAYER2: [&str; 3] = ["ethertype", "src_mac", "dst_mac"];
 
+/// The columns of the profile `places`.
+const PLACES: [&str; 17] = [
+    "src_network",
+    "dst_network",
+    "src_site",
+    "dst_site",
+    "src_role",
+    "dst_role",
+    "src_local",
+    "dst_local",
+    "src_country",
+    "dst_country",
+    "src_as",
+    "dst_as",
+    "src_as_org",
+    "dst_as_org",
+    "tags",
+    "src_tags",
+    "dst_tags",
+];
+
 /// The name of a selection of columns, and whether it has a column.
 pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
 
 /// Selections of columns by name.
-pub(crate) const FIELD_PROFILES: [FieldProfile; 4] = [
+pub(crate) const FIELD_PROFILES: [FieldProfile; 5] = [
     ("basic", |column| BASIC.contains(&column.name)),
     ("layer2", |column| LAYER2.contains(&column.name)),
     ("tcp", |column| column.of_tcp || BASIC.contains(&column.name)),
+    ("places", |column| PLACES.contains(&column.name)),
     ("all", |_| true),
 ];
 
@@ -95,7 +117,7 @@ pub enum InvalidFields {
 }
 
 /// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
-/// `layer2`, `tcp` and `all`, separated by commas. They are in the order of the selection, each once.
+/// `layer2`, `tcp`, `places` and `all`, separated by commas. They are in the order of the selection, each once.
 ///
 /// # Errors
 /// A name is unknown, or a pattern matches no column.
@@ -182,6 +204,7 @@ mod tests {
     fn a_selection_has_profiles_names_and_patterns_in_its_order() {
         assert_eq!(names("basic"), BASIC, "the profile has the order of the table");
         assert_eq!(names("all").len(), columns().len());
+        assert_eq!(names("places"), PLACES);
         assert_eq!(
             names("bytes,*_ip,src_ip,bytes"),
             [

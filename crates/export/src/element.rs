@@ -39,6 +39,8 @@ pub(crate) enum DataType {
     Unsigned64 = 4,
     Float64 = 10,
     MacAddress = 12,
+    /// UTF-8, in a fixed number of octets.
+    String = 13,
     DateTimeMilliseconds = 15,
     DateTimeNanoseconds = 17,
     Ipv4Address = 18,
@@ -50,7 +52,8 @@ impl DataType {
     const fn octets(self) -> u16 {
         match self {
             Self::Unsigned8 => 1,
-            Self::Unsigned16 => 2,
+            // The only string is the code of a country.
+            Self::Unsigned16 | Self::String => 2,
             Self::OctetArray => 3,
             Self::Unsigned32 | Self::Ipv4Address => 4,
             Self::MacAddress => 6,
@@ -310,8 +313,11 @@ impl Element {
             FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
             FieldValue::Ip(IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
+            FieldValue::Text(ref text) => {
+                let octets = text.bytes().chain(std::iter::repeat(0));
+                return out.extend(octets.take(self.octets.into()));
+            }
             FieldValue::CommunityId(_)
-            | FieldValue::Text(_)
             | FieldValue::Protocol(_)
             | FieldValue::TcpFlags(_)
             | FieldValue::NotApplicable => {

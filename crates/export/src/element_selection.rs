@@ -85,6 +85,10 @@ mod tests {
         let times = ["response_count", "response_first_ns", "response_max_ns", "rtt_count", "rtt_max_ns", "rtt_min_ns"];
         let times = times.map(|name| format!("tcp_{name}"));
         let others = ["duration_ns", "community_id", "tcp_throughput_bits_per_second"];
-        assert_eq!(names, times.iter().map(|name| &name[..]).chain(others).collect());
+        let texts = ["network", "site", "role", "as_org", "tags"];
+        let of_sides = ["src", "dst"].into_iter().flat_map(|side| texts.map(|text| format!("{side}_{text}")));
+        let of_sides: Vec<String> = of_sides.chain(["tags".into()]).collect();
+        let of_sides = of_sides.iter().map(|name| &name[..]);
+        assert_eq!(names, times.iter().map(|name| &name[..]).chain(others).chain(of_sides).collect());
     }
 }

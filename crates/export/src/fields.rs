@@ -12,7 +12,8 @@ use crate::community_id::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
 use crate::field_value::FieldValue;
 use std::net::{IpAddr, Ipv6Addr};
-use weir_flow::{Approximate, Direction, FlowRecord};
+use std::sync::Arc;
+use weir_flow::{Approximate, Direction, FlowRecord, NamedNetwork, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{SegmentClass, TcpReport};
 
@@ -224,6 +225,42 @@ fields! {
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
+    flow "src_network", Text, "", "Name of the network of the source in the table of `--networks` (enrichment.md).",
+        [], |r| network(r.flow, SOURCE, |n| &n.name);
+    flow "dst_network", Text, "", "Name of the network of the destination.",
+        [], |r| network(r.flow, DESTINATION, |n| &n.name);
+    flow "src_site", Text, "", "Site of the network of the source: where it is.",
+        [], |r| network(r.flow, SOURCE, |n| &n.site);
+    flow "dst_site", Text, "", "Site of the network of the destination.",
+        [], |r| network(r.flow, DESTINATION, |n| &n.site);
+    flow "src_role", Text, "", "Role of the network of the source: what it is for.",
+        [], |r| network(r.flow, SOURCE, |n| &n.role);
+    flow "dst_role", Text, "", "Role of the network of the destination.",
+        [], |r| network(r.flow, DESTINATION, |n| &n.role);
+    flow "src_local", Integer, "", "1 if the source is in a local network of the table of `--networks`, 0 if it is not.",
+        [Element::weir(90, "sourceIsLocal", Unsigned8, Semantics::Default, Units::None)], |r| local(r.flow, SOURCE);
+    flow "dst_local", Integer, "", "1 if the destination is in a local network of the table, 0 if it is not.",
+        [Element::weir(91, "destinationIsLocal", Unsigned8, Semantics::Default, Units::None)], |r| local(r.flow, DESTINATION);
+    flow "src_country", Text, "", "Country of the source in the databases of `--geo`: two letters (ISO 3166-1).",
+        [Element::weir(92, "sourceCountryCode", DataType::String, Semantics::Default, Units::None)],
+        |r| geo(r.flow, SOURCE, |place| place.country().map(text));
+    flow "dst_country", Text, "", "Country of the destination.",
+        [Element::weir(93, "destinationCountryCode", DataType::String, Semantics::Default, Units::None)],
+        |r| geo(r.flow, DESTINATION, |place| place.country().map(text));
+    flow "src_as", Integer, "", "Number of the autonomous system of the source in the databases of `--geo`.",
+        [Element::common(16, "bgpSourceAsNumber", Unsigned32)], |r| geo(r.flow, SOURCE, system_number);
+    flow "dst_as", Integer, "", "Number of the autonomous system of the destination.",
+        [Element::common(17, "bgpDestinationAsNumber", Unsigned32)], |r| geo(r.flow, DESTINATION, system_number);
+    flow "src_as_org", Text, "", "Organization of the autonomous system of the source.",
+        [], |r| geo(r.flow, SOURCE, organization);
+    flow "dst_as_org", Text, "", "Organization of the autonomous system of the destination.",
+        [], |r| geo(r.flow, DESTINATION, organization);
+    flow "tags", Names, "", "Lists of `--tags` that have the source, the destination, or a name or fingerprint of the flow, separated by spaces.",
+        [], |r| tags(r.flow.places.as_ref().and_then(|places| places.tags.as_deref()));
+    flow "src_tags", Names, "", "Lists that have the source.",
+        [], |r| tags(place(r.flow, SOURCE).and_then(|place| place.tags.as_deref()));
+    flow "dst_tags", Names, "", "Lists that have the destination.",
+        [], |r| tags(place(r.flow, DESTINATION).and_then(|place| place.tags.as_deref()));
     flow "ethertype", Integer or 0, "", "EtherType of a layer-2 flow; 0 for frames without an EtherType, and for IP flows.",
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
@@ -456,6 +493,7 @@ pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRec
         destination_port: flow.source_port,
         forward: flow.reverse,
         reverse: Direction::default(),
+        places: flow.places.as_ref().map(|places| Arc::new(places.reversed())),
         ..flow.clone()
     };
     let has_reverse = flow.reverse.packets > 0;
@@ -463,6 +501,53 @@ pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRec
     [(has_forward, (forward, false)), (has_reverse, (reverse, true))]
         .into_iter()
         .filter_map(|(has, part)| has.then_some(part))
+}
+
+/// The endpoints of a flow.
+const SOURCE: bool = false;
+const DESTINATION: bool = true;
+
+fn place(flow: &FlowRecord, endpoint: bool) -> Option<&Place> {
+    let places = flow.places.as_ref()?;
+    Some(if endpoint == DESTINATION { &places.destination } else { &places.source })
+}
+
+/// A text of the table of networks.
+fn network(flow: &FlowRecord, endpoint: bool, read: fn(&NamedNetwork) -> &str) -> FieldValue<'_> {
+    let network = place(flow, endpoint).and_then(|place| place.network.as_ref());
+    network.map(|network| read(network)).filter(|text| !text.is_empty()).map_or(FieldValue::NotApplicable, text)
+}
+
+fn local(flow: &FlowRecord, endpoint: bool) -> FieldValue<'static> {
+    optional(place(flow, endpoint).and_then(|place| place.is_local), |local| FieldValue::Unsigned(local.into()))
+}
+
+/// A value of a database; no value if databases have none.
+fn geo<'a>(
+    flow: &'a FlowRecord,
+    endpoint: bool,
+    read: impl FnOnce(&'a Place) -> Option<FieldValue<'a>>,
+) -> FieldValue<'a> {
+    match &flow.places {
+        Some(places) if places.has_geo => place(flow, endpoint).and_then(read).unwrap_or(FieldValue::NoValue),
+        _ => FieldValue::NotApplicable,
+    }
+}
+
+fn system_number(place: &Place) -> Option<FieldValue<'_>> {
+    place.autonomous_system.as_ref().map(|system| FieldValue::Unsigned(system.number.into()))
+}
+
+fn organization(place: &Place) -> Option<FieldValue<'_>> {
+    place.autonomous_system.as_ref()?.organization.as_deref().map(text)
+}
+
+fn tags(names: Option<&str>) -> FieldValue<'_> {
+    names.map_or(FieldValue::NotApplicable, text)
+}
+
+fn text(text: &str) -> FieldValue<'_> {
+    FieldValue::Text(text.into())
 }
 
 fn is_ip(record: &DirectionView<'_>) -> bool {

@@ -1,6 +1,7 @@
 //! Bidirectional flow records.
 
 use crate::key::tunnel_id;
+use crate::places::Places;
 use std::net::IpAddr;
 use std::sync::Arc;
 use weir_dpi::Findings;
@@ -317,6 +318,9 @@ pub struct FlowRecord {
     pub sampling: Option<[u32; 2]>,
     /// What inspection of the payload found; `None` if it found nothing.
     pub findings: Option<Arc<Findings>>,
+    /// What tables, databases and lists say about its addresses and names. Enrichment sets it before
+    /// sinks get the record.
+    pub places: Option<Arc<Places>>,
 }
 
 impl FlowRecord {
@@ -337,6 +341,7 @@ impl FlowRecord {
         queue_lost: 0,
         sampling: None,
         findings: None,
+        places: None,
     };
     /// A TCP record without packets.
     pub(crate) const OF_TCP: Self = Self { tcp: Some([TcpReport::EMPTY; 2]), ..Self::NONE };

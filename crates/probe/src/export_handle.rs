@@ -1,9 +1,8 @@
 //! The handle through which a pipeline exports its records: batches to the queues of all sinks, and
 //! empty batches back.
 
-use crate::account::totals;
 use crate::heartbeat::{beat, while_waiting};
-use crate::settings::{BackPressure, RecordObserver};
+use crate::settings::{BackPressure, RecordEnricher, RecordObserver};
 use crate::sink_worker::{Drain, Offer, RecordBatch, SinkState, SinkWorkers};
 use crate::sync::lock;
 use crossbeam_channel::{SendTimeoutError, Sender};
@@ -28,6 +27,7 @@ pub struct ExportHandle {
     recycle: SyncSender<Vec<FlowRecord>>,
     back_pressure: BackPressure,
     observer: Option<RecordObserver>,
+    enricher: Option<RecordEnricher>,
     /// Since when the pipeline only writes its last records.
     draining_since: Option<Instant>,
 }
@@ -37,9 +37,10 @@ impl ExportHandle {
         sinks: Arc<Mutex<SinkWorkers>>,
         back_pressure: BackPressure,
         observer: Option<RecordObserver>,
+        enricher: Option<RecordEnricher>,
     ) -> Self {
         let (recycle, empty) = sync_channel(EMPTY_BATCHES);
-        Self { sinks, empty, recycle, back_pressure, observer, draining_since: None }
+        Self { sinks, empty, recycle, back_pressure, observer, enricher, draining_since: None }
     }
 
     /// From now on waits for slow sinks: the pipeline reads no more packets, and has about this number
@@ -81,8 +82,8 @@ impl ExportHandle {
     }
 
     fn send_to_all(&mut self, records: Vec<FlowRecord>) -> bool {
-        let totals = totals(&records);
-        let batch = Arc::new(RecordBatch { records, recycle: self.recycle.clone() });
+        let batch = Arc::new(RecordBatch::new(records, self.enricher.clone(), self.recycle.clone()));
+        let totals = batch.totals;
         let mut sinks = lock(&self.sinks);
         if sinks.are_pipelines_abandoned {
             return true;
@@ -118,7 +119,7 @@ impl ExportHandle {
     /// time, and, if a sink has accepted it, for those not worth waiting for.
     fn wait_and_send(&self, mut queues: Vec<FullQueue>, mut is_accepted: bool, batch: &Arc<RecordBatch>) {
         let live_since = self.draining_since.filter(|_| self.back_pressure == BackPressure::Drop);
-        let (since, records) = (Instant::now(), totals(&batch.records));
+        let (since, records) = (Instant::now(), batch.totals);
         while !queues.is_empty() {
             let drain = lock(&self.sinks).drain;
             let mut timeout = RETRY_INTERVAL;

@@ -14,7 +14,7 @@ use crate::export_handle::ExportHandle;
 use crate::heartbeat::Pulse;
 use crate::load_shedder::LevelSettings;
 use crate::record_output::MAX_BATCH;
-use crate::settings::{BackPressure, RecordObserver};
+use crate::settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
 use crate::sink_worker::{Drain, SinkWorker, SinkWorkers};
 use crate::sync::lock;
 use crate::thread::CpuAffinity;
@@ -45,6 +45,7 @@ pub struct Exporter {
     affinity: CpuAffinity,
     back_pressure: BackPressure,
     observer: Option<RecordObserver>,
+    enricher: Option<RecordEnricher>,
 }
 
 /// One entry of the new list of sinks in [`Probe::reconfigure`](crate::Probe::reconfigure).
@@ -82,26 +83,30 @@ impl Exporter {
         affinity: CpuAffinity,
         back_pressure: BackPressure,
     ) -> io::Result<Self> {
-        Self::with_queues(sinks, affinity, back_pressure, None, None)
+        Self::with_settings(sinks, affinity, back_pressure, &Settings::default())
     }
 
-    /// The same, with queues of this number of batches, and an observer of all records.
-    pub fn with_queues(
+    /// The same, with the length of queues, the observer and the enricher of the settings.
+    ///
+    /// # Errors
+    /// The system cannot start a thread.
+    pub fn with_settings(
         sinks: Vec<Box<dyn Sink + Send>>,
         affinity: CpuAffinity,
         back_pressure: BackPressure,
-        queue_batches: Option<usize>,
-        observer: Option<RecordObserver>,
+        settings: &Settings,
     ) -> io::Result<Self> {
-        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer };
+        let Settings { queue_batches, observer, enricher, .. } = settings;
+        let (observer, enricher) = (observer.clone(), enricher.clone());
+        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher };
         let changes = sinks.into_iter().map(SinkChange::Open).collect();
-        exporter.replace_sinks(exporter.start_sinks(changes, queue_batches)?);
+        exporter.replace_sinks(exporter.start_sinks(changes, *queue_batches)?);
         Ok(exporter)
     }
 
     /// A handle for one more pipeline.
     pub fn handle(&self) -> ExportHandle {
-        ExportHandle::new(self.sinks.clone(), self.back_pressure, self.observer.clone())
+        ExportHandle::new(self.sinks.clone(), self.back_pressure, self.observer.clone(), self.enricher.clone())
     }
 
     /// Starts the threads of new sinks, which get no records before [`Exporter::replace_sinks`].

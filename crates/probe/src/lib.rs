@@ -44,6 +44,6 @@ pub use heartbeat::{ThreadPanic, while_waiting};
 pub use load_shedder::{LevelSettings, OverloadPolicy};
 pub use pipeline::Pipeline;
 pub use probe::{FinalReport, Probe};
-pub use settings::{BackPressure, RecordObserver, Settings};
+pub use settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
 pub use thread::CpuAffinity;
 pub use worker_group::{GroupStatus, LoadBalance, ReceiveQueue, WorkerGroupSpec};

@@ -81,10 +81,7 @@ impl Probe {
         let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
         interfaces.sort();
         interfaces.dedup();
-        let exporter = {
-            let Settings { queue_batches, observer, .. } = &settings;
-            Exporter::with_queues(sinks, sink_affinity, back_pressure, *queue_batches, observer.clone())?
-        };
+        let exporter = Exporter::with_settings(sinks, sink_affinity, back_pressure, &settings)?;
         let mut probe = Self {
             groups: Vec::new(),
             exporter,

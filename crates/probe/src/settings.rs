@@ -31,6 +31,8 @@ pub struct Settings {
     pub queue_batches: Option<usize>,
     /// Gets every batch of records, whatever sinks lose.
     pub observer: Option<RecordObserver>,
+    /// Adds to records before sinks get them.
+    pub enricher: Option<RecordEnricher>,
 }
 
 /// Called by pipelines with each batch of records that they export. It must not wait.
@@ -38,6 +40,19 @@ pub struct Settings {
 pub struct RecordObserver(pub Arc<ObserveRecords>);
 
 type ObserveRecords = dyn Fn(&[FlowRecord]) + Send + Sync;
+
+/// Called once for each batch of records, on the thread of the sink that gets it first. Other sinks
+/// wait for it; pipelines do not.
+#[derive(Clone)]
+pub struct RecordEnricher(pub Arc<EnrichRecords>);
+
+type EnrichRecords = dyn Fn(&mut [FlowRecord]) + Send + Sync;
+
+impl fmt::Debug for RecordEnricher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RecordEnricher")
+    }
+}
 
 impl fmt::Debug for RecordObserver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 
 use crate::account::totals;
 use crate::heartbeat::{Pulse, beat, catch_panic, while_waiting};
+use crate::settings::RecordEnricher;
 use crate::sync::lock;
 use crate::thread::{CpuAffinity, cpu_time_ns};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
@@ -10,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
@@ -133,8 +134,35 @@ pub(crate) struct SinkState {
 
 /// Records on their way to several sinks. The last sink returns their memory to the pipeline.
 pub(crate) struct RecordBatch {
-    pub records: Vec<FlowRecord>,
-    pub recycle: SyncSender<Vec<FlowRecord>>,
+    records: OnceLock<Vec<FlowRecord>>,
+    /// Records that no sink has asked for, and what is to be done with them first.
+    waiting: Mutex<Option<(Vec<FlowRecord>, RecordEnricher)>>,
+    pub totals: RecordTotals,
+    recycle: SyncSender<Vec<FlowRecord>>,
+}
+
+impl RecordBatch {
+    pub fn new(
+        records: Vec<FlowRecord>,
+        enricher: Option<RecordEnricher>,
+        recycle: SyncSender<Vec<FlowRecord>>,
+    ) -> Self {
+        let totals = totals(&records);
+        let (records, waiting) = match enricher {
+            None => (OnceLock::from(records), None),
+            Some(enricher) => (OnceLock::new(), Some((records, enricher))),
+        };
+        Self { records, waiting: Mutex::new(waiting), totals, recycle }
+    }
+
+    /// The records. The first call enriches them; others wait for it.
+    fn records(&self) -> &[FlowRecord] {
+        self.records.get_or_init(|| {
+            let Some((mut records, RecordEnricher(enrich))) = lock(&self.waiting).take() else { return Vec::new() };
+            enrich(&mut records);
+            records
+        })
+    }
 }
 
 pub(crate) enum Offer {
@@ -238,12 +266,13 @@ impl SinkWorker {
         let run = move || {
             while let Some(batch) = next_batch(&batches, &mut *sink, &shared) {
                 pass_status(&mut *sink, &shared);
-                let totals = totals(&batch.records);
+                let totals = batch.totals;
                 if !lock(&shared).prepare(&mut *sink) {
                     lock(&shared).lose(totals);
                     continue;
                 }
-                let result = while_waiting(|| sink.write(&batch.records));
+                let records = batch.records();
+                let result = while_waiting(|| sink.write(records));
                 lock(&shared).update(sink.counters(), result, totals);
             }
             // The sink has all of its records: the losses are complete.
@@ -454,7 +483,8 @@ impl SinkState {
 
 impl Drop for RecordBatch {
     fn drop(&mut self) {
-        let mut records = std::mem::take(&mut self.records);
+        let waiting = || lock(&self.waiting).take().map(|(records, _)| records);
+        let mut records = self.records.take().or_else(waiting).unwrap_or_default();
         records.clear();
         // Fails if the pipeline has ended or has enough empty batches.
         let _ = self.recycle.try_send(records);

@@ -54,6 +54,8 @@ pub(crate) enum Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextOperator {
     Equal,
+    /// One of several names is equal.
+    Has,
     StartsWith,
     EndsWith,
     Contains,
@@ -72,6 +74,7 @@ impl TextOperator {
     pub fn holds(self, text: &str, pattern: &str) -> bool {
         match self {
             Self::Equal => text == pattern,
+            Self::Has => text.split(' ').any(|name| name == pattern),
             Self::StartsWith => text.starts_with(pattern),
             Self::EndsWith => text.ends_with(pattern),
             Self::Contains => text.contains(pattern),

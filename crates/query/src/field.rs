@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Flags,
     /// One or several of few words, without regard to case.
     Words(Words),
+    /// Several names of the user, with regard to case.
+    Names,
     /// Text that is compared exactly.
     Text,
 }
@@ -86,6 +88,7 @@ impl Kind {
             (ColumnKind::Address, _) => Self::Address,
             (ColumnKind::Mac, _) => Self::Mac,
             (ColumnKind::TcpFlags, _) => Self::Flags,
+            (ColumnKind::Names, _) => Self::Names,
             (ColumnKind::Word | ColumnKind::Words | ColumnKind::Text, _) => {
                 Words::of_column(column.name).map_or(Self::Text, Self::Words)
             }
@@ -94,7 +97,10 @@ impl Kind {
 
     /// Whether `<` and `>` have a meaning.
     pub fn is_ordered(self) -> bool {
-        !matches!(self, Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words(_) | Self::Text)
+        !matches!(
+            self,
+            Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words(_) | Self::Names | Self::Text
+        )
     }
 
     /// Whether the values are a number of nanoseconds.
@@ -116,6 +122,7 @@ impl fmt::Display for Kind {
             Self::Protocol => "a protocol",
             Self::Flags => "a set of TCP flags",
             Self::Words(_) => "a word",
+            Self::Names => "a name",
             Self::Text => "text",
         })
     }

@@ -304,8 +304,8 @@ impl<'a> Parser<'a> {
 
     /// One literal, which may be a range or a prefix.
     fn one(&mut self, field: Field) -> Parsed<Check> {
-        if field.kind == Kind::Text {
-            return Ok(Check::Text(TextOperator::Equal, [self.text_literal(field)?].into()));
+        if let Some(operator) = text_equality(field.kind) {
+            return Ok(Check::Text(operator, [self.text_literal(field)?].into()));
         }
         Ok(Check::Values(Values::new(&[self.literal(field)?])))
     }
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
                     self.next();
                 }
                 TokenKind::Word | TokenKind::Quoted => match field.kind {
-                    Kind::Text => texts.push(self.text_literal(field)?),
+                    Kind::Text | Kind::Names => texts.push(self.text_literal(field)?),
                     _ => literals.push(self.literal(field)?),
                 },
                 _ => return Err(self.error(open.start..self.peek().start, Problem::OpenSet)),
@@ -336,7 +336,9 @@ impl<'a> Parser<'a> {
         }
         match (texts.is_empty(), literals.is_empty()) {
             (true, true) => Err(self.error(open.place(), Problem::EmptySet)),
-            (false, _) => Ok(Check::Text(TextOperator::Equal, texts.into())),
+            (false, _) => {
+                Ok(Check::Text(text_equality(field.kind).expect("only texts are compared as text"), texts.into()))
+            }
             (true, false) => Ok(Check::Values(Values::new(&literals))),
         }
     }
@@ -353,7 +355,7 @@ impl<'a> Parser<'a> {
     /// What follows `starts-with`, `ends-with` or `contains`, the token `of_operator`.
     fn part_of_text(&mut self, field: Field, operator: TextOperator, of_operator: Token<'a>) -> Parsed<Check> {
         match field.kind {
-            Kind::Text => Ok(Check::Text(operator, [self.text_literal(field)?].into())),
+            Kind::Text | Kind::Names => Ok(Check::Text(operator, [self.text_literal(field)?].into())),
             Kind::Words(words) => {
                 let place = self.peek().place();
                 let text = self.text_literal(field)?;
@@ -417,6 +419,15 @@ impl Node {
             Self::All(nodes) => Self::All(nodes.into_iter().map(Self::with_both_sides).collect()),
             other => other,
         }
+    }
+}
+
+/// How `=` compares a field that is text.
+fn text_equality(kind: Kind) -> Option<TextOperator> {
+    match kind {
+        Kind::Text => Some(TextOperator::Equal),
+        Kind::Names => Some(TextOperator::Has),
+        _ => None,
     }
 }
 

@@ -5,10 +5,11 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 18] = [
+const ALLOWED: [(&str, &str); 19] = [
     ("bench", "capture export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
     ("dpi", ""),
+    ("enrich", "dpi flow"),
     ("export", "flow ledger packet tcp"),
     ("flow", "dpi ledger packet tcp"),
     ("host", ""),
@@ -23,7 +24,10 @@ const ALLOWED: [(&str, &str); 18] = [
     ("testkit", "capture dpi export flow ledger packet probe query tcp trafficgen"),
     ("text", ""),
     ("trafficgen", "capture"),
-    ("weir", "bench capture export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen"),
+    (
+        "weir",
+        "bench capture enrich export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen",
+    ),
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow

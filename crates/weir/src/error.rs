@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use weir_enrich::Problem;
 use weir_export::UnusableFile;
 
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,8 @@ pub enum Error {
     /// All that is wrong, each a line.
     #[error("{}", lines(.0))]
     Problems(Vec<Error>),
+    #[error("{}", enrichment_with_advice(.0))]
+    Enrichment(Vec<weir_enrich::Error>),
     #[error(transparent)]
     Live(weir_capture::Error),
     #[error(transparent)]
@@ -308,6 +311,21 @@ pub fn advice(error: &io::Error) -> &'static str {
 /// What the user can do about a file that cannot be read.
 fn input_advice(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::NotFound { "; is the name right?" } else { advice(error) }
+}
+
+fn enrichment_with_advice(errors: &[weir_enrich::Error]) -> String {
+    let line = |error: &weir_enrich::Error| {
+        let advice = match &error.problem {
+            Problem::Io(error) => input_advice(error),
+            Problem::NotAFile => "; write its content to a file first",
+            Problem::Changed => "; try again, and replace files with mv, so that they are never incomplete",
+            Problem::NoPlaces(_) => "; use a database of countries, cities or autonomous systems",
+            Problem::Database(_) => "; name a file that ends with .mmdb, and compare its size with the original",
+            _ => "",
+        };
+        format!("{error}{advice}")
+    };
+    errors.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn sysroot_advice(error: &weir_host::Error) -> &'static str {

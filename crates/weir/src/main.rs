@@ -10,6 +10,7 @@ mod arguments;
 mod bench;
 mod console;
 mod doctor;
+mod enrichment;
 mod error;
 mod files;
 mod findings;

@@ -44,6 +44,8 @@ pub struct MemoryUse {
     pub sinks: usize,
     pub back_pressure: BackPressure,
     pub views: ViewMemory,
+    /// What enrichment takes later.
+    pub enrichment_bytes: u64,
 }
 
 /// The memory of views with all groups that they may have.
@@ -111,6 +113,7 @@ impl MemoryUse {
     fn reserve_bytes(&self) -> u64 {
         (PROCESS_BYTES + self.meters * METER_BYTES + usize::from(self.reads_captures) * CAPTURE_BYTES) as u64
             + self.views.bytes
+            + self.enrichment_bytes
     }
 
     fn cache_bytes(&self, config: Config) -> u64 {
@@ -289,7 +292,8 @@ mod tests {
         is_requested: bool,
         free_bytes: u64,
     ) -> Result<(u32, SinkMemory), String> {
-        let memory = MemoryUse { meters, reads_captures: false, sinks, back_pressure: BackPressure::Drop, views };
+        let back_pressure = BackPressure::Drop;
+        let memory = MemoryUse { meters, reads_captures: false, sinks, back_pressure, views, enrichment_bytes: 0 };
         let kind = MemoryBoundKind::ControlGroup("/x/memory.max".into());
         let bound = MemoryBound { kind, limit_bytes: 2 * free_bytes, free_bytes };
         let mut config = Config { flows, ..Config::default() };

@@ -1,6 +1,6 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
-use crate::arguments::{self, Metering, Reporting};
+use crate::arguments::{self, Enrichment, Metering, Reporting};
 use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
 use crate::error::Error;
@@ -59,8 +59,11 @@ pub struct OpenOutputs {
 impl Outputs {
     /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output, and also for a view
     /// that has no output.
-    pub fn new(options: &arguments::Sinks, metering: &Metering, stats: Option<&Path>) -> Self {
-        let default = || weir_export::default_columns(key_options(metering), metering.layer2);
+    pub fn new(options: &arguments::Sinks, metering: &Metering, enrichment: &Enrichment, stats: Option<&Path>) -> Self {
+        let default = || {
+            let columns = weir_export::default_columns(key_options(metering), metering.layer2);
+            columns.into_iter().chain(enrichment.columns()).collect()
+        };
         let columns = options.fields.as_ref().map_or_else(default, |fields| fields.0.clone());
         let ledger_on_standard_output = stats == Some(Path::new("-"));
         let mut sinks = match options.outputs.as_slice() {

@@ -2,6 +2,7 @@
 
 use crate::arguments::Read;
 use crate::console::progress::Progress;
+use crate::enrichment::Enricher;
 use crate::error::{Error, sink_advice};
 use crate::files;
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
@@ -20,7 +21,7 @@ use tracing::error;
 use weir_capture::{Input, Source};
 use weir_export::FileMode;
 use weir_ledger::Ledger;
-use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 use weir_query::split_where;
 
 /// Time between two reports of the metering process to the sinks.
@@ -30,15 +31,18 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
-    let outputs = Outputs::new(&read.sinks, &read.metering, read.reporting.stats.as_deref());
+    let outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let mut settings = settings(&read.metering)?;
+    let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
     let reads_captures = matches!(source, Input::File(_));
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
-    let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure, views: outputs.view_memory };
+    let enrichment_bytes = enricher.as_ref().map_or(0, |of| of.reserve_bytes(sinks, back_pressure, false));
+    let views = outputs.view_memory;
+    let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure, views, enrichment_bytes };
     let is_requested = read.metering.flows.is_some();
     memory.fit(&mut settings.meter, is_requested)?;
     let config = settings.meter;
@@ -55,7 +59,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let observer = Some(summary::observer(&open.summary));
     let sinks = std::mem::take(&mut open.sinks);
-    let exporter = Exporter::with_queues(sinks, CpuAffinity::default(), BackPressure::Block, None, observer)
+    let enricher = enricher.as_ref().map(Enricher::record_enricher);
+    let settings = Settings { observer, enricher, ..settings };
+    let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
         .map_err(Error::Thread)?;
     let pipeline =
         Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, is_requested, error))?;

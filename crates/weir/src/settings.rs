@@ -37,6 +37,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         sampling_population: 1,
         queue_batches: None,
         observer: None,
+        enricher: None,
     })
 }
 

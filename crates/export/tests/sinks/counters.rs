@@ -128,7 +128,7 @@ fn templates_are_retransmitted_to_a_collector_that_starts_late() {
         let octets = listener.recv(&mut datagram).unwrap();
         records = decoder.message(&datagram[..octets]);
     }
-    assert_eq!((records.len(), decoder.types_seen), (1, 108));
+    assert_eq!((records.len(), decoder.types_seen), (1, 112));
     assert_eq!((sink.counters().exported.flows, lost(&*sink, ExportLossReason::CollectorRefused).flows), (1, 1));
 }
 

@@ -197,6 +197,7 @@ impl Decoder {
                 let data_type = match reader.number(1) {
                     1..=4 => "unsigned",
                     10 => "float64",
+                    13 => "string",
                     18 => "ipv4Address",
                     19 => "ipv6Address",
                     other => panic!("type {other}"),

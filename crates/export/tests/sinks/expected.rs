@@ -2,7 +2,8 @@
 
 use crate::decode::{Record, Value};
 use std::net::IpAddr;
-use weir_flow::{Approximate, Direction, FlowRecord};
+use std::sync::Arc;
+use weir_flow::{Approximate, Direction, FlowRecord, Places};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ip_address};
 use weir_tcp::{SegmentClass, TcpReport};
 
@@ -28,6 +29,10 @@ pub fn unidirectional(flow: &FlowRecord) -> Vec<FlowRecord> {
         forward: flow.reverse,
         reverse: none,
         tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
+        places: flow.places.as_ref().map(|of| {
+            let (source, destination) = (of.destination.clone(), of.source.clone());
+            Arc::new(Places { source, destination, tags: of.tags.clone(), has_geo: of.has_geo })
+        }),
         ..flow.clone()
     };
     match (flow.forward.packets, flow.reverse.packets) {
@@ -67,6 +72,10 @@ fn is_weir(element: &str) -> bool {
         "samplingPopulationM",
         "tcp",
         "udpResponse",
+        "sourceIs",
+        "sourceCountry",
+        "destinationIs",
+        "destinationCountry",
     ];
     prefixes.iter().any(|prefix| element.starts_with(prefix))
         && !element.ends_with("TotalCount")
@@ -106,6 +115,18 @@ fn record(flow: &FlowRecord) -> Record {
     let (start, end) = (flow.start_ns(), flow.end_ns());
     insert("flowStartMilliseconds", number(start / 1_000_000));
     insert("flowEndMilliseconds", number(end / 1_000_000));
+    for (side, bgp, place) in flow.places.iter().flat_map(|places| {
+        [("source", "bgpSource", &places.source), ("destination", "bgpDestination", &places.destination)]
+    }) {
+        if let Some(is_local) = place.is_local {
+            insert(&format!("{side}IsLocal"), number(is_local.into()));
+        }
+        if flow.places.as_ref().is_some_and(|places| places.has_geo) {
+            insert(&format!("{side}CountryCode"), Value::Text(place.country().unwrap_or_default().into()));
+            let system = place.autonomous_system.as_ref().map_or(0, |system| system.number);
+            insert(&format!("{bgp}AsNumber"), number(system.into()));
+        }
+    }
     insert("flowStartNanoseconds", number(ntp(start)));
     insert("flowEndNanoseconds", number(ntp(end)));
     insert("ingressInterface", number(flow.interface.into()));

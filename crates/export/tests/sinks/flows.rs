@@ -1,7 +1,8 @@
 //! Random flow records of every network, protocol and encapsulation, with extreme counters.
 
 use proptest::prelude::*;
-use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
+use std::sync::Arc;
+use weir_flow::{Approximate, AutonomousSystem, Direction, EndReason, FlowRecord, NamedNetwork, Place, Places};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ipv4_mapped};
 use weir_tcp::{Degradation, ResponseTimes, RoundTripTimes, SegmentClass, SegmentCount, TcpReport};
 
@@ -139,6 +140,27 @@ fn report() -> impl Strategy<Value = TcpReport> {
     })
 }
 
+/// Places of one flow in two, with any combination of values.
+fn places(seed: u32) -> Option<Arc<Places>> {
+    let has_geo = seed & 2 != 0;
+    let place = |bits: u32| Place {
+        network: (bits & 1 != 0).then(|| {
+            let (name, site) = ("a \"b\", c\\".into(), if bits & 2 != 0 { "K\u{f6}ln".into() } else { "".into() });
+            Arc::new(NamedNetwork { name, site, role: "role".into(), is_local: false })
+        }),
+        is_local: (bits & 4 != 0).then_some(bits & 8 != 0),
+        country: (has_geo && bits & 16 != 0).then_some(*b"DE"),
+        autonomous_system: (has_geo && bits & 32 != 0).then(|| {
+            let organization = (bits & 64 != 0).then(|| "Example".into());
+            Arc::new(AutonomousSystem { number: u32::MAX - bits, organization })
+        }),
+        tags: (bits & 128 != 0).then(|| "one two-2".into()),
+    };
+    let tags = (seed & 4 != 0).then(|| "three".into());
+    let places = || Places { source: place(seed >> 3), destination: place(seed >> 11), tags, has_geo };
+    (seed & 1 != 0).then(|| Arc::new(places()))
+}
+
 /// A flow with at least one packet.
 pub fn flow() -> impl Strategy<Value = FlowRecord> {
     let network = prop_oneof![4 => Just(Network::Ipv4), 3 => Just(Network::Ipv6), 1 => Just(Network::Layer2)];
@@ -183,6 +205,7 @@ pub fn flow() -> impl Strategy<Value = FlowRecord> {
                     queue_lost,
                     sampling,
                     findings: None,
+                    places: places(interface),
                 }
             })
     })

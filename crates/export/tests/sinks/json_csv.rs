@@ -4,8 +4,9 @@ use crate::flows::{answered, flow, plain};
 use crate::{decode, expected, export_file, sum};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use weir_export::ExportOptions;
-use weir_flow::{Approximate, FlowRecord};
+use weir_flow::{Approximate, AutonomousSystem, FlowRecord};
 use weir_packet::{NO_LABEL, Network};
 use weir_tcp::TcpReport;
 
@@ -54,6 +55,22 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     };
     insert("src_mac", (!ip).then(|| mac(flow.source)));
     insert("dst_mac", (!ip).then(|| mac(flow.destination)));
+    let places = flow.places.as_deref().cloned().unwrap_or_default();
+    for (side, place) in [("src", places.source), ("dst", places.destination)] {
+        let mut insert = |name: &str, value: Option<Value>| insert(&format!("{side}_{name}"), value);
+        let text = |text: &str| (!text.is_empty()).then(|| json!(text));
+        let network = place.network.as_deref().cloned().unwrap_or_default();
+        insert("network", text(&network.name));
+        insert("site", text(&network.site));
+        insert("role", text(&network.role));
+        insert("local", place.is_local.map(|is_local| json!(u8::from(is_local))));
+        insert("country", place.country().map(|country| json!(country)));
+        insert("as", place.autonomous_system.as_ref().map(|system| json!(system.number)));
+        let organization = |system: &Arc<AutonomousSystem>| system.organization.as_ref().map(|text| json!(text));
+        insert("as_org", place.autonomous_system.as_ref().and_then(organization));
+        insert("tags", place.tags.map(|tags| json!(tags)));
+    }
+    insert("tags", places.tags.map(|tags| json!(tags)));
     for (reverse, prefix) in ["fwd_", "rev_"].into_iter().enumerate() {
         let direction = [&flow.forward, &flow.reverse][reverse];
         let some = direction.packets > 0;
@@ -162,7 +179,8 @@ proptest! {
         let options = ExportOptions { uniflow, ..ExportOptions::default() };
         let (counters, csv) = file("csv", &options, &flows);
         let (_, json) = file("json", &options, &flows);
-        let mut rows = csv.lines().map(|row| row.split(',').collect::<Vec<_>>());
+        let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_bytes());
+        let mut rows = rows.records().map(|row| row.expect("a row of CSV"));
         let names = rows.next().expect("a header line");
         let rows: Vec<_> = rows.collect();
         let objects = objects(&json);
@@ -172,12 +190,12 @@ proptest! {
             prop_assert_eq!(row.len(), names.len());
             prop_assert_eq!(object.len(), names.len());
             for (name, cell) in names.iter().zip(row) {
-                let same = match object.get(*name).unwrap_or(&Value::Null) {
+                let same = match object.get(name).unwrap_or(&Value::Null) {
                     Value::Null => cell.is_empty(),
                     Value::String(text) => text == cell,
                     number => serde_json::from_str::<Value>(cell).unwrap() == *number,
                 };
-                prop_assert!(same, "{name}: {cell} and {:?}", object.get(*name));
+                prop_assert!(same, "{name}: {cell} and {:?}", object.get(name));
             }
         }
     }

@@ -331,3 +331,33 @@ fn the_last_status_of_a_sink_has_the_losses_of_the_ledger() {
     assert_eq!((status.sampling_population, status.ignored_packets), (10, 7));
     assert_eq!(status.interfaces, [(2, "eth0".to_owned())]);
 }
+
+#[test]
+fn records_are_enriched_once_for_all_sinks_on_the_thread_of_one() {
+    let (ports, threads) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    let collecting = |name| {
+        let ports = ports.clone();
+        sink(name, move |flows| {
+            lock(&ports).extend(flows.iter().map(|flow| flow.source_port));
+            true
+        })
+    };
+    let by_thread = threads.clone();
+    let enrich = move |flows: &mut [FlowRecord]| {
+        lock(&by_thread).push(thread::current().name().map(String::from));
+        flows.iter_mut().for_each(|flow| flow.source_port += 1);
+    };
+    let settings = Settings { enricher: Some(RecordEnricher(Arc::new(enrich))), ..Settings::default() };
+    let sinks = vec![collecting("a"), collecting("b")];
+    let mut exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings).unwrap();
+    let (mut handle, mut account) = (exporter.handle(), Account::default());
+    for _ in 0..3 {
+        write(&mut handle, &mut account, 5);
+    }
+    drop(handle);
+    exporter.finish();
+    let counters = exporter.ledger([account]).sinks;
+    assert!(counters.iter().all(|sink| sink.exported.flows == 15), "{counters:?}");
+    assert_eq!(*lock(&ports), [1; 30]);
+    assert_eq!(*lock(&threads), vec![Some("weir-export".to_owned()); 3]);
+}

@@ -57,6 +57,7 @@ pub(crate) fn flow(input: &mut Input<'_>) -> FlowRecord {
         queue_lost: if end & 0xc0 == 0xc0 { input.u64() } else { 0 },
         sampling,
         findings: None,
+        places: None,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Options that several commands share.
 
 use super::values::{FieldList, parse_fields};
-use super::{INPUT, METERING, OPERATION, OUTPUT};
+use super::{ENRICHMENT, INPUT, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use weir_enrich::{Sources, TagList};
+use weir_export::{Column, select_columns};
 use weir_query::{Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_count, parse_duration, parse_flows, parse_length};
 
@@ -186,6 +188,43 @@ pub enum FullPolicy {
     EvictOldestIdle,
     /// Drop and count them
     Drop,
+}
+
+/// What is added to flow records from files: `weir read` and `weir probe`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = ENRICHMENT)]
+pub struct Enrichment {
+    /// Name the networks of source and destination from this table: CSV with the columns prefix, name, site, role and local
+    /// (docs/enrichment.md)
+    #[arg(long, value_name = "FILE")]
+    pub networks: Option<PathBuf>,
+
+    /// Add country and autonomous system of source and destination from this database in the MaxMind DB format; may be
+    /// repeated: the first database that has a value gives it
+    #[arg(long, value_name = "FILE")]
+    pub geo: Vec<PathBuf>,
+
+    /// Tag flows with NAME whose addresses, domain name, JA3 or JA4 are in this list, one entry per line; may be repeated
+    #[arg(long, value_name = "NAME=FILE")]
+    pub tags: Vec<TagList>,
+}
+
+impl Enrichment {
+    /// The files.
+    pub fn sources(&self) -> Sources {
+        Sources { networks: self.networks.clone(), geo: self.geo.clone(), tags: self.tags.clone() }
+    }
+
+    /// Columns that JSON and CSV have besides, because of these options.
+    pub fn columns(&self) -> impl Iterator<Item = &'static Column> {
+        let of_option = [
+            (self.networks.is_some(), "src_network,dst_network,*_site,*_role,*_local"),
+            (!self.geo.is_empty(), "src_country,dst_country,src_as,dst_as,*_as_org"),
+            (!self.tags.is_empty(), "tags,src_tags,dst_tags"),
+        ];
+        let columns = |fields| select_columns(fields).expect("these columns exist");
+        of_option.into_iter().filter(|(is_given, _)| *is_given).flat_map(move |(_, fields)| columns(fields))
+    }
 }
 
 /// What is reported: `weir read`, `weir probe` and `weir tcp`.

@@ -2,7 +2,9 @@
 
 use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample};
-use super::{Cores, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks};
+use super::{
+    Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks,
+};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,6 +29,9 @@ pub struct ProbeOptions {
 
     #[command(flatten)]
     pub metering: Metering,
+
+    #[command(flatten)]
+    pub enrichment: Enrichment,
 
     /// Read options from this TOML file. Its keys are the long option names; the command line takes precedence
     #[arg(long, value_name = "FILE", help_heading = OPERATION)]
@@ -166,7 +171,7 @@ Signals:
   SIGINT, SIGTERM  stop receiving, end and export all flows within --drain-timeout, exit; a second
                    one exits at once
   SIGHUP           read the file of --config again; timeouts, filter and sinks change without
-                   a restart
+                   a restart. Load the files of --networks, --geo and --tags again
   SIGUSR1          print the totals since the start: pipelines and ledger
 
 Exit codes:

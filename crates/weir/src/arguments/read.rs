@@ -1,7 +1,7 @@
 //! Options of `weir read`.
 
 use super::groups::settings_help;
-use super::{Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
+use super::{Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -31,6 +31,9 @@ pub struct Read {
 
     #[command(flatten)]
     pub metering: Metering,
+
+    #[command(flatten)]
+    pub enrichment: Enrichment,
 
     #[command(flatten)]
     pub hardening: Hardening,

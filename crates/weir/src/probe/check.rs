@@ -5,6 +5,7 @@ use super::placement::{self, Placement};
 use super::privileges;
 use crate::arguments::{Layout, LogFormat, Logging, ProbeOptions};
 use crate::console::printable;
+use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::files;
 use crate::input;
@@ -62,6 +63,7 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     };
     let inputs = probe.inputs.iter().filter(|input| !input.is_empty() && !waits(input));
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input).err()).collect();
+    problems.extend(Enricher::load(&probe.enrichment).err());
     let key = key_options(&probe.metering);
     let check = |sink: &String| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
@@ -103,6 +105,16 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     }
     for sink in &outputs.sinks {
         fact("sink", sink.clone());
+    }
+    let sources = probe.enrichment.sources();
+    if let Some(path) = &sources.networks {
+        fact("networks", path.display().to_string());
+    }
+    for path in &sources.geo {
+        fact("geo", path.display().to_string());
+    }
+    for list in &sources.tags {
+        fact("tags", format!("{} from {}", list.name, list.path.display()));
     }
     let requested = probe.inputs.iter().map(|input| placement::requested_queues(input)).collect::<Option<Vec<_>>>();
     let placement = match requested {

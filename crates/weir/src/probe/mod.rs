@@ -21,6 +21,7 @@ pub use config::without_invalid_values;
 use crate::arguments::{Logging, ProbeOptions, Reporting, StatusFormat};
 use crate::console::log::{self, Prefix};
 use crate::console::{Deadline, print, stderr};
+use crate::enrichment::{Enricher, EnrichmentReloader};
 use crate::error::Error;
 use crate::memory::{MemoryLock, SinkMemory};
 use crate::outputs::Outputs;
@@ -89,6 +90,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         return Error::of(problems).map(|()| printed);
     }
 
+    let enricher = Enricher::load(&probe.enrichment)?;
     if probe.status == StatusFormat::Json {
         log::use_json_events(!probe.reporting.quiet);
     }
@@ -126,13 +128,22 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
             let _ = PacketFilter::new("ip");
         }
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
-        let config: Vec<&Path> = probe.config.as_deref().into_iter().collect();
-        Arc::new(Sandbox::enter(&outputs.sinks, &config, Restrictions::of(&inputs)))
+        let tables = enricher.iter().flat_map(Enricher::paths);
+        let read_again: Vec<&Path> = probe.config.as_deref().into_iter().chain(tables).collect();
+        Arc::new(Sandbox::enter(&outputs.sinks, &read_again, Restrictions::of(&inputs)))
     });
-    let settings = Settings { observer: Some(summary::observer(&open.summary)), ..settings };
+    enricher.iter().for_each(Enricher::check_readable);
+    let observer = Some(summary::observer(&open.summary));
+    let settings = Settings { observer, enricher: enricher.as_ref().map(Enricher::record_enricher), ..settings };
     let mut monitor = Monitor::new(&probe);
-    let (mut running, sink_memory) =
-        start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks), outputs.view_memory)?;
+    let (mut running, sink_memory) = start::start(
+        &probe,
+        &settings,
+        groups,
+        std::mem::take(&mut open.sinks),
+        outputs.view_memory,
+        enricher.as_ref(),
+    )?;
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
     stderr::start_thread();
@@ -144,6 +155,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     }
 
     let mut reloader = Reloader::new(effective);
+    let mut enrichment_reloader = EnrichmentReloader::new(enricher);
     let started = Instant::now();
     notify(NotifyState::Ready);
     let mut has_panicked = false;
@@ -154,7 +166,9 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
             break;
         }
         std::thread::sleep(CHECK_INTERVAL);
-        reloader.update(reload.swap(false, Ordering::Relaxed), &mut running.probe);
+        let reload_requested = reload.swap(false, Ordering::Relaxed);
+        enrichment_reloader.update(reload_requested);
+        reloader.update(reload_requested, &mut running.probe);
         has_panicked = monitor.log_panics(&running.probe.take_panics());
         if has_panicked {
             break;

@@ -77,7 +77,7 @@ impl Reloader {
             if self.effective.options.config.is_some() {
                 self.is_requested = true;
             } else {
-                info!("started without --config, so only files that were moved are opened again");
+                info!("started without --config: files that were moved are opened again");
             }
         }
         if let Some(running) = &mut self.running
@@ -209,7 +209,8 @@ impl Effective {
 
 /// The outputs of a probe.
 pub fn outputs(options: &ProbeOptions) -> Outputs {
-    Outputs { retries: true, ..Outputs::new(&options.sinks, &options.metering, options.reporting.stats.as_deref()) }
+    let ProbeOptions { sinks, metering, enrichment, reporting, .. } = options;
+    Outputs { retries: true, ..Outputs::new(sinks, metering, enrichment, reporting.stats.as_deref()) }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::placement::{self, Placement};
 use super::privileges::PIPELINE_NICE;
 use crate::arguments::{Layout, ProbeOptions};
+use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::input;
 use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
@@ -82,6 +83,7 @@ pub fn start(
     OpenGroups { groups, placement }: OpenGroups,
     sinks: Vec<Box<dyn Sink + Send>>,
     views: ViewMemory,
+    enricher: Option<&Enricher>,
 ) -> Result<(Running, SinkMemory), Error> {
     let mut meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
@@ -93,7 +95,8 @@ pub fn start(
     let meters_of =
         |group: &WorkerGroupSpec| if group.meters.is_empty() { group.queues.len() } else { group.meters.len() };
     let meters = groups.iter().map(meters_of).sum();
-    let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure, views };
+    let enrichment_bytes = enricher.map_or(0, |of| of.reserve_bytes(sinks.len(), back_pressure, true));
+    let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure, views, enrichment_bytes };
     let is_requested = probe.metering.flows.is_some();
     let sink_memory = memory.fit(&mut meter, is_requested)?;
     let queue_batches = Some(sink_memory.queue_batches);
