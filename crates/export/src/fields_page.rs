@@ -1,23 +1,10 @@
-//! Generates the output of `weir fields` and the tables of docs/fields.md from the list of fields.
+//! What the output of `weir fields` and the tables of docs/fields.md say about a field.
 
 use crate::column::Column;
 use crate::columns::{FIELD_PROFILES, FieldProfile};
-use std::fmt::Write;
-
-/// Columns for a terminal, one aligned line each.
-pub fn fields_text(columns: &[&Column]) -> String {
-    let width = columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
-    let mut text = format!("{:<width$} {:<8} {:<8} {:<9} meaning\n", "field", "type", "unit", "profiles");
-    for column in columns {
-        let (name, kind) = (column.name, column.kind.name());
-        writeln!(text, "{name:<width$} {kind:<8} {:<8} {:<9} {}", column.unit, profiles(column), column.description)
-            .expect("a string takes every character");
-    }
-    text
-}
 
 /// The smallest profiles that have a column. All columns are in `all`.
-fn profiles(column: &Column) -> String {
+pub fn profiles(column: &Column) -> String {
     let has = |profile: &&FieldProfile| profile.1(column) && profile.0 != "all";
     let names: Vec<&str> = FIELD_PROFILES.iter().filter(has).map(|(name, _)| *name).collect();
     if names.is_empty() { "all".into() } else { names.join(",") }

@@ -10,15 +10,16 @@
 //! A rotated output ([`crate::rotation`]) writes one file after another.
 
 use crate::compression::Compression;
+use crate::file_settings::is_standard_output;
 use crate::pending_records::{PendingRecords, totals};
 use crate::rotation::{RotatedName, Rotation};
 use crate::sink::{Error, ExportOptions, FileMode, Owner, UnusableFile};
-use rustix::fs::{Access, OFlags, access};
+use rustix::fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,7 +84,7 @@ pub(crate) struct RecordBoundary {
 }
 
 impl FileOutput {
-    /// Opens a file; `-` is standard output. A rotated output ends the files of earlier runs, and
+    /// Opens a file; `-` is standard output, which `-.gz` and `-.zst` compress. A rotated output ends the files of earlier runs, and
     /// begins one if the system's clock is its time.
     pub fn open(
         sink: &str,
@@ -120,7 +121,7 @@ impl FileOutput {
             if !waits_for_records {
                 output.begin_file()?;
             }
-        } else if path == "-" {
+        } else if is_standard_output(path) {
             // Not `Stdout`, which buffers and so does not report which octets were written.
             let standard_output = io::stdout().as_fd().try_clone_to_owned().map(File::from);
             output.file = Some(standard_output.map_err(|error| output.io_error(error))?);
@@ -532,7 +533,7 @@ impl Drop for UnusedFile {
 ///
 /// # Errors
 /// The file cannot be opened, is a symbolic link to a regular file or to nothing, or `mode` refuses
-/// it.
+/// it. [`UnusableFile::NoReader`] for a named pipe that no program reads yet: open it again later.
 pub fn open_file(name: &str, path: &Path, mode: FileMode, owner: Option<Owner>) -> Result<OutputFile, Error> {
     let io_error = |error| Error::Io { sink: name.into(), error };
     let unusable = |problem| Error::File { sink: name.into(), problem };
@@ -565,26 +566,56 @@ pub fn open_file(name: &str, path: &Path, mode: FileMode, owner: Option<Owner>) 
 /// Opens a file as [`open_file`] does, but does not lock it, and keeps owner and content.
 fn open_unlocked(name: &str, path: &Path, mode: FileMode) -> Result<OutputFile, Error> {
     let io_error = |error| Error::Io { sink: name.into(), error };
-    let unusable = |problem| Error::File { sink: name.into(), problem };
-    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
-        let file = File::options().write(true).open(path).map_err(io_error)?;
-        // The path may be a symbolic link to a regular file by now.
-        let is_link = file.metadata().map_err(io_error)?.is_file();
-        return if is_link { Err(unusable(UnusableFile::SymbolicLink)) } else { Ok(OutputFile { file, unused: None }) };
-    }
     let mut options = File::options();
-    options.read(mode == FileMode::Append).append(true).mode(0o640).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-    let (file, is_new) = match options.clone().create_new(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options.open(path), false),
-        opened => (opened, true),
+    options.read(mode == FileMode::Append).append(true).create_new(true).mode(0o640);
+    let file = match options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Ok(OutputFile { file: open_existing(name, path, mode)?, unused: None });
+        }
+        created => created.map_err(io_error)?,
     };
-    let file = file.map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::LOOP) => unusable(UnusableFile::SymbolicLink),
-        _ => io_error(error),
-    })?;
     let at = file.metadata().map_err(io_error)?;
-    let unused = is_new.then(|| UnusedFile { path: path.into(), device: at.dev(), inode: at.ino() });
+    let unused = Some(UnusedFile { path: path.into(), device: at.dev(), inode: at.ino() });
     Ok(OutputFile { file, unused })
+}
+
+/// Opens what is at a path. The open file tells what it is, because the path may change meanwhile.
+/// Does not wait for the reader of a pipe.
+fn open_existing(name: &str, path: &Path, mode: FileMode) -> Result<File, Error> {
+    let unusable = |problem| Error::File { sink: name.into(), problem };
+    let open = |can_read: bool, link: OFlags| {
+        let flags = (OFlags::NONBLOCK | link).bits() as i32;
+        File::options().read(can_read).append(true).custom_flags(flags).open(path)
+    };
+    let is_pipe = || fs::metadata(path).is_ok_and(|at| at.file_type().is_fifo());
+    let failed = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) if is_pipe() => unusable(UnusableFile::NoReader),
+        _ => Error::Io { sink: name.into(), error },
+    };
+    let is_file = |file: &File| file.metadata().map(|at| at.is_file()).map_err(failed);
+    // Another user may have made a link to a file. One to a device or a pipe, such as /dev/stdout, is
+    // followed.
+    let file = match open(false, OFlags::NOFOLLOW) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => match open(false, OFlags::empty()) {
+            Ok(file) if is_file(&file)? => return Err(unusable(UnusableFile::SymbolicLink)),
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::LOOP)) => {
+                return Err(unusable(UnusableFile::SymbolicLink));
+            }
+            opened => opened.map_err(failed)?,
+        },
+        opened => opened.map_err(failed)?,
+    };
+    if !is_file(&file)? {
+        // From now on, writes wait for the reader.
+        let flags = fcntl_getfl(&file).map_err(|error| failed(error.into()))?;
+        fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
+        return Ok(file);
+    }
+    if mode != FileMode::Append {
+        return Ok(file);
+    }
+    let file = open(true, OFlags::NOFOLLOW).map_err(failed)?;
+    if is_file(&file)? { Ok(file) } else { Err(failed(Errno::STALE.into())) }
 }
 
 /// Checks that [`open_file`] can open a file to append to it. A new file is created and removed again.

@@ -16,6 +16,11 @@ pub fn path_of_file(spec: &str) -> Option<&str> {
     (!text.starts_with("//")).then(|| split(text).0)
 }
 
+/// Whether a path is standard output, which may be compressed: `-`, `-.gz` and `-.zst`.
+pub fn is_standard_output(path: &str) -> bool {
+    matches!(path, "-" | "-.gz" | "-.zst")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,7 +83,11 @@ pub fn check_output(spec: &str, options: &ExportOptions) -> Result<(), Error> {
         Specification::Text(.., Some(rotated)) | Specification::IpfixFile(.., Some(rotated)) => {
             check_rotated(spec, &rotated)
         }
-        Specification::Text("-", ..) | Specification::IpfixFile("-", ..) => Ok(()),
+        Specification::Text(path, ..) | Specification::IpfixFile(path, ..)
+            if file_settings::is_standard_output(path) =>
+        {
+            Ok(())
+        }
         Specification::Text(path, format, columns, None) => {
             check_text(spec, path, format, columns.as_ref().unwrap_or(&options.columns))
         }

@@ -4,6 +4,7 @@
 //! that is being written has the name with `.part`, which it loses at its end. If a file of that name
 //! exists, a number is added: `flows-20261120-1205-1.csv`.
 
+use crate::file_settings::is_standard_output;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, FileMode, InvalidSink};
 use jiff::Timestamp;
@@ -63,7 +64,7 @@ impl RotationSettings {
             let time = path.split('%').skip(1).find_map(|part| part.chars().next().filter(|&c| is_conversion(c)));
             return time.map_or(Ok(None), |letter| Err(InvalidSink::TimeWithoutRotation(letter)));
         }
-        if path == "-" {
+        if is_standard_output(path) {
             return Err(InvalidSink::Syntax("standard output cannot be rotated; remove rotate="));
         }
         RotatedName::parse(path, self).map(Some)

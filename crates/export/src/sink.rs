@@ -160,6 +160,9 @@ pub enum UnusableFile {
     /// Another user may have made the link, so it is not followed.
     #[error("this is a symbolic link")]
     SymbolicLink,
+    /// A named pipe cannot be written before a program reads it.
+    #[error("no program reads this pipe")]
+    NoReader,
     /// Only a new or empty file can be written.
     #[error("the file exists and is not empty")]
     NotEmpty,

@@ -95,7 +95,7 @@ pub(crate) enum Problem {
     MissingUnit { field: String, number: String },
     #[error("{field} has whole numbers only")]
     Fraction { field: String },
-    #[error("{text:?} is not a number, and {field} is {kind}")]
+    #[error("{text:?} is not a number, and {field} is {kind}{}", range(*.kind))]
     NotANumber { text: String, field: String, kind: Kind },
     #[error("{text:?} is not {kind}, which {field} is")]
     NotAValue { text: String, field: String, kind: Kind },
@@ -119,6 +119,14 @@ pub(crate) enum Problem {
 
 fn or_near(near: &[impl fmt::Display]) -> String {
     near.first().map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
+/// The range of a number that has a limit.
+fn range(kind: Kind) -> String {
+    match kind {
+        Kind::Number(most) if most < u64::MAX => format!(", from 0 to {most}"),
+        _ => String::new(),
+    }
 }
 
 fn list(words: Words) -> String {

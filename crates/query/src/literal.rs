@@ -185,6 +185,9 @@ fn factor(field: &Field, digits: &str, unit: &str) -> Result<u64, Problem> {
         None if in_list(&TIMES, lower).is_some() => {
             Err(Problem::Unit { field: name(), kind: field.kind, unit: unit.into() })
         }
+        None if matches!(field.kind, Kind::Number(most) if most < u64::MAX) => {
+            Err(Problem::NotANumber { text: format!("{digits}{unit}"), field: name(), kind: field.kind })
+        }
         None => Err(Problem::UnknownUnit {
             field: name(),
             unit: unit.into(),

@@ -20,6 +20,9 @@ pub enum ParseError {
         "'{0}' has no unit of bit rates; write for example 100Gbit/s, 100Gbps or 100G (k, M, G or T; 1 bit is 1bit/s)"
     )]
     BitRate(String),
+    /// A bit rate that no link has.
+    #[error("a link has from 1bit/s to 1000Tbit/s; is the unit right?")]
+    BitRateRange,
     /// Not a decimal number, or 0, or too large.
     #[error("{0}")]
     Invalid(&'static str),
@@ -64,14 +67,16 @@ pub fn parse_count(text: &str) -> Result<u64, ParseError> {
     parse_within(text, 1, u64::MAX)
 }
 
-/// Parses a bit rate in bit/s, at least 1, with its unit: `100G`, `100Gbit/s`, `2.5 Gbps`, `64kbit/s`.
+/// Fastest bit rate, bit/s.
+const MAX_BIT_RATE: u64 = 1_000_000_000_000_000;
+
+/// Parses a bit rate in bit/s, from 1 bit/s to 1000 Tbit/s, with its unit: `100G`, `100Gbit/s`, `10Mbit`,
+/// `2.5 Gbps`.
 pub fn parse_bit_rate(text: &str) -> Result<u64, ParseError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/');
     let unit = &text[digits.len()..];
-    let (prefix, is_long) = match unit.strip_suffix("bit/s").or(unit.strip_suffix("bps")).or(unit.strip_suffix("b/s")) {
-        Some(prefix) => (prefix, true),
-        None => (unit, false),
-    };
+    let long = ["bit/s", "bps", "b/s", "bit"].iter().find_map(|end| unit.strip_suffix(end));
+    let (prefix, is_long) = long.map_or((unit, false), |prefix| (prefix, true));
     let factor = match prefix {
         "" if is_long => 1,
         "k" | "K" => 1000,
@@ -81,8 +86,8 @@ pub fn parse_bit_rate(text: &str) -> Result<u64, ParseError> {
         _ => return Err(ParseError::BitRate(text.into())),
     };
     let rate = scale(digits.trim_end(), factor).ok_or(ParseError::BitRate(text.into()))?;
-    let range = ParseError::Range { min: 1, max: u64::MAX };
-    u64::try_from(rate).ok().filter(|&rate| rate > 0).ok_or(range)
+    let in_range = |rate: &u64| (1..=MAX_BIT_RATE).contains(rate);
+    u64::try_from(rate).ok().filter(in_range).ok_or(ParseError::BitRateRange)
 }
 
 /// Parses a number of list elements with the suffixes of [`parse_number`].
@@ -258,13 +263,17 @@ mod tests {
             ("64kb/s", 64_000),
             ("1T", 1_000_000_000_000),
             ("9bit/s", 9),
+            ("10Mbit", 10_000_000),
+            ("1000T", 1_000_000_000_000_000),
         ] {
             assert_eq!(parse_bit_rate(text), Ok(rate), "{text}");
         }
         for text in ["100", "", "G", "100GB/s", "100Gbyte", "1.G", "-1G"] {
             assert_eq!(parse_bit_rate(text), Err(ParseError::BitRate(text.into())), "{text}");
         }
-        assert!(matches!(parse_bit_rate("0G"), Err(ParseError::Range { .. })));
+        for text in ["0G", "0.1bit", "1001T", "99999999999999999999T"] {
+            assert_eq!(parse_bit_rate(text), Err(ParseError::BitRateRange), "{text}");
+        }
     }
 
     #[test]

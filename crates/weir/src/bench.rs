@@ -9,6 +9,7 @@ use crate::signals::stop_signal;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 use tracing::{error, info};
 use weir_bench::{LiveOptions, Options, TABLES};
@@ -78,7 +79,7 @@ fn measure_and_write<R>(
     let json_on_standard_output = json == Some(Path::new("-"));
     let file = match json.filter(|_| !json_on_standard_output) {
         // Before the measurement, which takes long.
-        Some(path) => Some((path, files::open_without_truncation(path)?)),
+        Some(path) => Some((path, files::open_without_truncation(path, &AtomicBool::new(false))?)),
         None => None,
     };
     let mut status = RunStatus::Success;

@@ -3,7 +3,7 @@
 use crate::arguments::Doctor;
 use crate::console::{print, print_styled, style};
 use crate::error::Error;
-use crate::findings::{self, append_line, append_sections};
+use crate::findings::{self, append_line, append_row, append_sections, append_wrapped};
 use crate::run_status::RunStatus;
 use serde_json::json;
 use std::path::Path;
@@ -87,9 +87,9 @@ fn record(root: &Sysroot, path: &Path) -> Result<RunStatus, Error> {
 fn report(machine: &Machine, interfaces: &[&str], findings: &[Finding], doctor: &Doctor) -> String {
     let mut text = String::new();
     let width = interfaces.iter().map(|name| name.len()).max().unwrap_or(0).max("machine".len());
-    append_line(&mut text, &format!("{:width$}  {}", "machine", findings::describe_machine(machine)));
+    append_row(&mut text, "machine", width + 2, &findings::describe_machine(machine));
     for nic in machine.nics.iter().filter(|nic| interfaces.contains(&&nic.name[..])) {
-        append_line(&mut text, &format!("{:width$}  {}", nic.name, findings::describe_nic(nic)));
+        append_row(&mut text, &nic.name, width + 2, &findings::describe_nic(nic));
     }
     if interfaces.is_empty() {
         append_line(&mut text, "no physical NIC: only the machine was checked");
@@ -98,10 +98,8 @@ fn report(machine: &Machine, interfaces: &[&str], findings: &[Finding], doctor: 
     append_line(&mut text, &format!("\n{}", counts(findings)));
     let fixable = |finding: &Finding| finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty());
     if !doctor.fix && findings.iter().any(fixable) {
-        append_line(
-            &mut text,
-            "weir doctor --fix (as root) applies the changes marked (--fix); they last until the next reboot",
-        );
+        let fix = "weir doctor --fix (as root) applies the changes marked (--fix); they last until the next reboot";
+        append_wrapped(&mut text, 0, fix);
     }
     text
 }

@@ -44,6 +44,8 @@ pub enum Error {
     SharedOutput { output: String, other: String },
     #[error("{0}: name a file, or - for standard output")]
     NoTablePath(String),
+    #[error("{0}: tables and views are not compressed; use - for standard output, and pipe it to gzip or zstd")]
+    CompressedTable(String),
     #[error("{0}: a table or a view is written once, at the end; remove rotate=")]
     RotatedTable(String),
     #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]
@@ -350,6 +352,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
         weir_export::Error::Spec { .. } => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
+            UnusableFile::NoReader => "",
             UnusableFile::NotEmpty => "; name another file, or replace its content with --overwrite",
             UnusableFile::Locked => "; give each a file of its own",
             UnusableFile::OtherContent => "; name another file, or move this one away",

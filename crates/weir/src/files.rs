@@ -6,7 +6,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use weir_export::FileMode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tracing::info;
+use weir_export::{FileMode, UnusableFile};
 
 /// Where an output goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +23,11 @@ impl Target {
     /// Target of a sink as the user wrote it. Invalid sinks are rejected when they are opened.
     pub fn of_sink(sink: &str) -> Self {
         let sink = weir_query::split_where(sink).0;
-        weir_export::path_of_file(sink).map_or(Self::Network, |path| Self::of_path(Path::new(path)))
+        match weir_export::path_of_file(sink) {
+            None => Self::Network,
+            Some(path) if weir_export::is_standard_output(path) => Self::StandardOutput,
+            Some(path) => Self::File(path.into()),
+        }
     }
 
     /// Target of a path; `-` is standard output.
@@ -56,13 +63,45 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
     Ok(())
 }
 
-pub fn open(path: &Path, mode: FileMode) -> Result<File, Error> {
-    Ok(weir_export::open_file(&path.display().to_string(), path, mode, None)?.keep())
+/// Opens a file for an output. Waits for the reader of a named pipe until `stop` is set.
+pub fn open(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Error> {
+    let name = path.display().to_string();
+    let open = || Ok(weir_export::open_file(&name, path, mode, None)?.keep());
+    wait_for_reader(&name, stop, open)
 }
 
-/// Opens a file for writing and keeps its content until it is written.
-pub fn open_without_truncation(path: &Path) -> Result<File, Error> {
-    open(path, FileMode::Append)
+/// Opens a file for writing and keeps its content until it is written. Waits as [`open`].
+pub fn open_without_truncation(path: &Path, stop: &AtomicBool) -> Result<File, Error> {
+    open(path, FileMode::Append, stop)
+}
+
+/// Calls `open` again and again until a program reads the output, if it is a named pipe. A signal ends
+/// the wait.
+///
+/// # Errors
+/// Those of `open`. `stop` is set before there is a reader.
+pub fn wait_for_reader<T>(
+    output: &str,
+    stop: &AtomicBool,
+    mut open: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+    const LOG_AFTER: Duration = Duration::from_secs(1);
+    let (started, mut logged) = (Instant::now(), false);
+    loop {
+        match open() {
+            Err(Error::Sink { error: weir_export::Error::File { problem: UnusableFile::NoReader, .. } }) => {}
+            opened => return opened,
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::NoPipeReader(output.into()));
+        }
+        if !logged && started.elapsed() >= LOG_AFTER {
+            logged = true;
+            info!(output, "waiting for a program that reads this pipe");
+        }
+        std::thread::sleep(RETRY_INTERVAL);
+    }
 }
 
 /// Empties a regular file. A pipe has no length.

@@ -1,11 +1,11 @@
 //! Findings about a machine as text, for `weir doctor` and `weir plan`.
 
-use crate::console::printable;
+use crate::console::{self, printable};
 use weir_host::{Finding, Machine, Nic, Severity};
 use weir_text::units;
 
-/// Width of sentences. Commands are not wrapped.
-const COLUMNS: usize = 96;
+/// Longest line of sentences. Commands are not wrapped.
+const MAX_COLUMNS: usize = 96;
 /// Most commands to show per finding.
 const COMMANDS_SHOWN: usize = 4;
 
@@ -69,6 +69,19 @@ pub fn describe_nic(nic: &Nic) -> String {
     format!("{speed}, {driver}, {place}{node}{link}, {}", units::count(nic.queues.into(), "receive queue"))
 }
 
+/// Width of sentences, which fit the terminal.
+pub fn columns() -> usize {
+    console::terminal_columns().map_or(MAX_COLUMNS, |columns| columns.clamp(40, MAX_COLUMNS))
+}
+
+/// Appends a name, and a sentence behind it that is wrapped.
+pub fn append_row(text: &mut String, name: &str, width: usize, sentence: &str) {
+    let rows = weir_text::wrap(sentence, columns() - width);
+    for (at, row) in rows.iter().enumerate() {
+        append_line(text, &format!("{:width$}{row}", if at == 0 { name } else { "" }));
+    }
+}
+
 /// Appends a line without control characters.
 pub fn append_line(text: &mut String, line: &str) {
     text.push_str(&printable(line));
@@ -78,7 +91,7 @@ pub fn append_line(text: &mut String, line: &str) {
 /// Appends a wrapped sentence. If `indent` is below 6, later lines are indented by 4 more.
 pub fn append_wrapped(text: &mut String, indent: usize, sentence: &str) {
     let continued = if indent < 6 { indent + 4 } else { indent };
-    for (at, row) in weir_text::wrap(sentence, COLUMNS - continued).iter().enumerate() {
+    for (at, row) in weir_text::wrap(sentence, columns() - continued).iter().enumerate() {
         append_line(text, &format!("{:1$}{row}", "", if at == 0 { indent } else { continued }));
     }
 }

@@ -11,17 +11,14 @@ use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
 use crate::table::{Content, Format, LargestFlows, Table, ViewTable};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use tracing::{Level, debug, error, info};
+use tracing::{Level, debug, error};
 use weir_export::{Column, ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
@@ -107,6 +104,10 @@ impl Outputs {
         self.check_view(sink, options)?;
         let plain = split_where(sink).0;
         let is_written_at_end = view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
+        let is_compressed = weir_export::path_of_file(plain).is_some_and(|path| matches!(path, "-.gz" | "-.zst"));
+        if is_written_at_end && is_compressed {
+            return Err(Error::CompressedTable(sink.into()));
+        }
         if is_written_at_end && weir_export::is_rotated(plain) {
             return Err(Error::RotatedTable(sink.into()));
         }
@@ -170,15 +171,26 @@ impl Outputs {
         stop: &AtomicBool,
     ) -> Result<OpenOutputs, Error> {
         self.check_views(options)?;
-        let wait = |(output, target): &(String, Target)| wait_for_reader(output, target, stop);
-        let pipes = self.targets.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
-        let sinks = self
-            .sinks
-            .iter()
-            .map(|sink| self.open_sink(sink, options, key, mode).inspect(|_| debug!(sink, "sink opened")))
-            .collect::<Result<Vec<_>, _>>()?;
-        let stats = open_stats(self.stats.as_deref(), mode, self.owner)?;
-        drop(pipes);
+        let mut sinks: Vec<_> = self.sinks.iter().map(|_| None).collect();
+        let mut stats = None;
+        // Opening files may empty them, so pipes come first: a signal may end the wait for their readers.
+        for is_last in [false, true] {
+            for (opened, sink) in sinks.iter_mut().zip(&self.sinks) {
+                if opened.is_none() && (is_last || is_pipe(&Target::of_sink(sink))) {
+                    let open = || self.open_sink(sink, options, key, mode);
+                    *opened = Some(files::wait_for_reader(&format!("-o {sink}"), stop, open)?);
+                    debug!(sink, "sink opened");
+                }
+            }
+            if let Some(path) = self.stats.as_deref()
+                && stats.is_none()
+                && (is_last || is_pipe(&Target::of_path(path)))
+            {
+                let open = || open_stats(Some(path), mode, self.owner);
+                stats = Some(files::wait_for_reader(&stats_option(path), stop, open)?);
+            }
+        }
+        let (sinks, stats) = (sinks.into_iter().flatten().collect(), stats.flatten());
         Ok(OpenOutputs { sinks, summary: Arc::default(), stats })
     }
 
@@ -198,10 +210,9 @@ impl Outputs {
             if let Some(position) = position(sink) {
                 return Ok(SinkChange::Keep(position));
             }
-            let pipe = wait_for_reader(&format!("-o {sink}"), &Target::of_sink(sink), &AtomicBool::new(true))?;
-            let sink = self.open_sink(sink, options, key, FileMode::Append)?;
-            drop(pipe);
-            Ok(SinkChange::Open(sink))
+            let open = || self.open_sink(sink, options, key, FileMode::Append);
+            let opened = files::wait_for_reader(&format!("-o {sink}"), &AtomicBool::new(true), open)?;
+            Ok(SinkChange::Open(opened))
         };
         self.sinks.iter().map(open).collect()
     }
@@ -393,33 +404,8 @@ fn stats_option(path: &Path) -> String {
     format!("--stats {}", path.display())
 }
 
-/// Waits until a program reads the output, if it is a named pipe. A signal ends the wait. The file
-/// keeps the pipe open until the output has opened it; else its reader would see its end.
-///
-/// # Errors
-/// `stop` is set before there is a reader.
-fn wait_for_reader(output: &str, target: &Target, stop: &AtomicBool) -> Result<Option<File>, Error> {
-    const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-    const LOG_AFTER: Duration = Duration::from_secs(1);
-    let Target::File(path) = target else { return Ok(None) };
-    if !fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
-        return Ok(None);
-    }
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let (started, mut logged) = (Instant::now(), false);
-    loop {
-        match File::options().write(true).custom_flags(flags).open(path) {
-            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
-            // Other errors appear again when the output is opened.
-            opened => return Ok(opened.ok()),
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::NoPipeReader(output.into()));
-        }
-        if !logged && started.elapsed() >= LOG_AFTER {
-            logged = true;
-            info!(output, "waiting for a program that reads this pipe");
-        }
-        std::thread::sleep(RETRY_INTERVAL);
-    }
+/// Whether an output is a named pipe at present.
+fn is_pipe(target: &Target) -> bool {
+    let Target::File(path) = target else { return false };
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }

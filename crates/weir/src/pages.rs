@@ -1,14 +1,51 @@
 //! `weir fields`, `weir completions`, `weir man`: texts that are generated from the program itself.
 
 use crate::arguments::{Arguments, Completions, Fields, Man};
-use crate::console::{print, print_styled, style};
+use crate::console::{self, print, print_styled, style};
 use crate::error::Error;
 use crate::run_status::RunStatus;
 use clap::CommandFactory;
 use clap::builder::Resettable;
+use weir_text::columns::{Column, fit, rows};
 
 pub fn fields(fields: &Fields) -> Result<RunStatus, Error> {
-    Ok(print_styled(&weir_export::fields_text(&fields.fields.0), style::table))
+    let text = fields_text(&fields.fields.0, console::terminal_columns());
+    Ok(print_styled(&text, style::table))
+}
+
+/// A line for each field. On a narrow terminal its meaning is below it.
+fn fields_text(fields: &[&weir_export::Column], terminal_columns: Option<usize>) -> String {
+    /// The meaning has at least this width beside the other columns.
+    const MEANING: usize = 40;
+    const INDENT: usize = 4;
+    let column = |heading, cell: fn(&weir_export::Column) -> String| {
+        Column::new(heading, false, fields.iter().map(|field| cell(field)))
+    };
+    let mut columns = vec![
+        column("field", |field| field.name.into()),
+        column("type", |field| field.kind.name().into()).optional(1),
+        column("unit", |field| field.unit.into()).optional(2),
+        column("profiles", weir_export::profiles).optional(3),
+    ];
+    let left_out = fit(&mut columns, terminal_columns);
+    let width = columns.iter().map(|column| column.width() + 1).sum::<usize>();
+    let is_below = terminal_columns.is_some_and(|limit| limit < width + MEANING);
+    let indent = if is_below { INDENT } else { width };
+    let limit = terminal_columns.map_or(usize::MAX, |limit| limit.saturating_sub(indent));
+    let meanings = std::iter::once("meaning").chain(fields.iter().map(|field| field.description));
+    let mut text = String::new();
+    for (row, meaning) in rows(&columns, columns.len(), None).iter().zip(meanings) {
+        let mut before = row.trim_end();
+        if is_below {
+            text += &format!("{before}\n");
+            before = "";
+        }
+        for part in weir_text::wrap(meaning, limit) {
+            text += &format!("{before:indent$}{part}\n");
+            before = "";
+        }
+    }
+    text + &left_out
 }
 
 pub fn completions(completions: &Completions) -> Result<RunStatus, Error> {

@@ -4,7 +4,7 @@ use crate::arguments::Plan as Arguments;
 use crate::console::{print, print_styled, style};
 use crate::doctor::{check_interface, open_root};
 use crate::error::{BenchReportProblem, Error};
-use crate::findings::{append_line, append_sections, describe_machine};
+use crate::findings::{append_row, append_sections, append_wrapped, describe_machine};
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -78,13 +78,12 @@ fn measured_mpps(path: &Path, flows: u64) -> Result<(f64, String), BenchReportPr
 
 fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     let mut text = String::new();
-    let mut row = |name: &str, what: String| {
-        for (at, rest) in weir_text::wrap(&what, 85).iter().enumerate() {
-            append_line(&mut text, &format!("{:11}{rest}", if at == 0 { name } else { "" }));
-        }
-    };
+    let mut row = |name: &str, what: String| append_row(&mut text, name, 11, &what);
     let Plan { demand, memory, export, layout, .. } = plan;
-    let mega = |per_second: f64| format!("{:.2} M packets/s", per_second / 1e6);
+    let mega = |per_second: f64| match per_second {
+        ..10_000.0 => format!("{per_second:.0} packets/s"),
+        _ => format!("{:.2} M packets/s", per_second / 1e6),
+    };
     let gib = |octets: u64| format!("{:.2} GiB", octets as f64 / f64::from(1 << 30));
     let records = format!("{} records per second", units::short(export.records_per_second as u64));
     row("machine", describe_machine(machine));
@@ -132,6 +131,7 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     }
     append_sections(&mut text, &plan.findings, "CRITICAL: the machine is too small", verbose);
     let verdict = if plan.fits() { "the machine is large enough, as far as known" } else { "the machine is too small" };
-    append_line(&mut text, &format!("\n{verdict}; weir doctor checks its other settings"));
+    text.push('\n');
+    append_wrapped(&mut text, 0, &format!("{verdict}; weir doctor checks its other settings"));
     text
 }

@@ -7,6 +7,7 @@ use crate::files::{self, Target};
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use tracing::{error, info};
 use weir_capture::{PcapWriter, Source};
 use weir_export::FileMode;
@@ -33,7 +34,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     }
     let open = |target| -> Result<Box<dyn Write>, Error> {
         match target {
-            Target::File(path) => Ok(Box::new(files::open(&path, FileMode::Overwrite)?)),
+            Target::File(path) => Ok(Box::new(files::open(&path, FileMode::Overwrite, &AtomicBool::new(false))?)),
             _ => Ok(Box::new(io::stdout())),
         }
     };

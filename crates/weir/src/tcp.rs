@@ -59,8 +59,9 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         ..EngineOptions::default()
     })
     .map_err(TcpError::Engine)?;
-    let files = open_outputs(&outputs, tcp.svg.as_deref())?;
-    let stats = open_stats(stats_path, FileMode::Overwrite, None)?;
+    let files = open_outputs(&outputs, tcp.svg.as_deref(), &stop)?;
+    let open = || open_stats(stats_path, FileMode::Overwrite, None);
+    let stats = files::wait_for_reader("--stats", &stop, open)?;
     // The driver of a GPU opens devices and makes system calls of its own.
     let on_cpu = backend == Backend::Cpu || engine.counters().fallback.is_some();
     if on_cpu && !tcp.hardening.no_sandbox {
@@ -262,9 +263,9 @@ fn outputs(tcp: &Tcp) -> Vec<Output<'_>> {
 }
 
 /// Opens the files of reports, without truncating them yet; `None` is standard output.
-fn open_outputs(outputs: &[Output], plots: Option<&Path>) -> Result<Vec<Option<File>>, Error> {
+fn open_outputs(outputs: &[Output], plots: Option<&Path>, stop: &AtomicBool) -> Result<Vec<Option<File>>, Error> {
     let open = |&(_, path, _): &Output| match Target::of_path(path) {
-        Target::File(path) => files::open_without_truncation(&path).map(Some),
+        Target::File(path) => files::open_without_truncation(&path, stop).map(Some),
         _ => Ok(None),
     };
     let files = outputs.iter().map(open).collect::<Result<_, _>>()?;

@@ -238,7 +238,7 @@ fn check_lists_all_invalid_options() {
         "--user weir-none: no such user; ",
         "filter \"foo bar\": ",
         "xml:a: there is no sink xml:; ",
-        "csv:b: where: ",
+        "csv:b: where: \"8O\" is not a number, and port is a port, from 0 to 65535",
         "ipfix+udp://192.0.2.1:8O: the port must be a number from 1 to 65535",
         "a.pcap is named twice: ",
         "--cores: core 1023 is not available",

@@ -886,3 +886,50 @@ fn compressed_outputs_have_the_content_of_plain_ones_and_are_continued_after_a_c
         assert!(code == 1 && err.contains("the file exists and has another format"), "{err}");
     }
 }
+
+#[test]
+fn standard_output_can_be_compressed() {
+    let capture = small().saved();
+    let read = |sink: &str| {
+        let mut command = command();
+        command.current_dir(capture.folder.path()).args(["read", "-q", "test.pcap", "-o", sink]);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        output.stdout
+    };
+    let decompress = [("gz", common::gunzip as fn(&[u8]) -> Vec<u8>), ("zst", common::unzstd)];
+    for (scheme, (ending, decompress)) in [("csv", decompress[0]), ("json", decompress[1])] {
+        let compressed = read(&format!("{scheme}:-.{ending}"));
+        assert_eq!(decompress(&compressed), read(&format!("{scheme}:-")), "{scheme}");
+    }
+    assert!(common::gunzip(&read("ipfix:-.gz")).len() > 100);
+    assert_eq!(std::fs::read_dir(capture.folder.path()).unwrap().count(), 1, "only the capture");
+    success(["probe", "--check", "-i", "synth:mix", "-o", "json:-.zst"]);
+    let err = failure(1, ["read", capture.name(), "-o", "table:-.gz"]);
+    assert!(err.contains("table:-.gz: tables and views are not compressed; use - for standard output"), "{err}");
+}
+
+#[test]
+fn a_pipe_whose_reader_leaves_before_the_run_begins_does_not_stop_the_run() {
+    let capture = small().saved();
+    let pipes = ["first", "second"].map(|name| capture.beside(name));
+    for pipe in &pipes {
+        let path = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: the path ends with 0 and lives across the call.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    }
+    let sinks = pipes.each_ref().map(|pipe| format!("json:{}", pipe.display()));
+    let mut child = command().args(["read", "-q", capture.name(), "-o", &sinks[0], "-o", &sinks[1]]).spawn().unwrap();
+    drop(std::fs::File::open(&pipes[0]).unwrap());
+    let second = std::fs::File::open(&pipes[1]).unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while child.try_wait().unwrap().is_none() {
+        if std::time::Instant::now() > end {
+            child.kill().unwrap();
+            panic!("waits for another reader of the first pipe");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(std::io::read_to_string(second).unwrap().lines().count(), 3);
+}

@@ -99,3 +99,38 @@ fn files_and_json_have_no_colours_on_a_terminal() {
     }
     assert!(!std::fs::read_to_string(&table).unwrap().contains('\u{1b}'));
 }
+
+#[test]
+fn lines_fit_a_terminal_and_columns() {
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/fixtures/four-nodes.txt");
+    for arguments in [
+        &["fields"][..],
+        &["fields", "basic"],
+        &["plan", "--link", "100Gbit/s", "-v", "--sysroot", machine],
+        &["doctor", "-v", "--sysroot", machine],
+    ] {
+        for columns in [80, 60] {
+            let (_, terminal) = on_terminal(plain_command(arguments).env("NO_COLOR", "1"), columns);
+            let is_command = |line: &str| line.starts_with("      # ");
+            let is_long = |line: &&str| line.chars().count() > columns.into() && !is_command(line);
+            let long: Vec<_> = terminal.lines().filter(is_long).collect();
+            assert!(long.is_empty() && terminal.lines().count() > 5, "{arguments:?}: {:?}", long.first());
+            // A terminal has its own width.
+            let (_, other) = on_terminal(plain_command(arguments).env("NO_COLOR", "1").env("COLUMNS", "50"), columns);
+            assert_eq!(other, terminal);
+            let piped = plain_command(arguments).env("COLUMNS", columns.to_string()).output().unwrap();
+            assert_eq!(text_of(&piped).1, terminal);
+        }
+    }
+    let fields = |columns: &str| text_of(&plain_command(&["fields"]).env("COLUMNS", columns).output().unwrap()).1;
+    assert!(fields("80").contains("\nduration_ns") && fields("80").contains("\n    Time from `start_time` to"));
+    assert!(fields("60").contains("left out to fit the terminal: profiles\n"), "{}", fields("60"));
+    assert!(fields("").lines().all(|line| !line.starts_with(' ')) && fields("") == fields("0"));
+    let capture = small().saved();
+    let read = plain_command(&["read", capture.name(), "-q"]).env("COLUMNS", "80").output().unwrap();
+    let (_, out, _) = text_of(&read);
+    assert!(
+        out.lines().all(|line| line.chars().count() <= 80) && out.contains("left out to fit the terminal"),
+        "{out}"
+    );
+}

@@ -34,7 +34,8 @@ Live interfaces, with settings after the name, each after a comma:
     frames=4096            frame buffers per queue
 
 Sinks, with settings after ?, joined by &:
-  PATH.json, PATH.csv, PATH.ipfix, each also with .gz or .zst; json:PATH, csv:PATH, ipfix:PATH
+  PATH.json, PATH.csv, PATH.ipfix, each also with .gz or .zst; json:PATH, csv:PATH, ipfix:PATH,
+  where - is standard output, and -.gz or -.zst compresses it
     fields=LIST            fields: basic, tcp, all, names, patterns
     rotate=5m              begin another file after a time, or after a size (1GiB)
   ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT
@@ -151,7 +152,7 @@ pub struct Metering {
     #[arg(long)]
     pub uniflow_key: bool,
 
-    /// Idle timeout: end a flow that has had no packet for this time (units ms, s, m, h; without a unit: seconds)
+    /// Idle timeout: end a flow that has had no packet for this time (units ms, s, m, h, d; without a unit: seconds)
     #[arg(long = "idle", value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
     pub idle_ns: u64,
 

@@ -63,7 +63,7 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
 pub struct Plan {
-    /// Speed of the link, with its unit: 100Gbit/s, or short 100G or 100Gbps; from bit/s to Tbit/s
+    /// Speed of the link, with its unit: 100Gbit/s, or short 100G, 100Gbit or 100Gbps; from 1bit/s to 1000Tbit/s
     #[arg(long, value_name = "RATE", value_parser = parse_link)]
     pub link: u64,
 

@@ -53,7 +53,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   weir read capture.pcap                    print the largest flows and a summary
-  weir read *.pcapng.gz -o csv:flows.csv    merge captures in time order; write all flows as CSV
+  weir read *.pcapng.gz -o flows.csv.gz     merge captures in time order; write all flows as CSV
   tcpdump -U -w - -i eth0 | weir read -     read from a pipe
   weir read -i af_packet:eth0               meter live traffic until Ctrl-C
   weir read capture.pcap -v                 also print where each packet went

@@ -109,15 +109,15 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = OUTPUT)]
     pub status: StatusFormat,
 
-    /// Interval of the status on standard error (units ms, s, m, h)
+    /// Interval of the status on standard error (units ms, s, m, h, d)
     #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
     pub interval_ns: u64,
 
-    /// Stop after this time (units ms, s, m, h) [default: run until a signal]
+    /// Stop after this time (units ms, s, m, h, d) [default: run until a signal]
     #[arg(long = "duration", value_name = "TIME", value_parser = parse_duration, help_heading = OPERATION)]
     pub duration_ns: Option<u64>,
 
-    /// At the end (a signal, --duration): time in which the sinks get the last records (units ms, s, m, h). Collectors get
+    /// At the end (a signal, --duration): time in which the sinks get the last records (units ms, s, m, h, d). Collectors get
     /// them faster than ?rate= if this needs it. Records that are not written then are counted as lost
     #[arg(long = "drain-timeout", value_name = "TIME", default_value = "20s", value_parser = parse_duration, help_heading = OPERATION)]
     pub drain_timeout_ns: u64,
@@ -160,6 +160,8 @@ Examples:
                                                             the largest flows
   weir probe -i af_packet:eth0 --by host --duration 1m      at the end, the top talkers
   weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
+  weir probe -i af_packet:eth0 -o '/srv/flows-%Y%m%d-%H%M.csv.gz?rotate=5m'
+                                                            compressed files of 5 minutes each
   weir probe -i af_packet:eth0 --print-config > probe.toml  write a configuration file
   weir probe --config probe.toml --check                    validate it
   weir probe --config probe.toml                            run with it

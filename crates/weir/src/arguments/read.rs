@@ -48,6 +48,9 @@ Examples:
   weir read capture.pcap                              the 20 largest flows, and a summary
   weir read capture.pcap --top 0                      all flows
   weir read a.pcap b.pcapng.zst -o csv:flows.csv      two captures, merged; all flows as CSV
+  weir read capture.pcap -o flows.json.zst            compressed; readable while it is written
+  weir read capture.pcap -o 'flows-%H%M.csv?rotate=5m'
+                                                      a file for each 5 minutes of the capture
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
   weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only packets that match
   weir read capture.pcap -f 'vlan and udp port 53'    the same for VLAN-tagged packets

@@ -7,6 +7,7 @@
 use super::style;
 use crate::arguments::{LogFormat, Logging};
 use serde_json::{Value, json};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,16 +41,22 @@ pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
             builder.with_writer(|| Stderr::Json).json().flatten_event(true).with_target(false).try_init()
         }
     };
-    if started.is_ok() && logging.log_format == LogFormat::Json {
-        // The default hook writes text.
-        std::panic::set_hook(Box::new(|panic| {
+    if started.is_ok() {
+        let is_json = logging.log_format == LogFormat::Json;
+        // The default hook writes text, and waits until standard error is read.
+        std::panic::set_hook(Box::new(move |panic| {
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
-            error!(thread, error = panic.to_string(), "panic");
+            if is_json {
+                error!(thread, error = panic.to_string(), "panic");
+            } else {
+                let backtrace = Backtrace::capture();
+                let is_captured = backtrace.status() == BacktraceStatus::Captured;
+                let backtrace = if is_captured { format!("{backtrace}\n") } else { String::new() };
+                super::eprint(&format!("thread '{thread}' {panic}\n{backtrace}"));
+            }
             // The process may end now.
             super::stderr::flush(&mut || Some(Instant::now()));
         }));
-    }
-    if started.is_ok() {
         IS_JSON.store(logging.log_format == LogFormat::Json, Ordering::Relaxed);
     }
 }
@@ -173,5 +180,48 @@ impl Visit for Parts {
             name if needs_quotes => write!(self.fields, " {name}={value:?}"),
             name => write!(self.fields, " {name}={value}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::stderr;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    /// The process that the test below starts.
+    #[test]
+    #[ignore = "another test starts it"]
+    fn panicking_process() {
+        init(Logging { log_level: None, log_format: LogFormat::Text }, false, Prefix::Time);
+        stderr::use_queue(lost_lines);
+        stderr::start_thread();
+        assert!(std::thread::spawn(|| panic!("a bug")).join().is_err());
+        println!("the thread has ended");
+        std::process::exit(0);
+    }
+
+    #[test]
+    fn a_panic_does_not_wait_until_standard_error_is_read() {
+        let (unread, mut full) = io::pipe().unwrap();
+        rustix::fs::fcntl_setfl(&full, rustix::fs::OFlags::NONBLOCK).unwrap();
+        while full.write(&[b'x'; 4096]).is_ok() {}
+        rustix::fs::fcntl_setfl(&full, rustix::fs::OFlags::empty()).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "console::log::tests::panicking_process", "--ignored", "--nocapture"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(full).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                child.kill().unwrap();
+                panic!("the process waits for the reader of its standard error");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let out = io::read_to_string(child.stdout.take().unwrap()).unwrap();
+        assert!(out.contains("the thread has ended"), "{out}");
+        drop(unread);
     }
 }
