@@ -57,8 +57,7 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
         element(&mut fields)?;
     }
     let (_algorithm, issuer) = (element(&mut fields)?, element(&mut fields)?);
-    let issuer = name(issuer.1, findings);
-    findings.set_text(Fact::CertificateIssuer, &issuer);
+    set_name(Fact::CertificateIssuer, issuer.1, findings);
     let mut validity = Cursor(element(&mut fields)?.1);
     for fact in [Fact::CertificateNotBefore, Fact::CertificateNotAfter] {
         let (kind, time) = element(&mut validity)?;
@@ -67,8 +66,7 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
         }
     }
     let subject = element(&mut fields)?;
-    let subject = name(subject.1, findings);
-    findings.set_text(Fact::CertificateSubject, &subject);
+    set_name(Fact::CertificateSubject, subject.1, findings);
     element(&mut fields)?;
     // Unique identifiers [1] and [2] are optional, extensions are [3].
     while fields.0.first().is_some_and(|tag| *tag != 0xa3) {
@@ -114,6 +112,14 @@ fn head(cursor: &mut Cursor<'_>) -> Option<(u8, usize)> {
         _ => return None,
     };
     Some((tag, length))
+}
+
+fn set_name(fact: Fact, octets: &[u8], findings: &mut Findings) {
+    // The start of a certificate is read again when more of it comes.
+    if !findings.has(fact) {
+        let name = name(octets, findings);
+        findings.set_text(fact, &name);
+    }
 }
 
 /// A distinguished name as RFC 4514 writes it.
@@ -175,7 +181,8 @@ fn append_string(text: &mut Text, tag: u8, value: &[u8]) -> bool {
             b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'\\' => append(text, &[b'\\', *octet]),
             b' ' if is_first_or_last => append(text, br"\ "),
             b'#' if at == 0 => append(text, br"\#"),
-            _ => append(text, &[*octet]),
+            // What does not fit is cut.
+            _ => drop(text.try_push(*octet)),
         }
     }
     true
@@ -253,7 +260,8 @@ fn seconds(tag: u8, time: &[u8]) -> Option<i64> {
 
 /// Appends octets as far as they fit.
 fn append(text: &mut Text, octets: &[u8]) {
-    text.extend(octets.iter().copied().take(text.remaining_capacity()));
+    let octets = &octets[..octets.len().min(text.remaining_capacity())];
+    text.try_extend_from_slice(octets).expect("they fit");
 }
 
 fn append_formatted(text: &mut Text, arguments: std::fmt::Arguments<'_>) {

@@ -230,7 +230,8 @@ fn split_flight<'stream: 'copy, 'copy>(
     }
     let mut content = first;
     loop {
-        copy.extend(content.iter().copied().take(copy.remaining_capacity()));
+        let fitting = &content[..content.len().min(copy.remaining_capacity())];
+        copy.try_extend_from_slice(fitting).expect("they fit");
         match split_record(rest) {
             Ok(Some(Record { kind: HANDSHAKE, content: next, after })) => {
                 (content, rest) = (next, after.unwrap_or_default());
