@@ -63,7 +63,8 @@ const IMAP: Protocol = Protocol {
 
 /// Reads the start of an SMTP session.
 pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    if after_word(streams.first, "EHLO").is_some() && streams.second.is_empty() {
+    let is_command = streams.first.iter().zip(b"EHLO ").all(|(octet, expected)| octet.eq_ignore_ascii_case(expected));
+    if is_command && streams.second.is_empty() {
         return verdict(read_client_of_smtp(streams.first, findings));
     }
     verdict(SMTP.read(streams, findings, |line, findings| {

@@ -22,8 +22,10 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
 
 fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     let mut rest = Start(octets);
-    if octets.first() == Some(&b'S') && rest.expect(VERSION) != Err(Verdict::No) {
+    let version = rest.expect(VERSION);
+    if !octets.is_empty() && version != Err(Verdict::No) {
         // A status line: version, code, reason. `SUBSCRIBE` begins with the same letter.
+        version?;
         rest.expect(b" ")?;
         require(rest.array::<3>()?.iter().all(u8::is_ascii_digit))?;
         require(is_text(rest.until(b'\n', MAX_LINE_OCTETS)?))?;

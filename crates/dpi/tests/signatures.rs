@@ -2,12 +2,19 @@
 
 use weir_dpi::{DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict};
 
-/// What all readers say of a connection: applications with their confidence.
+/// What all readers say of a connection: applications with their confidence. A reader that claims it refuses no
+/// start of it.
 fn streams(first: &[u8], second: &[u8]) -> String {
     let streams = Streams { first, second, ports: [40000, 40001], ..Streams::default() };
     names(STREAM_READERS.iter().map(|reader| {
         let mut findings = Findings::new(true);
-        (reader(&streams, &mut findings), findings)
+        let verdict = reader(&streams, &mut findings);
+        for cut in 0..first.len() {
+            let start = Streams { first: &first[..cut], second: b"", ..streams };
+            let of_start = reader(&start, &mut Findings::new(true));
+            assert!(of_start != Verdict::No || findings.application().is_none(), "{cut}: {:?}", findings.application());
+        }
+        (verdict, findings)
     }))
 }
 
@@ -188,6 +195,7 @@ fn ntp_is_a_pattern_on_its_port_only() {
 #[test]
 fn sip_is_told_from_http_and_from_its_responses() {
     assert_eq!(streams(b"REGISTER sip:a.example SIP/2.0\r\n", b""), "sip by message");
+    assert_eq!(streams(b"SIP/2.0 200 OK\r\n", b""), "sip by message");
     assert_eq!(datagram(b"SIP/2.0 200 OK\r\nf: sip:a@b.example;tag=1\r\n\r\n", 5060), "sip by message");
     assert_eq!(datagram(b"SUBSCRIBE sips:a.example SIP/2.0\r\n\r\n", 5060), "sip by message");
     for other in
