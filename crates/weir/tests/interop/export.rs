@@ -186,9 +186,20 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a collector has received every datagram that was sent to it.
+pub fn wait_until_received(port: u16) {
+    wait_until("the collector has received everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));
+    assert_eq!(socket(port).map(|(_, drops)| drops), Some(0), "datagrams dropped by the kernel");
+}
+
+/// Waits until a collector listens.
+pub fn wait_until_listening(port: u16) {
+    wait_until("the collector listens", || socket(port).is_some());
+}
+
 /// Runs the binary on every capture with a sink on `port`, and returns its records as JSON.
 pub fn send_all(sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<Value> {
-    wait_until("the collector listens", || socket(port).is_some());
+    wait_until_listening(port);
     let captures = capture_files();
     let each = captures.iter().zip(1..).map(|(capture, domain)| send(capture, domain, sink, port, folder, options));
     each.flat_map(|sent| sent.records).collect()
@@ -203,8 +214,7 @@ pub fn send(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, opt
     command.args(["-o", &format!("json:{}?fields=all", json.display()), "-o", &sink]).arg("--stats").arg(&stats);
     let output = command.args(options).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
-    wait_until("the collector has received everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));
-    assert_eq!(socket(port).map(|(_, drops)| drops), Some(0), "datagrams dropped by the kernel");
+    wait_until_received(port);
     let exported_bytes = read_ledger(&stats)["sinks"][1]["exported"]["bytes"].as_u64().expect("the ledger has it");
     Sent { records: read_flows(&json), exported_bytes }
 }

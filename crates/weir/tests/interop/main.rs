@@ -11,6 +11,7 @@ mod goflow2;
 mod ipfixdump;
 mod netflow_parser;
 mod python_netflow;
+mod rotated_files;
 
 use common::{Background, Nfcapd, command, free_port, is_installed, permit_all_users, read_ledger};
 use export::{
