@@ -272,3 +272,61 @@ fn invalid_views_are_usage_errors() {
         }
     }
 }
+
+/// Fields that a view sums up.
+const SUMMED: [&str; 7] = ["packets", "bytes", "l2_bytes", "fwd_packets", "rev_packets", "fwd_bytes", "rev_bytes"];
+
+/// A group: flows, the sums of [`SUMMED`], the earliest and the latest time.
+type Sums = (u64, [u64; 7], String, String);
+
+#[test]
+fn groups_of_many_records_equal_those_of_a_sort_of_all_records() {
+    for (input, by) in [
+        ("synth:mix,flows=60k,packets=400k,seed=11", "src_ip,dst_port"),
+        ("synth:mix,flows=60k,packets=400k,seed=12", "dst_ip,protocol,end_reason"),
+        ("synth:velan,flows=150k,packets=400k,seed=13", "src_ip,src_port,dst_ip,dst_port"),
+    ] {
+        let keys = by.split(',').count();
+        let arguments = ["read", input, "--idle", "500ms", "-q", "-o", "csv:-"];
+        let fields = format!("{by},{},start_time,end_time", SUMMED.join(","));
+        let records = success([&arguments[..], &["--fields", &fields]].concat());
+        let mut records: Vec<Vec<&str>> = records.lines().skip(1).map(|line| line.split(',').collect()).collect();
+        records.sort_unstable();
+        let mut expected: Vec<(Vec<&str>, Sums)> = Vec::new();
+        for record in &records {
+            let (key, values) = record.split_at(keys);
+            let (start, end) = (values[7], values[8]);
+            if expected.last().is_none_or(|(last, _)| last != key) {
+                expected.push((key.to_vec(), (0, [0; 7], start.into(), end.into())));
+            }
+            let (_, (flows, sums, first, last)) = expected.last_mut().unwrap();
+            *flows += 1;
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.parse::<u64>().unwrap());
+            *first = start.min(first).into();
+            *last = end.max(last).into();
+        }
+        let view = success([&arguments[..], &["--by", by]].concat());
+        let mut lines = view.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let header = lines.next().unwrap();
+        let at = |name: &str| header.iter().position(|&column| column == name).unwrap();
+        let columns = SUMMED.map(at);
+        let mut rows: Vec<(Vec<&str>, Sums)> = lines
+            .map(|row| {
+                let number = |column: usize| row[column].parse::<u64>().unwrap();
+                let times = ["first_time", "last_time"].map(|name| row[at(name)].to_owned());
+                let [first, last] = times;
+                (row[..keys].to_vec(), (number(at("flows")), columns.map(number), first, last))
+            })
+            .collect();
+        let bytes: Vec<u64> = rows.iter().map(|(_, sums)| sums.1[1]).collect();
+        assert!(bytes.is_sorted_by(|one, other| one >= other), "{by}: not sorted by bytes");
+        rows.sort_unstable();
+        assert!(records.len() > 20_000 && rows.len() > 20, "{by}: {} records, {} groups", records.len(), rows.len());
+        assert_eq!(rows.len(), expected.len(), "{input} --by {by}");
+        let wrong = rows.iter().zip(&expected).find(|(row, expected)| row != expected);
+        assert_eq!(wrong, None, "{input} --by {by}");
+        let table = success(["read", input, "--idle", "500ms", "--by", by, "-q"]);
+        let groups = format!("of {} groups", rows.len());
+        assert!(table.contains(&groups) && table.contains("B of memory; "), "{table}");
+    }
+}
