@@ -227,7 +227,7 @@ fn figures_of_a_plan_follow_from_the_demand() {
     assert_eq!(memory.total_bytes, 512_000_000 + 896_000_000 + 297_600_000 + 25_165_824);
     assert_eq!(plan.huge_pages_2_mib, 826);
     assert_eq!(plan.export.records_per_second, 200_000.0);
-    assert_eq!(plan.export.ipfix_bits_per_second, 560e6);
+    assert_eq!((plan.export.ipfix_bits_per_second, plan.export.ipfix_full_bits_per_second), (256e6, 480e6));
     assert_eq!(plan.bus_bits_per_second as u64 / 1_000_000_000, 114);
 }
 

@@ -105,11 +105,12 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     row("huge pages", format!("{} of 2 MiB", plan.huge_pages_2_mib));
     let bus = units::rate(plan.bus_bits_per_second, "bit/s");
     row("PCIe", format!("{bus} including write headers (24 octets per 256) and one descriptor per frame"));
-    let ipfix = units::rate(export.ipfix_bits_per_second, "bit/s");
+    let [ipfix, full] =
+        [export.ipfix_bits_per_second, export.ipfix_full_bits_per_second].map(|rate| units::rate(rate, "bit/s"));
     let [ipfix_per_day, csv_per_day] =
         [export.ipfix_bytes_per_day, export.csv_bytes_per_day].map(|bytes| units::quantity(bytes as u64, "B"));
     let on_disk = format!("on disk {ipfix_per_day} per day as IPFIX, {csv_per_day} as CSV");
-    row("export", format!("{records}: {ipfix} as IPFIX; {on_disk}"));
+    row("export", format!("{records}: {ipfix} as IPFIX ({full} with template=full); {on_disk}"));
     let node = layout.node.map_or_else(|| "unknown node".into(), |node| format!("node {node}"));
     let nic = plan.nic.as_deref().unwrap_or("no NIC");
     if layout.pipelines.is_empty() {

@@ -4,7 +4,7 @@
 //! `BLESS=1 cargo test -p weir --test doctor` writes the expected files beside the recordings.
 
 mod common;
-use common::weir;
+use common::{ledger_of, weir};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -162,6 +162,52 @@ fn plan_uses_the_rate_of_a_bench_report_and_names_its_row() {
     assert!(code == 1 && err.contains("no figures"), "{err}");
     let (code, _, err) = plan(vec![flows()], true);
     assert!(code == 1 && err.contains("--quick"), "{err}");
+}
+
+/// Octets of a record with its share of headers, those of IP and UDP too.
+fn octets_per_record(inputs: &[&str], sink: &str) -> f64 {
+    let arguments = [&["read"], inputs, &["-q", "--overwrite", "-o", sink]].concat();
+    let (_, err, ledger) = ledger_of(arguments);
+    let sink = &ledger["sinks"][0];
+    let [octets, messages, flows] =
+        [&sink["octets"], &sink["messages"], &sink["exported"]["flows"]].map(|value| value.as_f64().unwrap_or(0.0));
+    assert!(flows > 0.0, "{err} {ledger}");
+    let headers = if sink["sink"].as_str().unwrap().contains("+udp:") { 28.0 } else { 0.0 };
+    (octets + headers * messages) / flows
+}
+
+#[test]
+fn the_octets_of_a_record_in_a_plan_are_those_that_are_written() {
+    let machine = fixture("one-node.txt");
+    let (_, plan) =
+        json_of(&["plan", "--link", "10G", "--records", "1", "--json", "--sysroot", machine.to_str().unwrap()]);
+    let planned = |name: &str, divisor: f64| plan["plan"]["export"][name].as_f64().unwrap() / divisor;
+    // It receives nothing, so the kernel drops what does not fit into its buffer.
+    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = collector.local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let captures: Vec<String> = common::capture_files().iter().map(|path| path.display().to_string()).collect();
+    let captures: Vec<&str> = captures.iter().map(|path| &path[..]).collect();
+    for (name, divisor, sink) in [
+        ("ipfix_bits_per_second", 8.0, format!("ipfix+udp://127.0.0.1:{port}?rate=0")),
+        ("ipfix_full_bits_per_second", 8.0, format!("ipfix+udp://127.0.0.1:{port}?rate=0&template=full")),
+        ("ipfix_bytes_per_day", 86_400.0, file("flows.ipfix")),
+        ("csv_bytes_per_day", 86_400.0, file("flows.csv")),
+    ] {
+        let planned = planned(name, divisor);
+        // The shipped captures have few flows, so that templates and type information weigh more.
+        for (inputs, tolerance) in [(&["synth:mix,flows=10k,packets=300k"][..], 0.1), (&captures, 0.5)] {
+            let measured = octets_per_record(inputs, &sink);
+            println!("{name}: {planned} planned, {measured:.1} measured, {} inputs", inputs.len());
+            let difference = (measured / planned - 1.0).abs();
+            assert!(
+                difference <= tolerance,
+                "{name}: {planned} planned, {measured:.1} measured, {} inputs",
+                inputs.len()
+            );
+        }
+    }
 }
 
 /// Runs in network and mount namespaces where everything else of the machine is read-only.
