@@ -209,6 +209,8 @@ impl Probe {
         let output = folder.name("flows.json");
         let arguments = ["probe", "-i", &pipe, "-o", &output, "--interval", "100ms", "--flows", "10k", "--idle", "1s"];
         let running = Running::start_in(command(), &[&arguments, options].concat());
+        // Before it handles signals, SIGHUP would end it.
+        running.wait_for("packets/s");
         Self { running, input, seconds: START }
     }
 
@@ -272,7 +274,6 @@ fn a_configuration_file_has_the_options_and_a_change_needs_a_restart() {
     let printed = success(["probe", "--config", &config, "-i", "-", "--print-config"]);
     assert!(printed.contains(&format!("tags = [\"{list}\"]")) && printed.contains(&networks), "{printed}");
     let probe = Probe::start(&folder, &["--config", &config]);
-    probe.running.wait_for("packets/s");
     folder.write("probe.toml", format!("{options}geo = [\"x.mmdb\"]\n"));
     probe.reload("a change needs a restart: geo");
     drop(probe.input);
