@@ -144,10 +144,15 @@ pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFi
     Ok(selected)
 }
 
-/// The columns of JSON and CSV if the user selects none: `basic`, and the other fields that
-/// distinguish flows.
-pub fn default_columns(key: KeyOptions, layer2: bool) -> Vec<&'static Column> {
-    let more = [(layer2, ",layer2"), (key.vlan, ",*vlan_id"), (key.tunnel, ",*tunnel_*,*_outer_*")];
+/// The columns of JSON and CSV if the user selects none: `basic`, the other fields that distinguish
+/// flows, and MAC addresses if requested.
+pub fn default_columns(key: KeyOptions, layer2: bool, mac_addresses: bool) -> Vec<&'static Column> {
+    let more = [
+        (layer2, ",layer2"),
+        (mac_addresses, ",src_mac,dst_mac"),
+        (key.vlan, ",*vlan_id"),
+        (key.tunnel, ",*tunnel_*,*_outer_*"),
+    ];
     let more: String = more.into_iter().filter_map(|(applies, fields)| applies.then_some(fields)).collect();
     select_columns(&format!("basic{more}")).expect("these columns exist")
 }
@@ -239,10 +244,15 @@ mod tests {
 
     #[test]
     fn the_default_has_the_flow_key() {
-        let names =
-            |key, layer2| -> Vec<&str> { default_columns(key, layer2).iter().map(|column| column.name).collect() };
+        let names = |key, layer2| -> Vec<&str> {
+            default_columns(key, layer2, false).iter().map(|column| column.name).collect()
+        };
         assert_eq!(names(KeyOptions::default(), false), BASIC);
         assert_eq!(names(KeyOptions::default(), true)[26..], LAYER2);
+        for layer2 in [false, true] {
+            let columns = default_columns(KeyOptions::default(), layer2, true);
+            assert_eq!(columns.iter().filter(|column| column.name.ends_with("_mac")).count(), 2);
+        }
         let key = KeyOptions { vlan: true, tunnel: true, ..KeyOptions::default() };
         let more = names(key, false);
         assert!(

@@ -112,6 +112,8 @@ pub(crate) struct Element {
     in_basic: bool,
     /// Restricts the element to flows of this network.
     network: Option<Network>,
+    /// The network whose basic templates have the element. Other records have it if it applies.
+    basic_network: Option<Network>,
     /// Smallest number that is sent.
     min: u64,
 }
@@ -133,6 +135,7 @@ impl Element {
             in_full: true,
             in_basic: false,
             network: None,
+            basic_network: None,
             min: 0,
         }
     }
@@ -168,6 +171,11 @@ impl Element {
         Self { in_basic: true, ..self }
     }
 
+    /// In basic templates of one network, and in all other records to which it applies.
+    pub const fn basic_for(self, network: Network) -> Self {
+        Self { in_basic: true, basic_network: Some(network), ..self }
+    }
+
     /// In basic templates only.
     pub const fn only_basic(self) -> Self {
         Self { in_full: false, in_basic: true, ..self }
@@ -199,8 +207,14 @@ impl Element {
         Self { min: 1, ..self }
     }
 
-    /// Whether the element is in the flow key. ICMP types and codes are in place of the ports.
-    pub fn is_flow_key(&self, key: KeyOptions) -> bool {
+    /// Whether the element says that a flow is of IP.
+    pub fn is_of_ip(&self) -> bool {
+        matches!(self.number, 8 | 12 | 27 | 28 | 4)
+    }
+
+    /// Whether the element is in the flow key, of a flow of IP or of layer 2. ICMP types and codes are
+    /// in place of the ports.
+    pub fn is_flow_key(&self, key: KeyOptions, of_ip: bool) -> bool {
         const TUNNEL_TYPE: u16 = WEIR_FIRST_NUMBER + 7;
         const TUNNEL_IDENTIFIER: u16 = WEIR_FIRST_NUMBER + 8;
         match self.number {
@@ -208,7 +222,7 @@ impl Element {
             8 | 12 | 27 | 28 | SOURCE_TRANSPORT_PORT | DESTINATION_TRANSPORT_PORT | 4 => true,
             ICMP_TYPE_CODE_IPV4 | ICMP_TYPE_CODE_IPV6 | 176..=179 => true,
             // MAC addresses and EtherType of layer-2 flows.
-            56 | 80 | 256 => true,
+            56 | 80 | 256 => !of_ip,
             58 | 243 | 245 => key.vlan,
             10 => key.interface,
             351 | TUNNEL_TYPE | TUNNEL_IDENTIFIER => key.tunnel,
@@ -248,9 +262,15 @@ impl Element {
         let of_network = match self.data_type {
             DataType::Ipv4Address => network == Network::Ipv4,
             DataType::Ipv6Address => network == Network::Ipv6,
-            _ => self.network.is_none_or(|only| only == network),
+            _ => self.network.or(self.basic_network).is_none_or(|only| only == network),
         };
         of_network && of_protocol
+    }
+
+    /// Whether basic records have the element if it applies, although their template need not have it.
+    #[inline(always)]
+    pub fn is_optional_in_basic(&self) -> bool {
+        !self.in_basic || self.basic_network.is_some()
     }
 
     /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets

@@ -220,7 +220,7 @@ fields! {
     flow "sampling_max", Integer or 1, "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
-    flow "approximate", Words, "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md); bits 1 to 512 in IPFIX.",
+    flow "approximate", Words, "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md), mixed_mac; bits 1 to 1024 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
@@ -265,12 +265,12 @@ fields! {
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
-    flow "src_mac", Mac, "", "Source MAC address of a layer-2 flow.",
-        [Element::common(56, "sourceMacAddress", MacAddress).only_for(Network::Layer2).basic()],
-        |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.source)) };
-    flow "dst_mac", Mac, "", "Destination MAC address of a layer-2 flow.",
-        [Element::common(80, "destinationMacAddress", MacAddress).only_for(Network::Layer2).basic()],
-        |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.destination)) };
+    flow "src_mac", Mac, "", "MAC address of the source of a layer-2 flow. IP flows, with `--mac-addresses`: that of the first frame that the source sent in this record or, if there is none, received; of a tunnelled packet the frame outside the tunnel (metering.md section 6).",
+        [Element::common(56, "sourceMacAddress", MacAddress).basic_for(Network::Layer2)],
+        |r| optional(r.flow.mac_addresses()[0], FieldValue::Mac);
+    flow "dst_mac", Mac, "", "MAC address of the destination in the same frame as `src_mac`.",
+        [Element::common(80, "destinationMacAddress", MacAddress).basic_for(Network::Layer2)],
+        |r| optional(r.flow.mac_addresses()[1], FieldValue::Mac);
     each "tos", Integer, "", "Type of service or traffic class of the first packet.",
         [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos);
     each "ttl_min", Integer, "hops", "Smallest TTL or hop limit.",
@@ -698,9 +698,4 @@ fn outer(direction: &Direction) -> Option<(IpAddr, IpAddr)> {
             _ => (source.into(), destination.into()),
         }),
     }
-}
-
-fn mac(address: [u8; 16]) -> [u8; 6] {
-    let [.., a, b, c, d, e, f] = address;
-    [a, b, c, d, e, f]
 }

@@ -44,11 +44,12 @@ const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
 const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Number of templates over UDP from which on only basic templates are added, of which there are
-/// five. Ordinary traffic needs some dozens, crafted packets could make tens of thousands.
+/// five, and up to twelve more with MAC addresses of IP flows. Ordinary traffic needs some dozens,
+/// crafted packets could make tens of thousands.
 const MAX_TEMPLATES: usize = 256;
 /// The last ID of another template in a file, which has about 32 000 templates then. They take 3 MB
 /// of memory, and the templates of a file that is continued up to 40 MB.
-const MAX_FULL_TEMPLATE_ID: u16 = MAX_TEMPLATE_ID - 8;
+const MAX_FULL_TEMPLATE_ID: u16 = MAX_TEMPLATE_ID - 24;
 /// Shorter records are not written, because the padding of a set (RFC 7011 section 3.3.1) could be
 /// taken for one. A list of elements may lead to them, and to empty ones.
 const MIN_RECORD_OCTETS: usize = MAX_PADDING + 1;

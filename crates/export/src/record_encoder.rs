@@ -177,9 +177,10 @@ impl RecordEncoder {
     /// The elements of a template that are flow keys: bit n stands for element n (RFC 7011 section
     /// 4.4). `None` if one is not among the first 64.
     pub fn flow_keys(&self, elements: ElementSet, key: KeyOptions) -> Option<u64> {
-        let positions = self.positions.iter().enumerate().filter(|(at, _)| elements.has(*at));
-        let is_key = |position: &ElementPosition| !position.reverse && position.element.is_flow_key(key);
-        positions
+        let positions = || self.positions.iter().enumerate().filter(|(at, _)| elements.has(*at));
+        let of_ip = positions().any(|(_, position)| position.element.is_of_ip());
+        let is_key = |position: &ElementPosition| !position.reverse && position.element.is_flow_key(key, of_ip);
+        positions()
             .enumerate()
             .filter(|(_, (_, position))| is_key(position))
             .try_fold(0, |keys, (number, _)| Some(keys | 1_u64.checked_shl(number as u32)?))
@@ -241,12 +242,12 @@ impl Visitor for Encoder<'_> {
         let value = value();
         for element in field.elements {
             if self.chosen.has(self.position) {
-                if self.basic && element.is_basic() {
-                    if element.applies_to_basic(self.network, self.icmp) {
-                        element.write_basic(&value, self.boot_ms, self.out);
-                        self.elements.add(self.position);
-                    }
-                } else if element.applies(&value, self.network, self.without_anomalies) {
+                if self.basic && element.is_basic() && element.applies_to_basic(self.network, self.icmp) {
+                    element.write_basic(&value, self.boot_ms, self.out);
+                    self.elements.add(self.position);
+                } else if (!self.basic || element.is_optional_in_basic())
+                    && element.applies(&value, self.network, self.without_anomalies)
+                {
                     element.write(&value, self.boot_ms, self.out);
                     self.elements.add(self.position);
                 }

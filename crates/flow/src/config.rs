@@ -47,6 +47,11 @@ pub struct Config {
     pub active_timeout_ns: u64,
     /// The flow key.
     pub key: KeyOptions,
+    /// Records have the MAC addresses of their packets: see [`Packet::set_mac_addresses`]. All
+    /// packets take the slow path then.
+    ///
+    /// [`Packet::set_mac_addresses`]: weir_packet::Packet::set_mac_addresses
+    pub mac_addresses: bool,
     /// What a full flow cache does with new flows.
     pub cache_full_policy: CacheFullPolicy,
     /// Secret of the key hash; `None` takes one from the operating system.
@@ -62,6 +67,7 @@ impl Default for Config {
             idle_timeout_ns: 120_000_000_000,
             active_timeout_ns: 300_000_000_000,
             key: KeyOptions::default(),
+            mac_addresses: false,
             cache_full_policy: CacheFullPolicy::Overflow,
             secret: None,
             prefetch_packets: 64,

@@ -1,8 +1,9 @@
-//! Encapsulation of the records in the cache: VLAN tags, MPLS labels, tunnels and interface.
+//! Encapsulation of the records in the cache: VLAN tags, MPLS labels, tunnels and interface, and on
+//! request MAC addresses.
 //!
 //! The table holds the values of a direction's first packet and compares later packets with them.
 //! Records whose packets have none of them and came in on the default interface have no entry:
-//! they touch none of this memory.
+//! they touch none of this memory. If MAC addresses are requested, every record has an entry.
 
 use crate::key::tunnel_id;
 use crate::mapped_array::MappedArray;
@@ -17,9 +18,12 @@ use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
 pub(crate) struct EncapsulationTable {
     links: MappedArray<LinkEntry>,
     tunnels: MappedArray<[Tunnel; 2]>,
+    /// Empty unless MAC addresses are requested.
+    macs: MappedArray<MacEntry>,
     /// The interface of the meter's first packet.
     pub default_interface: u32,
-    /// Word of label and interface of a packet from that interface without a label.
+    /// Word of label and interface of a packet from that interface without a label. No packet has
+    /// it if MAC addresses are requested.
     default_word: u64,
 }
 
@@ -35,6 +39,7 @@ struct LinkEntry {
 pub(crate) struct Encapsulation {
     link: LinkEntry,
     tunnels: Option<[Tunnel; 2]>,
+    macs: Option<MacEntry>,
 }
 
 /// As in [`Packet`].
@@ -56,6 +61,15 @@ struct Tunnel {
     unused: u16,
     id: u32,
     outer: [[u8; 16]; 2],
+}
+
+/// Per endpoint the source and the destination address, 0 if there is none.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+struct MacEntry {
+    endpoints: [[[u8; 6]; 2]; 2],
+    /// Whether later packets of a direction had others. [`SlotFlags`] has no free bit.
+    mixed: u8,
 }
 
 impl LinkTags {
@@ -81,12 +95,16 @@ impl Encapsulation {
         self.link.interface
     }
 
-    /// Writes the encapsulation of the packets that `endpoint` sent.
-    pub fn write_to(&self, endpoint: usize, direction: &mut Direction) {
+    /// Writes the encapsulation of the packets that `endpoint` sent. Returns bits of
+    /// [`Approximate`] that the flags of the slot do not hold.
+    pub fn write_to(&self, endpoint: usize, direction: &mut Direction) -> u16 {
         self.link.endpoints[endpoint].write_to(direction);
         if let Some(tunnels) = self.tunnels {
             tunnels[endpoint].write_to(direction);
         }
+        let Some(macs) = self.macs else { return 0 };
+        [direction.source_mac, direction.destination_mac] = macs.endpoints[endpoint];
+        if macs.mixed != 0 { Approximate::MIXED_MAC } else { 0 }
     }
 }
 
@@ -96,31 +114,35 @@ const _: () =
     assert!(offset_of!(Packet, mpls_label) % 8 == 0 && offset_of!(Packet, interface) == LABEL_AND_INTERFACE * 8 + 4);
 
 impl EncapsulationTable {
-    pub fn new(flows: usize) -> io::Result<Self> {
+    pub fn new(flows: usize, mac_addresses: bool) -> io::Result<Self> {
         // Few entries are touched: huge pages would be mostly empty.
         Ok(Self {
             links: MappedArray::with_small_pages(flows)?,
             tunnels: MappedArray::with_small_pages(flows)?,
+            macs: MappedArray::with_small_pages(if mac_addresses { flows } else { 0 })?,
             default_interface: 0,
             default_word: 0,
         })
     }
 
-    pub fn memory_bytes_for(flows: usize) -> [usize; 2] {
-        [flows * size_of::<LinkEntry>(), flows * size_of::<[Tunnel; 2]>()]
+    pub fn memory_bytes_for(flows: usize, mac_addresses: bool) -> [usize; 2] {
+        let macs = if mac_addresses { size_of::<MacEntry>() } else { 0 };
+        [flows * (size_of::<LinkEntry>() + macs), flows * size_of::<[Tunnel; 2]>()]
     }
 
     pub fn memory_bytes(&self) -> [usize; 2] {
-        [self.links.memory_bytes(), self.tunnels.memory_bytes()]
+        [self.links.memory_bytes() + self.macs.memory_bytes(), self.tunnels.memory_bytes()]
     }
 
     pub fn set_default_interface(&mut self, interface: u32) {
         self.default_interface = interface;
-        self.default_word =
-            Packet { mpls_label: NO_LABEL, interface, ..Packet::default() }.words()[LABEL_AND_INTERFACE];
+        // A label has 20 bits.
+        let mpls_label = if self.macs.is_empty() { NO_LABEL } else { NO_LABEL - 1 };
+        self.default_word = Packet { mpls_label, interface, ..Packet::default() }.words()[LABEL_AND_INTERFACE];
     }
 
-    /// Whether a packet has no tags, labels or tunnel and came in on the default interface.
+    /// Whether a packet has no tags, labels or tunnel and came in on the default interface. False if
+    /// MAC addresses are requested.
     #[inline(always)]
     pub fn is_default(&self, packet: &Packet) -> bool {
         packet.vlan == NO_VLAN
@@ -129,7 +151,8 @@ impl EncapsulationTable {
     }
 
     /// Stores the encapsulation of the first packet of a record (`opens_record`) or direction
-    /// (`opens_direction`), else compares. Returns bits of [`Approximate`] for what differs.
+    /// (`opens_direction`), else compares. Returns bits of [`Approximate`] for what differs, except
+    /// MAC addresses: [`Self::write_to`].
     pub fn add(
         &mut self,
         slot: usize,
@@ -143,6 +166,9 @@ impl EncapsulationTable {
         if !flags.has(SlotFlags::ENCAPSULATED) {
             flags.0 |= SlotFlags::ENCAPSULATED;
             *link = LinkEntry { endpoints: [LinkTags::NONE; 2], interface: self.default_interface };
+            if let Some(macs) = self.macs.get_mut(slot) {
+                *macs = Zeroable::zeroed();
+            }
         }
         if opens_record {
             link.interface = packet.interface;
@@ -161,6 +187,12 @@ impl EncapsulationTable {
         }
         if first.mpls != tags.mpls {
             approximate |= Approximate::MIXED_MPLS;
+        }
+        if let Some(MacEntry { endpoints, mixed }) = self.macs.get_mut(slot) {
+            if opens_direction {
+                endpoints[endpoint] = packet.mac_addresses();
+            }
+            *mixed |= u8::from(endpoints[endpoint] != packet.mac_addresses());
         }
         if packet.tunnel_type != TunnelType::None || flags.has(SlotFlags::TUNNELLED) {
             approximate |= self.add_tunnel(slot, endpoint, flags, opens_direction, packet);
@@ -187,7 +219,7 @@ impl EncapsulationTable {
             has_id: id.is_some().into(),
             unused: 0,
             id: id.unwrap_or(0),
-            outer: [packet.outer_source, packet.outer_destination],
+            outer: packet.outer_addresses(),
         };
         if opens_direction {
             tunnels[endpoint] = tunnel;
@@ -195,24 +227,26 @@ impl EncapsulationTable {
         if tunnels[endpoint] == tunnel { 0 } else { Approximate::MIXED_TUNNEL }
     }
 
-    /// Writes the encapsulation of the packets that `endpoint` sent.
-    pub fn write_to(&self, slot: usize, endpoint: usize, flags: SlotFlags, direction: &mut Direction) {
-        if let Some(encapsulation) = self.copy(slot, flags) {
-            encapsulation.write_to(endpoint, direction);
-        }
+    /// As [`Encapsulation::write_to`].
+    pub fn write_to(&self, slot: usize, endpoint: usize, flags: SlotFlags, direction: &mut Direction) -> u16 {
+        self.copy(slot, flags).map_or(0, |encapsulation| encapsulation.write_to(endpoint, direction))
     }
 
     pub fn copy(&self, slot: usize, flags: SlotFlags) -> Option<Encapsulation> {
         flags.has(SlotFlags::ENCAPSULATED).then(|| Encapsulation {
             link: self.links[slot],
             tunnels: flags.has(SlotFlags::TUNNELLED).then(|| self.tunnels[slot]),
+            macs: self.macs.get(slot).copied(),
         })
     }
 
     /// Stores the entry of a migrated record. `interface` was the default in the meter it left.
     pub fn insert(&mut self, slot: usize, flags: &mut SlotFlags, encapsulation: Option<Encapsulation>, interface: u32) {
-        if let Some(Encapsulation { link, tunnels }) = encapsulation {
+        if let Some(Encapsulation { link, tunnels, macs }) = encapsulation {
             self.links[slot] = link;
+            if let (Some(entry), Some(macs)) = (self.macs.get_mut(slot), macs) {
+                *entry = macs;
+            }
             if let Some(tunnels) = tunnels {
                 self.tunnels[slot] = tunnels;
             }

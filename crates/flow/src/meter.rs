@@ -91,7 +91,7 @@ impl Meter {
             clock,
             started: false,
             tcp: TcpAnalysis::new(slots)?,
-            encapsulation: EncapsulationTable::new(slots)?,
+            encapsulation: EncapsulationTable::new(slots, config.mac_addresses)?,
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
             overflow: OverflowRecords::new(cache.hasher.random_state())?,
@@ -175,7 +175,7 @@ impl Meter {
     pub fn memory_bytes_for(config: &Config) -> usize {
         let config = within_limits(*config);
         let slots = config.flows as usize;
-        let encapsulation: usize = EncapsulationTable::memory_bytes_for(slots).iter().sum();
+        let encapsulation: usize = EncapsulationTable::memory_bytes_for(slots, config.mac_addresses).iter().sum();
         let cache = FlowCache::memory_bytes_for(&config) + OverflowRecords::memory_bytes_for() + fixed_memory_bytes();
         cache + encapsulation + TcpAnalysis::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
@@ -279,7 +279,7 @@ mod tests {
         for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
             for (flows, vlan) in [(0, false), (1, true), (1000, false), (100_001, true), (1 << 20, false)] {
                 let key = KeyOptions { vlan, ..KeyOptions::default() };
-                let config = Config { flows, cache_full_policy: policy, key, ..Config::default() };
+                let config = Config { flows, cache_full_policy: policy, key, mac_addresses: vlan, ..Config::default() };
                 let taken = Meter::new(config).unwrap().memory_bytes().iter().sum();
                 assert_eq!(Meter::memory_bytes_for(&config), taken, "{flows} {policy:?}");
             }

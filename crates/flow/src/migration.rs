@@ -76,7 +76,7 @@ impl MigratedFlow {
             if direction.packets > 0 {
                 state.write_headers(endpoint, direction);
                 if let Some(encapsulation) = encapsulation {
-                    encapsulation.write_to(endpoint, direction);
+                    record.approximate.0 |= encapsulation.write_to(endpoint, direction);
                 }
             }
         }

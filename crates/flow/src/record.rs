@@ -67,9 +67,11 @@ impl Approximate {
     /// The system's clock was set while the record was open: its times are those of the clock after
     /// the step, without a jump.
     pub const CLOCK_SET: u16 = 512;
+    /// Packets of one direction had different MAC addresses; those of the first are given.
+    pub const MIXED_MAC: u16 = 1024;
 
     /// All bits with their names, as exported.
-    pub const NAMES: [(u16, &'static str); 10] = [
+    pub const NAMES: [(u16, &'static str); 11] = [
         (Self::OVERFLOW, "overflow"),
         (Self::MIXED_VLAN, "mixed_vlan"),
         (Self::MIXED_MPLS, "mixed_mpls"),
@@ -80,6 +82,7 @@ impl Approximate {
         (Self::SAMPLED, "sampled"),
         (Self::AGGREGATED, "aggregated"),
         (Self::CLOCK_SET, "clock_set"),
+        (Self::MIXED_MAC, "mixed_mac"),
     ];
 
     /// Whether a bit is set.
@@ -94,6 +97,8 @@ impl Approximate {
 }
 
 /// One direction of a flow record. Without packets the other fields are meaningless.
+// Aligned as u64: the meter keeps tens of thousands, and as u128 each would take 16 bytes more.
+#[repr(Rust, packed(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// Packets.
@@ -144,6 +149,11 @@ pub struct Direction {
     pub outer_source: [u8; 16],
     /// Outer destination address of the first packet.
     pub outer_destination: [u8; 16],
+    /// Source MAC address of the first packet, on request ([`crate::Config::mac_addresses`]); 0 if
+    /// its link type has none.
+    pub source_mac: [u8; 6],
+    /// Destination MAC address of the first packet.
+    pub destination_mac: [u8; 6],
 }
 
 impl Default for Direction {
@@ -178,6 +188,8 @@ impl Direction {
         tunnel_type: TunnelType::None,
         outer_source: [0; 16],
         outer_destination: [0; 16],
+        source_mac: [0; 6],
+        destination_mac: [0; 6],
     };
 
     /// Mean IP packet size, octets.
@@ -215,22 +227,7 @@ impl Direction {
 pub(crate) fn add(direction: &mut Direction, packet: &Packet) {
     let d = direction;
     if d.packets == 0 {
-        *d = Direction {
-            first_ns: packet.time_ns,
-            last_ns: packet.time_ns,
-            size_min: packet.ip_bytes,
-            ttl_min: packet.ttl,
-            tos: packet.tos,
-            icmp: packet.icmp(),
-            vlan: packet.vlan,
-            inner_vlan: packet.inner_vlan,
-            mpls_label: packet.mpls_label,
-            tunnel_type: packet.tunnel_type,
-            tunnel_id: tunnel_id(packet),
-            outer_source: packet.outer_source,
-            outer_destination: packet.outer_destination,
-            ..Direction::default()
-        };
+        *d = start(packet);
     } else {
         let iat_ns = packet.time_ns.saturating_sub(d.last_ns) + d.first_ns.saturating_sub(packet.time_ns);
         d.iat_min_ns = if d.packets == 1 { iat_ns } else { d.iat_min_ns.min(iat_ns) };
@@ -251,6 +248,33 @@ pub(crate) fn add(direction: &mut Direction, packet: &Packet) {
     d.tcp_flags |= packet.control & Packet::CONTROL;
 }
 
+/// A direction with the values of its first packet that later ones do not change, and without its
+/// counts.
+// Not a part of `add`, which is then short enough to be a part of its callers.
+#[inline(never)]
+fn start(packet: &Packet) -> Direction {
+    let [outer_source, outer_destination] = packet.outer_addresses();
+    let [source_mac, destination_mac] = packet.mac_addresses();
+    Direction {
+        first_ns: packet.time_ns,
+        last_ns: packet.time_ns,
+        size_min: packet.ip_bytes,
+        ttl_min: packet.ttl,
+        tos: packet.tos,
+        icmp: packet.icmp(),
+        vlan: packet.vlan,
+        inner_vlan: packet.inner_vlan,
+        mpls_label: packet.mpls_label,
+        tunnel_type: packet.tunnel_type,
+        tunnel_id: tunnel_id(packet),
+        outer_source,
+        outer_destination,
+        source_mac,
+        destination_mac,
+        ..Direction::default()
+    }
+}
+
 /// Bits of [`Approximate`] for what differs between a packet and the first one of its direction.
 pub(crate) fn mixed(direction: &Direction, packet: &Packet) -> u16 {
     let d = direction;
@@ -265,9 +289,12 @@ pub(crate) fn mixed(direction: &Direction, packet: &Packet) -> u16 {
         bits |= Approximate::MIXED_MPLS;
     }
     if (d.tunnel_type, d.tunnel_id) != (packet.tunnel_type, tunnel_id(packet))
-        || (d.outer_source, d.outer_destination) != (packet.outer_source, packet.outer_destination)
+        || [d.outer_source, d.outer_destination] != packet.outer_addresses()
     {
         bits |= Approximate::MIXED_TUNNEL;
+    }
+    if [d.source_mac, d.destination_mac] != packet.mac_addresses() {
+        bits |= Approximate::MIXED_MAC;
     }
     bits
 }
@@ -397,6 +424,20 @@ impl FlowRecord {
     /// Whether this is ICMP over IPv4 or ICMPv6 over IPv6.
     pub fn is_icmp(&self) -> bool {
         matches!((self.network, self.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58))
+    }
+
+    /// MAC addresses of the source and the destination. IP: those of the first packet of the source
+    /// or, if it sent none in this record, of the destination; `None` if they are unknown or 0.
+    pub fn mac_addresses(&self) -> [Option<[u8; 6]>; 2] {
+        if self.network == Network::Layer2 {
+            return [self.source, self.destination].map(|[.., a, b, c, d, e, f]| Some([a, b, c, d, e, f]));
+        }
+        let addresses = if self.forward.packets > 0 {
+            [self.forward.source_mac, self.forward.destination_mac]
+        } else {
+            [self.reverse.destination_mac, self.reverse.source_mac]
+        };
+        addresses.map(|address| Some(address).filter(|address| *address != [0; 6]))
     }
 
     /// EtherType of a layer-2 flow.

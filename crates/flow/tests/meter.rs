@@ -217,6 +217,56 @@ fn mixed_encapsulation_is_flagged_and_the_first_value_exported() {
 }
 
 #[test]
+fn mac_addresses_are_those_of_the_first_packet_and_others_are_flagged() {
+    const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const ROUTER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+    const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 3];
+    let with = |mut packet: Packet, [source, destination]: [[u8; 6]; 2]| {
+        packet.set_mac_addresses(source, destination);
+        packet
+    };
+    let config = Config { mac_addresses: true, ..config() };
+    let sent = |seconds, macs| with(udp(seconds, 1, 100), macs);
+    let answered = |seconds, macs| with(udp(seconds, 100, 1), macs);
+    let one = |packets: &[Packet]| meter(config, packets).0.remove(0);
+    let there = [HOST, ROUTER];
+
+    let flow = one(&[sent(0.0, there), answered(1.0, [ROUTER, HOST]), sent(2.0, there)]);
+    assert_eq!((flow.mac_addresses(), flow.approximate.0), (there.map(Some), 0));
+    // The way back through another router is no change of a direction.
+    let flow = one(&[sent(0.0, there), answered(1.0, [OTHER, HOST]), answered(2.0, [OTHER, HOST])]);
+    assert_eq!((flow.mac_addresses(), flow.approximate.0), (there.map(Some), 0));
+    assert_eq!([flow.reverse.source_mac, flow.reverse.destination_mac], [OTHER, HOST]);
+    for changed in [[HOST, OTHER], [OTHER, ROUTER], [[0; 6]; 2]] {
+        for flow in [
+            one(&[sent(0.0, there), sent(1.0, changed), sent(2.0, there)]),
+            one(&[sent(0.0, there), answered(1.0, there), answered(2.0, changed)]),
+        ] {
+            assert_eq!((flow.mac_addresses(), flow.approximate.0), (there.map(Some), Approximate::MIXED_MAC));
+        }
+    }
+
+    // Each record begins anew; in the second one only the responder sends.
+    let first = [sent(0.0, [OTHER, ROUTER]), sent(110.0, there), sent(220.0, there)];
+    let (flows, _) = meter(config, &[&first[..], &[answered(310.0, [ROUTER, HOST])]].concat());
+    assert_eq!(flows.len(), 2);
+    let records: Vec<_> = flows.iter().map(|flow| (flow.mac_addresses(), flow.approximate.0)).collect();
+    assert_eq!(records[0], ([OTHER, ROUTER].map(Some), Approximate::MIXED_MAC));
+    assert_eq!(records[1], (there.map(Some), 0));
+
+    // Packets without addresses, as of raw IP, and a cooked capture.
+    assert_eq!(one(&[udp(0.0, 1, 100)]).mac_addresses(), [None; 2]);
+    assert_eq!(one(&[sent(0.0, [HOST, [0; 6]])]).mac_addresses(), [Some(HOST), None]);
+
+    let full = Config { flows: 1, ..config };
+    let (flows, _) =
+        meter(full, &[sent(0.0, there), with(udp(0.0, 2, 100), [OTHER, ROUTER]), with(udp(0.0, 3, 100), there)]);
+    let overflow = flows.iter().find(|flow| flow.approximate.has(Approximate::OVERFLOW)).unwrap();
+    assert_eq!(overflow.mac_addresses(), [OTHER, ROUTER].map(Some));
+    assert_eq!(overflow.approximate.0, Approximate::OVERFLOW | Approximate::MIXED_MAC);
+}
+
+#[test]
 fn full_cache_adds_new_flows_to_overflow_records() {
     let config = Config { flows: 2, ..config() };
     let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
@@ -377,7 +427,7 @@ fn jumbograms_and_wrong_lengths_are_counted_like_any_packet() {
     assert_eq!(u128::from(forward.bytes), sizes.iter().sum());
     assert_eq!(forward.frame_bytes, 54 + 200_014 + 60 + 55);
     assert_eq!((forward.size_min, forward.size_max), (40, 200_000));
-    assert_eq!(forward.size_squares, sizes.iter().map(|size| size * size).sum());
+    assert_eq!({ forward.size_squares }, sizes.iter().map(|size| size * size).sum());
     assert_eq!((forward.iat_min_ns, forward.iat_max_ns), (S, 699_997 * S));
     assert_eq!(forward.tcp_flags, Packet::SYN);
 }

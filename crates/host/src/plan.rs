@@ -14,6 +14,8 @@ use serde::Serialize;
 
 /// Bytes of the flow cache per flow (docs/performance.md).
 const FLOW_BYTES: u64 = 256;
+/// Additional bytes per flow with MAC addresses.
+const MAC_BYTES: u64 = 25;
 /// Additional bytes per TCP flow.
 const TCP_BYTES: u64 = 448;
 /// Additional bytes per direction of a TCP flow with anomalies.
@@ -45,6 +47,8 @@ pub struct Demand {
     pub packets_per_second: Option<f64>,
     /// Concurrent flows.
     pub flows: u64,
+    /// Whether records have the MAC addresses of IP flows.
+    pub mac_addresses: bool,
     /// Exported records per second; `None` for a tenth of the flows.
     pub records_per_second: Option<f64>,
     /// Packet rate that a core receives and meters, in Mpps.
@@ -131,7 +135,7 @@ pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
     let queues = nic.map_or(0, |nic| nic.receive_queues() as usize);
     let enough_cores = queues <= cpu_layout::max_fused_pipelines(cores.len());
     let pipelines = if enough_cores { needed.max(queues) } else { needed };
-    let memory = memory(demand.flows, pipelines as u64);
+    let memory = memory(demand, pipelines as u64);
     let bus_bits_per_second = packets_per_second * f64::from(bus_octets(demand.frame_octets)) * 8.0;
     let records_per_second = demand.records_per_second.unwrap_or(demand.flows as f64 / FLOWS_PER_RECORD_RATE);
     let mut plan = Plan {
@@ -173,9 +177,10 @@ pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
     plan
 }
 
-fn memory(flows: u64, pipelines: u64) -> Memory {
+fn memory(demand: &Demand, pipelines: u64) -> Memory {
+    let bytes_per_flow = FLOW_BYTES + if demand.mac_addresses { MAC_BYTES } else { 0 };
     let [flow_bytes, tcp_bytes, all_anomalies] =
-        [FLOW_BYTES, TCP_BYTES, TCP_ANOMALY_BYTES].map(|bytes| flows.saturating_mul(bytes));
+        [bytes_per_flow, TCP_BYTES, TCP_ANOMALY_BYTES].map(|bytes| demand.flows.saturating_mul(bytes));
     let tcp_anomaly_bytes = all_anomalies / FLOWS_PER_ANOMALY;
     let buffer_bytes = pipelines * BUFFERS_PER_QUEUE * BUFFER_BYTES;
     let total_bytes = [tcp_bytes, tcp_anomaly_bytes, buffer_bytes].into_iter().fold(flow_bytes, u64::saturating_add);

@@ -43,6 +43,7 @@ fn demand() -> Demand {
         frame_octets: 700,
         packets_per_second: None,
         flows: 2_000_000,
+        mac_addresses: false,
         records_per_second: None,
         mpps_per_core: default_mpps_per_core(),
     }
@@ -229,6 +230,9 @@ fn figures_of_a_plan_follow_from_the_demand() {
     assert_eq!(plan.export.records_per_second, 200_000.0);
     assert_eq!((plan.export.ipfix_bits_per_second, plan.export.ipfix_full_bits_per_second), (256e6, 480e6));
     assert_eq!(plan.bus_bits_per_second as u64 / 1_000_000_000, 114);
+    let with_macs =
+        weir_host::plan(&machine_of(&text_of("eight-nodes")), &Demand { mac_addresses: true, ..demand() }, None);
+    assert_eq!(with_macs.memory.flow_bytes - memory.flow_bytes, 2_000_000 * 25);
 }
 
 #[test]

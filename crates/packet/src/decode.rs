@@ -1,7 +1,7 @@
 //! Entry point of the decoder: link layer, IP, tunnels and transport, in this order.
 
 use crate::fast_path;
-use crate::frame_slice::FrameSlice;
+use crate::frame_slice::{FrameSlice, array};
 use crate::link::{self, LinkHeaders, LinkPayload};
 use crate::packet::{AnomalySet, Flags, Network, Packet};
 use crate::transport;
@@ -40,6 +40,35 @@ pub fn decode(
         return Ok(AnomalySet::default());
     }
     decode_general(link_type, bytes, frame_bytes, options, packet)
+}
+
+/// As [`decode`]. An IP packet also gets the MAC addresses of the last Ethernet header (or cooked
+/// header) before its outermost IP header: [`Packet::mac_addresses`].
+///
+/// # Errors
+/// As [`decode`].
+#[inline(never)]
+pub fn decode_with_mac_addresses(
+    link_type: u16,
+    bytes: &[u8],
+    frame_bytes: u32,
+    options: DecodeOptions,
+    packet: &mut Packet,
+) -> Result<AnomalySet, RefusalReason> {
+    if link_type == link::ETHERNET
+        && let Some(header) = bytes.first_chunk::<12>()
+        && fast_path::decode(bytes, frame_bytes, options.decapsulate, packet)
+    {
+        packet.set_mac_addresses(array(header, 6), array(header, 0));
+        return Ok(AnomalySet::default());
+    }
+    let anomalies = decode_general(link_type, bytes, frame_bytes, options, packet)?;
+    if packet.network != Network::Layer2 {
+        let mut headers = LinkHeaders::EMPTY;
+        link::parse(link_type, FrameSlice::new(bytes, frame_bytes), &mut headers)?;
+        packet.set_mac_addresses(headers.source, headers.destination);
+    }
+    Ok(anomalies)
 }
 
 /// The general decoder without the fast path. It defines the result: [`decode`] gives the same for

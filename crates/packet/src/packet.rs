@@ -98,6 +98,9 @@ impl Flags {
     /// first fragment), so it is not searched again. If the first fragment of a later one was
     /// found, `FRAGMENT_LATER` is cleared instead, and the ports are set. Never set by `decode`.
     pub const LOOKED_UP: u8 = 32;
+    /// The MAC addresses of the frame are in `outer_source` and `outer_destination`: see
+    /// [`Packet::mac_addresses`].
+    pub const MAC_ADDRESSES: u8 = 64;
 
     /// The flags of a packet with this fragment offset and "more fragments" bit.
     #[inline]
@@ -204,9 +207,11 @@ pub struct Packet {
     pub window: u16,
     /// ICMP and ICMPv6: type and code. TCP: the checksum as on the wire. Otherwise 0.
     pub icmp_or_checksum: [u8; 2],
-    /// Source address of the IP header that carried the innermost tunnel; IPv4 is IPv4-mapped.
+    /// Source address of the IP header that carried the innermost tunnel; IPv4 is IPv4-mapped. With
+    /// [`Flags::MAC_ADDRESSES`] its first 6 octets, which are 0, hold the source MAC address:
+    /// [`Packet::outer_addresses`] returns it without.
     pub outer_source: [u8; 16],
-    /// Destination address of that header.
+    /// Destination address of that header, and destination MAC address.
     pub outer_destination: [u8; 16],
 }
 
@@ -263,6 +268,38 @@ impl Packet {
     pub const ACK: u16 = 0x10;
     /// All TCP control bits.
     pub const CONTROL: u16 = 0x0fff;
+
+    /// Source and destination address of the IP header that carried the innermost tunnel.
+    #[inline]
+    pub fn outer_addresses(&self) -> [[u8; 16]; 2] {
+        let mut addresses = [self.outer_source, self.outer_destination];
+        if self.flags.has(Flags::MAC_ADDRESSES) {
+            addresses.iter_mut().for_each(|address| address[..6].fill(0));
+        }
+        addresses
+    }
+
+    /// Source and destination MAC address of the frame of an IP packet; 0 if the link type has none,
+    /// and without [`Packet::set_mac_addresses`].
+    #[inline]
+    pub fn mac_addresses(&self) -> [[u8; 6]; 2] {
+        let first = |[a, b, c, d, e, f, ..]: [u8; 16]| [a, b, c, d, e, f];
+        if self.flags.has(Flags::MAC_ADDRESSES) {
+            [first(self.outer_source), first(self.outer_destination)]
+        } else {
+            [[0; 6]; 2]
+        }
+    }
+
+    /// Stores the MAC addresses of the frame of an IP packet. A packet from a tunnel over IPv6 has no
+    /// room for them and stays without.
+    pub fn set_mac_addresses(&mut self, source: [u8; 6], destination: [u8; 6]) {
+        if self.outer_source[..6] == [0; 6] && self.outer_destination[..6] == [0; 6] {
+            self.outer_source[..6].copy_from_slice(&source);
+            self.outer_destination[..6].copy_from_slice(&destination);
+            self.flags.0 |= Flags::MAC_ADDRESSES;
+        }
+    }
 
     /// ICMP or ICMPv6 type and code; zeros for TCP.
     #[inline]

@@ -15,7 +15,7 @@ use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
 use weir_capture::{Burst, ClockSteps, FilterError, Frame, Input, LiveSource, MAX_BURST_FRAMES, PacketFilter, Source};
 use weir_ledger::{ClockCounters, Ledger, PacketAnomaly, RefusalReason};
-use weir_packet::{AnomalySet, DecodeOptions, Network, Packet};
+use weir_packet::{AnomalySet, DecodeOptions, Network, Packet, decode_with_mac_addresses};
 
 pub(crate) type PacketBurst = Box<[Packet; MAX_BURST_FRAMES]>;
 
@@ -25,6 +25,7 @@ pub(crate) struct ReadingStage {
     self_traffic: SelfTrafficFilter,
     decode: DecodeOptions,
     layer2: bool,
+    mac_addresses: bool,
     losses: LossCounter,
     shedder: LoadShedder,
     sampling_population: u32,
@@ -34,12 +35,24 @@ pub(crate) struct ReadingStage {
 
 impl ReadingStage {
     pub fn new(settings: &Settings) -> Self {
-        let Settings { filter, decode, layer2, self_traffic, overload, sampling_population, .. } = settings.clone();
+        let Settings { filter, decode, layer2, meter, self_traffic, overload, sampling_population, .. } =
+            settings.clone();
+        let mac_addresses = meter.mac_addresses;
         let shedder = LoadShedder::new(overload);
         let mut ledger = Ledger::default();
         (ledger.overload.level, ledger.overload.highest) = (shedder.level(), shedder.level());
         let (admission, losses) = (Admission::new(filter), LossCounter::default());
-        let mut reader = Self { admission, self_traffic, decode, layer2, losses, shedder, sampling_population, ledger };
+        let mut reader = Self {
+            admission,
+            self_traffic,
+            decode,
+            layer2,
+            mac_addresses,
+            losses,
+            shedder,
+            sampling_population,
+            ledger,
+        };
         reader.apply_level();
         reader
     }
@@ -75,7 +88,12 @@ impl ReadingStage {
         }
         let burst_was_short = self.losses.note_burst(&burst);
         self.admission.admit(&mut burst, &mut self.ledger);
-        Ok(Some((self.decode(&burst, packets), burst_was_short)))
+        let decoded = if self.mac_addresses {
+            self.decode::<true>(&burst, packets)
+        } else {
+            self.decode::<false>(&burst, packets)
+        };
+        Ok(Some((decoded, burst_was_short)))
     }
 
     /// Whether the losses of a live source should be updated before the next burst.
@@ -119,7 +137,7 @@ impl ReadingStage {
         self.admission.set_sampling(population);
     }
 
-    fn decode(&mut self, burst: &Burst<'_>, packets: &mut PacketBurst) -> usize {
+    fn decode<const MAC_ADDRESSES: bool>(&mut self, burst: &Burst<'_>, packets: &mut PacketBurst) -> usize {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
         let (mut metered, mut other_bytes) = (0, 0);
         let (decode, layer2, has_self_traffic) = (self.decode, self.layer2, !self.self_traffic.is_empty());
@@ -127,7 +145,11 @@ impl ReadingStage {
             let packet = &mut packets[metered % MAX_BURST_FRAMES];
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
-            let decoded = weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, decode, packet);
+            let decoded = if MAC_ADDRESSES {
+                decode_with_mac_addresses(frame.link_type, frame.bytes, frame.wire_bytes, decode, packet)
+            } else {
+                weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, decode, packet)
+            };
             let is_regular = matches!(decoded, Ok(anomalies) if anomalies.is_empty());
             if has_self_traffic && decoded.is_ok() && self.self_traffic.matches(packet) {
                 self.ledger.packets.filtered += 1;

@@ -195,7 +195,7 @@ const WORDS: [Field; 23] = [
     sides("vlan", Kind::Number(4095), |flow| vlan(&flow.forward), |flow| vlan(&flow.reverse)),
     sides("inner_vlan", Kind::Number(4095), |flow| inner_vlan(&flow.forward), |flow| inner_vlan(&flow.reverse)),
     sides("mpls", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
-    sides("mac", Kind::Mac, |flow| mac(flow, flow.source), |flow| mac(flow, flow.destination)),
+    sides("mac", Kind::Mac, |flow| mac(flow.mac_addresses()[0]), |flow| mac(flow.mac_addresses()[1])),
     one("tunnel", Kind::Words(Words::TunnelType), |flow| {
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),
@@ -308,9 +308,8 @@ fn mpls(direction: &Direction) -> FieldValue<'static> {
     when(direction.packets > 0 && direction.mpls_label != NO_LABEL, FieldValue::Unsigned(direction.mpls_label.into()))
 }
 
-fn mac(flow: &FlowRecord, address: [u8; 16]) -> FieldValue<'static> {
-    let [.., a, b, c, d, e, f] = address;
-    when(flow.network == Network::Layer2, FieldValue::Mac([a, b, c, d, e, f]))
+fn mac(address: Option<[u8; 6]>) -> FieldValue<'static> {
+    address.map_or(FieldValue::NotApplicable, FieldValue::Mac)
 }
 
 /// A value of the forward direction, or of the reverse direction if the forward one has none.

@@ -72,8 +72,8 @@ pub fn decoders(frame: &RawFrame, decapsulate: bool) -> Result<(), String> {
         let payload_bytes = if packet.protocol == 6 { packet.payload_bytes } else { 0 };
         (Packet { payload_bytes, ..packet }, anomalies)
     };
-    let ours = real::decode(frame, decapsulate).map(comparable);
-    let theirs = reference::decode(frame, decapsulate).map(comparable);
+    let ours = real::decode_with_mac_addresses(frame, decapsulate).map(comparable);
+    let theirs = reference::decode_with_mac_addresses(frame, decapsulate).map(comparable);
     if ours == theirs {
         return Ok(());
     }
@@ -192,7 +192,7 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
         ("last", d.last_ns.to_string()),
         ("smallest", d.size_min.to_string()),
         ("largest", d.size_max.to_string()),
-        ("squared sizes", d.size_squares.to_string()),
+        ("squared sizes", { d.size_squares }.to_string()),
         ("label", or_none(d.mpls_label == NO_LABEL, d.mpls_label.to_string())),
         ("vlan", or_none(d.vlan == NO_VLAN, d.vlan.to_string())),
         ("inner vlan", or_none(d.inner_vlan == NO_VLAN, d.inner_vlan.to_string())),
@@ -203,12 +203,13 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
         ("icmp", format!("{:?}", d.icmp)),
         ("tunnel", format!("{} {:?}", d.tunnel_type.name().unwrap_or("none"), d.tunnel_id)),
         ("outer addresses", format!("{:02x?} {:02x?}", d.outer_source, d.outer_destination)),
+        ("mac addresses", format!("{:02x?} {:02x?}", d.source_mac, d.destination_mac)),
     ]);
     if d.iat_count() > 0 {
         fields.extend([
             ("shortest inter-arrival time", d.iat_min_ns.to_string()),
             ("longest inter-arrival time", d.iat_max_ns.to_string()),
-            ("squared inter-arrival times", d.iat_squares.to_string()),
+            ("squared inter-arrival times", { d.iat_squares }.to_string()),
         ]);
     }
     fields

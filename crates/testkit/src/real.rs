@@ -8,7 +8,7 @@ use weir_capture::{Burst, Error, Frame, Input, Progress, Source};
 use weir_export::Sink;
 use weir_flow::{FlowRecord, Meter};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason, SinkCounters};
-use weir_packet::{DecodeOptions, Flags, Packet, ip_address};
+use weir_packet::{AnomalySet, DecodeOptions, Flags, Packet, ip_address};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// Result of a run.
@@ -64,9 +64,30 @@ pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
 /// # Errors
 /// The reason for refusing it.
 pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
+    decode_by(weir_packet::decode, frame, decapsulate)
+}
+
+/// The same with MAC addresses.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_with_mac_addresses(
+    frame: &RawFrame,
+    decapsulate: bool,
+) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
+    decode_by(weir_packet::decode_with_mac_addresses, frame, decapsulate)
+}
+
+type Decoder = fn(u16, &[u8], u32, DecodeOptions, &mut Packet) -> Result<AnomalySet, RefusalReason>;
+
+fn decode_by(
+    decoder: Decoder,
+    frame: &RawFrame,
+    decapsulate: bool,
+) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
     let options = DecodeOptions { decapsulate };
-    let anomalies = weir_packet::decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
+    let anomalies = decoder(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
     Ok((packet, anomalies.iter().collect()))
 }
 

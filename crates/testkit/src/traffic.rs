@@ -135,6 +135,8 @@ struct Outside {
     /// Headers between link and IP, innermost first.
     tags: Vec<Tag>,
     interface: u32,
+    /// Last octet of the source MAC address.
+    source_mac: u8,
     /// Octets at the end.
     padding: usize,
     /// Snap length.
@@ -212,12 +214,12 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     let policy = select(vec![CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]);
     let flows = prop_oneof![2 => 1..6_u32, 1 => 15..22_u32, 1 => Just(4096)];
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
-    (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), 1..=64_usize).prop_map(|case| {
+    (flows, timeouts, key, policy, any::<(bool, bool, bool, u64)>(), 1..=64_usize).prop_map(|case| {
         let (flows, (idle_timeout_ns, active_timeout_ns), key, cache_full_policy, others, prefetch_packets) = case;
         let [vlan, interface, tunnel, unidirectional] = key;
         let key = KeyOptions { vlan, interface, tunnel, unidirectional };
-        let (decapsulate, layer2, secret) = others;
-        let timeouts = Config { idle_timeout_ns, active_timeout_ns, ..Config::default() };
+        let (decapsulate, layer2, mac_addresses, secret) = others;
+        let timeouts = Config { idle_timeout_ns, active_timeout_ns, mac_addresses, ..Config::default() };
         let meter = Config { flows, key, cache_full_policy, secret: Some(secret), prefetch_packets, ..timeouts };
         Settings { meter, decode: weir_packet::DecodeOptions { decapsulate }, layer2, ..Settings::default() }
     })
@@ -344,13 +346,14 @@ fn outside() -> impl Strategy<Value = Outside> {
     let interface = prop_oneof![4 => Just(0), 1 => 1..3_u32];
     let padding = prop_oneof![3 => Just(0), 1 => 0..20_usize];
     let snap = prop_oneof![6 => Just(None), 1 => (0..120_usize).prop_map(Some)];
+    let source_mac = prop_oneof![8 => Just(1), 1 => 0..3_u8];
     let damage = prop_oneof![
         8 => Just(vec![]),
         1 => vec((0..100_usize, any::<u8>()), 1..4),
     ];
-    (link, tags, interface, padding, snap, damage).prop_map(|parts| {
-        let (link, tags, interface, padding, snap, damage) = parts;
-        Outside { link, tags, interface, padding, snap, damage }
+    (link, tags, interface, source_mac, padding, snap, damage).prop_map(|parts| {
+        let (link, tags, interface, source_mac, padding, snap, damage) = parts;
+        Outside { link, tags, interface, source_mac, padding, snap, damage }
     })
 }
 
@@ -485,7 +488,7 @@ fn segment(path: Path, by_server: bool, control: u16, length: usize) -> Shape {
         carried: Carried::Tcp(control, length, 5),
         header: plain_header(),
         tunnels: vec![],
-        outside: Outside { link: 1, tags: vec![], interface: 0, padding: 0, snap: None, damage: vec![] },
+        outside: Outside { link: 1, tags: vec![], interface: 0, source_mac: 1, padding: 0, snap: None, damage: vec![] },
     }
 }
 
@@ -677,7 +680,7 @@ fn udp(port: u16, payload: Vec<u8>) -> Vec<u8> {
 }
 
 fn link(outside: &Outside, mut ethertype: u16, mut bytes: Vec<u8>, time_ns: u64) -> RawFrame {
-    const ETHERNET: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    let ethernet: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, outside.source_mac];
     let family = ethertype;
     for tag in &outside.tags {
         let here = ethertype.to_be_bytes();
@@ -690,7 +693,7 @@ fn link(outside: &Outside, mut ethertype: u16, mut bytes: Vec<u8>, time_ns: u64)
             }
             Tag::Pseudowire(control_word) => {
                 let word: &[u8] = if control_word { &[0; 4] } else { &[] };
-                ([&[0, 0, 0x51, 64], word, &ETHERNET, &here].concat(), 0x8848)
+                ([&[0, 0, 0x51, 64], word, &ethernet, &here].concat(), 0x8848)
             }
             Tag::Pppoe(compressed) => {
                 let protocol = match ethertype {
@@ -709,9 +712,9 @@ fn link(outside: &Outside, mut ethertype: u16, mut bytes: Vec<u8>, time_ns: u64)
     }
     let here = ethertype.to_be_bytes();
     let front = match outside.link {
-        1 => [&ETHERNET[..], &here].concat(),
-        113 => [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0][..], &here].concat(),
-        276 => [&here[..], &[0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0]].concat(),
+        1 => [&ethernet[..], &here].concat(),
+        113 => [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, outside.source_mac, 0, 0][..], &here].concat(),
+        276 => [&here[..], &[0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, outside.source_mac, 0, 0]].concat(),
         0 => vec![if family == 0x86dd { 30 } else { 2 }, 0, 0, 0],
         108 => vec![0, 0, 0, if family == 0x86dd { 24 } else { 2 }],
         // Padding is no part of the packet: it stands behind the attribute.

@@ -56,7 +56,9 @@ fn reference_decoder_equals_etherparse() {
 fn check_meter(steps: impl Strategy<Value = Vec<Step>>) {
     traffic::check(SEEDS, &(steps, 1..64_usize, traffic::settings()), |(steps, burst, settings)| {
         // The reference decodes, so that the meter is judged alone.
-        let decode = |frame| reference::decode(frame, settings.decode.decapsulate).ok();
+        let of_reference =
+            if settings.meter.mac_addresses { reference::decode_with_mac_addresses } else { reference::decode };
+        let decode = |frame| of_reference(frame, settings.decode.decapsulate).ok();
         let packets: Vec<Packet> =
             traffic::frames(&steps).iter().filter_map(decode).map(|(packet, _)| packet).collect();
         compare::meters(&packets, burst, settings.meter)

@@ -12,6 +12,7 @@ use weir_flow::{
 };
 use weir_ledger::RecordTotals;
 use weir_packet::Packet;
+use weir_probe::Settings;
 use weir_testkit::{compare, real, traffic};
 use weir_trafficgen::Random;
 
@@ -257,12 +258,13 @@ fn compare_with_one_meter(
 }
 
 /// Returns the packets of hostile frames with monotonic times; some exceed the compact counters.
-fn hostile(steps: &[traffic::Step], decapsulate: bool, random: &mut Random) -> Vec<Packet> {
+fn hostile(steps: &[traffic::Step], settings: &Settings, random: &mut Random) -> Vec<Packet> {
+    let decode = if settings.meter.mac_addresses { real::decode_with_mac_addresses } else { real::decode };
     let (mut packets, mut newest_ns) = (Vec::new(), 0);
     for mut frame in traffic::frames(steps) {
         newest_ns = frame.time_ns.max(newest_ns);
         frame.time_ns = newest_ns;
-        if let Ok((mut packet, _)) = real::decode(&frame, decapsulate) {
+        if let Ok((mut packet, _)) = decode(&frame, settings.decode.decapsulate) {
             if random.below(12) == 0 {
                 packet.ip_bytes += 70_000;
             }
@@ -277,7 +279,7 @@ fn migrated_flows_have_the_records_of_one_meter_on_hostile_traffic() {
     let migrated = std::cell::Cell::new(0);
     let case = (traffic::steps(160), 1..8_usize, traffic::settings(), 2..6_usize, any::<u64>());
     traffic::check(SEEDS, &case, |(steps, burst, settings, meters, seed)| {
-        let packets = hostile(&steps, settings.decode.decapsulate, &mut Random::new(seed));
+        let packets = hostile(&steps, &settings, &mut Random::new(seed));
         let config = Config { flows: 4096, ..settings.meter };
         let (flows, _) = compare_with_one_meter(&packets, burst, config, meters, seed)?;
         migrated.set(migrated.get() + flows);

@@ -95,6 +95,7 @@ fn run(seed: u64, extreme: bool) -> Result<bool, String> {
             &[0, 1, SECOND, 3 * SECOND, 10 * SECOND, 300 * SECOND, 40_000 * SECOND, 1 << 25, 1 << 62, u64::MAX],
         ),
         key: KeyOptions { vlan, interface, tunnel, unidirectional },
+        mac_addresses: below(random, 4) == 0,
         cache_full_policy: pick(random, &policies),
         secret: Some(seed),
         prefetch_packets: pick(random, &[1usize, 2, 33, 64]),
@@ -125,6 +126,12 @@ fn run(seed: u64, extreme: bool) -> Result<bool, String> {
         packets.windows(2).map(|pair| u128::from(pair[1].time_ns.saturating_sub(pair[0].time_ns))).sum();
     if forward > u128::from(u64::MAX - (1 << 58)) {
         return Ok(false);
+    }
+    if config.mac_addresses {
+        for packet in &mut packets {
+            let source = [2, 0, 0, 0, packet.source[15], u8::from(below(random, 8) == 0)];
+            packet.set_mac_addresses(source, [2, 0, 0, 0, packet.destination[15], 0]);
+        }
     }
     let burst = pick(random, &[1usize, 7, 64, 100, 512]);
     compare::meters(&packets, burst, config)

@@ -58,7 +58,8 @@ impl Outputs {
     /// that has no output.
     pub fn new(options: &arguments::Sinks, metering: &Metering, enrichment: &Enrichment, stats: Option<&Path>) -> Self {
         let default = || {
-            let columns = weir_export::default_columns(key_options(metering), metering.layer2);
+            let (key, layer2) = (key_options(metering), metering.layer2);
+            let columns = weir_export::default_columns(key, layer2, metering.mac_addresses);
             columns.into_iter().chain(enrichment.columns()).collect()
         };
         let columns = options.fields.as_ref().map_or_else(default, |fields| fields.0.clone());

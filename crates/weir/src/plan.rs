@@ -36,6 +36,7 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         frame_octets: arguments.packet,
         packets_per_second: arguments.rate.map(|rate| rate as f64),
         flows: arguments.flows.into(),
+        mac_addresses: arguments.mac_addresses,
         records_per_second: arguments.records.map(|records| records as f64),
         mpps_per_core,
     };

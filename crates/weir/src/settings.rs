@@ -23,7 +23,9 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let flows = metering.flows.unwrap_or(default.flows);
     let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
-    let meter = Config { flows, idle_timeout_ns, active_timeout_ns, key, cache_full_policy: policy, ..default };
+    let mac_addresses = metering.mac_addresses;
+    let meter =
+        Config { flows, idle_timeout_ns, active_timeout_ns, key, mac_addresses, cache_full_policy: policy, ..default };
     let max_memory = units::quantity(weir_flow::Meter::memory_bytes_for(&meter) as u64, "B");
     debug!(flows, max_memory, "flow cache of each meter");
     Ok(Settings {

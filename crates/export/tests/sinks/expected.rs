@@ -108,6 +108,19 @@ pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
     unidirectional(flow).iter().map(netflow9).collect()
 }
 
+/// The MAC addresses of source and destination.
+pub fn macs(flow: &FlowRecord) -> [Option<[u8; 6]>; 2] {
+    let d = if flow.forward.packets > 0 { &flow.forward } else { &flow.reverse };
+    let [mut source, mut destination] = [Some(d.source_mac), Some(d.destination_mac)];
+    if flow.forward.packets == 0 {
+        (source, destination) = (destination, source);
+    }
+    if flow.network == Network::Layer2 {
+        return [flow.source, flow.destination].map(|address| address[10..].try_into().ok());
+    }
+    [source, destination].map(|mac| mac.filter(|mac| *mac != [0; 6]))
+}
+
 fn record(flow: &FlowRecord) -> Record {
     let mut record = Record::new();
     let mut insert = |name: &str, value: Value| assert_eq!(record.insert(name.into(), value), None);
@@ -153,7 +166,6 @@ fn record(flow: &FlowRecord) -> Record {
     if flow.approximate.0 != 0 {
         insert("approximateRecord", number(flow.approximate.0.into()));
     }
-    let (source, destination) = (flow.source, flow.destination);
     match (flow.network, flow.source_ip(), flow.destination_ip()) {
         (Network::Ipv4, Some(source), Some(destination)) => {
             insert("sourceIPv4Address", Value::Ip(source));
@@ -163,10 +175,11 @@ fn record(flow: &FlowRecord) -> Record {
             insert("sourceIPv6Address", Value::Ip(source));
             insert("destinationIPv6Address", Value::Ip(destination));
         }
-        _ => {
-            insert("sourceMacAddress", Value::Octets(source[10..].into()));
-            insert("destinationMacAddress", Value::Octets(destination[10..].into()));
-            insert("ethernetType", number(flow.source_port.into()));
+        _ => insert("ethernetType", number(flow.source_port.into())),
+    }
+    for (name, mac) in ["sourceMacAddress", "destinationMacAddress"].into_iter().zip(macs(flow)) {
+        if let Some(mac) = mac {
+            insert(name, Value::Octets(mac.into()));
         }
     }
     if flow.network != Network::Layer2 {

@@ -35,8 +35,16 @@ fn encapsulation() -> impl Strategy<Value = Direction> {
     let vlan = || prop_oneof![3 => Just(NO_VLAN), 1 => 0u16..4096];
     let label = prop_oneof![3 => Just(NO_LABEL), 1 => 0u32..1 << 20];
     let tunnel = prop_oneof![3 => Just(TunnelType::None), 2 => prop::sample::select(&TunnelType::ALL[..])];
-    (vlan(), vlan(), label, tunnel, any::<Option<u32>>(), any::<bool>(), any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(
-        |(vlan, inner_vlan, mpls_label, tunnel_type, id, any_is_ipv6, source, destination)| {
+    // None, only that of the source as in cooked captures, or both.
+    let macs = prop_oneof![
+        3 => Just([[0; 6]; 2]),
+        1 => any::<[u8; 6]>().prop_map(|source| [source, [0; 6]]),
+        2 => any::<[[u8; 6]; 2]>(),
+    ];
+    let tunnel = (tunnel, any::<Option<u32>>(), any::<bool>(), any::<[u8; 16]>(), any::<[u8; 16]>());
+    (vlan(), vlan(), label, tunnel, macs).prop_map(
+        |(vlan, inner_vlan, mpls_label, tunnel, [source_mac, destination_mac])| {
+            let (tunnel_type, id, any_is_ipv6, source, destination) = tunnel;
             let outer_is_ipv6 = match tunnel_type {
                 TunnelType::Ipip | TunnelType::SixInFour => false,
                 TunnelType::FourInSix | TunnelType::SixInSix => true,
@@ -54,6 +62,8 @@ fn encapsulation() -> impl Strategy<Value = Direction> {
                 tunnel_id: id.filter(|_| tunnel_type != TunnelType::None),
                 outer_source: outer(source),
                 outer_destination: outer(destination),
+                source_mac,
+                destination_mac,
                 ..Direction::default()
             }
         },
@@ -169,7 +179,7 @@ pub fn flow() -> impl Strategy<Value = FlowRecord> {
             4 => prop::sample::select(vec![6u8, 17, 1, 58, 132, 33, 136, 47, 50]),
             1 => any::<u8>(),
         ];
-        let approximate = prop_oneof![3 => Just(0u16), 1 => 0u16..1024];
+        let approximate = prop_oneof![3 => Just(0u16), 1 => 0u16..2048];
         let sampling = prop_oneof![3 => Just(None), 1 => (1..100u32, 0..16_000u32).prop_map(|(least, more)| Some([least, least + more]))];
         (
             (address(network), address(network), any::<u16>(), any::<u16>(), protocol),

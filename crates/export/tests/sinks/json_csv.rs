@@ -49,12 +49,10 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     insert("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
     insert("approximate", words(flow.approximate.names()));
     insert("ethertype", Some(json!(if ip { 0 } else { flow.source_port })));
-    let mac = |address: [u8; 16]| {
-        let octets: Vec<String> = address[10..].iter().map(|octet| format!("{octet:02x}")).collect();
-        json!(octets.join(":"))
-    };
-    insert("src_mac", (!ip).then(|| mac(flow.source)));
-    insert("dst_mac", (!ip).then(|| mac(flow.destination)));
+    for (name, mac) in ["src_mac", "dst_mac"].into_iter().zip(expected::macs(flow)) {
+        let text = |mac: [u8; 6]| mac.map(|octet| format!("{octet:02x}")).join(":");
+        insert(name, mac.map(|mac| json!(text(mac))));
+    }
     let places = flow.places.as_deref().cloned().unwrap_or_default();
     for (side, place) in [("src", places.source), ("dst", places.destination)] {
         let mut insert = |name: &str, value: Option<Value>| insert(&format!("{side}_{name}"), value);

@@ -172,7 +172,11 @@ fn templates_of_profiles_and_lists_are_bounded() {
     let list = "fields=octetDeltaCount,sourceIPv4Address,sourceTransportPort,tcpControlBits,vlanId,minimumTTL,\
                 interArrivalTimeMean,tcpHandshakeRoundTrip,tcpSynWindow,mplsTopLabelStackSection,tunnelType,\
                 tunnelIdentifier,tcpSizeBySequence,TCP_WIN_MSS_IN,samplingPopulation,approximateRecord";
-    for (settings, most) in [("template=nfdump", 5 * 8), (list, 256 + 5), (&format!("template=full&{list}"), 256 + 5)] {
+    // Basic templates: five, and those of IP with each combination of known MAC addresses.
+    let basic = 5 + 12;
+    for (settings, most) in
+        [("template=nfdump", basic * 8), (list, 256 + basic), (&format!("template=full&{list}"), 256 + basic)]
+    {
         let (counters, datagrams) =
             send("ipfix+udp", &format!("?rate=0&{settings}"), &ExportOptions::default(), &flows);
         let mut decoder = Decoder::new();

@@ -102,7 +102,7 @@ fn counters_are_refused_before_they_overflow() {
     }
     let direction = counters.to_direction();
     assert_eq!((direction.packets, direction.bytes, direction.frame_bytes), (packets, packets * 65_535, 0));
-    assert_eq!(direction.size_squares, u128::from(packets) * 65_535 * 65_535);
+    assert_eq!({ direction.size_squares }, u128::from(packets) * 65_535 * 65_535);
     // Frames have 32 GiB less than their IP headers claim.
     assert!((1 << 34..1_u64 << 35).contains(&(packets * 65_535)), "{packets}");
 }

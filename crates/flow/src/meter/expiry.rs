@@ -152,27 +152,34 @@ impl Meter {
             self.tcp.unanalysed.remove(slot);
         }
         record.interface = self.encapsulation.interface(slot as usize, state.flags());
-        self.write_direction(slot, initiator, &state, &mut record.forward);
-        self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
+        record.approximate.0 |= self.write_direction(slot, initiator, &state, &mut record.forward);
+        record.approximate.0 |= self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
         if let Some(reports) = &mut record.tcp {
             self.tcp.write_reports(slot, initiator, [record.forward.packets, record.reverse.packets], reports);
         }
         self.count_exported(record);
     }
 
-    /// Writes the packets that `endpoint` sent into an empty direction.
+    /// Writes the packets that `endpoint` sent into an empty direction. Returns further bits of
+    /// [`Approximate`].
     #[inline(always)]
-    fn write_direction(&mut self, slot: u32, endpoint: Endpoint, state: &FlowKeyState, direction: &mut Direction) {
+    fn write_direction(
+        &mut self,
+        slot: u32,
+        endpoint: Endpoint,
+        state: &FlowKeyState,
+        direction: &mut Direction,
+    ) -> u16 {
         let full =
             if state.flags().has(SlotFlags::FULL_COUNTERS) { self.full_counters.remove(slot, endpoint) } else { None };
         let compact = &self.cache.slots[slot as usize].counters[endpoint];
         match full {
             Some(full) => *direction = full,
-            None if compact.packets() == 0 => return,
+            None if compact.packets() == 0 => return 0,
             None => compact.write_to(direction),
         }
         state.write_headers(endpoint, direction);
-        self.encapsulation.write_to(slot as usize, endpoint, state.flags(), direction);
+        self.encapsulation.write_to(slot as usize, endpoint, state.flags(), direction)
     }
 
     /// Exports the overflow records that have reached the active timeout.

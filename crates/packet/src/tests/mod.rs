@@ -3,6 +3,7 @@
 mod etherparse;
 mod fast_path;
 pub(crate) mod frames;
+mod mac_addresses;
 mod properties;
 mod strategies;
 mod tunnels;

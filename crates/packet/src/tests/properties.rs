@@ -3,7 +3,10 @@
 use super::frames::*;
 use super::strategies::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
 use super::tunnels::wrap;
-use crate::{AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general};
+use crate::{
+    AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general,
+    decode_with_mac_addresses,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_ledger::{PacketAnomaly, RefusalReason};
@@ -11,15 +14,21 @@ use weir_ledger::{PacketAnomaly, RefusalReason};
 /// Every link type that is decoded, and last one that is not.
 const LINKS: [u16; 16] = [0, 1, 9, 12, 14, 50, 100, 101, 104, 108, 113, 228, 229, 239, 276, 105];
 
-/// Compares [`decode`] with the general decoder, with and without decapsulation.
+/// Compares [`decode`] with the general decoder and with the decoder of MAC addresses, with and
+/// without decapsulation.
 pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
     for decapsulate in [false, true] {
-        let [mut packet, mut general] = [Packet { time_ns: 1, interface: 2, source: [9; 16], ..Packet::default() }; 2];
+        let used = Packet { time_ns: 1, interface: 2, source: [9; 16], ..Packet::default() };
+        let [mut packet, mut general, mut with_macs] = [used; 3];
         let options = DecodeOptions { decapsulate };
         let result = decode(link, bytes, frame_bytes, options, &mut packet);
         assert_eq!(result, decode_general(link, bytes, frame_bytes, options, &mut general));
+        assert_eq!(result, decode_with_mac_addresses(link, bytes, frame_bytes, options, &mut with_macs));
         if result.is_ok() {
             assert_eq!(packet, general);
+            [with_macs.outer_source, with_macs.outer_destination] = with_macs.outer_addresses();
+            with_macs.flags.0 &= !Flags::MAC_ADDRESSES;
+            assert_eq!(with_macs, packet);
         }
     }
 }

@@ -105,6 +105,8 @@ fn direction(input: &mut Input<'_>) -> Direction {
         tunnel_type,
         outer_source,
         outer_destination,
+        source_mac: if has(0x40) { [2, 0, 0, 0, flags, ttl] } else { [0; 6] },
+        destination_mac: if has(0x40) { [2, 0, 0, 0, ttl, tos] } else { [0; 6] },
     }
 }
 

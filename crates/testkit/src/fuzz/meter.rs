@@ -31,7 +31,13 @@ pub fn meter(input: &[u8]) {
             break;
         }
         time_ns = next_ns;
-        packets.push(packet(time_ns, &mut input));
+        let mut packet = packet(time_ns, &mut input);
+        // Mostly the same address of a sender.
+        if config.mac_addresses && packet.network != Network::Layer2 {
+            let source = [2, 0, 0, 0, packet.source[15], u8::from(packet.ttl == 62)];
+            packet.set_mac_addresses(source, [2, 0, 0, 0, packet.destination[15], 0]);
+        }
+        packets.push(packet);
     }
     compare::meters(&packets, burst, config).unwrap_or_else(|difference| panic!("{difference}"));
 }
@@ -44,6 +50,7 @@ fn config(input: &mut Input<'_>) -> Config {
         idle_timeout_ns: pick(&[1, 3, 10, 60, 120], timeouts & 15) * SECOND,
         active_timeout_ns: pick(&[1, 3, 10, 60, 300], timeouts >> 4) * SECOND,
         key: KeyOptions { vlan, interface, tunnel, unidirectional },
+        mac_addresses: key & 16 != 0,
         cache_full_policy: pick(
             &[CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop],
             policy,

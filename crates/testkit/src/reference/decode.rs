@@ -52,6 +52,29 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 /// # Errors
 /// The reason for refusing it.
 pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
+    decode_frame(frame, decapsulate).map(|(packet, anomalies, _)| (packet, anomalies))
+}
+
+/// The same with the MAC addresses of the frame, for which a packet from a tunnel over IPv6 has no room.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_with_mac_addresses(
+    frame: &RawFrame,
+    decapsulate: bool,
+) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
+    decode_frame(frame, decapsulate).map(|(mut packet, anomalies, [source, destination])| {
+        if packet.network != Network::Layer2 {
+            packet.set_mac_addresses(source, destination);
+        }
+        (packet, anomalies)
+    })
+}
+
+/// A packet, its anomalies, and source and destination address of its frame.
+type Decoded = (Packet, Vec<PacketAnomaly>, [[u8; 6]; 2]);
+
+fn decode_frame(frame: &RawFrame, decapsulate: bool) -> Result<Decoded, RefusalReason> {
     let bytes = &frame.bytes[..frame.bytes.len().min(frame.wire_bytes as usize)];
     let mut outside = Outside::default();
     let (start, at, frame_end) = link(frame.link_type, bytes, frame.wire_bytes as usize, &mut outside)?;
@@ -77,7 +100,7 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Packet
             (packet.source_port, packet.destination_port) = (ethertype, ethertype);
             packet.protocol = 255;
             packet.flags = Flags(Flags::PORTS);
-            return Ok((packet, vec![]));
+            return Ok((packet, vec![], outside.macs));
         }
     };
     for depth in 0.. {
@@ -99,7 +122,7 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Packet
         anomalies.insert(problem);
         break;
     }
-    Ok((packet, anomalies.into_iter().collect()))
+    Ok((packet, anomalies.into_iter().collect(), outside.macs))
 }
 
 // ---- From the link to IP ----

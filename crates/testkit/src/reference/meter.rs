@@ -461,9 +461,9 @@ fn flow(record: &Record, end_reason: EndReason) -> FlowRecord {
     for packets in [&record.forward, &record.reverse] {
         flag(mixed(packets, |packet| (packet.vlan, packet.inner_vlan)), Approximate::MIXED_VLAN);
         flag(mixed(packets, |packet| packet.mpls_label), Approximate::MIXED_MPLS);
-        let tunnel =
-            |packet: &Packet| (packet.tunnel_type, tunnel_id(packet), packet.outer_source, packet.outer_destination);
+        let tunnel = |packet: &Packet| (packet.tunnel_type, tunnel_id(packet), packet.outer_addresses());
         flag(mixed(packets, tunnel), Approximate::MIXED_TUNNEL);
+        flag(mixed(packets, Packet::mac_addresses), Approximate::MIXED_MAC);
     }
     FlowRecord {
         end_reason,
@@ -487,6 +487,8 @@ fn direction(packets: &[Packet]) -> Direction {
     let span = |times: &[u64]| times.iter().max().expect("not empty") - times.iter().min().expect("not empty");
     let gaps: Vec<u64> = (1..times.len()).map(|at| span(&times[..=at]) - span(&times[..at])).collect();
     let square = |value: u64| u128::from(value) * u128::from(value);
+    let [outer_source, outer_destination] = first.outer_addresses();
+    let [source_mac, destination_mac] = first.mac_addresses();
     Direction {
         packets: packets.len() as u64,
         bytes: sizes.iter().map(|&size| u64::from(size)).sum(),
@@ -509,7 +511,9 @@ fn direction(packets: &[Packet]) -> Direction {
         tos: first.tos,
         icmp: first.icmp(),
         tunnel_type: first.tunnel_type,
-        outer_source: first.outer_source,
-        outer_destination: first.outer_destination,
+        outer_source,
+        outer_destination,
+        source_mac,
+        destination_mac,
     }
 }

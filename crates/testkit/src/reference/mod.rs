@@ -8,7 +8,7 @@ mod decode;
 mod meter;
 mod tcp;
 
-pub use decode::decode;
+pub use decode::{decode, decode_with_mac_addresses};
 pub use tcp::TcpReference;
 
 use crate::RawFrame;
@@ -52,6 +52,7 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: &Settings) -> Outcome 
 /// Decodes frames; counts those that are refused.
 fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -> Vec<Packet> {
     let mut packets = Vec::new();
+    let decode = if settings.meter.mac_addresses { decode_with_mac_addresses } else { decode };
     for frame in frames {
         let refused = match decode(frame, settings.decode.decapsulate) {
             Ok((packet, anomalies)) if packet.network != Network::Layer2 || settings.layer2 => {

@@ -62,7 +62,8 @@ pub struct Sinks {
     pub outputs: Vec<String>,
 
     /// Fields of JSON and CSV: names, profiles (basic, layer2, tcp, all) and patterns with *, separated by commas; see weir
-    /// fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic; with --layer2 and --key also their fields]
+    /// fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic; with --layer2, --mac-addresses and --key
+    /// also their fields]
     #[arg(long, value_name = "FIELDS", value_parser = parse_fields, conflicts_with_all = ["by", "every_ns"])]
     pub fields: Option<FieldList>,
 
@@ -143,6 +144,11 @@ pub struct Metering {
     /// Also meter frames without IP, as flows of MAC addresses and EtherType
     #[arg(long)]
     pub layer2: bool,
+
+    /// Record the MAC addresses of IP flows, too: src_mac and dst_mac, with the word mixed_mac in approximate if they
+    /// changed. Costs 120 to 180 ns per packet, and 25 bytes per slot of the flow cache (docs/performance.md)
+    #[arg(long)]
+    pub mac_addresses: bool,
 
     /// Add fields to the flow key; separate several with commas
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]

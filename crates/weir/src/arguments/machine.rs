@@ -75,6 +75,11 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_flows)]
     pub flows: u32,
 
+    /// The probe records MAC addresses (--mac-addresses) and needs more memory per flow. It also needs longer per packet:
+    /// name the rate of a core (--mpps-per-core)
+    #[arg(long)]
+    pub mac_addresses: bool,
+
     /// Packets per second; suffixes k, M and G [default: as many as fully load the link]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
