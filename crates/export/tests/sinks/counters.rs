@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
-use weir_export::{ExportOptions, Sink, open};
+use weir_export::{Error, ExportOptions, Sink, UnusableFile, open};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals};
 
@@ -46,7 +46,12 @@ fn lines_that_the_reader_of_a_pipe_received_are_exported() {
             taken
         }
     });
-    let mut sink = open(&format!("json:{}", path.display()), &ExportOptions::default()).unwrap();
+    let mut sink = loop {
+        match open(&format!("json:{}", path.display()), &ExportOptions::default()) {
+            Err(Error::File { problem: UnusableFile::NoReader, .. }) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
     let flows = flows(2000);
     let error = sink.write(&flows).expect_err("the reader closes the pipe");
     assert!(error.is_closed_pipe());
