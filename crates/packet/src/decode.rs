@@ -3,7 +3,7 @@
 use crate::fast_path;
 use crate::frame_slice::{FrameSlice, array};
 use crate::link::{self, LinkHeaders, LinkPayload};
-use crate::packet::{AnomalySet, Flags, Network, Packet};
+use crate::packet::{AnomalySet, Flags, Network, Packet, TunnelType};
 use crate::transport;
 use crate::tunnel::{MAX_TUNNELS, Tunnel};
 use weir_ledger::{PacketAnomaly, RefusalReason};
@@ -109,6 +109,50 @@ pub fn decode_general(
         }
     }
     Ok(anomalies)
+}
+
+/// The captured payload of a packet that [`decode`] read from this frame with these options: at most
+/// [`Packet::payload_bytes`] octets, fewer if the snap length cut the frame. Empty without IP.
+///
+/// It reads the headers again, so call it for few packets.
+pub fn payload<'a>(link_type: u16, bytes: &'a [u8], packet: &Packet, options: DecodeOptions) -> &'a [u8] {
+    if link_type == link::ETHERNET && packet.tunnel_type == TunnelType::None && packet.flags.has(Flags::PORTS) {
+        let ethertype = |at: usize| bytes.get(at..at + 2).map(|octets| u16::from_be_bytes([octets[0], octets[1]]));
+        let link_bytes = match ethertype(12) {
+            Some(link::IPV4 | link::IPV6) => Some(14),
+            Some(fast_path::VLAN) if matches!(ethertype(16), Some(link::IPV4 | link::IPV6)) => Some(18),
+            _ => None,
+        };
+        if let Some(link_bytes) = link_bytes {
+            let end = link_bytes + packet.ip_bytes as usize;
+            let start = end - (packet.payload_bytes as usize).min(packet.ip_bytes as usize);
+            return bytes.get(start..end.min(bytes.len()).min(packet.frame_bytes as usize)).unwrap_or(&[]);
+        }
+    }
+    payload_general(link_type, bytes, packet, options)
+}
+
+/// [`payload`] by the general decoder.
+#[inline(never)]
+pub(crate) fn payload_general<'a>(
+    link_type: u16,
+    bytes: &'a [u8],
+    packet: &Packet,
+    options: DecodeOptions,
+) -> &'a [u8] {
+    let headers = &mut LinkHeaders::EMPTY;
+    let Ok(LinkPayload::Ip(ip)) = link::parse(link_type, FrameSlice::new(bytes, packet.frame_bytes), headers) else {
+        return &[];
+    };
+    let (mut scratch, mut anomalies) = (Packet::default(), AnomalySet::default());
+    let mut slice = ip.fill(&mut scratch, &mut anomalies);
+    if options.decapsulate {
+        slice = decapsulate(slice, &mut scratch, &mut anomalies);
+    }
+    // The IP header gives the octets after it; the difference is the transport header.
+    let header_bytes = scratch.payload_bytes.saturating_sub(packet.payload_bytes);
+    let payload = slice.and_then(|slice| slice.skip(header_bytes as usize));
+    payload.map_or(&[], FrameSlice::captured)
 }
 
 /// `packet` is empty but for the fields of the link layer.

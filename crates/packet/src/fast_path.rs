@@ -17,7 +17,7 @@ use crate::transport::{TCP, UDP, read_options};
 use crate::tunnel;
 
 /// EtherType of a customer VLAN tag (IEEE 802.1Q).
-const VLAN: u16 = 0x8100;
+pub(crate) const VLAN: u16 = 0x8100;
 /// EtherType IPv4 and the octet after it: version 4, header length 5 words.
 const IPV4_WITHOUT_OPTIONS: u32 = (IPV4 as u32) << 16 | 0x4500;
 /// Header lengths without options, octets.

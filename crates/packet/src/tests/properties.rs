@@ -3,9 +3,10 @@
 use super::frames::*;
 use super::strategies::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
 use super::tunnels::wrap;
+use crate::decode::payload_general;
 use crate::{
     AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general,
-    decode_with_mac_addresses,
+    decode_with_mac_addresses, payload,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,6 +30,11 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
             [with_macs.outer_source, with_macs.outer_destination] = with_macs.outer_addresses();
             with_macs.flags.0 &= !Flags::MAC_ADDRESSES;
             assert_eq!(with_macs, packet);
+            let found = payload(link, bytes, &packet, options);
+            if packet.network != Network::Layer2 {
+                assert_eq!(found, payload_general(link, bytes, &packet, options));
+            }
+            assert!(found.len() <= packet.payload_bytes as usize);
         }
     }
 }
@@ -112,6 +118,35 @@ fn checked_both_ways(link: u16, bytes: &[u8], frame_bytes: u32) {
         }
         (Err(outer), Err(inner)) => assert_eq!(outer, inner),
         (outer, inner) => panic!("without {outer:?}, with decapsulation {inner:?}"),
+    }
+}
+
+#[test]
+fn payload_is_what_follows_the_transport_header() {
+    let segment = tcp(5, 6, 0x18, b"hello");
+    let datagram = udp(5, 53, b"question");
+    let frames = [
+        (ethernet(0x0800, &ipv4(6, &segment)), &b"hello"[..]),
+        (ethernet(0x8100, &vlan(3, 0x0800, &ipv4(17, &datagram))), b"question"),
+        (ethernet(0x8100, &vlan(3, 0x88a8, &vlan(4, 0x86dd, &ipv6(17, &datagram)))), b"question"),
+        (ethernet(0x0806, b"no IP"), b""),
+    ];
+    for (mut frame, expected) in frames {
+        for cut in 0..=8 {
+            let wire = frame.len() as u32;
+            let padded = [&frame[..], &[0; 30]].concat();
+            let captured = &padded[..padded.len() - 30 - cut];
+            let mut packet = Packet::default();
+            if decode(1, captured, wire, DecodeOptions::default(), &mut packet).is_ok() && packet.payload_bytes > 0 {
+                let left = &expected[..expected.len().saturating_sub(cut)];
+                assert_eq!(payload(1, captured, &packet, DecodeOptions::default()), left);
+            }
+        }
+        // Padding is no payload.
+        frame.extend([0; 30]);
+        let mut packet = Packet::default();
+        decode(1, &frame, frame.len() as u32, DecodeOptions::default(), &mut packet).unwrap();
+        assert_eq!(payload(1, &frame, &packet, DecodeOptions::default()), expected);
     }
 }
 
