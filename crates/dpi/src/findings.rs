@@ -192,6 +192,11 @@ impl Findings {
         self.facts.clear();
     }
 
+    /// Memory, octets.
+    pub(crate) fn capacity(&self) -> usize {
+        self.facts.capacity()
+    }
+
     /// Octets of all facts.
     pub(crate) fn octets_of_facts(&self) -> usize {
         self.facts.len()

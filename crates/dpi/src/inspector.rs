@@ -28,7 +28,9 @@ pub struct InspectionSettings {
     pub octets: u32,
     /// Flows that can be undecided at the same time.
     pub sessions: u32,
-    /// Octets that the findings of all flows take at most.
+    /// Memory for the payload of undecided flows, octets.
+    pub session_octets: u64,
+    /// Memory for the findings of decided flows, octets.
     pub findings_octets: u64,
     /// Personal facts are kept: see [`crate::Fact::is_personal`].
     pub personal: bool,
@@ -41,7 +43,14 @@ impl InspectionSettings {
 
 impl Default for InspectionSettings {
     fn default() -> Self {
-        Self { packets: 16, octets: 8 << 10, sessions: 1 << 14, findings_octets: 256 << 20, personal: false }
+        Self {
+            packets: 16,
+            octets: 8 << 10,
+            sessions: 1 << 15,
+            session_octets: 64 << 20,
+            findings_octets: 64 << 20,
+            personal: false,
+        }
     }
 }
 
@@ -62,6 +71,12 @@ const DONE: u32 = 1;
 const FIRST_ENTRY: u32 = 2;
 /// No session.
 const NONE: u32 = u32::MAX;
+/// Memory of findings beside their facts: the reference counts, the structure, and the allocator's.
+const FINDINGS_OCTETS: u64 = 128;
+/// Memory that an idle session keeps at most for the start of a stream.
+const KEPT_OCTETS: usize = 2048;
+/// Sessions that are given up for one packet at most, if their memory is used up.
+const MAX_GIVEN_UP: u32 = 8;
 
 impl FlowInspection {
     /// Whether no packet of the flow has to be inspected any more.
@@ -122,6 +137,7 @@ pub struct InspectionCounters {
 struct Session {
     /// The entry of the flow.
     entry: u32,
+    is_open: bool,
     is_tcp: bool,
     /// The endpoint that sent payload first.
     first: usize,
@@ -154,13 +170,14 @@ pub struct Inspector {
     /// The session that is given up next, if all are in use.
     oldest: u32,
     findings_octets: u64,
+    session_octets: u64,
     /// Findings without facts, which all flows share.
     without_facts: Vec<Arc<Findings>>,
     counters: InspectionCounters,
 }
 
 impl Inspector {
-    /// An inspector for so many flows.
+    /// An inspector for this number of flows.
     pub fn new(settings: InspectionSettings, flows: usize) -> Self {
         Self {
             settings: InspectionSettings {
@@ -175,6 +192,7 @@ impl Inspector {
             free_sessions: Vec::new(),
             oldest: 0,
             findings_octets: 0,
+            session_octets: 0,
             without_facts: Vec::new(),
             counters: InspectionCounters::default(),
         }
@@ -192,12 +210,11 @@ impl Inspector {
 
     /// Memory that an inspector takes at most, octets.
     pub fn memory_octets_for(settings: &InspectionSettings, flows: usize) -> u64 {
-        // A list grows to twice what it needs, at most.
-        let lists = 4 * u64::from(settings.octets) + 2 * crate::MAX_FINDINGS_OCTETS as u64;
-        let sessions =
-            u64::from(settings.sessions) * ((size_of::<Session>() + size_of::<quic::State>()) as u64 + 4 + lists);
-        let shared = (Application::ALL.len() * Confidence::ALL.len() * 16 * size_of::<Findings>()) as u64;
-        (flows * size_of::<Entry>()) as u64 + sessions + settings.findings_octets + shared
+        // The session of the packet at hand may exceed the limit.
+        let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
+        let sessions = u64::from(settings.sessions) * (size_of::<Session>() + size_of::<u32>()) as u64;
+        let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;
+        (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + shared
     }
 
     /// Inspects the payload of a packet.
@@ -217,7 +234,13 @@ impl Inspector {
             },
         };
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
-        if !session.inspect(payload, flow, self.settings.octets) {
+        let before = session.octets();
+        let is_open = session.inspect(payload, flow, self.settings.octets);
+        self.session_octets += session.octets() - before;
+        if self.session_octets > self.settings.session_octets {
+            self.give_up_oldest(index);
+        }
+        if !is_open {
             self.end_session(index);
             if matches!(self.entries.get((flow.state - FIRST_ENTRY) as usize), Some(Entry::Nothing)) {
                 self.free(flow.state - FIRST_ENTRY);
@@ -249,7 +272,7 @@ impl Inspector {
             self.end_session(session);
         }
         if let Some(Entry::Decided(findings)) = self.entries.get(entry as usize) {
-            self.findings_octets -= findings.octets_of_facts() as u64;
+            self.findings_octets -= memory_of(findings);
         }
         self.free(entry);
     }
@@ -264,12 +287,8 @@ impl Inspector {
                 self.sessions.len() as u32 - 1
             }
             None => {
-                let index = self.oldest;
-                self.oldest = (self.oldest + 1) % self.settings.sessions;
-                self.counters.given_up += 1;
-                self.sessions[index as usize].findings.note(Note::Limit);
-                self.end_session(index);
-                self.free_sessions.pop().unwrap_or(index)
+                self.give_up(self.oldest);
+                self.free_sessions.pop().unwrap_or(self.oldest)
             }
         };
         let entry = self.allocate(Entry::Undecided(index));
@@ -278,16 +297,42 @@ impl Inspector {
         (session.entry, session.is_tcp, session.first) = (entry, payload.tcp.is_some(), payload.endpoint & 1);
         let readers = if session.is_tcp { STREAM_READERS.len() } else { DATAGRAM_READERS.len() + 1 };
         session.candidates = u64::MAX >> (64 - readers);
-        session.streams.iter_mut().for_each(Stream::clear);
-        session.findings.clear();
-        session.quic.iter_mut().for_each(|state| state.clear());
+        session.is_open = true;
         index
+    }
+
+    /// Gives sessions up until the memory of the others is within its limit.
+    #[cold]
+    fn give_up_oldest(&mut self, except: u32) {
+        for _ in 0..MAX_GIVEN_UP {
+            if self.session_octets <= self.settings.session_octets {
+                break;
+            }
+            if self.oldest != except {
+                self.give_up(self.oldest);
+            } else {
+                self.oldest = (self.oldest + 1) % self.sessions.len() as u32;
+            }
+        }
+    }
+
+    /// Gives up a session, if it is open, and makes the next one the oldest.
+    fn give_up(&mut self, index: u32) {
+        self.oldest = (index + 1) % self.sessions.len() as u32;
+        if self.sessions[index as usize].is_open {
+            self.counters.given_up += 1;
+            self.sessions[index as usize].findings.note(Note::Limit);
+            self.end_session(index);
+        }
     }
 
     /// Replaces the session of a flow by what it found.
     fn end_session(&mut self, index: u32) {
-        let entry = self.sessions[index as usize].entry;
         let found = self.take_findings(index);
+        let session = &mut self.sessions[index as usize];
+        let (entry, before) = (session.entry, session.octets());
+        session.close();
+        self.session_octets -= before - session.octets();
         if let Some(place) = self.entries.get_mut(entry as usize) {
             *place = found.map_or(Entry::Nothing, Entry::Decided);
         }
@@ -298,7 +343,7 @@ impl Inspector {
         let findings = &mut self.sessions[index as usize].findings;
         let (application, confidence) = findings.application()?;
         self.counters.recognised += 1;
-        let octets = findings.octets_of_facts() as u64;
+        let octets = memory_of(findings);
         if octets > 0 && self.findings_octets + octets > self.settings.findings_octets {
             self.counters.facts_left_out += 1;
             findings.clear_facts();
@@ -336,7 +381,28 @@ impl Inspector {
     }
 }
 
+/// Memory of the findings of a flow; 0 if they have no facts and are shared.
+fn memory_of(findings: &Findings) -> u64 {
+    match findings.octets_of_facts() as u64 {
+        0 => 0,
+        octets => octets + FINDINGS_OCTETS,
+    }
+}
+
 impl Session {
+    /// Memory of its lists.
+    fn octets(&self) -> u64 {
+        let streams: usize = self.streams.iter().map(Stream::capacity).sum();
+        (streams + self.findings.capacity() + self.quic.as_ref().map_or(0, |state| size_of_val(&**state))) as u64
+    }
+
+    fn close(&mut self) {
+        self.is_open = false;
+        self.streams.iter_mut().for_each(|stream| stream.clear(KEPT_OCTETS));
+        self.findings.clear();
+        self.quic = None;
+    }
+
     /// Shows a packet to the readers. Returns whether more packets are of use. `limit` is the number
     /// of octets of a stream that are kept.
     fn inspect(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
@@ -507,15 +573,32 @@ mod tests {
 
     #[test]
     fn facts_that_do_not_fit_are_left_out() {
-        let settings = InspectionSettings { findings_octets: 100, sessions: 1, ..InspectionSettings::default() };
+        let settings = InspectionSettings { findings_octets: 300, sessions: 1, ..InspectionSettings::default() };
         let mut inspector = Inspector::new(settings, 8);
         let mut flows = [FlowInspection::default(); 9];
         flows.iter_mut().for_each(|flow| inspector.inspect(flow, &datagram(QUESTION)));
         let last = inspector.findings(&flows[7]).unwrap();
         assert_eq!((last.application().unwrap().0, last.has(Fact::DnsName)), (Application::Dns, false));
-        assert!(inspector.findings_octets <= 100 && inspector.counters().facts_left_out > 0);
+        assert!(inspector.findings_octets <= 300 && inspector.counters().facts_left_out > 0);
         flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
         assert_eq!(inspector.findings_octets, 0);
+    }
+
+    #[test]
+    fn memory_of_sessions_is_bounded() {
+        let settings = InspectionSettings { session_octets: 10_000, ..InspectionSettings::default() };
+        let mut inspector = Inspector::new(settings, 100);
+        let mut flows = [FlowInspection::default(); 100];
+        // The length announces a message of 12 KiB, which never ends.
+        let start = [&[0x30, 0][..], &QUESTION[..12]].concat();
+        for flow in &mut flows {
+            inspector.inspect(flow, &Payload { tcp: Some((7, false)), ..datagram(&start) });
+            inspector.inspect(flow, &Payload { tcp: Some((1000, false)), ..datagram(&[7; 500]) });
+            assert!(inspector.session_octets <= 10_000 + 2000, "{}", inspector.session_octets);
+        }
+        assert!(inspector.counters().given_up > 50, "{:?}", inspector.counters());
+        flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+        assert!(inspector.sessions.iter().all(|session| !session.is_open));
     }
 
     #[test]

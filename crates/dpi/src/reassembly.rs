@@ -35,10 +35,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Forgets everything, and keeps the memory.
-    pub fn clear(&mut self) {
+    /// Forgets everything, and keeps at most this much memory.
+    pub fn clear(&mut self, kept_octets: usize) {
         (self.start, self.end) = (None, None);
         self.octets.clear();
+        self.octets.shrink_to(kept_octets);
         self.ranges.clear();
     }
 
@@ -54,6 +55,11 @@ impl Stream {
     /// are kept.
     pub fn has_ended(&self, limit: u32) -> bool {
         self.contiguous().len() as u32 >= self.end.map_or(limit, |end| end.min(limit))
+    }
+
+    /// Memory, octets.
+    pub fn capacity(&self) -> usize {
+        self.octets.capacity()
     }
 
     /// Adds the payload of a segment. `expected` is the sequence number of the first octet of the
@@ -225,14 +231,14 @@ mod tests {
         let (mut stream, mut findings) = (Stream::default(), Findings::new(false));
         stream.add(&Segment { fin: true, ..segment(7, b"abc") }, None, LIMIT, &mut findings);
         assert!(stream.has_ended(LIMIT));
-        stream.clear();
+        stream.clear(0);
         add(&mut stream, 100, &[1; 63], &mut findings);
         assert!(!stream.has_ended(LIMIT));
         add(&mut stream, 163, &[2; 5], &mut findings);
         assert!(stream.has_ended(LIMIT));
         assert_eq!(stream.contiguous().len(), 64);
         assert_eq!(findings.notes().names().count(), 0);
-        stream.clear();
+        stream.clear(0);
         stream.add(&Segment { wire_octets: 5, ..segment(7, b"abc") }, None, LIMIT, &mut findings);
         assert!(stream.has_ended(LIMIT));
         stream.add(&segment(12, b"xyz"), None, LIMIT, &mut findings);

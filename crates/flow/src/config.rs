@@ -1,5 +1,7 @@
 //! Settings of a meter. Records depend on neither the secret nor `prefetch_packets`.
 
+use weir_dpi::InspectionSettings;
+
 /// Fields of the flow key beyond network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyOptions {
@@ -58,6 +60,8 @@ pub struct Config {
     pub secret: Option<u64>,
     /// Packets whose memory is prefetched together, 1 to 64; 1 prefetches nothing.
     pub prefetch_packets: usize,
+    /// Inspection of payload; `None` inspects nothing.
+    pub inspection: Option<InspectionSettings>,
 }
 
 impl Default for Config {
@@ -71,6 +75,7 @@ impl Default for Config {
             cache_full_policy: CacheFullPolicy::Overflow,
             secret: None,
             prefetch_packets: 64,
+            inspection: None,
         }
     }
 }
@@ -85,9 +90,11 @@ pub struct Detail {
     /// overflow records by prefix and port ([`crate::Approximate::AGGREGATED`]); flows that have a
     /// record keep it.
     pub small_flows: bool,
+    /// Inspection of payload, if it is configured.
+    pub inspection: bool,
 }
 
 impl Detail {
     /// Everything.
-    pub const ALL: Self = Self { tcp_analysis: true, small_flows: true };
+    pub const ALL: Self = Self { tcp_analysis: true, small_flows: true, inspection: true };
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: every packet given to [`Meter::process`] is in exactly one record, open or exported,
 //! or in the count of packets that the full cache dropped. Memory is taken at the start and never
-//! grows. The crate uses no frames, files, sockets or system clocks. `docs/metering.md` defines
+//! grows, but for that of inspection, which has a limit. The crate uses no frames, files, sockets or system clocks. `docs/metering.md` defines
 //! everything.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
@@ -17,6 +17,7 @@ mod flow_index;
 mod fragments;
 mod full_counters;
 mod hash;
+mod inspection;
 mod instructions;
 mod key;
 mod mapped_array;
@@ -33,6 +34,7 @@ mod timeouts;
 
 pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};
 pub use hash::KeyHasher;
+pub use inspection::{NoPayloads, Payloads};
 pub use instructions::prefetch;
 pub use meter::{Counters, Meter};
 pub use migration::MigratedFlow;

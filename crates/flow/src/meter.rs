@@ -27,6 +27,7 @@ use crate::encapsulation::EncapsulationTable;
 use crate::expiry_schedule::SCANNED_SLOTS;
 use crate::fragments::FragmentCache;
 use crate::full_counters::FullCounters;
+use crate::inspection::{Inspection, NoPayloads, Payloads};
 use crate::migration::MigrationSearch;
 use crate::overflow::OverflowRecords;
 use crate::small_flow_filter::SmallFlowFilter;
@@ -34,6 +35,7 @@ use crate::tcp_analysis::TcpAnalysis;
 use crate::timeouts::Timeouts;
 use crate::{Config, Detail, FlowRecord, KeyOptions};
 use std::io;
+use weir_dpi::InspectionCounters;
 use weir_ledger::{PacketAnomaly, ReasonCounters, RecordTotals};
 use weir_packet::Packet;
 
@@ -65,6 +67,7 @@ pub struct Meter {
     started: bool,
     cache: FlowCache,
     tcp: TcpAnalysis,
+    inspection: Inspection,
     encapsulation: EncapsulationTable,
     full_counters: FullCounters,
     fragments: FragmentCache,
@@ -91,6 +94,7 @@ impl Meter {
             clock,
             started: false,
             tcp: TcpAnalysis::new(slots)?,
+            inspection: Inspection::new(config.inspection, slots)?,
             encapsulation: EncapsulationTable::new(slots, config.mac_addresses)?,
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
@@ -103,8 +107,22 @@ impl Meter {
         })
     }
 
-    /// Meters a burst of packets; records that end are appended to `out`.
+    /// Meters a burst of packets; records that end are appended to `out`. Inspects no payload.
     pub fn process(&mut self, burst: &[Packet], out: &mut Vec<FlowRecord>) {
+        self.process_with(burst, &NoPayloads, out);
+    }
+
+    /// As [`Meter::process`], and inspects the payload of the first packets of flows.
+    pub fn process_and_inspect(&mut self, burst: &[Packet], payloads: &impl Payloads, out: &mut Vec<FlowRecord>) {
+        if self.inspection.packets() == 0 {
+            self.process(burst, out);
+        } else {
+            self.process_with(burst, payloads, out);
+        }
+    }
+
+    #[inline(always)]
+    fn process_with<P: Payloads>(&mut self, burst: &[Packet], payloads: &P, out: &mut Vec<FlowRecord>) {
         if let Some(first) = burst.first()
             && !self.started
         {
@@ -112,8 +130,8 @@ impl Meter {
         }
         // The loop for the default key has constant options (decisions/0015).
         match self.config.key {
-            KeyOptions::DEFAULT => self.process_burst(burst, KeyOptions::DEFAULT, out),
-            options => self.process_burst(burst, options, out),
+            KeyOptions::DEFAULT => self.process_burst(burst, KeyOptions::DEFAULT, payloads, out),
+            options => self.process_burst(burst, options, payloads, out),
         }
     }
 
@@ -144,6 +162,7 @@ impl Meter {
             (true, false) => self.tcp.suspend(),
             _ => {}
         }
+        self.inspection.set_active(detail.inspection);
         self.detail = detail;
     }
 
@@ -164,12 +183,17 @@ impl Meter {
         &self.counters
     }
 
+    /// The counters of inspection.
+    pub fn inspection_counters(&self) -> InspectionCounters {
+        self.inspection.counters()
+    }
+
     /// Buckets that the longest search in the flow index visits.
     pub fn longest_chain(&self) -> usize {
         self.cache.index.longest_chain()
     }
 
-    /// Memory that [`Meter::new`] takes, bytes. The system provides what is touched: for TCP
+    /// Memory that a meter takes at most, bytes. The system provides what is touched: for TCP
     /// analysis 448 bytes per connection and 1.5 KiB per direction with anomalies; for tunnels and
     /// migration, the entries of the flows concerned.
     pub fn memory_bytes_for(config: &Config) -> usize {
@@ -177,14 +201,17 @@ impl Meter {
         let slots = config.flows as usize;
         let encapsulation: usize = EncapsulationTable::memory_bytes_for(slots, config.mac_addresses).iter().sum();
         let cache = FlowCache::memory_bytes_for(&config) + OverflowRecords::memory_bytes_for() + fixed_memory_bytes();
+        let cache = cache + Inspection::memory_bytes_for(config.inspection, slots);
         cache + encapsulation + TcpAnalysis::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
 
-    /// Memory taken, bytes: by the flow cache, by TCP analysis, for tunnels, and for migration.
+    /// Memory taken at most, bytes: by the flow cache with inspection, by TCP analysis, for tunnels,
+    /// and for migration.
     pub fn memory_bytes(&self) -> [usize; 4] {
         let [links, tunnels] = self.encapsulation.memory_bytes();
+        let inspection = Inspection::memory_bytes_for(self.config.inspection, self.config.flows as usize);
         let cache = self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes();
-        [cache, self.tcp.memory_bytes(), tunnels, self.migration_search.memory_bytes()]
+        [cache + inspection, self.tcp.memory_bytes(), tunnels, self.migration_search.memory_bytes()]
     }
 
     #[cold]

@@ -140,8 +140,9 @@ pub(crate) fn payload_general<'a>(
     packet: &Packet,
     options: DecodeOptions,
 ) -> &'a [u8] {
-    let headers = &mut LinkHeaders::EMPTY;
-    let Ok(LinkPayload::Ip(ip)) = link::parse(link_type, FrameSlice::new(bytes, packet.frame_bytes), headers) else {
+    let mut headers = LinkHeaders::EMPTY;
+    let Ok(LinkPayload::Ip(ip)) = link::parse(link_type, FrameSlice::new(bytes, packet.frame_bytes), &mut headers)
+    else {
         return &[];
     };
     let (mut scratch, mut anomalies) = (Packet::default(), AnomalySet::default());

@@ -53,7 +53,14 @@ impl LevelSettings {
         let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
         let population = sampling_population.max(population_of_level);
         let tcp_analysis = level < 1 && population == 1;
-        Self { detail: Detail { tcp_analysis, small_flows: level < MAX_LEVEL_WITHOUT_SAMPLING }, population }
+        Self {
+            detail: Detail {
+                tcp_analysis,
+                small_flows: level < MAX_LEVEL_WITHOUT_SAMPLING,
+                inspection: level < 1 && population == 1,
+            },
+            population,
+        }
     }
 }
 

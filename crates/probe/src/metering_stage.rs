@@ -9,7 +9,7 @@ use crate::record_output::{BATCH, RecordAnnotator, RecordOutput};
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{Meter, MigratedFlow};
+use weir_flow::{Meter, MigratedFlow, Payloads};
 use weir_ledger::Ledger;
 use weir_packet::Packet;
 
@@ -60,6 +60,11 @@ impl MeteringStage {
     #[inline]
     pub fn process(&mut self, packets: &[Packet]) {
         self.meter.process(packets, &mut self.output.records);
+    }
+
+    #[inline]
+    pub fn process_and_inspect(&mut self, packets: &[Packet], payloads: &impl Payloads) {
+        self.meter.process_and_inspect(packets, payloads, &mut self.output.records);
     }
 
     /// Exports records if a batch is full or they have waited too long. If the loss histories do

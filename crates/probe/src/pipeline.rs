@@ -10,7 +10,7 @@ use crate::account::Account;
 use crate::export_handle::ExportHandle;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
-use crate::reading_stage::{PacketBurst, ReadingStage};
+use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
 use weir_capture::{FilterError, Input, MAX_BURST_FRAMES};
@@ -47,11 +47,12 @@ impl Pipeline {
         {
             self.metering.add_snapshot(self.reader.update_losses(live, false));
         }
-        let Some((packets, burst_was_short)) = self.reader.read(source, &mut self.packets)? else {
+        let metering = &mut self.metering;
+        let meter = |packets: &[Packet], payloads: &BurstPayloads<'_>| metering.process_and_inspect(packets, payloads);
+        let Some((_, burst_was_short)) = self.reader.read(source, &mut self.packets, meter)? else {
             self.update_losses(source);
             return Ok(false);
         };
-        self.metering.process(&self.packets[..packets]);
         if burst_was_short {
             self.metering.process_idle(|| source.live().map(|live| live.now_ns()));
         }

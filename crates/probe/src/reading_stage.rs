@@ -14,10 +14,29 @@ use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
 use weir_capture::{Burst, ClockSteps, FilterError, Frame, Input, LiveSource, MAX_BURST_FRAMES, PacketFilter, Source};
+use weir_flow::Payloads;
 use weir_ledger::{ClockCounters, Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{AnomalySet, DecodeOptions, Network, Packet, decode_with_mac_addresses};
 
 pub(crate) type PacketBurst = Box<[Packet; MAX_BURST_FRAMES]>;
+/// Per packet the index of its frame in the burst.
+type FrameIndices = [u8; MAX_BURST_FRAMES];
+
+/// The payload of the packets of a burst.
+pub(crate) struct BurstPayloads<'a> {
+    burst: &'a Burst<'a>,
+    frame_of: &'a FrameIndices,
+    options: DecodeOptions,
+}
+
+impl Payloads for BurstPayloads<'_> {
+    const AVAILABLE: bool = true;
+
+    fn payload(&self, index: usize, packet: &Packet) -> &[u8] {
+        let frame = self.frame_of.get(index).and_then(|&frame| self.burst.get(usize::from(frame)));
+        frame.map_or(&[], |frame| weir_packet::payload(frame.link_type, frame.bytes, packet, self.options))
+    }
+}
 
 /// Reads, filters and decodes the frames of one source.
 pub(crate) struct ReadingStage {
@@ -71,8 +90,9 @@ impl ReadingStage {
         self.admission.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
-    /// Reads and decodes the next burst. Returns the number of packets, and whether the source had
-    /// fewer frames than a full burst; `None` at the end of the source.
+    /// Reads and decodes the next burst, and hands over the packets with their payloads. Returns the
+    /// number of packets, and whether the source had fewer frames than a full burst; `None` at the
+    /// end of the source.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -81,6 +101,7 @@ impl ReadingStage {
         &mut self,
         source: &mut Input<'_>,
         packets: &mut PacketBurst,
+        hand_over: impl FnOnce(&[Packet], &BurstPayloads<'_>),
     ) -> Result<Option<(usize, bool)>, weir_capture::Error> {
         let mut burst = Burst::new();
         if !source.fill(&mut burst)? {
@@ -88,12 +109,14 @@ impl ReadingStage {
         }
         let burst_was_short = self.losses.note_burst(&burst);
         self.admission.admit(&mut burst, &mut self.ledger);
-        let decoded = if self.mac_addresses {
-            self.decode::<true>(&burst, packets)
+        let mut frame_of = [0; MAX_BURST_FRAMES];
+        let count = if self.mac_addresses {
+            self.decode::<true>(&burst, packets, &mut frame_of)
         } else {
-            self.decode::<false>(&burst, packets)
+            self.decode::<false>(&burst, packets, &mut frame_of)
         };
-        Ok(Some((decoded, burst_was_short)))
+        hand_over(&packets[..count], &BurstPayloads { burst: &burst, frame_of: &frame_of, options: self.decode });
+        Ok(Some((count, burst_was_short)))
     }
 
     /// Whether the losses of a live source should be updated before the next burst.
@@ -137,12 +160,18 @@ impl ReadingStage {
         self.admission.set_sampling(population);
     }
 
-    fn decode<const MAC_ADDRESSES: bool>(&mut self, burst: &Burst<'_>, packets: &mut PacketBurst) -> usize {
+    fn decode<const MAC_ADDRESSES: bool>(
+        &mut self,
+        burst: &Burst<'_>,
+        packets: &mut PacketBurst,
+        frame_of: &mut FrameIndices,
+    ) -> usize {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
         let (mut metered, mut other_bytes) = (0, 0);
         let (decode, layer2, has_self_traffic) = (self.decode, self.layer2, !self.self_traffic.is_empty());
-        for frame in burst {
+        for (index, frame) in burst.iter().enumerate() {
             let packet = &mut packets[metered % MAX_BURST_FRAMES];
+            frame_of[metered % MAX_BURST_FRAMES] = index as u8;
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
             let decoded = if MAC_ADDRESSES {

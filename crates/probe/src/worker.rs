@@ -95,7 +95,7 @@ pub(crate) fn run_reader(
             {
                 dispatcher.update_losses(&mut reader, live);
             }
-            match reader.read(&mut source, &mut packets) {
+            match reader.read(&mut source, &mut packets, |_, _| {}) {
                 Ok(Some((count, burst_was_short))) => {
                     dispatcher.send(&mut packets[..count], &mut reader);
                     if let Some(last) = packets[..count].last() {

@@ -85,6 +85,7 @@ fn run(seed: u64, extreme: bool) -> Result<bool, String> {
     let [vlan, interface, tunnel, unidirectional] = [(); 4].map(|()| below(random, 4) == 0);
     let policies = [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop];
     let config = Config {
+        inspection: None,
         flows: pick(random, &[1u32, 2, 3, 5, 15, 16, 17, 40, 300]),
         idle_timeout_ns: pick(
             random,

@@ -121,6 +121,7 @@ impl Meter {
         if self.is_connection(slot) {
             self.tcp.end_connection(slot);
         }
+        self.inspection.end_flow(slot);
         self.cache.remove(slot, hash);
     }
 
@@ -157,6 +158,7 @@ impl Meter {
         if let Some(reports) = &mut record.tcp {
             self.tcp.write_reports(slot, initiator, [record.forward.packets, record.reverse.packets], reports);
         }
+        record.findings = self.inspection.findings(slot);
         self.count_exported(record);
     }
 

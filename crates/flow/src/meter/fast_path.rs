@@ -6,7 +6,8 @@
 
 use super::{CHUNK_PACKETS, Meter};
 use crate::hash::HashedKey;
-use crate::key::Key;
+use crate::inspection::Payloads;
+use crate::key::{Endpoint, Key};
 use crate::slot::{FlowSlot, TCP};
 use crate::{FlowRecord, KeyOptions};
 use weir_packet::{Flags, Packet};
@@ -21,18 +22,34 @@ struct Lookup {
 
 impl Meter {
     #[inline(always)]
-    pub(super) fn process_burst(&mut self, burst: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
+    pub(super) fn process_burst<P: Payloads>(
+        &mut self,
+        burst: &[Packet],
+        options: KeyOptions,
+        payloads: &P,
+        out: &mut Vec<FlowRecord>,
+    ) {
+        let mut first = 0;
         for chunk in burst.chunks(CHUNK_PACKETS) {
             for packets in chunk.chunks(self.config.prefetch_packets) {
-                self.process_prefetched(packets, options, out);
+                self.process_prefetched(packets, first, options, payloads, out);
+                first += packets.len();
             }
             self.expire_next_slots(out);
         }
     }
 
     /// Meters at most [`CHUNK_PACKETS`] packets in three passes, and prefetches for all of them.
+    /// `first` is the index of the first one in the burst.
     #[inline(always)]
-    fn process_prefetched(&mut self, packets: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
+    fn process_prefetched<P: Payloads>(
+        &mut self,
+        packets: &[Packet],
+        first: usize,
+        options: KeyOptions,
+        payloads: &P,
+        out: &mut Vec<FlowRecord>,
+    ) {
         let mut lookups = [Lookup::default(); CHUNK_PACKETS];
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
             lookup.hashed = self.cache.hasher.hash_packet(packet, options);
@@ -57,14 +74,21 @@ impl Meter {
         }
         self.open_records.packets += packets.len() as u64;
         self.open_records.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
-        for (lookup, packet) in lookups.iter().zip(packets) {
-            self.process_packet(lookup, packet, options, out);
+        for (at, (lookup, packet)) in lookups.iter().zip(packets).enumerate() {
+            self.process_packet(lookup, packet, options, (payloads, first + at), out);
         }
         self.tcp.enter_completed();
     }
 
     #[inline(always)]
-    fn process_packet(&mut self, lookup: &Lookup, packet: &Packet, options: KeyOptions, out: &mut Vec<FlowRecord>) {
+    fn process_packet<P: Payloads>(
+        &mut self,
+        lookup: &Lookup,
+        packet: &Packet,
+        options: KeyOptions,
+        (payloads, index): (&P, usize),
+        out: &mut Vec<FlowRecord>,
+    ) {
         self.advance_clock(packet.time_ns);
         let (endpoint, candidate) = (lookup.hashed.endpoint & 1, lookup.candidate);
         let key = Key::new(packet, endpoint, lookup.hashed.ports_and_protocol, options);
@@ -81,6 +105,7 @@ impl Meter {
         {
             slot.state.idle_since_ns = self.clock.now_ns;
             slot.add_fast(endpoint, iat_ns, packet);
+            let packets = slot.counters[endpoint].packets();
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.update_tcp_state(candidate, endpoint, packet);
                 self.analyse(candidate, endpoint, packet);
@@ -91,8 +116,34 @@ impl Meter {
                     self.analyse(candidate, endpoint, packet);
                 }
             }
+            if P::AVAILABLE && packets <= self.inspection.packets() {
+                self.inspect(candidate, endpoint, packets, packet, payloads, index);
+            }
         } else {
-            self.process_slow(&lookup.hashed, packet, out);
+            let counted = self.process_slow(&lookup.hashed, packet, out);
+            if P::AVAILABLE
+                && let Some((slot, endpoint)) = counted
+            {
+                let packets = self.packets(slot)[endpoint];
+                if packets <= self.inspection.packets() {
+                    self.inspect(slot, endpoint, packets, packet, payloads, index);
+                }
+            }
         }
+    }
+
+    /// Inspects one of the first packets of a direction: its number is `packets`.
+    #[inline(never)]
+    fn inspect<P: Payloads>(
+        &mut self,
+        slot: u32,
+        endpoint: Endpoint,
+        packets: u64,
+        packet: &Packet,
+        payloads: &P,
+        index: usize,
+    ) {
+        let is_last = packets == self.inspection.packets();
+        self.inspection.inspect(slot, endpoint, packet, is_last, || payloads.payload(index, packet));
     }
 }

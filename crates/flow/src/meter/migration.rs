@@ -141,6 +141,8 @@ impl Meter {
         self.open_records.flows -= flows;
         self.open_records.packets -= packets;
         self.open_records.bytes -= bytes;
+        // Meters that flows migrate between inspect nothing.
+        self.inspection.end_flow(slot);
         self.cache.remove(slot, hash);
         migrated
     }

@@ -13,9 +13,14 @@ use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Packet};
 
 impl Meter {
-    /// Meters any packet.
+    /// Meters any packet. Returns the slot and the endpoint that it was counted for, if it was.
     #[inline(never)]
-    pub(super) fn process_slow(&mut self, hashed: &HashedKey, packet: &Packet, out: &mut Vec<FlowRecord>) {
+    pub(super) fn process_slow(
+        &mut self,
+        hashed: &HashedKey,
+        packet: &Packet,
+        out: &mut Vec<FlowRecord>,
+    ) -> Option<(u32, Endpoint)> {
         let HashedKey { mut hash, mut endpoint, mut ports_and_protocol } = *hashed;
         let options = self.config.key;
         let (mut packet, mut approximate) = (packet, 0);
@@ -49,8 +54,14 @@ impl Meter {
             })
         };
         match slot {
-            Some(slot) if self.count(slot, endpoint, approximate, packet) => self.analyse(slot, endpoint, packet),
-            _ => self.add_to_overflow_or_drop(packet, approximate, out),
+            Some(slot) if self.count(slot, endpoint, approximate, packet) => {
+                self.analyse(slot, endpoint, packet);
+                Some((slot, endpoint))
+            }
+            _ => {
+                self.add_to_overflow_or_drop(packet, approximate, out);
+                None
+            }
         }
     }
 
@@ -118,7 +129,7 @@ impl Meter {
     }
 
     /// Packets of both directions in the current record.
-    fn packets(&self, slot: u32) -> [u64; 2] {
+    pub(super) fn packets(&self, slot: u32) -> [u64; 2] {
         let FlowSlot { state, counters } = &self.cache.slots[slot as usize];
         let compact = [0, 1].map(|endpoint| counters[endpoint].packets());
         if state.flags().has(SlotFlags::FULL_COUNTERS) {

@@ -1,0 +1,128 @@
+//! Inspection of the flows in the cache: the state of each slot, and the inspector.
+
+use crate::key::Endpoint;
+use crate::mapped_array::MappedArray;
+use std::io;
+use std::sync::Arc;
+use weir_dpi::{Findings, FlowInspection, InspectionCounters, InspectionSettings, Inspector, Payload};
+use weir_packet::{Flags, Packet};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Where a meter finds the payload of the packets of a burst.
+pub trait Payloads {
+    /// Whether there is any payload.
+    const AVAILABLE: bool;
+
+    /// The captured payload of the packet with this index in the burst.
+    fn payload(&self, index: usize, packet: &Packet) -> &[u8];
+}
+
+/// No payload: packets that were decoded elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPayloads;
+
+impl Payloads for NoPayloads {
+    const AVAILABLE: bool = false;
+
+    fn payload(&self, _: usize, _: &Packet) -> &[u8] {
+        &[]
+    }
+}
+
+/// The inspector, if there is one, with the state of each slot.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    /// Per slot; empty without an inspector.
+    flows: MappedArray<FlowInspection>,
+    inspector: Option<Inspector>,
+    /// Packets of a direction and record that are inspected; 0 if none are.
+    packets: u64,
+}
+
+impl Inspection {
+    pub fn new(settings: Option<InspectionSettings>, slots: usize) -> io::Result<Self> {
+        let inspector = settings.map(|settings| Inspector::new(settings, slots));
+        Ok(Self {
+            flows: MappedArray::with_huge_pages(if inspector.is_some() { slots } else { 0 })?,
+            packets: inspector.as_ref().map_or(0, |inspector| inspector.settings().packets.into()),
+            inspector,
+        })
+    }
+
+    pub fn memory_bytes_for(settings: Option<InspectionSettings>, slots: usize) -> usize {
+        settings.map_or(0, |settings| {
+            slots * size_of::<FlowInspection>() + Inspector::memory_octets_for(&settings, slots) as usize
+        })
+    }
+
+    /// The number of packets of a direction that are inspected.
+    #[inline(always)]
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Suspends or resumes it. Flows that begin while it is suspended are not inspected later.
+    pub fn set_active(&mut self, active: bool) {
+        self.packets = match &self.inspector {
+            Some(inspector) if active => inspector.settings().packets.into(),
+            _ => 0,
+        };
+    }
+
+    pub fn counters(&self) -> InspectionCounters {
+        self.inspector.as_ref().map_or_else(InspectionCounters::default, |inspector| *inspector.counters())
+    }
+
+    /// Inspects a packet of a flow. `is_last`: no later one will be.
+    pub fn inspect<'a>(
+        &mut self,
+        slot: u32,
+        endpoint: Endpoint,
+        packet: &Packet,
+        is_last: bool,
+        payload: impl FnOnce() -> &'a [u8],
+    ) {
+        let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) else { return };
+        let fragment = packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
+        if flow.is_done() || fragment {
+            return;
+        }
+        let (syn, fin) = (packet.control & Packet::SYN, packet.control & Packet::FIN);
+        let tcp = match packet.protocol {
+            TCP if packet.flags.has(Flags::TCP) => {
+                if syn != 0 {
+                    flow.note_syn(endpoint, packet.sequence, packet.control & Packet::ACK != 0);
+                }
+                Some((packet.sequence.wrapping_add(u32::from(syn != 0)), fin != 0))
+            }
+            UDP => None,
+            _ => return,
+        };
+        if packet.payload_bytes == 0 && !is_last && fin == 0 {
+            return;
+        }
+        let payload = Payload {
+            octets: payload(),
+            wire_octets: packet.payload_bytes,
+            endpoint,
+            ports: [packet.source_port, packet.destination_port],
+            time_ns: packet.time_ns,
+            tcp,
+            is_last,
+        };
+        inspector.inspect(flow, &payload);
+    }
+
+    /// What is known of the flow in a slot.
+    pub fn findings(&mut self, slot: u32) -> Option<Arc<Findings>> {
+        self.inspector.as_mut()?.findings(self.flows.get(slot as usize)?)
+    }
+
+    pub fn end_flow(&mut self, slot: u32) {
+        if let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) {
+            inspector.end_flow(flow);
+        }
+    }
+}
