@@ -39,6 +39,20 @@ pub struct InspectionSettings {
 impl InspectionSettings {
     /// Largest number of octets of a direction that can be set.
     pub const MAX_OCTETS: u32 = 64 << 10;
+
+    /// The same with limits of memory that suit this number of flows: a small cache has a small inspector.
+    #[must_use]
+    pub fn within(self, flows: u32) -> Self {
+        const OCTETS_PER_FLOW: u64 = 64;
+        const LEAST_OCTETS: u64 = 1 << 20;
+        let octets = (OCTETS_PER_FLOW * u64::from(flows)).max(LEAST_OCTETS);
+        Self {
+            sessions: self.sessions.min(flows),
+            session_octets: self.session_octets.min(octets),
+            findings_octets: self.findings_octets.min(octets),
+            ..self
+        }
+    }
 }
 
 impl Default for InspectionSettings {
@@ -210,7 +224,7 @@ impl Inspector {
 
     /// Memory that an inspector takes at most, octets.
     pub fn memory_octets_for(settings: &InspectionSettings, flows: usize) -> u64 {
-        // The session of the packet at hand may exceed the limit.
+        // The session of the current packet may exceed the limit.
         let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
         let sessions = u64::from(settings.sessions) * (size_of::<Session>() + size_of::<u32>()) as u64;
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;

@@ -18,7 +18,8 @@ pub enum ColumnKind {
     Mac,
     /// One of few words: [`FieldValue::Code`] or [`FieldValue::Protocol`].
     Word,
-    /// Several of few words: [`FieldValue::Approximate`] or [`FieldValue::Degraded`].
+    /// Several of few words: [`FieldValue::Approximate`], [`FieldValue::Degraded`] or
+    /// [`FieldValue::Notes`].
     Words,
     /// Several names of the user, separated by spaces: [`FieldValue::Text`].
     Names,
@@ -60,6 +61,8 @@ pub struct Column {
     pub description: &'static str,
     /// It is a result of TCP analysis.
     pub of_tcp: bool,
+    /// It is a result of inspection of payload.
+    pub of_application: bool,
     /// The number of a flow to which the field does not apply.
     pub(crate) none: Option<u64>,
     /// May return [`FieldValue::Implied`] and [`FieldValue::NoValue`].

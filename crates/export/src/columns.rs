@@ -65,11 +65,12 @@ const PLACES: [&str; 17] = [
 pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
 
 /// Selections of columns by name.
-pub(crate) const FIELD_PROFILES: [FieldProfile; 5] = [
+pub(crate) const FIELD_PROFILES: [FieldProfile; 6] = [
     ("basic", |column| BASIC.contains(&column.name)),
     ("layer2", |column| LAYER2.contains(&column.name)),
     ("tcp", |column| column.of_tcp || BASIC.contains(&column.name)),
     ("places", |column| PLACES.contains(&column.name)),
+    ("application", |column| column.of_application || BASIC.contains(&column.name)),
     ("all", |_| true),
 ];
 
@@ -117,7 +118,8 @@ pub enum InvalidFields {
 }
 
 /// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
-/// `layer2`, `tcp`, `places` and `all`, separated by commas. They are in the order of the selection, each once.
+/// `layer2`, `tcp`, `places`, `application` and `all`, separated by commas. They are in the order of
+/// the selection, each once.
 ///
 /// # Errors
 /// A name is unknown, or a pattern matches no column.

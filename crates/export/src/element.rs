@@ -338,6 +338,7 @@ impl Element {
                 return out.extend(octets.take(self.octets.into()));
             }
             FieldValue::CommunityId(_)
+            | FieldValue::Notes(_)
             | FieldValue::Protocol(_)
             | FieldValue::TcpFlags(_)
             | FieldValue::NotApplicable => {

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
+use weir_dpi::Notes;
 use weir_flow::Approximate;
 use weir_tcp::Degradation;
 
@@ -43,6 +44,8 @@ pub enum FieldValue<'a> {
     Degraded(Degradation),
     /// ASCII.
     CommunityId([u8; community_id::LENGTH]),
+    /// A set of words.
+    Notes(Notes),
     /// UTF-8 without control characters.
     Text(Cow<'a, str>),
 }
@@ -82,6 +85,7 @@ impl FieldValue<'_> {
             Self::Approximate(set) => FieldValue::Approximate(set),
             Self::Degraded(set) => FieldValue::Degraded(set),
             Self::CommunityId(id) => FieldValue::CommunityId(id),
+            Self::Notes(set) => FieldValue::Notes(set),
             Self::Text(text) => FieldValue::Text(Cow::Owned(text.into_owned())),
         }
     }
@@ -114,6 +118,7 @@ impl FieldValue<'_> {
             }
             Self::Approximate(set) => append_words(set.names(), out),
             Self::Degraded(set) => append_words(set.names(), out),
+            Self::Notes(set) => append_words(set.names(), out),
             Self::CommunityId(id) => out.extend(id),
         }
     }

@@ -13,6 +13,7 @@ use crate::element::{DataType, Element, Semantics, Units};
 use crate::field_value::FieldValue;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use weir_dpi::{Application, Confidence, Fact, Findings, Notes};
 use weir_flow::{Approximate, Direction, FlowRecord, NamedNetwork, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{SegmentClass, TcpReport};
@@ -74,13 +75,14 @@ pub(crate) trait Visitor {
 }
 
 /// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to
-/// `each` direction, or to `tcp`, which is TCP analysis of each direction. `or N`: where the field
+/// `each` direction, to `tcp`, which is TCP analysis of each direction, or to `dpi`, which is
+/// inspection of payload. `or N`: where the field
 /// does not apply, its column has the number N. The function visits all fields, or those of the
 /// reverse direction, without a loop, so that the properties of each field are constants.
 macro_rules! fields {
     (@none) => { None };
     (@none $none:literal) => { Some($none) };
-    (@column $prefix:literal $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $of_tcp:literal, $reverse:literal, $read:expr) => {
+    (@column $prefix:literal $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $of_tcp:literal, $of_application:literal, $reverse:literal, $read:expr) => {
         Column {
             name: concat!($prefix, $name),
             json_key: concat!(",\"", $prefix, $name, "\":"),
@@ -88,23 +90,27 @@ macro_rules! fields {
             unit: $unit,
             description: $description,
             of_tcp: $of_tcp,
+            of_application: $of_application,
             none: $none,
             read: |flow| read(&DirectionView::of_column(flow, $reverse), $read),
         }
     };
     (@columns flow $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
-        &[fields!(@column "" $name, $kind, $unit, $description, $none, false, false, $read)]
+        &[fields!(@column "" $name, $kind, $unit, $description, $none, false, false, false, $read)]
+    };
+    (@columns dpi $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
+        &[fields!(@column "" $name, $kind, $unit, $description, $none, false, true, false, $read)]
     };
     (@columns each $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
         &[
-            fields!(@column "fwd_" $name, $kind, $unit, $description, $none, false, false, $read),
-            fields!(@column "rev_" $name, $kind, $unit, $description, $none, false, true, $read),
+            fields!(@column "fwd_" $name, $kind, $unit, $description, $none, false, false, false, $read),
+            fields!(@column "rev_" $name, $kind, $unit, $description, $none, false, false, true, $read),
         ]
     };
     (@columns tcp $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $read:expr) => {
         &[
-            fields!(@column "fwd_" $name, $kind, $unit, $description, $none, true, false, $read),
-            fields!(@column "rev_" $name, $kind, $unit, $description, $none, true, true, $read),
+            fields!(@column "fwd_" $name, $kind, $unit, $description, $none, true, false, false, $read),
+            fields!(@column "rev_" $name, $kind, $unit, $description, $none, true, false, true, $read),
         ]
     };
     ($(#[$about:meta])* $list:ident, $visit:ident:
@@ -448,6 +454,76 @@ fields! {
     tcp "tcp_degraded", Words, "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
+    dpi "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md).",
+        [], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name()));
+    dpi "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain.",
+        [], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name()));
+    dpi "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory).",
+        [], notes;
+    dpi "sni", Text, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
+        [], |r| fact_text(r, Fact::ServerName);
+    dpi "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
+        [], |r| fact_text(r, Fact::AlpnOffered);
+    dpi "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
+        [], |r| fact_text(r, Fact::AlpnSelected);
+    dpi "tls_version", Text, "", "Version of TLS, SSL or DTLS: 1.3, 1.2, 1.1, 1.0, ssl3.0, dtls1.2, or else the number as in the message.",
+        [], tls_version;
+    dpi "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
+        [], |r| fact_number(r, Fact::TlsCipher);
+    dpi "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
+        [], |r| fact_number(r, Fact::TlsEch);
+    dpi "ja3", Text, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
+        [], |r| fingerprint(r, weir_dpi::ja3);
+    dpi "ja3s", Text, "", "JA3S, a fingerprint of the TLS server: MD5, hexadecimal.",
+        [], |r| fingerprint(r, weir_dpi::ja3s);
+    dpi "ja4", Text, "", "JA4, a fingerprint of the TLS or QUIC client.",
+        [], |r| fingerprint(r, weir_dpi::ja4);
+    dpi "cert_subject", Text, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
+        [], |r| fact_text(r, Fact::CertificateSubject);
+    dpi "cert_issuer", Text, "", "Issuer of that certificate.",
+        [], |r| fact_text(r, Fact::CertificateIssuer);
+    dpi "cert_not_before", Time, "", "Begin of its validity.",
+        [], |r| time(r, Fact::CertificateNotBefore);
+    dpi "cert_not_after", Time, "", "End of its validity.",
+        [], |r| time(r, Fact::CertificateNotAfter);
+    dpi "cert_names", Text, "", "Names and addresses in that certificate, separated by commas.",
+        [], |r| fact_text(r, Fact::CertificateNames);
+    dpi "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
+        [], |r| fact_number(r, Fact::QuicVersion);
+    dpi "dns_name", Text, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
+        [], |r| fact_text(r, Fact::DnsName);
+    dpi "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
+        [], |r| fact_number(r, Fact::DnsType);
+    dpi "dns_rcode", Integer, "", "Response code of the first answer to it: 0 is no error, 3 is NXDOMAIN.",
+        [], |r| fact_number(r, Fact::DnsRcode);
+    dpi "dns_answers", Text, "", "Records of that answer, separated by commas.",
+        [], |r| fact_text(r, Fact::DnsAnswers);
+    dpi "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
+        [], |r| fact_number(r, Fact::DnsResponseNs);
+    dpi "http_host", Text, "", "Host of the first request.",
+        [], |r| fact_text(r, Fact::HttpHost);
+    dpi "http_method", Text, "", "Method of the first request.",
+        [], |r| fact_text(r, Fact::HttpMethod);
+    dpi "http_path", Text, "", "Path of the first request; only with --dpi-fields.",
+        [], |r| fact_text(r, Fact::HttpPath);
+    dpi "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
+        [], |r| fact_text(r, Fact::HttpUserAgent);
+    dpi "http_status", Integer, "", "Status of the first final response.",
+        [], |r| fact_number(r, Fact::HttpStatus);
+    dpi "http_content_type", Text, "", "Content type of that response.",
+        [], |r| fact_text(r, Fact::HttpContentType);
+    dpi "ssh_client", Text, "", "Identification of the SSH client.",
+        [], |r| fact_text(r, Fact::SshClient);
+    dpi "ssh_server", Text, "", "Identification of the SSH server.",
+        [], |r| fact_text(r, Fact::SshServer);
+    dpi "hassh", Text, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
+        [], |r| fact_text(r, Fact::Hassh);
+    dpi "hassh_server", Text, "", "HASSH of the SSH server.",
+        [], |r| fact_text(r, Fact::HasshServer);
+    dpi "user_name", Text, "", "Account, caller or client that the first message names; only with --dpi-fields.",
+        [], |r| fact_text(r, Fact::User);
+    dpi "server_software", Text, "", "Software that the server names in its greeting.",
+        [], |r| fact_text(r, Fact::ServerSoftware);
 }
 
 #[rustfmt::skip]
@@ -479,6 +555,57 @@ fields! {
     flow "src_ip", Integer, "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
         |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 });
+}
+
+fn application(record: &DirectionView<'_>) -> Option<(Application, Confidence)> {
+    record.flow.findings.as_ref()?.application()
+}
+
+fn notes<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
+    optional(record.flow.findings.as_ref().filter(|findings| findings.notes() != Notes::default()), |findings| {
+        FieldValue::Notes(findings.notes())
+    })
+}
+
+fn fact_text<'a>(record: &DirectionView<'a>, fact: Fact) -> FieldValue<'a> {
+    let text = record.flow.findings.as_ref().and_then(|findings| findings.text(fact));
+    text.map_or(FieldValue::NotApplicable, |text| FieldValue::Text(text.into()))
+}
+
+fn fact_number(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
+    let number = record.flow.findings.as_ref().and_then(|findings| findings.number(fact));
+    optional(number, FieldValue::Unsigned)
+}
+
+/// A time within the years that ns since 1970 can tell.
+fn time(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
+    let seconds = record.flow.findings.as_ref().and_then(|findings| findings.number(fact));
+    optional(seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000)), FieldValue::Time)
+}
+
+fn fingerprint<const N: usize>(
+    record: &DirectionView<'_>,
+    of: fn(&Findings) -> Option<[u8; N]>,
+) -> FieldValue<'static> {
+    let text = record.flow.findings.as_ref().and_then(|findings| String::from_utf8(of(findings)?.into()).ok());
+    optional(text, |text| FieldValue::Text(text.into()))
+}
+
+fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
+    let version = record.flow.findings.as_ref().and_then(|findings| findings.number(Fact::TlsVersion));
+    optional(version, |version| {
+        FieldValue::Text(match version {
+            0x0300 => "ssl3.0".into(),
+            0x0301 => "1.0".into(),
+            0x0302 => "1.1".into(),
+            0x0303 => "1.2".into(),
+            0x0304 => "1.3".into(),
+            0xfeff => "dtls1.0".into(),
+            0xfefd => "dtls1.2".into(),
+            0xfefc => "dtls1.3".into(),
+            other => format!("{other:#06x}").into(),
+        })
+    })
 }
 
 /// Splits a flow into unidirectional flows, one per direction with packets and at least one; true

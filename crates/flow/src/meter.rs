@@ -240,7 +240,9 @@ impl Meter {
 
 fn within_limits(config: Config) -> Config {
     let prefetch_packets = config.prefetch_packets.clamp(1, CHUNK_PACKETS);
-    Config { flows: config.flows.clamp(1, MAX_SLOTS), prefetch_packets, ..config }
+    let flows = config.flows.clamp(1, MAX_SLOTS);
+    let inspection = config.inspection.map(|settings| settings.within(flows));
+    Config { flows, prefetch_packets, inspection, ..config }
 }
 
 fn fixed_memory_bytes() -> usize {

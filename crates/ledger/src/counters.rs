@@ -89,6 +89,32 @@ impl OverloadCounters {
     }
 }
 
+/// Inspection of payload (docs/applications.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InspectionCounters {
+    /// Flows with payload that was inspected.
+    pub flows: u64,
+    /// Flows whose application was recognised.
+    pub recognised: u64,
+    /// Flows that were given up because too many were undecided.
+    pub given_up: u64,
+    /// Flows whose facts were left out because the memory for facts was full.
+    pub facts_left_out: u64,
+}
+
+impl InspectionCounters {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.flows += other.flows;
+        self.recognised += other.recognised;
+        self.given_up += other.given_up;
+        self.facts_left_out += other.facts_left_out;
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Steps of the system's clock during live capture (docs/metering.md, *Clock*).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClockCounters {

@@ -1,6 +1,8 @@
 //! The ledger of a run: its counters, the equations that must hold, and its JSON form.
 
-use crate::counters::{ClockCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
+use crate::counters::{
+    ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters,
+};
 use crate::reasons::{PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ pub struct Ledger {
     pub live: RecordTotals,
     /// Load shedding.
     pub overload: OverloadCounters,
+    /// Inspection of payload.
+    pub inspection: InspectionCounters,
     /// Steps of the system's clock.
     pub clock: ClockCounters,
     /// Flow records by outcome, one entry per sink.
@@ -63,6 +67,7 @@ impl Ledger {
         self.flows_created += other.flows_created;
         self.live.merge(other.live);
         self.overload.merge(other.overload);
+        self.inspection.merge(other.inspection);
         self.clock.merge(other.clock);
     }
 
@@ -127,6 +132,8 @@ impl Ledger {
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             link_types: &'a BTreeMap<u16, u64>,
             overload: OverloadCounters,
+            #[serde(skip_serializing_if = "InspectionCounters::is_default")]
+            inspection: InspectionCounters,
             #[serde(skip_serializing_if = "ClockCounters::is_default")]
             clock: ClockCounters,
             sinks: &'a [SinkCounters],
@@ -149,6 +156,7 @@ impl Ledger {
             ethertypes: self.ethertypes.iter().map(|(k, &n)| (format!("0x{k:04x}"), n)).collect(),
             link_types: &self.link_types,
             overload: self.overload,
+            inspection: self.inspection,
             clock: self.clock,
             sinks: &self.sinks,
             balanced: self.balanced(),

@@ -15,6 +15,6 @@ mod counters;
 mod ledger;
 mod reasons;
 
-pub use counters::{ClockCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
+pub use counters::{ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
 pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -260,7 +260,10 @@ mod tests {
         assert_eq!(settings(MAX_LEVEL), (false, false, 1024));
         assert_eq!(
             LevelSettings::new(0, 7),
-            LevelSettings { detail: Detail { tcp_analysis: false, small_flows: true }, population: 7 }
+            LevelSettings {
+                detail: Detail { tcp_analysis: false, small_flows: true, inspection: false },
+                population: 7
+            }
         );
         assert_eq!(LevelSettings::new(4, 3).population, 4);
     }

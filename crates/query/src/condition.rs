@@ -137,6 +137,7 @@ fn whole(value: &FieldValue<'_>) -> Option<u64> {
         FieldValue::TcpFlags(bits) => Some(bits.into()),
         FieldValue::Approximate(set) => Some(set.0.into()),
         FieldValue::Degraded(set) => Some(set.0.into()),
+        FieldValue::Notes(set) => Some(set.0.into()),
         FieldValue::Mac(octets) => Some(mac_key(octets)),
         _ => None,
     }

@@ -2,6 +2,7 @@
 //! column has (either side of a flow, the port of the service).
 
 use std::fmt;
+use weir_dpi::{Application, Confidence, Note};
 use weir_export::{Column, ColumnKind, FieldValue, columns};
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
@@ -44,6 +45,10 @@ pub(crate) enum Words {
     Approximate,
     /// A set of words.
     TcpDegraded,
+    Application,
+    ApplicationBy,
+    /// A set of words.
+    ApplicationNotes,
 }
 
 impl Words {
@@ -54,6 +59,9 @@ impl Words {
             "fwd_tunnel_type" | "rev_tunnel_type" => Self::TunnelType,
             "approximate" => Self::Approximate,
             "fwd_tcp_degraded" | "rev_tcp_degraded" => Self::TcpDegraded,
+            "application" => Self::Application,
+            "application_by" => Self::ApplicationBy,
+            "application_notes" => Self::ApplicationNotes,
             _ => return None,
         })
     }
@@ -67,12 +75,15 @@ impl Words {
             }
             Self::Approximate => Approximate::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
             Self::TcpDegraded => Degradation::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
+            Self::Application => Application::ALL.iter().map(|&known| (known as u64, known.name())).collect(),
+            Self::ApplicationBy => Confidence::ALL.map(|by| (by as u64, by.name())).into(),
+            Self::ApplicationNotes => Note::NAMES.map(|(note, name)| (note as u64, name)).into(),
         }
     }
 
     /// Whether a field has several of the words.
     pub fn are_a_set(self) -> bool {
-        matches!(self, Self::Approximate | Self::TcpDegraded)
+        matches!(self, Self::Approximate | Self::TcpDegraded | Self::ApplicationNotes)
     }
 }
 

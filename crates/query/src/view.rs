@@ -401,6 +401,7 @@ fn hash_key(hasher: &RandomState, key: &[FieldValue<'_>]) -> u64 {
             FieldValue::TcpFlags(bits) => hasher.write_u16(bits),
             FieldValue::Approximate(set) => hasher.write_u16(set.0),
             FieldValue::Degraded(set) => hasher.write_u8(set.0),
+            FieldValue::Notes(set) => hasher.write_u8(set.0),
             FieldValue::CommunityId(id) => id.hash(&mut hasher),
         }
     }

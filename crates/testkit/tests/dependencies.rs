@@ -10,14 +10,14 @@ const ALLOWED: [(&str, &str); 19] = [
     ("capture", ""),
     ("dpi", ""),
     ("enrich", "dpi flow"),
-    ("export", "flow ledger packet tcp"),
+    ("export", "dpi flow ledger packet tcp"),
     ("flow", "dpi ledger packet tcp"),
     ("host", ""),
     ("ledger", ""),
     ("packet", "ledger"),
     ("plot", "text"),
-    ("probe", "capture export flow ledger packet"),
-    ("query", "export flow ledger packet tcp"),
+    ("probe", "capture dpi export flow ledger packet"),
+    ("query", "dpi export flow ledger packet tcp"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
     ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
@@ -26,7 +26,7 @@ const ALLOWED: [(&str, &str); 19] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture enrich export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen",
+        "bench capture dpi enrich export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

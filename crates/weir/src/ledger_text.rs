@@ -3,7 +3,8 @@
 use crate::protocols::link_type;
 use std::fmt::Display;
 use weir_ledger::{
-    ClockCounters, ExportLossReason, Imbalance, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters,
+    ClockCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger, OverloadCounters, RecordTotals,
+    RefusalReason, TrafficCounters,
 };
 
 /// Whether packets were dropped or could not be read because of their link type, or records were not
@@ -58,6 +59,14 @@ pub fn counters(ledger: &Ledger) -> String {
         rows.add("overload (docs/overload.md)", &[levels]);
     }
     for (name, flows) in [("  records without TCP analysis", unanalysed_flows), ("  sampled records", sampled_flows)] {
+        if flows > 0 {
+            rows.add(name, &[flows]);
+        }
+    }
+    let InspectionCounters { given_up, facts_left_out, .. } = ledger.inspection;
+    for (name, flows) in
+        [("inspection given up, too many undecided", given_up), ("facts left out, too little memory", facts_left_out)]
+    {
         if flows > 0 {
             rows.add(name, &[flows]);
         }

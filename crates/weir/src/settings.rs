@@ -1,11 +1,12 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{FullPolicy, KeyField, Metering, Selection};
+use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, Selection};
 use crate::error::Error;
 use crate::memory;
 use std::io;
 use tracing::debug;
 use weir_capture::PacketFilter;
+use weir_dpi::InspectionSettings;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_packet::DecodeOptions;
 use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
@@ -24,8 +25,22 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
     let mac_addresses = metering.mac_addresses;
-    let meter =
-        Config { flows, idle_timeout_ns, active_timeout_ns, key, mac_addresses, cache_full_policy: policy, ..default };
+    let inspection = (metering.dpi == Inspection::Light).then(|| InspectionSettings {
+        packets: metering.dpi_packets,
+        octets: metering.dpi_octets,
+        personal: metering.dpi_fields,
+        ..InspectionSettings::default()
+    });
+    let meter = Config {
+        flows,
+        idle_timeout_ns,
+        active_timeout_ns,
+        key,
+        mac_addresses,
+        cache_full_policy: policy,
+        inspection,
+        ..default
+    };
     let max_memory = units::quantity(weir_flow::Meter::memory_bytes_for(&meter) as u64, "B");
     debug!(flows, max_memory, "flow cache of each meter");
     Ok(Settings {

@@ -1,10 +1,11 @@
 //! Options that several commands share.
 
 use super::values::{FieldList, parse_fields};
-use super::{ENRICHMENT, INPUT, METERING, OPERATION, OUTPUT};
+use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
 use weir_export::{Column, select_columns};
 use weir_query::{Expression, GroupField, Order, ViewSettings};
@@ -170,9 +171,34 @@ pub struct Metering {
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub flows: Option<u32>,
 
+    /// Inspect the first payload of each flow to recognise its application (docs/applications.md)
+    #[arg(long, value_name = "LEVEL", default_value = "light", help_heading = INSPECTION)]
+    pub dpi: Inspection,
+
+    /// Inspect a flow until one of its directions has this many packets
+    #[arg(long, value_name = "N", default_value_t = InspectionSettings::default().packets, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = INSPECTION)]
+    pub dpi_packets: u32,
+
+    /// Inspect this many octets of each direction of a TCP connection
+    #[arg(long, value_name = "N", default_value_t = InspectionSettings::default().octets, value_parser = clap::value_parser!(u32).range(64..=i64::from(InspectionSettings::MAX_OCTETS)), help_heading = INSPECTION)]
+    pub dpi_octets: u32,
+
+    /// Also keep what may tell something about a person: paths, user agents, names of accounts
+    #[arg(long, help_heading = INSPECTION)]
+    pub dpi_fields: bool,
+
     /// How to treat packets of new flows when the flow cache is full
     #[arg(long, value_name = "POLICY", default_value = "overflow")]
     pub full: FullPolicy,
+}
+
+/// What `--dpi` selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Inspection {
+    /// No inspection
+    Off,
+    /// Weir's own readers of common protocols
+    Light,
 }
 
 /// Fields that `--key` adds to the flow key.

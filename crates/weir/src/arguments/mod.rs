@@ -13,7 +13,7 @@ mod tcp;
 mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
-pub use groups::{Enrichment, FullPolicy, Hardening, KeyField, Metering, Reporting, Selection, Sinks};
+pub use groups::{Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks};
 pub use machine::{Doctor, Plan};
 pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
@@ -34,6 +34,7 @@ const INPUT: &str = "Input";
 const OUTPUT: &str = "Output";
 const METERING: &str = "Metering";
 const ENRICHMENT: &str = "Enrichment";
+const INSPECTION: &str = "Applications";
 const PERFORMANCE: &str = "Performance";
 const OVERLOAD: &str = "Overload";
 const OPERATION: &str = "Operation";
