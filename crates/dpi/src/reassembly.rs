@@ -66,6 +66,11 @@ impl Stream {
     /// stream, if the SYN was seen; `limit` the number of octets that are kept.
     pub fn add(&mut self, segment: &Segment<'_>, expected: Option<u32>, limit: u32, findings: &mut Findings) {
         let Segment { sequence, octets: payload, wire_octets, fin } = *segment;
+        if self.start.is_none() && expected.is_none() && wire_octets == 1 {
+            // Probably a keep-alive: the capture began later than the connection, and the octet before
+            // the next one came again.
+            return;
+        }
         let start = *self.start.get_or_insert(expected.unwrap_or(sequence));
         let mut position = sequence.wrapping_sub(start);
         if position > u32::MAX / 2 {
@@ -194,15 +199,17 @@ mod tests {
             for _ in 0..2000 {
                 let (mut stream, mut findings) = (Stream::default(), Findings::new(false));
                 let mut came = [false; 60];
+                let mut begun = expected.is_some();
                 for _ in 0..1 + next(20) {
                     let from = next(60);
                     let to = from + 1 + next(60 - from);
                     let sequence = 4_294_967_280_u32.wrapping_add(from);
                     let payload = &octets[from as usize..to as usize];
                     stream.add(&segment(sequence, payload), expected, LIMIT, &mut findings);
-                    came[from as usize..to as usize].fill(true);
+                    begun |= to - from > 1;
+                    came[from as usize..to as usize].fill(begun);
                 }
-                let first = came.iter().position(|came| *came).unwrap();
+                let Some(first) = came.iter().position(|came| *came) else { continue };
                 let first = if expected.is_some() { 0 } else { first };
                 let length = came[first..].iter().take_while(|came| **came).count();
                 let all = stream.contiguous();
@@ -244,6 +251,17 @@ mod tests {
         stream.add(&segment(12, b"xyz"), None, LIMIT, &mut findings);
         assert_eq!(stream.contiguous(), b"abc");
         assert_eq!(findings.notes().names().collect::<Vec<_>>(), ["gap"]);
+    }
+
+    #[test]
+    fn keep_alive_is_not_the_start_of_a_stream() {
+        let (mut stream, mut findings) = (Stream::default(), Findings::new(false));
+        stream.add(&segment(6, b"x"), None, LIMIT, &mut findings);
+        stream.add(&segment(7, b"abc"), None, LIMIT, &mut findings);
+        assert_eq!(stream.contiguous(), b"abc");
+        stream.clear(0);
+        add(&mut stream, 100, b"a", &mut findings);
+        assert_eq!(stream.contiguous(), b"a");
     }
 
     #[test]

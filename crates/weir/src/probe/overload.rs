@@ -49,6 +49,9 @@ fn level_effect(level: u8, sample: u32) -> String {
     if !detail.tcp_analysis {
         missing.push("no TCP analysis".to_owned());
     }
+    if !detail.inspection {
+        missing.push("no applications".into());
+    }
     if !detail.small_flows {
         missing.push("small new flows are aggregated".into());
     }
