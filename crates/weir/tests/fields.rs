@@ -49,7 +49,7 @@ fn every_sink_may_select_its_fields() {
         capture,
         "-q",
         "--fields",
-        "dst_port,src_*,dst_port",
+        "dst_port,src_*p*,dst_port",
         "-o",
         sink(&csv, ""),
         "-o",
@@ -60,7 +60,7 @@ fn every_sink_may_select_its_fields() {
         sink(&table, "?fields=dst_ip,protocol,bytes"),
     ]);
     let text = std::fs::read_to_string(&csv.1).unwrap();
-    assert_eq!(header(&text), ["dst_port", "src_ip", "src_port", "src_mac"], "in the order of the selection, once");
+    assert_eq!(header(&text), ["dst_port", "src_ip", "src_port"], "in the order of the selection, once");
     for flow in read_flows(&json.1) {
         assert_eq!(flow.as_object().unwrap().keys().collect::<Vec<_>>(), ["packets", "rev_bytes"]);
     }
@@ -213,7 +213,9 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
             // It makes integers of numbers that are all whole.
             let whole = program != "duckdb" && kinds[name] == "number" && kind == "integer";
             let expected = if with_gaps { "number" } else { &kinds[name] };
-            assert!(kind == expected || whole, "{context}: {name} is {kind}, not {expected}");
+            // It knows times by their names, or where the user says so.
+            let as_text = program != "duckdb" && name.starts_with("cert_not_") && kind == "text";
+            assert!(kind == expected || whole || as_text, "{context}: {name} is {kind}, not {expected}");
         }
         if program == "pandas, nullable" {
             assert!(result["wrong"].as_array().unwrap().is_empty(), "{context}: {}", result["wrong"]);
