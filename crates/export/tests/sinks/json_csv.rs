@@ -166,6 +166,10 @@ proptest! {
             let none = flow.network == Network::Layer2 || flow.approximate.0 & Approximate::OVERFLOW != 0;
             prop_assert_eq!(id.is_null(), none);
             prop_assert!(none || id.as_str().unwrap().len() == 30);
+            // Without findings there is no application.
+            for column in weir_export::columns().iter().filter(|column| column.of_application) {
+                prop_assert_eq!(object.remove(column.name), Some(Value::Null));
+            }
             prop_assert_eq!(object, expected(flow));
         }
         prop_assert_eq!(counters.exported, sum(&flows));
