@@ -253,7 +253,7 @@ fn a_file_that_was_moved_is_opened_again_by_its_name_after_a_signal() {
     probe.send_until("records are written", |_| paths.iter().all(|path| fs::metadata(path).unwrap().len() > 10_000));
     // Without a moved file, nothing happens.
     probe.running.signal(libc::SIGHUP);
-    probe.running.wait_for("only files that were moved are opened again");
+    probe.running.wait_for("files that were moved are opened again");
     let old: Vec<PathBuf> =
         paths.iter().map(|path| path.with_file_name(format!("old-{}", path.file_name().unwrap().display()))).collect();
     paths.iter().zip(&old).for_each(|(path, old)| fs::rename(path, old).unwrap());

@@ -259,12 +259,15 @@ fn ipfix_rows(record: &ipfix::IPFixFlowRecord) -> Vec<Row> {
     let (mut reverse_packets, mut reverse_bytes) = (0, 0);
     for (field, value) in record {
         match field {
-            IPFixField::IANA(Iana::SourceIpv4address | Iana::SourceIpv6address | Iana::SourceMacaddress) => {
-                row.source = address(value);
+            IPFixField::IANA(Iana::SourceIpv4address | Iana::SourceIpv6address) => row.source = address(value),
+            IPFixField::IANA(Iana::DestinationIpv4address | Iana::DestinationIpv6address) => {
+                row.destination = address(value);
             }
-            IPFixField::IANA(
-                Iana::DestinationIpv4address | Iana::DestinationIpv6address | Iana::DestinationMacaddress,
-            ) => row.destination = address(value),
+            // IP flows may have both.
+            IPFixField::IANA(Iana::SourceMacaddress) if row.source.is_empty() => row.source = address(value),
+            IPFixField::IANA(Iana::DestinationMacaddress) if row.destination.is_empty() => {
+                row.destination = address(value);
+            }
             IPFixField::IANA(Iana::SourceTransportPort) => row.ports[0] = number(value),
             IPFixField::IANA(Iana::DestinationTransportPort) => row.ports[1] = number(value),
             IPFixField::IANA(Iana::ProtocolIdentifier) => row.protocol = number(value),
@@ -286,8 +289,10 @@ fn v9_rows(record: &v9::V9FlowRecord) -> Option<Row> {
     let mut row = Row::default();
     for (field, value) in record {
         match field {
-            V9Field::Ipv4SrcAddr | V9Field::Ipv6SrcAddr | V9Field::InSrcMac => row.source = address(value),
-            V9Field::Ipv4DstAddr | V9Field::Ipv6DstAddr | V9Field::InDstMac => row.destination = address(value),
+            V9Field::Ipv4SrcAddr | V9Field::Ipv6SrcAddr => row.source = address(value),
+            V9Field::Ipv4DstAddr | V9Field::Ipv6DstAddr => row.destination = address(value),
+            V9Field::InSrcMac if row.source.is_empty() => row.source = address(value),
+            V9Field::InDstMac if row.destination.is_empty() => row.destination = address(value),
             V9Field::L4SrcPort => row.ports[0] = number(value),
             V9Field::L4DstPort => row.ports[1] = number(value),
             V9Field::Protocol => row.protocol = number(value),
