@@ -466,7 +466,7 @@ fields! {
         [], |r| fact_text(r, Fact::AlpnOffered);
     dpi "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
         [], |r| fact_text(r, Fact::AlpnSelected);
-    dpi "tls_version", Text, "", "Version of TLS, SSL or DTLS: 1.3, 1.2, 1.1, 1.0, ssl3.0, dtls1.2, or else the number as in the message.",
+    dpi "tls_version", Text, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
         [], tls_version;
     dpi "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
         [], |r| fact_number(r, Fact::TlsCipher);
@@ -596,10 +596,10 @@ fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
     optional(version, |version| {
         FieldValue::Text(match version {
             0x0300 => "ssl3.0".into(),
-            0x0301 => "1.0".into(),
-            0x0302 => "1.1".into(),
-            0x0303 => "1.2".into(),
-            0x0304 => "1.3".into(),
+            0x0301 => "tls1.0".into(),
+            0x0302 => "tls1.1".into(),
+            0x0303 => "tls1.2".into(),
+            0x0304 => "tls1.3".into(),
             0xfeff => "dtls1.0".into(),
             0xfefd => "dtls1.2".into(),
             0xfefc => "dtls1.3".into(),
