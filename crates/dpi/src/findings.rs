@@ -181,10 +181,11 @@ impl Findings {
         Self { personal, ..Self::default() }
     }
 
-    /// Forgets everything, and keeps the memory.
-    pub fn clear(&mut self) {
+    /// Forgets everything, and keeps at most this much memory.
+    pub(crate) fn clear(&mut self, kept_octets: usize) {
         (self.application, self.notes) = (None, Notes::default());
         self.facts.clear();
+        self.facts.shrink_to(kept_octets);
     }
 
     /// Forgets the facts.

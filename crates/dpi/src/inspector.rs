@@ -87,7 +87,7 @@ const FIRST_ENTRY: u32 = 2;
 const NONE: u32 = u32::MAX;
 /// Memory of findings beside their facts: the reference counts, the structure, and the allocator's.
 const FINDINGS_OCTETS: u64 = 128;
-/// Memory that an idle session keeps at most for the start of a stream.
+/// Memory that an idle session keeps at most in each of its lists.
 const KEPT_OCTETS: usize = 2048;
 /// Sessions that are given up for one packet at most, if their memory is used up.
 const MAX_GIVEN_UP: u32 = 8;
@@ -282,11 +282,13 @@ impl Inspector {
             return;
         }
         let entry = state - FIRST_ENTRY;
-        if let Some(&Entry::Undecided(session)) = self.entries.get(entry as usize) {
-            self.end_session(session);
-        }
-        if let Some(Entry::Decided(findings)) = self.entries.get(entry as usize) {
-            self.findings_octets -= memory_of(findings);
+        match self.entries.get(entry as usize) {
+            Some(&Entry::Undecided(session)) => {
+                self.counters.recognised += u64::from(self.sessions[session as usize].findings.application().is_some());
+                self.release_session(session);
+            }
+            Some(Entry::Decided(findings)) => self.findings_octets -= memory_of(findings),
+            _ => {}
         }
         self.free(entry);
     }
@@ -343,13 +345,20 @@ impl Inspector {
     /// Replaces the session of a flow by what it found.
     fn end_session(&mut self, index: u32) {
         let found = self.take_findings(index);
-        let session = &mut self.sessions[index as usize];
-        let (entry, before) = (session.entry, session.octets());
-        session.close();
-        self.session_octets -= before - session.octets();
-        if let Some(place) = self.entries.get_mut(entry as usize) {
+        if let Some(place) = self.entries.get_mut(self.sessions[index as usize].entry as usize) {
             *place = found.map_or(Entry::Nothing, Entry::Decided);
         }
+        self.release_session(index);
+    }
+
+    /// Makes a session idle. Idle sessions together keep at most half of the memory of sessions, so
+    /// that open ones have the other half.
+    fn release_session(&mut self, index: u32) {
+        let kept = if self.session_octets > self.settings.session_octets / 2 { 0 } else { KEPT_OCTETS };
+        let session = &mut self.sessions[index as usize];
+        let before = session.octets();
+        session.close(kept);
+        self.session_octets -= before - session.octets();
         self.free_sessions.push(index);
     }
 
@@ -410,10 +419,11 @@ impl Session {
         (streams + self.findings.capacity() + self.quic.as_ref().map_or(0, |state| size_of_val(&**state))) as u64
     }
 
-    fn close(&mut self) {
+    /// Forgets the flow, and keeps at most this much memory in each list.
+    fn close(&mut self, kept_octets: usize) {
         self.is_open = false;
-        self.streams.iter_mut().for_each(|stream| stream.clear(KEPT_OCTETS));
-        self.findings.clear();
+        self.streams.iter_mut().for_each(|stream| stream.clear(kept_octets));
+        self.findings.clear(kept_octets);
         self.quic = None;
     }
 
@@ -613,6 +623,24 @@ mod tests {
         assert!(inspector.counters().given_up > 50, "{:?}", inspector.counters());
         flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
         assert!(inspector.sessions.iter().all(|session| !session.is_open));
+    }
+
+    #[test]
+    fn idle_sessions_leave_memory_to_open_ones() {
+        let settings = InspectionSettings { session_octets: 100_000, ..InspectionSettings::default() };
+        let mut inspector = Inspector::new(settings, 100);
+        let mut flows = [FlowInspection::default(); 100];
+        let start = [&[0x30, 0][..], &QUESTION[..12]].concat();
+        for flow in &mut flows {
+            inspector.inspect(flow, &Payload { tcp: Some((7, false)), ..datagram(&start) });
+            inspector.inspect(flow, &Payload { tcp: Some((1000, false)), ..datagram(&[7; 500]) });
+        }
+        flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+        assert!(inspector.session_octets <= 50_000, "{}", inspector.session_octets);
+        let given_up = inspector.counters().given_up;
+        inspector.inspect(&mut flows[0], &Payload { tcp: Some((7, false)), ..datagram(&start) });
+        inspector.inspect(&mut flows[1], &Payload { tcp: Some((7, false)), ..datagram(&start) });
+        assert_eq!(inspector.counters().given_up, given_up);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All readers over the captures of `testdata`: whole, cut at every octet, and with every octet changed.
 //!
-//! A capture needs no test of its own: its name says what it is, and `NAME.facts` beside it what is found in it.
+//! The name of a capture is its application. `NAME.facts` beside it lists the facts to be found.
 //! `BLESS=1` writes these files; compare them with another program before you commit them.
 
 mod fixtures;

@@ -239,7 +239,7 @@ fields! {
         [], |r| network(r.flow, SOURCE, |n| &n.site);
     flow "dst_site", Text, "", "Site of the network of the destination.",
         [], |r| network(r.flow, DESTINATION, |n| &n.site);
-    flow "src_role", Text, "", "Role of the network of the source: what it is for.",
+    flow "src_role", Text, "", "Role of the network of the source in the same table, such as servers or guests.",
         [], |r| network(r.flow, SOURCE, |n| &n.role);
     flow "dst_role", Text, "", "Role of the network of the destination.",
         [], |r| network(r.flow, DESTINATION, |n| &n.role);

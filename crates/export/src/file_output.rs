@@ -579,7 +579,7 @@ fn open_unlocked(name: &str, path: &Path, mode: FileMode) -> Result<OutputFile, 
     Ok(OutputFile { file, unused })
 }
 
-/// Opens what is at a path. The open file tells what it is, because the path may change meanwhile.
+/// Opens what is at a path. Its type is read from the open file: the path may change meanwhile.
 /// Does not wait for the reader of a pipe.
 fn open_existing(name: &str, path: &Path, mode: FileMode) -> Result<File, Error> {
     let unusable = |problem| Error::File { sink: name.into(), problem };

@@ -2,12 +2,12 @@
 
 use crate::key::Endpoint;
 use crate::mapped_array::MappedArray;
+use crate::slot::TCP;
 use std::io;
 use std::sync::Arc;
 use weir_dpi::{Findings, FlowInspection, InspectionCounters, InspectionSettings, Inspector, Payload};
 use weir_packet::{Flags, Packet};
 
-const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Where a meter finds the payload of the packets of a burst.
