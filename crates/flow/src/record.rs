@@ -69,9 +69,11 @@ impl Approximate {
     pub const CLOCK_SET: u16 = 512;
     /// Packets of one direction had different MAC addresses; those of the first are given.
     pub const MIXED_MAC: u16 = 1024;
+    /// Payload was not inspected when the flow began: its application may be one that is recognised.
+    pub const UNINSPECTED: u16 = 2048;
 
     /// All bits with their names, as exported.
-    pub const NAMES: [(u16, &'static str); 11] = [
+    pub const NAMES: [(u16, &'static str); 12] = [
         (Self::OVERFLOW, "overflow"),
         (Self::MIXED_VLAN, "mixed_vlan"),
         (Self::MIXED_MPLS, "mixed_mpls"),
@@ -83,6 +85,7 @@ impl Approximate {
         (Self::AGGREGATED, "aggregated"),
         (Self::CLOCK_SET, "clock_set"),
         (Self::MIXED_MAC, "mixed_mac"),
+        (Self::UNINSPECTED, "uninspected"),
     ];
 
     /// Whether a bit is set.

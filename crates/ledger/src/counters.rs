@@ -72,6 +72,8 @@ pub struct OverloadCounters {
     pub highest: u8,
     /// Number of level changes, up and down.
     pub level_changes: u64,
+    /// Flow records without an application, whose payload was not inspected when the flow began.
+    pub uninspected_flows: u64,
     /// Exported flow records of which not all packets had TCP analysis.
     pub unanalysed_flows: u64,
     /// Flow records of which packets were sampled.
@@ -84,6 +86,7 @@ impl OverloadCounters {
         (self.level, self.since_ns) = (self.level, self.since_ns).max((other.level, other.since_ns));
         self.highest = self.highest.max(other.highest);
         self.level_changes += other.level_changes;
+        self.uninspected_flows += other.uninspected_flows;
         self.unanalysed_flows += other.unanalysed_flows;
         self.sampled_flows += other.sampled_flows;
     }

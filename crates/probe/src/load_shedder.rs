@@ -1,15 +1,15 @@
 //! Load shedding: what a pipeline leaves out under overload, in which order, and when it resumes
 //! (docs/overload.md).
 //!
-//! In: counters of packets read and lost, ten times a second. Out: a level, 0 to 12. Level 0 meters
-//! everything, level 1 skips TCP analysis, level 2 also aggregates small flows, and each higher
-//! level halves the share of sampled packets. The module uses no source, meter or clock.
+//! In: counters of packets read and lost, ten times a second. Out: a level, 0 to 13. Level 0 meters
+//! everything, level 1 does not inspect payload, level 2 also skips TCP analysis, level 3 also
+//! aggregates small flows, and each higher level halves the share of sampled packets. The module uses no source, meter or clock.
 
 use weir_flow::Detail;
 
-pub(crate) const MAX_LEVEL: u8 = 12;
+pub(crate) const MAX_LEVEL: u8 = 13;
 /// The highest level that meters every packet.
-const MAX_LEVEL_WITHOUT_SAMPLING: u8 = 2;
+const MAX_LEVEL_WITHOUT_SAMPLING: u8 = 3;
 /// Time without overload before the level decreases, ns: initial and largest value.
 const HOLD_NS: [u64; 2] = [5_000_000_000, 320_000_000_000];
 /// Shortest time between two changes of the level, ns: a new level needs time to take effect.
@@ -26,7 +26,7 @@ pub enum OverloadPolicy {
     /// Shed load level by level, and resume level by level. Affects only live sources: captures
     /// wait.
     Shed,
-    /// Stay on this level, 0 to 12, whatever the load is.
+    /// Stay on this level, 0 to 13, whatever the load is.
     Level(u8),
 }
 
@@ -47,17 +47,17 @@ pub struct LevelSettings {
 }
 
 impl LevelSettings {
-    /// Settings of a level if one packet in `sampling_population` is metered on every level. TCP is
-    /// not analysed in sampled traffic.
+    /// Settings of a level if one packet in `sampling_population` is metered on every level. Sampled
+    /// traffic has neither TCP analysis nor inspection.
     pub fn new(level: u8, sampling_population: u32) -> Self {
         let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
         let population = sampling_population.max(population_of_level);
-        let tcp_analysis = level < 1 && population == 1;
+        let is_complete = population == 1;
         Self {
             detail: Detail {
-                tcp_analysis,
+                inspection: level < 1 && is_complete,
+                tcp_analysis: level < 2 && is_complete,
                 small_flows: level < MAX_LEVEL_WITHOUT_SAMPLING,
-                inspection: level < 1 && population == 1,
             },
             population,
         }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn low_overload_never_causes_sampling() {
         let mut shedder = LoadShedder::new(OverloadPolicy::Shed);
-        assert_eq!(updates(&mut shedder, 0, 10, Overload::Low)[..3], [1, 2, 2]);
+        assert_eq!(updates(&mut shedder, 0, 10, Overload::Low)[..4], [1, 2, 3, 3]);
         updates(&mut shedder, 10, 1, Overload::High);
         assert_eq!(updates(&mut shedder, 11, 20, Overload::Low), [MAX_LEVEL; 200], "nor do they lower the level");
         assert_eq!(Overload::new(1, 98, false), Overload::High);
@@ -222,7 +222,7 @@ mod tests {
         updates(&mut shedder, 0, 1, Overload::Low);
         for _ in 0..9 {
             let from_s = now_s;
-            while shedder.level == 2 {
+            while shedder.level == 3 {
                 shedder.adapt(now_s * S, Overload::None);
                 now_s += 1;
             }
@@ -243,7 +243,7 @@ mod tests {
         let mut shedder = LoadShedder::new(OverloadPolicy::Shed);
         updates(&mut shedder, 1000, 1, Overload::Low);
         updates(&mut shedder, 1001, 1, Overload::None);
-        updates(&mut shedder, 0, 11, Overload::None);
+        updates(&mut shedder, 0, 16, Overload::None);
         assert_eq!(shedder.level, 0);
     }
 
@@ -251,13 +251,20 @@ mod tests {
     fn levels_have_the_documented_settings() {
         let settings = |level| {
             let LevelSettings { detail, population } = LevelSettings::new(level, 1);
-            (detail.tcp_analysis, detail.small_flows, population)
+            (detail.inspection, detail.tcp_analysis, detail.small_flows, population)
         };
         assert_eq!(
-            [0, 1, 2, 3, 4].map(settings),
-            [(true, true, 1), (false, true, 1), (false, false, 1), (false, false, 2), (false, false, 4)]
+            [0, 1, 2, 3, 4, 5].map(settings),
+            [
+                (true, true, true, 1),
+                (false, true, true, 1),
+                (false, false, true, 1),
+                (false, false, false, 1),
+                (false, false, false, 2),
+                (false, false, false, 4)
+            ]
         );
-        assert_eq!(settings(MAX_LEVEL), (false, false, 1024));
+        assert_eq!(settings(MAX_LEVEL), (false, false, false, 1024));
         assert_eq!(
             LevelSettings::new(0, 7),
             LevelSettings {
@@ -265,6 +272,6 @@ mod tests {
                 population: 7
             }
         );
-        assert_eq!(LevelSettings::new(4, 3).population, 4);
+        assert_eq!(LevelSettings::new(5, 3).population, 4);
     }
 }

@@ -1,6 +1,6 @@
 //! Collects the records of one meter, annotates them and exports them in batches. Annotations say
-//! what is missing from a record: packets lost, packets not sampled, TCP analysis skipped and small
-//! flows aggregated while the flow was active.
+//! what is missing from a record: packets lost, packets not sampled, inspection and TCP analysis
+//! skipped, and small flows aggregated while the flow was active.
 
 use crate::account::totals;
 use crate::export_handle::ExportHandle;
@@ -12,6 +12,8 @@ use weir_capture::ClockSteps;
 use weir_flow::{Approximate, FlowRecord};
 use weir_ledger::{OverloadCounters, RecordTotals};
 
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 /// Records that are exported at once, except after long waiting.
 pub(crate) const BATCH: usize = 128;
 /// Records in a batch at most.
@@ -113,6 +115,8 @@ pub(crate) struct RecordAnnotator {
     /// The lowest level.
     base_level: u8,
     sampling_population: u32,
+    /// Whether payload is inspected on the lowest level.
+    inspects: bool,
     /// Counts records that lack something.
     pub counters: OverloadCounters,
 }
@@ -120,7 +124,8 @@ pub(crate) struct RecordAnnotator {
 impl RecordAnnotator {
     pub fn new(settings: &Settings, histories: LossHistories) -> Self {
         let (base_level, sampling_population) = (settings.overload.base_level(), settings.sampling_population.max(1));
-        Self { histories, base_level, sampling_population, counters: OverloadCounters::default() }
+        let inspects = settings.meter.inspection.is_some();
+        Self { histories, base_level, sampling_population, inspects, counters: OverloadCounters::default() }
     }
 
     pub fn level(&self) -> u8 {
@@ -161,10 +166,17 @@ impl RecordAnnotator {
             }
             self.counters.sampled_flows += 1;
         }
-        if levels[1] > 0 {
+        if levels[1] > 0 || self.sampling_population > 1 {
             let [_, level_at_start] = self.levels_between(start_ns, start_ns);
-            let is_aggregated = !LevelSettings::new(level_at_start, 1).detail.small_flows;
-            *flags |= if is_aggregated { Approximate::AGGREGATED } else { 0 };
+            let detail = self.settings_of(level_at_start).detail;
+            if !detail.small_flows {
+                *flags |= Approximate::AGGREGATED;
+            }
+            let has_payload = matches!(record.protocol, TCP | UDP) && *flags & Approximate::OVERFLOW == 0;
+            if self.inspects && !detail.inspection && record.findings.is_none() && has_payload {
+                *flags |= Approximate::UNINSPECTED;
+                self.counters.uninspected_flows += 1;
+            }
         }
     }
 

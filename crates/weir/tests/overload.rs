@@ -54,7 +54,7 @@ fn sampled_connections_have_no_tcp_analysis() {
 #[test]
 fn a_fixed_level_accounts_for_every_packet() {
     let source = "synth:mix,flows=3000,packets=60k";
-    for (level, population) in [(0_u64, 1), (1, 1), (2, 1), (3, 2), (6, 16), (12, 1024)] {
+    for (level, population) in [(0_u64, 1), (1, 1), (2, 1), (3, 1), (4, 2), (7, 16), (13, 1024)] {
         let (ledger, flows) = run(source, &["--overload", &level.to_string()]);
         let line = &ledger["packets"];
         let metered = number(&line["metered"]);
@@ -62,13 +62,33 @@ fn a_fixed_level_accounts_for_every_packet() {
         assert!(metered == 60_000 / population || metered == 60_000 / population + 1, "{ledger}");
         assert_eq!(number(&ledger["overload"]["level"]), level);
         let is_tcp = |flow: &&Value| flow["protocol"] == "tcp" && !has(flow, "overflow");
-        assert!(flows.iter().filter(is_tcp).all(|flow| has(flow, "unanalysed") == (level > 0)), "level {level}");
-        assert!(flows.iter().all(|flow| has(flow, "sampled") == (level > 2)), "level {level}");
+        assert!(flows.iter().filter(is_tcp).all(|flow| has(flow, "unanalysed") == (level > 1)), "level {level}");
+        assert!(flows.iter().all(|flow| has(flow, "sampled") == (level > 3)), "level {level}");
         let sums = flows.iter().filter(|flow| has(flow, "overflow")).collect::<Vec<_>>();
-        assert_eq!(sums.is_empty(), level < 2, "level {level}");
+        assert_eq!(sums.is_empty(), level < 3, "level {level}");
         assert!(sums.iter().all(|flow| has(flow, "aggregated")));
         let in_sums: u64 = sums.iter().map(|flow| packets(flow)).sum();
         assert_eq!(number(&ledger["anomalies"]["aggregated"]), in_sums, "{ledger}");
+    }
+}
+
+#[test]
+fn without_inspection_records_have_no_application_and_say_so() {
+    for (options, inspects) in [
+        (&["--overload", "0"][..], true),
+        (&["--overload", "1"], false),
+        (&["--overload", "2"], false),
+        (&["--sample", "2"], false),
+        (&["--overload", "1", "--dpi", "off"], true),
+    ] {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../dpi/testdata/http-get.pcap");
+        let all = [options, &["--fields", "all"]].concat();
+        let (ledger, flows) = run(source, &all);
+        let uninspected = flows.iter().filter(|flow| has(flow, "uninspected")).count();
+        let recognised = flows.iter().any(|flow| !flow["application"].is_null());
+        assert_eq!(uninspected == 0, inspects, "{options:?}");
+        assert_eq!(recognised, inspects && !options.contains(&"off"), "{options:?}");
+        assert_eq!(number(&ledger["overload"]["uninspected_flows"]), uninspected as u64, "{options:?}");
     }
 }
 
@@ -87,7 +107,7 @@ fn netflow_5_headers_carry_the_sampling_rate() {
 #[test]
 fn invalid_levels_and_rates_are_refused() {
     assert_usage_errors(&[
-        (&["probe", "-i", "synth:mix", "--overload", "13"], "use shed, lose, or an overload level from 0 to 12"),
+        (&["probe", "-i", "synth:mix", "--overload", "14"], "use shed, lose, or an overload level from 0 to 13"),
         (&["probe", "-i", "synth:mix", "--overload", "more"], "use shed, lose"),
         (&["probe", "-i", "synth:mix", "--sample", "0"], "from 1 (all packets) to 16383"),
         (&["probe", "-i", "synth:mix", "--sample", "16384"], "from 1 (all packets) to 16383"),
@@ -101,9 +121,12 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
     let mut sent = 0;
     send_requests(&mut sender, 1..2);
     // A stopped probe loses most packets. Each loss raises the level by one.
-    for (level, effect) in
-        [(1, "no TCP analysis"), (2, "small new flows are aggregated"), (3, "one packet in 2 is metered")]
-    {
+    for (level, effect) in [
+        (1, "no inspection of payload"),
+        (2, "no TCP analysis"),
+        (3, "small new flows are aggregated"),
+        (4, "one packet in 2 is metered"),
+    ] {
         probe.signal(libc::SIGSTOP);
         send_requests(&mut sender, 1000..1500);
         probe.signal(libc::SIGCONT);
@@ -114,7 +137,7 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
         });
     }
     until("the status line shows the level", || {
-        probe.stderr().lines().any(|line| line.contains("packets/s") && line.contains(" level=3"))
+        probe.stderr().lines().any(|line| line.contains("packets/s") && line.contains(" level=4"))
     });
     // Packets of a known flow, slowly enough that none is lost.
     for part in 0..100 {
@@ -135,17 +158,17 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
     assert!(number(&line["sampled_out"]) >= 900, "at least half of 2000, less chance: {ledger}");
     let overload = &ledger["overload"];
     let highest = number(&overload["highest"]);
-    assert!(highest >= 3 && overload["level"] == 0 && number(&overload["level_changes"]) >= 2 * highest, "{err}");
+    assert!(highest >= 4 && overload["level"] == 0 && number(&overload["level_changes"]) >= 2 * highest, "{err}");
 
     let of_host = |host: u64| flows.iter().find(|flow| flow["src_ip"] == format!("10.0.0.{host}")).unwrap();
     let sampled = of_host(1);
     assert!(has(sampled, "sampled"), "{sampled}");
     assert_eq!(
         [number(&sampled["sampling_min"]), number(&sampled["sampling_max"])],
-        [1, 1 << (highest - 2)],
+        [1, 1 << (highest - 3)],
         "{sampled}"
     );
-    let (least, most) = (packets(sampled), (packets(sampled) << (highest - 2)) + number(&sampled["queue_lost"]));
+    let (least, most) = (packets(sampled), (packets(sampled) << (highest - 3)) + number(&sampled["queue_lost"]));
     assert!(least <= 2002 && 2002 <= most + 100, "2002 packets are not between {least} and {most}");
     let after = of_host(2);
     assert_eq!(packets(after), 2);

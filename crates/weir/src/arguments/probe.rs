@@ -50,14 +50,14 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "LAYOUT", default_value = "fused", help_heading = PERFORMANCE)]
     pub layout: Layout,
 
-    /// What to do when packets arrive faster than they can be metered. shed: reduce detail level by level (TCP analysis,
-    /// records of small new flows, then sampling) and restore it when the load falls. lose: keep full detail and count lost
-    /// packets. 0 to 12: stay at this overload level (docs/overload.md)
+    /// What to do when packets arrive faster than they can be metered. shed: reduce detail level by level (inspection of
+    /// payload, TCP analysis, records of small new flows, then sampling) and restore it when the load falls. lose: keep full
+    /// detail and count lost packets. 0 to 13: stay at this overload level (docs/overload.md)
     #[arg(long, value_name = "POLICY", default_value = "shed", value_parser = parse_overload, help_heading = OVERLOAD)]
     pub overload: OverloadPolicy,
 
     /// Packet sampling: meter one packet in N, chosen at random (1 to 16383; suffix k). Records carry the sampling rate and
-    /// have no TCP analysis
+    /// have no TCP analysis and no application
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sample, help_heading = METERING)]
     pub sample: u32,
 

@@ -28,7 +28,7 @@ pub enum InvalidValue {
     Range { least: f64, most: f64 },
 }
 
-const MAX_LEVEL: u8 = 12;
+const MAX_LEVEL: u8 = 13;
 /// The sampling interval field of the NetFlow v5 header has 14 bits.
 const MAX_POPULATION: u64 = (1 << 14) - 1;
 /// Core numbers are below this.

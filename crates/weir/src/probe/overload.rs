@@ -46,11 +46,11 @@ pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32)
 fn level_effect(level: u8, sample: u32) -> String {
     let LevelSettings { detail, population } = LevelSettings::new(level, sample);
     let mut missing = Vec::new();
-    if !detail.tcp_analysis {
-        missing.push("no TCP analysis".to_owned());
-    }
     if !detail.inspection {
-        missing.push("no applications".into());
+        missing.push("no inspection of payload".to_owned());
+    }
+    if !detail.tcp_analysis {
+        missing.push("no TCP analysis".into());
     }
     if !detail.small_flows {
         missing.push("small new flows are aggregated".into());
