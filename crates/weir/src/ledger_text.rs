@@ -53,7 +53,8 @@ pub fn counters(ledger: &Ledger) -> String {
     for (anomaly, count) in ledger.anomalies.nonzero() {
         rows.add(format!("  anomaly, {}", anomaly.key()), &[count]);
     }
-    let OverloadCounters { level, highest, level_changes, uninspected_flows, unanalysed_flows, sampled_flows, .. } = ledger.overload;
+    let OverloadCounters { level, highest, level_changes, uninspected_flows, unanalysed_flows, sampled_flows, .. } =
+        ledger.overload;
     if highest > 0 {
         let levels = format!("level {level}, highest {highest}, {level_changes} changes");
         rows.add("overload (docs/overload.md)", &[levels]);
