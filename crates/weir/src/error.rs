@@ -34,6 +34,8 @@ pub enum Error {
     DuplicateSource(String),
     #[error("--meters needs --layout spread: the other layouts have one metering thread per queue")]
     MetersWithoutSpread,
+    #[error("--dpi light needs --layout fused: with the other layouts, threads that meter get no payload")]
+    InspectionNeedsFused,
     #[error(
         "{option}: core {core} is not available to this program, which may use {available} cores (see nproc, lscpu -e)"
     )]

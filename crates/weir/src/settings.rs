@@ -1,6 +1,6 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, Selection};
+use crate::arguments::{FullPolicy, KeyField, Metering, ProbeOptions, Selection};
 use crate::error::Error;
 use crate::memory;
 use std::io;
@@ -12,7 +12,7 @@ use weir_packet::DecodeOptions;
 use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
 use weir_text::units;
 
-/// Settings of a pipeline that reads captures; `weir probe` changes those of live traffic.
+/// Settings of a pipeline that reads captures.
 pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let key = key_options(metering);
     let policy = match metering.full {
@@ -25,7 +25,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
     let mac_addresses = metering.mac_addresses;
-    let inspection = (metering.dpi == Inspection::Light).then(|| InspectionSettings {
+    let inspection = metering.inspects().then(|| InspectionSettings {
         packets: metering.dpi_packets,
         octets: metering.dpi_octets,
         personal: metering.dpi_fields,
@@ -56,6 +56,15 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         observer: None,
         enricher: None,
     })
+}
+
+/// Settings of the pipelines of a probe.
+pub fn probe_settings(probe: &ProbeOptions) -> Result<Settings, Error> {
+    let mut settings = settings(&probe.metering)?;
+    if !probe.inspects() {
+        settings.meter.inspection = None;
+    }
+    Ok(Settings { overload: probe.overload, sampling_population: probe.sample, ..settings })
 }
 
 pub fn key_options(metering: &Metering) -> KeyOptions {

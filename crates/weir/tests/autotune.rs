@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn all_candidates_are_measured_and_then_every_packet_is_metered() {
-    let (code, err, flows, ledger) = metered(&["probe", "-i", "synth:mix,flows=500,packets=4M", "--autotune=300ms"]);
+    let (code, err, flows, ledger) = metered(&["probe", "-i", "synth:mix,flows=500,packets=4M", "--dpi", "off", "--autotune=300ms"]);
     assert_eq!(code, 0, "{err}");
     for candidate in ["--layout fused", "--layout split", "--layout spread", "--cores", "--batch 64", "--batch 16"] {
         assert!(err.contains(&format!(" autotune: {candidate}")), "{candidate}: {err}");
@@ -26,6 +26,13 @@ fn all_candidates_are_measured_and_then_every_packet_is_metered() {
     assert!(!err.contains("--busy-poll"), "captures have no busy polling: {err}");
     assert_eq!(ledger["packets"]["metered"], 4_000_000);
     assert_eq!(flows.iter().map(packets).sum::<u64>(), 4_000_000);
+}
+
+#[test]
+fn layouts_without_inspection_are_tried_only_if_it_is_off() {
+    let (code, err, ..) = metered(&["probe", "-i", "synth:mix,flows=500,packets=1M", "--autotune=30ms"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("to try them, use --dpi off") && !err.contains("--layout spread"), "{err}");
 }
 
 #[test]
@@ -61,7 +68,7 @@ fn candidates_are_measured_on_live_traffic() {
                 sender.send(&udp(([10, 0, 0, 1], number), ([10, 1, 0, 1], 53), 40));
             }
         });
-        let probe = Running::probe("af_packet:right", &["--autotune=300ms", "--flows", "100k"]);
+        let probe = Running::probe("af_packet:right", &["--autotune=300ms", "--flows", "100k", "--dpi", "off"]);
         until("autotune ends", || {
             ["options are unchanged", "autotune: finished"].iter().any(|text| probe.stderr().contains(text))
         });

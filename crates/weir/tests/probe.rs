@@ -792,10 +792,13 @@ fn the_probe_waits_for_the_readers_of_its_output_pipes_until_a_signal() {
 
 #[test]
 fn options_without_effect_are_refused_and_check_prints_the_plan() {
-    assert_usage_errors(&[(&["probe", "-i", "synth:mix", "--meters", "3"], "needs --layout spread")]);
+    assert_usage_errors(&[
+        (&["probe", "-i", "synth:mix", "--meters", "3"], "needs --layout spread"),
+        (&["probe", "-i", "synth:mix", "--layout", "split", "--dpi", "light"], "--dpi light needs --layout fused"),
+    ]);
     let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9", "--sample", "5"];
     let plan = success(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));
-    for fact in ["3 metering threads", "2.00s per trial", "busy", "9 packets", "sampling   meter one packet in 5\n"] {
+    for fact in ["3 metering threads", "inspection none, because metering threads get no payload", "2.00s per trial", "busy", "9 packets", "sampling   meter one packet in 5\n"] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
     if is_root() && Command::new("setpriv").arg("--version").output().is_ok() {

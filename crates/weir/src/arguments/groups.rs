@@ -171,9 +171,10 @@ pub struct Metering {
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub flows: Option<u32>,
 
-    /// Inspect the first payload of each flow to recognise its application (docs/applications.md)
-    #[arg(long, value_name = "LEVEL", default_value = "light", help_heading = INSPECTION)]
-    pub dpi: Inspection,
+    /// Inspect the first payload of each flow to recognise its application (docs/applications.md) [default: light; off with
+    /// --layout split and spread]
+    #[arg(long, value_name = "LEVEL", help_heading = INSPECTION)]
+    pub dpi: Option<Inspection>,
 
     /// Inspect a flow until one of its directions has this many packets
     #[arg(long, value_name = "N", default_value_t = InspectionSettings::default().packets, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = INSPECTION)]
@@ -199,6 +200,13 @@ pub enum Inspection {
     Off,
     /// Weir's own readers of common protocols
     Light,
+}
+
+impl Metering {
+    /// Whether payload is inspected.
+    pub fn inspects(&self) -> bool {
+        self.dpi != Some(Inspection::Off)
+    }
 }
 
 /// Fields that `--key` adds to the flow key.

@@ -133,6 +133,13 @@ impl ProbeOptions {
     }
 }
 
+impl ProbeOptions {
+    /// Whether payload is inspected. The threads that meter get no payload from other threads.
+    pub fn inspects(&self) -> bool {
+        self.layout == Layout::Fused && self.metering.inspects()
+    }
+}
+
 /// Threads of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layout {

@@ -3,7 +3,7 @@
 use super::overload;
 use super::placement::{self, Placement};
 use super::privileges;
-use crate::arguments::{Layout, LogFormat, Logging, ProbeOptions};
+use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions};
 use crate::console::printable;
 use crate::enrichment::Enricher;
 use crate::error::Error;
@@ -20,6 +20,7 @@ use weir_text::units;
 /// What is wrong with the options, each of which is valid alone.
 pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Vec<Error> {
     let needs_spread = probe.meters.is_some() && probe.layout != Layout::Spread;
+    let needs_fused = probe.metering.dpi == Some(Inspection::Light) && probe.layout != Layout::Fused;
     let pipe = inputs.iter().find(|input| probe.autotune_ns.is_some() && input::is_pipe(input));
     let checks = [
         input::check_sources(inputs, "probe"),
@@ -29,6 +30,7 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
         placement::check_cores("--cores", probe.cores.as_ref()),
         placement::check_cores("--export-cores", probe.export_cores.as_ref()),
         if needs_spread { Err(Error::MetersWithoutSpread) } else { Ok(()) },
+        if needs_fused { Err(Error::InspectionNeedsFused) } else { Ok(()) },
         pipe.map_or(Ok(()), |pipe| Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()))),
     ];
     outputs.problems(&probe.sinks).into_iter().chain(checks.into_iter().filter_map(Result::err)).collect()
@@ -134,6 +136,12 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     let meter = settings.meter;
     let per = if probe.layout == Layout::Spread { "metering thread" } else { "pipeline" };
     fact("flow cache", format!("{} slots per {per}", meter.flows));
+    let inspection = match meter.inspection {
+        Some(inspection) => format!("the first {} packets per direction of each flow", inspection.packets),
+        None if probe.metering.inspects() => "none, because metering threads get no payload in this layout".into(),
+        None => "none".into(),
+    };
+    fact("inspection", inspection);
     if let Some(expression) = &probe.metering.selection.filter {
         fact("filter", expression.clone());
     }
@@ -145,7 +153,8 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     fact("end", format!("after a signal, sinks get the last records within {}", units::span(probe.drain_timeout_ns)));
     if let Some(ns) = probe.autotune_ns {
         let trial = units::span(ns);
-        fact("autotune", format!("first, {trial} per trial; may change layout, cores, batch size and polling"));
+        let layout = if probe.inspects() { "" } else { "layout, " };
+        fact("autotune", format!("first, {trial} per trial; may change {layout}cores, batch size and polling"));
     }
     fact("polling", if probe.busy_poll { "busy" } else { "sleep while there are no packets" }.into());
     fact("batch", format!("{} packets", probe.batch));

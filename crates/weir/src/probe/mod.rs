@@ -27,7 +27,7 @@ use crate::memory::{MemoryLock, SinkMemory};
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
-use crate::settings::settings;
+use crate::settings::probe_settings;
 use crate::signals::{signal_flag, stop_signal};
 use crate::{input, summary};
 use monitor::Monitor;
@@ -74,22 +74,24 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     let mut note = |error| problems.push(error);
     let owner = privileges::changes_to(&probe.user).map_err(&mut note).ok().flatten();
-    let metering = settings(&probe.metering).map_err(note).ok();
+    let metering = probe_settings(&probe).map_err(note).ok();
     let outputs = Outputs { owner, ..reload::outputs(&probe) };
     problems.extend(check::options(&probe, &inputs, &outputs));
     let is_valid = problems.is_empty();
     if probe.check {
         problems.extend(check::surroundings(&probe, &outputs));
     }
-    let Some(metering) = metering.filter(|_| is_valid) else {
+    let Some(settings) = metering.filter(|_| is_valid) else {
         return Error::of(problems).map(|()| RunStatus::Problems);
     };
-    let settings = Settings { overload: probe.overload, sampling_population: probe.sample, ..metering };
-    if probe.check {
+        if probe.check {
         let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
         return Error::of(problems).map(|()| printed);
     }
 
+    if probe.metering.inspects() && !probe.inspects() {
+        info!("applications are not recognised: only --layout fused inspects payload");
+    }
     let enricher = Enricher::load(&probe.enrichment)?;
     if probe.status == StatusFormat::Json {
         log::use_json_events(!probe.reporting.quiet);

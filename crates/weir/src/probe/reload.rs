@@ -12,7 +12,7 @@ use crate::input;
 use crate::memory::SinkMemory;
 use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
-use crate::settings::{key_options, settings};
+use crate::settings::{key_options, probe_settings};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl Effective {
         let (outputs, before) = (outputs(&new), self.outputs());
         let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
         files::check_targets(&inputs, &outputs.targets)?;
-        let settings = Settings { overload: new.overload, sampling_population: new.sample, ..settings(&new.metering)? };
+        let settings = probe_settings(&new)?;
         let same_options =
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
         let position = |sink: &String| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);

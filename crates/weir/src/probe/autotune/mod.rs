@@ -68,8 +68,12 @@ fn is_live(input: &OsString) -> bool {
     weir_capture::is_live(&input.to_string_lossy())
 }
 
-/// How packets are distributed over threads.
+/// How packets are distributed over threads. Not if payload is inspected: only one layout can.
 fn layouts(probe: &ProbeOptions) -> Vec<Candidate> {
+    if probe.inspects() {
+        info!("autotune: other layouts than fused have no inspection; to try them, use --dpi off");
+        return Vec::new();
+    }
     let spread_meters = available_cores().len().saturating_sub(1).clamp(2, 8) as u8;
     let candidate = |layout, meters| {
         let probe = ProbeOptions { layout, meters, ..probe.clone() };
