@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn all_candidates_are_measured_and_then_every_packet_is_metered() {
-    let (code, err, flows, ledger) = metered(&["probe", "-i", "synth:mix,flows=500,packets=4M", "--dpi", "off", "--autotune=300ms"]);
+    let (code, err, flows, ledger) =
+        metered(&["probe", "-i", "synth:mix,flows=500,packets=4M", "--dpi", "off", "--autotune=300ms"]);
     assert_eq!(code, 0, "{err}");
     for candidate in ["--layout fused", "--layout split", "--layout spread", "--cores", "--batch 64", "--batch 16"] {
         assert!(err.contains(&format!(" autotune: {candidate}")), "{candidate}: {err}");

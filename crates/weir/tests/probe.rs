@@ -798,7 +798,14 @@ fn options_without_effect_are_refused_and_check_prints_the_plan() {
     ]);
     let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9", "--sample", "5"];
     let plan = success(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));
-    for fact in ["3 metering threads", "inspection none, because metering threads get no payload", "2.00s per trial", "busy", "9 packets", "sampling   meter one packet in 5\n"] {
+    for fact in [
+        "3 metering threads",
+        "inspection none, because metering threads get no payload",
+        "2.00s per trial",
+        "busy",
+        "9 packets",
+        "sampling   meter one packet in 5\n",
+    ] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
     if is_root() && Command::new("setpriv").arg("--version").output().is_ok() {

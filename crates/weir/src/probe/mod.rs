@@ -84,7 +84,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let Some(settings) = metering.filter(|_| is_valid) else {
         return Error::of(problems).map(|()| RunStatus::Problems);
     };
-        if probe.check {
+    if probe.check {
         let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
         return Error::of(problems).map(|()| printed);
     }
