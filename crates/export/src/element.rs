@@ -52,7 +52,7 @@ impl DataType {
     const fn octets(self) -> u16 {
         match self {
             Self::Unsigned8 => 1,
-            // The only string is the code of a country.
+            // The only other string than the code of a country is a Community ID.
             Self::Unsigned16 | Self::String => 2,
             Self::OctetArray => 3,
             Self::Unsigned32 | Self::Ipv4Address => 4,
@@ -179,6 +179,11 @@ impl Element {
     /// In basic templates only.
     pub const fn only_basic(self) -> Self {
         Self { in_full: false, in_basic: true, ..self }
+    }
+
+    /// In lists of elements only, so that full templates stay short.
+    pub const fn only_listed(self) -> Self {
+        Self { in_full: false, ..self }
     }
 
     /// In NetFlow v9 only.
@@ -337,11 +342,8 @@ impl Element {
                 let octets = text.bytes().chain(std::iter::repeat(0));
                 return out.extend(octets.take(self.octets.into()));
             }
-            FieldValue::CommunityId(_)
-            | FieldValue::Notes(_)
-            | FieldValue::Protocol(_)
-            | FieldValue::TcpFlags(_)
-            | FieldValue::NotApplicable => {
+            FieldValue::CommunityId(id) => return out.extend_from_slice(&id),
+            FieldValue::Notes(_) | FieldValue::Protocol(_) | FieldValue::TcpFlags(_) | FieldValue::NotApplicable => {
                 unreachable!("no element applies to such a value")
             }
         };
@@ -349,8 +351,8 @@ impl Element {
     }
 }
 
-/// Smallest message size limit, octets: it holds the longest template and the longest records of
-/// one flow, and is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
+/// Smallest message size limit, octets: it holds the longest full template and the longest records of
+/// one flow with one, and is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
 pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 
 /// Appends the low `octets` octets (1 to 8) of a number in network byte order.

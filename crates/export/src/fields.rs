@@ -173,7 +173,8 @@ fields! {
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.end_ns());
     flow "duration_ns", Integer, "ns", "Time from `start_time` to `end_time`.",
-        [], |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
+        [quantity(63, "flowDurationNanoseconds", Unsigned64, Units::Nanoseconds).only_listed()],
+        |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
     flow "src_ip", Address, "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
         [Element::common(8, "sourceIPv4Address", Ipv4Address).basic(), Element::common(27, "sourceIPv6Address", Ipv6Address).basic()],
         |r| optional(r.flow.source_ip(), FieldValue::Ip);
@@ -230,7 +231,9 @@ fields! {
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
-        [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
+        [Element::weir(65, "communityId", DataType::String, Semantics::Default, Units::None)
+            .in_octets(crate::community_id::LENGTH as u16).only_listed()],
+        |r| optional(community_id(r.flow), FieldValue::CommunityId);
     flow "src_network", Text, "", "Name of the network of the source in the table of `--networks` (enrichment.md).",
         [], |r| network(r.flow, SOURCE, |n| &n.name);
     flow "dst_network", Text, "", "Name of the network of the destination.",
@@ -421,25 +424,29 @@ fields! {
         [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.handshake_rtt_ns);
     tcp "tcp_response_count", Integer, "", "Answers of this side: payload that acknowledges all that the other side sent before. tcp.md section 6 defines response times, round trips and throughput.",
-        [], |r| tcp_count(r, |t| t.responses.count);
+        [quantity(57, "tcpResponseCount", Unsigned64, Units::None).only_listed()], |r| tcp_count(r, |t| t.responses.count);
     tcp "tcp_response_first_ns", Integer, "ns", "Response time of the first answer of this side: time from the last octet of the request of the other side to the first octet of the answer.",
-        [], |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.first_ns));
+        [quantity(58, "tcpResponseTimeFirst", Unsigned64, Units::Nanoseconds).only_listed()],
+        |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.first_ns));
     tcp "tcp_response_mean_ns", Number, "ns", "Mean response time of this side.",
         [quantity(54, "tcpResponseTimeMean", Float64, Units::Nanoseconds)],
         |r| optional(r.tcp.and_then(|t| t.responses.mean_ns()), FieldValue::Float);
     tcp "tcp_response_max_ns", Integer, "ns", "Longest response time of this side.",
-        [], |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.max_ns));
+        [quantity(59, "tcpResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()],
+        |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.max_ns));
     tcp "tcp_rtt_count", Integer, "", "Round trips between capture point and this side: segments of the other side that were timed, and that this side acknowledged.",
-        [], |r| tcp_count(r, |t| t.round_trips.count);
+        [quantity(60, "tcpRoundTripCount", Unsigned64, Units::None).only_listed()], |r| tcp_count(r, |t| t.round_trips.count);
     tcp "tcp_rtt_min_ns", Integer, "ns", "Shortest round-trip time: from payload of the other side to its acknowledgment by this side.",
-        [], |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.min_ns));
+        [quantity(61, "tcpRoundTripTimeMinimum", Unsigned64, Units::Nanoseconds).only_listed()],
+        |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.min_ns));
     tcp "tcp_rtt_mean_ns", Number, "ns", "Mean round-trip time of payload.",
         [quantity(55, "tcpRoundTripTimeMean", Float64, Units::Nanoseconds)],
         |r| optional(r.tcp.and_then(|t| t.round_trips.mean_ns()), FieldValue::Float);
     tcp "tcp_rtt_max_ns", Integer, "ns", "Longest round-trip time of payload.",
-        [], |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.max_ns));
+        [quantity(62, "tcpRoundTripTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()],
+        |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.max_ns));
     tcp "tcp_throughput_bits_per_second", Integer, "bit/s", "Throughput of the payload: `tcp_unique_bytes` * 8 / `duration_ns`, rounded down. Does not apply to a record of 0 ns.",
-        [], throughput;
+        [quantity(64, "tcpThroughput", Unsigned64, Units::None).only_listed()], throughput;
     tcp "tcp_syn_window", Integer, "octets", "Window of the SYN, not scaled.",
         [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window);
     tcp "tcp_mss", Integer, "octets", "Maximum segment size option of the SYN.",

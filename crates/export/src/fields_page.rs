@@ -25,9 +25,13 @@ mod tests {
     const HEADING: &str =
         "| Field | Type | Unit | Profiles | Meaning | IPFIX | NetFlow v9 |\n|---|---|---|---|---|---|---|";
 
-    /// Marks the elements of basic templates.
-    fn basic(element: &Element) -> &'static str {
-        if element.is_basic() { "†" } else { "" }
+    /// Marks the elements of basic templates, and those that only lists have.
+    fn mark(element: &Element) -> &'static str {
+        match (element.is_basic(), element.is_full()) {
+            (true, _) => "†",
+            (false, true) => "",
+            (false, false) => "‡",
+        }
     }
 
     /// A table with a row for each field.
@@ -59,10 +63,10 @@ mod tests {
                 "{} ({number}){}{}",
                 element.name,
                 if element.with_anomalies_only { "\\*" } else { "" },
-                basic(element)
+                mark(element)
             )
         });
-        let netflow9 = list(Format::Netflow9, |element| format!("{}{}", element.number, basic(element)));
+        let netflow9 = list(Format::Netflow9, |element| format!("{}{}", element.number, mark(element)));
         let column = &field.columns[0];
         let profiles = profiles(column);
         let cells = [&names, column.kind.name(), column.unit, &profiles, column.description, &ipfix, &netflow9];

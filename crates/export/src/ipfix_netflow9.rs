@@ -11,7 +11,7 @@
 //! (RFC 7011 section 8.4: there are no withdrawals over UDP), so that there is space for others.
 //! Sets are padded to 4 octets, which is less than the shortest record.
 
-use crate::element::Format;
+use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::ipfix_file::{
@@ -53,6 +53,12 @@ const MAX_FULL_TEMPLATE_ID: u16 = MAX_TEMPLATE_ID - 24;
 /// Shorter records are not written, because the padding of a set (RFC 7011 section 3.3.1) could be
 /// taken for one. A list of elements may lead to them, and to empty ones.
 const MIN_RECORD_OCTETS: usize = MAX_PADDING + 1;
+/// Longer records and template records do not fit into the smallest message. Those of both
+/// directions together may be longer; there are two records then.
+const MAX_RECORD_OCTETS: usize = MIN_MESSAGE_BYTES - Format::Netflow9.header_octets() - SET_HEADER_OCTETS - MAX_PADDING;
+/// The same of the record of one direction, because both are in one message.
+const MAX_DIRECTION_OCTETS: usize =
+    (MIN_MESSAGE_BYTES - Format::Netflow9.header_octets()) / 2 - SET_HEADER_OCTETS - MAX_PADDING;
 /// Key in `altered` of flows that were written as basic records for these reasons.
 const BASIC_TEMPLATE: &str = "basic_template";
 const SET_HEADER_OCTETS: usize = 4;
@@ -325,12 +331,18 @@ impl TemplateSink {
     }
 
     /// Appends a record to `buffer` and `records`. Returns false, and appends nothing, if it is not
-    /// to be a basic record and is too short, or needs a new template and there are too many.
+    /// to be a basic record and is too short, it or its template is too long for the smallest
+    /// message, or it needs a new template and there are too many.
     fn encode_record(&mut self, flow: &FlowRecord, from_responder: bool, basic: bool) -> bool {
         let start = self.buffer.len();
         let elements = self.encoder.encode(flow, from_responder, basic, self.uptime.boot_ms(), &mut self.buffer);
-        let too_short = self.buffer.len() - start < MIN_RECORD_OCTETS;
-        if !basic && (too_short || self.is_full() && self.template(elements).is_none()) {
+        let longest = if flow.reverse.packets > 0 { MAX_RECORD_OCTETS } else { MAX_DIRECTION_OCTETS };
+        let fits = (MIN_RECORD_OCTETS..=longest).contains(&(self.buffer.len() - start));
+        let has_template = |sink: &mut Self| {
+            sink.template(elements).is_some()
+                || !sink.is_full() && sink.encoder.template(0, elements).len() <= MAX_RECORD_OCTETS
+        };
+        if !(basic || fits && has_template(self)) {
             self.buffer.truncate(start);
             return false;
         }

@@ -98,7 +98,7 @@ fn fields_that_do_not_exist_are_refused_with_a_near_match() {
         ("table:-?fields=scr_ip", "there is no field \"scr_ip\" (did you mean src_ip?)"),
         ("json:-?field=src_ip", "\"field=src_ip\" is not a setting of a file"),
         ("ipfix+udp://127.0.0.1?fields=scr_ip", "there is no field or element \"scr_ip\" (did you mean src_ip?)"),
-        ("ipfix:-?fields=community_id", "IPFIX has no element for \"community_id\""),
+        ("netflow9+udp://127.0.0.1?fields=community_id", "NetFlow v9 has no element for \"community_id\""),
         ("netflow5+udp://127.0.0.1?fields=src_ip", "NetFlow v5 has no templates"),
     ] {
         let err = failure(1, ["read", name, "-o", sink]);

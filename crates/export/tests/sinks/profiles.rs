@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use std::path::Path;
 use weir_export::{ExportOptions, open};
 use weir_flow::FlowRecord;
+use weir_packet::TunnelType;
 use weir_tcp::SegmentClass;
 
 /// A row of the table in docs/collectors.md: the elements that differ from basic or full templates.
@@ -200,4 +201,30 @@ fn elements_of_the_other_format_are_refused() {
         let error = open(sink, &ExportOptions::default()).err().expect("the sink is invalid").to_string();
         assert!(error.starts_with(&format!("{sink}: {expected}")), "{error}");
     }
+}
+
+/// A list of all fields makes records and templates that the smallest message does not hold.
+#[test]
+fn records_of_a_list_of_all_fields_are_within_the_smallest_message() {
+    let is_two_way = |flow: &FlowRecord| flow.tcp.is_some() && flow.forward.packets > 0 && flow.reverse.packets > 0;
+    let mut flows: Vec<FlowRecord> = flows_of_many_shapes().into_iter().filter(is_two_way).collect();
+    for flow in &mut flows {
+        for direction in [&mut flow.forward, &mut flow.reverse] {
+            (direction.vlan, direction.inner_vlan, direction.mpls_label) = (1, 2, 3);
+            (direction.tunnel_type, direction.tunnel_id) = (TunnelType::SixInSix, Some(4));
+            (direction.outer_source, direction.outer_destination) = ([0xfd; 16], [0xfe; 16]);
+        }
+    }
+    let (mut split, mut altered) = (0, 0);
+    for flows in flows.chunks(100) {
+        let settings = "?mtu=1232&rate=0&template=full&fields=all";
+        let (counters, datagrams) = send("ipfix+udp", settings, &ExportOptions::default(), flows);
+        assert!(datagrams.iter().all(|datagram| datagram.len() <= 1232));
+        let mut decoder = Decoder::new();
+        let records = decode(&datagrams, &mut decoder);
+        assert_eq!((records.len() as u64, counters.exported), (counters.wire_records, sum(flows)));
+        altered += counters.altered.get("basic_template").copied().unwrap_or(0);
+        split += records.len() - flows.len();
+    }
+    assert!(altered > 0 && split as u64 >= altered, "{split} flows in two records, {altered} of them basic");
 }
