@@ -36,8 +36,8 @@ pub use clock::ClockSteps;
 pub use error::Error;
 pub use filter::{FilterError, PacketFilter};
 pub use live::{
-    LIVE_SCHEMES, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live, is_up,
-    notice, open_live,
+    LIVE_SCHEMES, can_wait, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live,
+    is_up, notice, open_live,
 };
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};

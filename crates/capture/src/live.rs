@@ -63,6 +63,18 @@ pub fn check_live(source: &str) -> Result<(), Error> {
     })
 }
 
+/// Returns whether a source can attach to its interfaces again, as far as its settings and interfaces
+/// say; for AF_XDP it also needs memory that may be locked. True for a source that cannot be opened.
+pub fn can_wait(source: &str) -> bool {
+    interface_sources(source).iter().all(|name| {
+        if name.starts_with(af_packet::SCHEME) {
+            af_packet::can_wait(name)
+        } else {
+            name.starts_with(af_xdp::SCHEME) && af_xdp::can_wait(name)
+        }
+    })
+}
+
 /// Returns the devices of a live source without settings: `af_packet:eth0` for
 /// `af_packet:eth0,queues=4`; several for a tap.
 pub fn devices(source: &str) -> Vec<String> {

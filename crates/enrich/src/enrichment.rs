@@ -63,7 +63,7 @@ impl Enrichment {
     /// Reads all files.
     ///
     /// # Errors
-    /// A file cannot be used: all of those, but only the first of `--tags`.
+    /// Files cannot be used: all of those.
     pub fn load(sources: &Sources) -> Result<(Self, Vec<Report>), Vec<Error>> {
         let (enrichment, reports, errors) = Self::default().reload(sources);
         if errors.is_empty() { Ok((enrichment, reports)) } else { Err(errors) }
@@ -107,8 +107,8 @@ impl Enrichment {
                     }));
                     new.tags = Some(Arc::new(lists));
                 }
-                Err(error) => {
-                    errors.push(error);
+                Err(of_lists) => {
+                    errors.extend(of_lists);
                     new.tags.clone_from(&self.tags);
                 }
             }

@@ -82,17 +82,18 @@ impl TagLists {
     /// Reads lists, at most [`MAX_TAG_LISTS`] names.
     ///
     /// # Errors
-    /// A file cannot be read or has no entry. The lists of the other files are useless without it.
-    pub fn load(lists: &[TagList]) -> Result<(Self, Vec<ListReport>), Error> {
+    /// Files cannot be read or have no entry: all of those. The other lists are useless without them.
+    pub fn load(lists: &[TagList]) -> Result<(Self, Vec<ListReport>), Vec<Error>> {
         let mut all = Self::default();
         let mut addresses = PrefixMapBuilder::default();
-        let mut reports = Vec::new();
+        let (mut reports, mut errors) = (Vec::new(), Vec::new());
         for list in lists {
             let failed = |problem| Error::new(format!("--tags {}", list.name), &list.path, problem);
             let known = all.names.iter().position(|name| *name == list.name);
             let number = known.unwrap_or(all.names.len());
             if number == MAX_TAG_LISTS {
-                return Err(failed(Problem::TooManyLists));
+                errors.push(failed(Problem::TooManyLists));
+                break;
             }
             if known.is_none() {
                 all.names.push(list.name.clone());
@@ -103,8 +104,14 @@ impl TagLists {
                     file.check_unchanged()?;
                     Ok(report)
                 })
-                .map_err(failed)?;
-            reports.push(report);
+                .map_err(failed);
+            match report {
+                Ok(report) => reports.push(report),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
         }
         all.addresses = addresses.build(|containing, own| containing | own);
         all.domains.shrink();
@@ -235,6 +242,10 @@ mod tests {
         TagList { name: name.into(), path: path.into() }
     }
 
+    fn text(errors: &[Error]) -> String {
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
     /// Lists from texts, by their names.
     fn load(texts: &[(&str, &str)]) -> Result<(TagLists, Vec<ListReport>), String> {
         let directory = tempfile::tempdir().unwrap();
@@ -244,7 +255,7 @@ mod tests {
             list(name, &path)
         });
         TagLists::load(&files.collect::<Vec<_>>())
-            .map_err(|error| error.to_string().replace(&directory.path().display().to_string(), "DIR"))
+            .map_err(|errors| text(&errors).replace(&directory.path().display().to_string(), "DIR"))
     }
 
     const JA3: &str = "E7D705A3286E19EA42F587B344EE6865";
@@ -326,12 +337,15 @@ mod tests {
         let error = load(&[("a", "192.0.2.1"), ("b", "<html>\n</html>\n")]).unwrap_err();
         assert!(error.starts_with("--tags b DIR/1: no line is an address, a prefix,"), "{error}");
         assert!(error.contains("line 1: \"<html>\": not an address"), "{error}");
-        assert_eq!(load(&[("a", "")]).unwrap_err(), "--tags a DIR/0: the file is empty");
+        assert_eq!(
+            load(&[("a", ""), ("b", "192.0.2.1"), ("c", "")]).unwrap_err(),
+            "--tags a DIR/0: the file is empty\n--tags c DIR/2: the file is empty"
+        );
         // A list without entries is a list.
         assert_eq!(load(&[("a", "# nothing today\n")]).unwrap().1[0].entries, 0);
         let binary = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(binary.path(), [0xff, 0, b'\n', 0xfe]).unwrap();
-        let error = TagLists::load(&[list("a", binary.path())]).unwrap_err().to_string();
+        let error = text(&TagLists::load(&[list("a", binary.path())]).unwrap_err());
         assert!(error.contains("line 1: \"\u{fffd}\\0\": not UTF-8 text"), "{error}");
     }
 

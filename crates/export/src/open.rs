@@ -2,6 +2,7 @@
 
 use crate::column::Column;
 use crate::columns::select_columns;
+use crate::compression::Compression;
 use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::element_selection::select_elements;
 use crate::file_output::{FileOutput, check_records, check_rotated};
@@ -101,6 +102,16 @@ pub fn check_output(spec: &str, options: &ExportOptions) -> Result<(), Error> {
     }
 }
 
+/// Checks the file name of a sink of another crate.
+///
+/// # Errors
+/// It is not the name of a file.
+pub fn check_path(spec: &str) -> Result<(), Error> {
+    let (scheme, text) = spec.split_once(':').unwrap_or(("", spec));
+    let checked = check_file_name(scheme, file_settings::split(text).0);
+    checked.map_err(|invalid| Error::Spec { spec: spec.into(), invalid })
+}
+
 /// Whether a sink writes one file after another, so that it opens files while it runs.
 pub fn is_rotated(spec: &str) -> bool {
     let settings = spec.split_once(':').map_or("", |(_, text)| file_settings::split(text).1);
@@ -140,11 +151,7 @@ pub fn full_name(spec: &str) -> String {
 fn missing_scheme(spec: &str) -> Result<Option<&'static str>, InvalidSink> {
     let is_scheme = |text: &str| !text.is_empty() && !text.contains(['/', '.']);
     let Some((scheme, rest)) = spec.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-        let (path, _) = file_settings::split(spec);
-        let plain = path.strip_suffix(".gz").or(path.strip_suffix(".zst")).unwrap_or(path);
-        let (_, ending) = plain.rsplit_once('.').ok_or(InvalidSink::Scheme)?;
-        let known = ENDINGS.iter().find(|(known, _)| *known == ending);
-        return known.map(|&(_, scheme)| Some(scheme)).ok_or(InvalidSink::Scheme);
+        return scheme_of_ending(spec).map(Some).ok_or(InvalidSink::Scheme);
     };
     let is_collector = rest.starts_with("//");
     let of_kind = if is_collector { &COLLECTORS[..] } else { &FILES };
@@ -154,15 +161,27 @@ fn missing_scheme(spec: &str) -> Result<Option<&'static str>, InvalidSink> {
         return Ok(None);
     }
     let separator = if is_collector { "://" } else { ":" };
-    Err(InvalidSink::UnknownScheme { scheme: format!("{scheme}{separator}"), nearest: nearest(scheme, of_kind) })
+    let file = scheme_of_ending(spec).filter(|_| !is_collector).map(|_| format!("./{spec}"));
+    Err(InvalidSink::UnknownScheme { scheme: format!("{scheme}{separator}"), nearest: nearest(scheme, of_kind), file })
+}
+
+/// The scheme of a file name, by its ending.
+fn scheme_of_ending(spec: &str) -> Option<&'static str> {
+    let (path, _) = file_settings::split(spec);
+    let plain = path.strip_suffix(".gz").or(path.strip_suffix(".zst")).unwrap_or(path);
+    let (_, ending) = plain.rsplit_once('.')?;
+    ENDINGS.iter().find(|(known, _)| *known == ending).map(|&(_, scheme)| scheme)
 }
 
 /// The sinks whose schemes are most similar to what the user wrote; all if none is similar.
 fn nearest(scheme: &str, sinks: &[&'static str]) -> Vec<&'static str> {
+    let scheme = scheme.to_ascii_lowercase();
     let similarity = |sink: &&&str| {
         let name = sink.split(':').next().unwrap_or_default();
-        // The second one knows transposed letters.
-        let similarity = strsim::jaro_winkler(name, scheme).max(strsim::normalized_damerau_levenshtein(name, scheme));
+        // The second one knows transposed letters, the first one beginnings. It finds one or two letters
+        // in any name.
+        let beginning = Some(strsim::jaro_winkler(name, &scheme)).filter(|&similarity| similarity > 0.82);
+        let similarity = strsim::normalized_damerau_levenshtein(name, &scheme).max(beginning.unwrap_or(0.0));
         (similarity * 100.0) as u32
     };
     let highest = sinks.iter().map(|sink| similarity(&sink)).max().filter(|&similarity| similarity > 65).unwrap_or(0);
@@ -198,10 +217,8 @@ fn parse(spec: &str) -> Result<Specification<'_>, InvalidSink> {
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
     let file = || match file_settings::split(rest) {
         ("", _) => Err(no_path.clone()),
-        (path, _) if is_host_and_port(path) => Err(InvalidSink::Syntax(
-            "this is an address; use ipfix+udp://HOST:PORT for a collector, and ./ before the name for a file",
-        )),
         (path, settings) => {
+            check_file_name(scheme, path)?;
             let FileSettings { fields, rotation } = settings_of_file(settings)?;
             Ok((path, fields, rotation.rotation(path)?))
         }
@@ -353,11 +370,46 @@ fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
     }
 }
 
-/// Whether what should be a path is `HOST:PORT`.
-fn is_host_and_port(path: &str) -> bool {
+/// Endings of compressed files, most of which are not written.
+const COMPRESSIONS: [&str; 13] =
+    ["gz", "gzip", "tgz", "zst", "zstd", "bz2", "xz", "lzma", "lz4", "br", "z", "zip", "7z"];
+
+/// Checks that a path is not what was meant for a collector, for standard output, or for another
+/// compression.
+fn check_file_name(scheme: &str, path: &str) -> Result<(), InvalidSink> {
+    if is_address(path) {
+        return Err(InvalidSink::Address(format!("{scheme}:./{path}")));
+    }
+    if path.starts_with("-.") && !file_settings::is_standard_output(path) {
+        return Err(InvalidSink::Syntax("this is not standard output: use - for it, and -.gz or -.zst compressed"));
+    }
+    if ["/dev/stdout.", "/dev/stderr.", "/dev/fd/1.", "/dev/fd/2."].iter().any(|device| path.starts_with(device)) {
+        return Err(InvalidSink::Syntax("there is no such device; standard output is -, and compressed -.gz or -.zst"));
+    }
+    let ending = |name: &str| {
+        let (stem, ending) = name.rsplit_once('.')?;
+        COMPRESSIONS.contains(&ending.to_ascii_lowercase().as_str()).then(|| (stem.to_owned(), ending.to_owned()))
+    };
+    match ending(path) {
+        Some((_, ending)) if Compression::of(path).is_none() => Err(InvalidSink::Compression(ending)),
+        Some((stem, _)) if ending(&stem).is_some() => {
+            Err(InvalidSink::Syntax("a file is compressed once: end its name with one of .gz and .zst"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether what should be a path is an address, or `HOST:PORT`, whose port may have a typing error.
+fn is_address(path: &str) -> bool {
+    let is_ip = |text: &str| {
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        inner.parse::<IpAddr>().is_ok()
+    };
     let (host, port) = path.rsplit_once(':').unwrap_or_default();
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    port.parse::<u16>().is_ok() && (address.parse::<IpAddr>().is_ok() || is_host_name(host))
+    let is_port = port.len() <= 5
+        && port.contains(|letter: char| letter.is_ascii_digit())
+        && port.bytes().all(|octet| octet.is_ascii_alphanumeric());
+    is_ip(path) || (is_ip(host) && !port.contains('.')) || (is_host_name(host) && is_port)
 }
 
 /// RFC 1123 section 2.1, and underscores. The last label of a name is not a number: that would be an
@@ -398,9 +450,36 @@ mod tests {
             ("csv:flows.csv?fields=src_op", "there is no field \"src_op\" (did you mean src_ip?)"),
             ("json:-?fields=x*", "no field matches \"x*\""),
             ("ipfix+udp:host", "//HOST:PORT must follow"),
-            ("ipfix:127.0.0.1:4739", "this is an address; use ipfix+udp://HOST:PORT"),
+            (
+                "ipfix:127.0.0.1:4739",
+                "this is an address; use ipfix+udp://HOST:PORT for a collector, or ipfix:./127.0.0.1:4739 for a file",
+            ),
             ("json:[::1]:4739", "this is an address"),
             ("csv:collector.example:2055", "this is an address"),
+            ("csv:127.0.0.1:8O80", "this is an address"),
+            ("csv:127.0.0.1:99999", "this is an address"),
+            ("csv:127.0.0.1:", "this is an address"),
+            ("csv:192.0.2.1", "this is an address"),
+            ("csv:2001:db8::1", "this is an address"),
+            ("csv:host:8o8o", "this is an address"),
+            (
+                "a:b.csv",
+                "there is no sink a:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./a:b.csv for a file of this name",
+            ),
+            (
+                "ab:c.json.gz",
+                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./ab:c.json.gz",
+            ),
+            ("CSV:flows", "there is no sink CSV:; use csv:PATH"),
+            ("csv:-.bz2", "this is not standard output: use - for it, and -.gz or -.zst compressed"),
+            ("csv:-.GZ", "this is not standard output"),
+            ("csv:-.gz.zst", "this is not standard output"),
+            ("csv:-.csv", "this is not standard output"),
+            ("csv:/dev/stdout.gz", "there is no such device; standard output is -"),
+            ("csv:flows.csv.bz2", "files are compressed with gzip (.gz) or Zstandard (.zst), not .bz2"),
+            ("json:flows.GZ", "files are compressed with gzip (.gz) or Zstandard (.zst), not .GZ"),
+            ("flows.csv.gz.zst", "not a sink"),
+            ("csv:flows.csv.gz.zst", "a file is compressed once"),
             ("ipfix+tcp://host:4739", "there is no sink ipfix+tcp://; use ipfix+udp://HOST:PORT"),
             ("netflow7+udp://host", "there is no sink netflow7+udp://; use netflow9+udp://HOST:PORT or netflow5"),
         ] {

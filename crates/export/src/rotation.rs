@@ -24,6 +24,9 @@ const MIN_FILE_BYTES: u64 = 1 << 16;
 const TEMPORARY_SUFFIX: &str = ".part";
 /// Conversions of a name, with the digits that they give.
 const CONVERSIONS: [(char, usize); 7] = [('Y', 4), ('m', 2), ('d', 2), ('H', 2), ('M', 2), ('S', 2), ('j', 3)];
+/// Units of a name, largest first: how long the shortest one lasts, seconds, and its conversions.
+const UNITS: [(u64, &str); 6] =
+    [(366 * 86_400, "Y"), (31 * 86_400, "mj"), (86_400, "dj"), (3600, "H"), (60, "M"), (0, "S")];
 /// Files with the same name but for their numbers, at most.
 const MAX_FILES_OF_A_NAME: u32 = 1_000_000;
 
@@ -88,6 +91,19 @@ enum Piece {
     Time(char),
 }
 
+/// If files of different intervals would have the same name: the times that tell them apart. These are
+/// the year and all units down to the longest one that is no longer than an interval.
+fn unique_name(pieces: &[Piece], interval_ns: u64) -> Option<String> {
+    let has = |conversions: &str| {
+        pieces.iter().any(|piece| matches!(piece, Piece::Time(letter) if conversions.contains(*letter)))
+    };
+    let last = UNITS.iter().position(|&(seconds, _)| seconds * NS_PER_SECOND <= interval_ns);
+    let needed = &UNITS[..=last.expect("the last unit has no length")];
+    // The day of the year replaces month and day, the month does not replace it.
+    let repeats = needed.iter().any(|(_, conversions)| !has(conversions));
+    repeats.then(|| ["%Y", "%m", "%d", "-%H", "%M", "%S"][..needed.len()].concat())
+}
+
 impl RotatedName {
     fn parse(path: &str, settings: RotationSettings) -> Result<Self, InvalidSink> {
         let (folder, name) = match path.rsplit_once('/') {
@@ -117,6 +133,9 @@ impl RotatedName {
             return Err(InvalidSink::Syntax(
                 "all files would have this name; rotate= needs the time in it, for example flows-%Y%m%d-%H%M.csv",
             ));
+        }
+        if let Some(example) = settings.interval_ns.and_then(|interval_ns| unique_name(&pieces, interval_ns)) {
+            return Err(InvalidSink::RepeatedName(example));
         }
         let dot = text.find('.').unwrap_or(text.len());
         let tail = (text[..dot].into(), text[dot..].into());
@@ -338,8 +357,12 @@ mod tests {
     use super::*;
 
     fn name(path: &str) -> Result<RotatedName, String> {
+        rotated(path, "100kB")
+    }
+
+    fn rotated(path: &str, rotate: &str) -> Result<RotatedName, String> {
         let mut settings = RotationSettings::default();
-        settings.add("5m").unwrap();
+        settings.add(rotate).unwrap();
         settings.rotation(path).map(Option::unwrap).map_err(|error| error.to_string())
     }
 
@@ -382,6 +405,34 @@ mod tests {
             }
             assert!(!name.matches("") && !name.matches("f-2026") && !name.matches("f-20261120-12.csv"), "{pattern}");
         }
+    }
+
+    #[test]
+    fn names_of_different_intervals_are_different() {
+        for (rotate, seconds, example, unique, repeated) in [
+            ("1s", 1, "%Y%m%d-%H%M%S", ["%Y%m%d-%H%M%S", "%S%M%H-%j-%Y"], ["%Y%m%d%H%M", "%H%M%S"]),
+            ("59s", 59, "%Y%m%d-%H%M%S", ["%Y%m%d-%H%M%S", "%Y-%j-%H%M%S"], ["%Y%m%d%H%M", "%m%d%H%M%S"]),
+            ("5m", 300, "%Y%m%d-%H%M", ["%Y%m%d-%H%M", "%Y%j%H%M%S"], ["%Y%m%d%H", "%Y%m%d%M"]),
+            ("90m", 5400, "%Y%m%d-%H", ["%Y%m%d%H", "%d.%m.%Y-%H"], ["%Y%m%d", "%M%S"]),
+            ("1d", 86_400, "%Y%m%d", ["%Y%m%d", "%Y-%j"], ["%Y%d", "%H"]),
+            ("31d", 31 * 86_400, "%Y%m", ["%Y%m", "%Y%j"], ["%m%d", "%Y"]),
+            ("366d", 366 * 86_400, "%Y", ["%Y", "%Y%m"], ["%j", "%S"]),
+        ] {
+            for path in unique {
+                let name = rotated(path, rotate).unwrap();
+                // From 1970 on, and some hours until 2108.
+                for first in [0, (1 << 32) / seconds] {
+                    let path = |number: u64| name.path((first + number) * seconds * NS_PER_SECOND, 0);
+                    assert!((0..200).all(|number| path(number) != path(number + 1)), "{rotate} {first}");
+                }
+            }
+            for path in repeated {
+                let error = rotated(path, rotate).unwrap_err();
+                assert!(error.ends_with(&format!("it needs {example}, for example flows-{example}.csv")), "{error}");
+            }
+        }
+        // Files that end at a size get numbers.
+        assert!(rotated("%S", "1GiB").is_ok());
     }
 
     #[test]

@@ -184,13 +184,25 @@ pub enum InvalidSink {
     )]
     Scheme,
     /// There is no sink of this scheme.
-    #[error("there is no sink {scheme}; use {}", alternatives(.nearest))]
+    #[error(
+        "there is no sink {scheme}; use {}{}",
+        alternatives(.nearest),
+        .file.as_ref().map_or(String::new(), |file| format!(", or {file} for a file of this name"))
+    )]
     UnknownScheme {
         /// The scheme, with what follows it.
         scheme: String,
         /// The sinks that may be meant.
         nearest: Vec<&'static str>,
+        /// The path, if all of it may be a file name.
+        file: Option<String>,
     },
+    /// The path is an address; the file of this name has another path.
+    #[error("this is an address; use ipfix+udp://HOST:PORT for a collector, or {0} for a file")]
+    Address(String),
+    /// The ending is that of another compression.
+    #[error("files are compressed with gzip (.gz) or Zstandard (.zst), not .{0}")]
+    Compression(String),
     /// Something is missing, or stands where it must not.
     #[error("{0}")]
     Syntax(&'static str),
@@ -248,6 +260,9 @@ pub enum InvalidSink {
     /// The setting of a file is unknown.
     #[error("{0:?} is not a setting of a file; use fields=NAME,..., rotate=5m or rotate=1GiB")]
     FileSetting(String),
+    /// Files of several intervals would have this name; these times tell them apart.
+    #[error("files of different times would have this name; with this rotate= it needs {0}, for example flows-{0}.csv")]
+    RepeatedName(String),
     /// The value of `rotate=` is neither a time nor a size.
     #[error(
         "rotate must be a time from 1s, such as 5m, 1h or 1d, or a size from 64KiB, such as 100MB or 1GiB, not {0:?}"

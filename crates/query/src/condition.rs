@@ -32,6 +32,18 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Calls a function with each comparison.
+    pub fn visit<'a>(&'a self, visit: &mut impl FnMut(&'a Test)) {
+        match self {
+            Self::Always => {}
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().for_each(|node| node.visit(visit)),
+            Self::Not(node) => node.visit(visit),
+            Self::Test(test) => visit(test),
+        }
+    }
+}
+
 /// A comparison of a field.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {

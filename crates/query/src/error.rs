@@ -77,6 +77,11 @@ pub(crate) enum Problem {
     MixedAndOr,
     #[error("there is no field {name:?}{}", nearest(.near))]
     UnknownField { name: String, near: Vec<String> },
+    #[error(
+        "{word} is about the length of a packet, which a flow does not have; select packets with -f '{word} N', or flows \
+         with bytes {operator} N (octets of all packets) or bpp {operator} N (octets per packet)"
+    )]
+    PacketLength { word: String, operator: &'static str },
     #[error("{field} is {kind}; {operator} needs a number")]
     NotOrdered { field: String, kind: Kind, operator: &'static str },
     #[error("{field} is {kind}; {operator} is for text")]

@@ -1,6 +1,6 @@
 //! A compiled expression: a tree that is applied to each record, without allocation.
 
-use crate::condition::Node;
+use crate::condition::{Check, Node, TextOperator};
 use crate::error::ExpressionError;
 use crate::parser;
 use std::fmt;
@@ -27,6 +27,28 @@ impl Expression {
     #[inline]
     pub fn matches(&self, flow: &FlowRecord) -> bool {
         self.root.matches(flow)
+    }
+
+    /// Names of the fields that are compared, each once.
+    pub fn fields(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        self.root.visit(&mut |test| {
+            if !names.contains(&test.field.name) {
+                names.push(test.field.name);
+            }
+        });
+        names
+    }
+
+    /// Names of lists (`--tags`) that a record must have, or must not have, as the user wrote them.
+    pub fn tags(&self) -> Vec<&str> {
+        let mut tags = Vec::new();
+        self.root.visit(&mut |test| {
+            if let Check::Text(TextOperator::Has, names) = &test.check {
+                tags.extend(names.iter().map(|name| &**name));
+            }
+        });
+        tags
     }
 
     /// The text as the user wrote it.

@@ -4,7 +4,7 @@
 use std::fmt;
 use weir_dpi::{Application, Confidence, Note};
 use weir_export::{Column, ColumnKind, FieldValue, columns};
-use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
+use weir_flow::{Approximate, Direction, EndReason, FlowRecord, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{Degradation, ResponseTimes, TcpReport};
 
@@ -188,7 +188,7 @@ const PORT: Kind = Kind::Number(65_535);
 
 /// The words that are no columns, or that replace a column: ports of protocols without ports do
 /// not apply, and protocols are compared by number.
-const WORDS: [Field; 23] = [
+const WORDS: [Field; 25] = [
     sides("host", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
     sides("port", PORT, source_port, destination_port),
     one("src_port", PORT, source_port),
@@ -207,6 +207,8 @@ const WORDS: [Field; 23] = [
     sides("inner_vlan", Kind::Number(4095), |flow| inner_vlan(&flow.forward), |flow| inner_vlan(&flow.reverse)),
     sides("mpls", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
     sides("mac", Kind::Mac, |flow| mac(flow.mac_addresses()[0]), |flow| mac(flow.mac_addresses()[1])),
+    sides("as", Kind::Number(u32::MAX as u64), |flow| system(flow, 0), |flow| system(flow, 1)),
+    sides("country", Kind::Text, |flow| country(flow, 0), |flow| country(flow, 1)),
     one("tunnel", Kind::Words(Words::TunnelType), |flow| {
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),
@@ -245,6 +247,19 @@ pub(crate) fn field(name: &str) -> Option<Field> {
     })
 }
 
+/// The most similar name, if one is similar.
+pub(crate) fn most_similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let similar = names.map(|near| (similarity(near, name), near)).filter(|near| near.0 > LEAST_SIMILARITY);
+    similar.max_by_key(|&(similarity, _)| similarity).map(|(_, near)| near)
+}
+
+/// The similarity of names that are similar, in thousandths.
+const LEAST_SIMILARITY: u32 = 860;
+
+fn similarity(one: &str, other: &str) -> u32 {
+    (strsim::jaro_winkler(one, other) * 1000.0) as u32
+}
+
 /// The names that are near to an unknown one: the same field with a direction, or similar names.
 pub(crate) fn near_names(name: &str) -> Vec<String> {
     const LISTED: usize = 3;
@@ -253,8 +268,8 @@ pub(crate) fn near_names(name: &str) -> Vec<String> {
         return of_directions;
     }
     let names = WORDS.iter().map(|word| word.name).chain(columns().iter().map(|column| column.name));
-    let similarity = |near: &str| (strsim::jaro_winkler(near, name) * 1000.0) as u32;
-    let mut near: Vec<(u32, &str)> = names.map(|near| (similarity(near), near)).filter(|near| near.0 > 860).collect();
+    let near = names.map(|near| (similarity(near, name), near));
+    let mut near: Vec<(u32, &str)> = near.filter(|near| near.0 > LEAST_SIMILARITY).collect();
     near.sort_by_key(|&(similarity, near)| (std::cmp::Reverse(similarity), near));
     near.dedup();
     near.into_iter().take(LISTED).map(|(_, near)| near.into()).collect()
@@ -321,6 +336,23 @@ fn mpls(direction: &Direction) -> FieldValue<'static> {
 
 fn mac(address: Option<[u8; 6]>) -> FieldValue<'static> {
     address.map_or(FieldValue::NotApplicable, FieldValue::Mac)
+}
+
+/// The place of an endpoint: the source, or the destination.
+fn place(flow: &FlowRecord, side: usize) -> Option<&Place> {
+    let places = flow.places.as_ref()?;
+    Some([&places.source, &places.destination][side])
+}
+
+fn system(flow: &FlowRecord, side: usize) -> FieldValue<'_> {
+    let system = place(flow, side).and_then(|place| place.autonomous_system.as_ref());
+    system.map_or(FieldValue::NotApplicable, |system| FieldValue::Unsigned(system.number.into()))
+}
+
+fn country(flow: &FlowRecord, side: usize) -> FieldValue<'_> {
+    place(flow, side)
+        .and_then(Place::country)
+        .map_or(FieldValue::NotApplicable, |country| FieldValue::Text(country.into()))
 }
 
 /// A value of the forward direction, or of the reverse direction if the forward one has none.

@@ -15,6 +15,19 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
+    /// As nfdump writes it.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "eq" => Self::Equal,
+            "ne" => Self::NotEqual,
+            "lt" => Self::Less,
+            "le" => Self::LessOrEqual,
+            "gt" => Self::Greater,
+            "ge" => Self::GreaterOrEqual,
+            _ => return None,
+        })
+    }
+
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Equal => "=",
@@ -75,7 +88,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ExpressionError> {
     while at < octets.len() {
         let next = octets.get(at + 1).copied();
         let (kind, length) = match octets[at] {
-            b' ' | b'\t' | b'\r' | b'\n' => {
+            b' ' | b'\t' | b'\r' | b'\n' | b'\x0b' | b'\x0c' => {
                 at += 1;
                 continue;
             }

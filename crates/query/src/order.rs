@@ -1,7 +1,7 @@
 //! The order of the rows of a view, and of the records of a table: `bytes`, `duration:asc`.
 
 use crate::error::nearest;
-use crate::field::{Field, Kind, field, near_names};
+use crate::field::{Field, Kind, field, most_similar, near_names};
 use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
@@ -38,10 +38,16 @@ pub enum InvalidOrder {
     #[error("{0} is no number: it cannot be sorted")]
     NoNumber(String),
     /// A view has no such number.
-    #[error("a view has no number {name:?}; use {}, or a field of --by", Metric::ALL.map(Metric::name).join(", "))]
+    #[error(
+        "a view has no number {name:?}{}; use {}, or a field of --by",
+        .near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?")),
+        Metric::ALL.map(Metric::name).join(", ")
+    )]
     UnknownMetric {
         /// The name as the user wrote it.
         name: String,
+        /// The most similar name.
+        near: Option<String>,
     },
 }
 
@@ -299,7 +305,12 @@ impl RowOrder {
         if let Some(at) = fields.iter().position(|field| field.name() == name || field.to_string() == *name) {
             return Ok(Self::Key(at, *ascending));
         }
-        let metric = Metric::of_name(name).ok_or_else(|| InvalidOrder::UnknownMetric { name: name.clone() })?;
+        let unknown = || {
+            let metrics = Metric::ALL.iter().flat_map(|metric| [metric.name(), metric.name_of_side()]);
+            let near = most_similar(name, metrics.chain(fields.iter().map(GroupField::name)));
+            InvalidOrder::UnknownMetric { name: name.clone(), near: near.map(Into::into) }
+        };
+        let metric = Metric::of_name(name).ok_or_else(unknown)?;
         Ok(Self::Metric(metric, *ascending))
     }
 

@@ -131,7 +131,12 @@ impl<'a> Parser<'a> {
             "host" | "net" => self.with_words(of("host"), protocol)?,
             "port" | "portrange" => self.with_words(of("port"), protocol)?,
             "proto" | "protocol" => self.comparison(of("protocol"), true)?,
-            "flags" | "mac" => self.with_words(of(&word), protocol)?,
+            "flags" | "mac" | "as" | "country" => self.with_words(of(&word), protocol)?,
+            "ether" => self.of_ethernet(protocol)?,
+            "greater" | "less" => {
+                let operator = if word == "less" { "<=" } else { ">=" };
+                return Err(self.error(token.place(), Problem::PacketLength { word, operator }));
+            }
             "vlan" | "inner_vlan" | "mpls" | "tunnel" if self.ends_condition() => Node::Test(Test::present(of(&word))),
             "vlan" | "inner_vlan" | "mpls" | "tunnel" => self.with_words(of(&word), protocol)?,
             "icmp-type" => self.comparison(of("icmp_type"), true)?,
@@ -163,7 +168,8 @@ impl<'a> Parser<'a> {
 
     /// What may follow a protocol: the end of the condition, or words of another one.
     fn after_protocol(&mut self, protocol: Node) -> Parsed<Node> {
-        const WORDS: [&str; 9] = ["src", "dst", "host", "net", "port", "portrange", "flags", "proto", "vlan"];
+        const WORDS: [&str; 11] =
+            ["src", "dst", "host", "net", "port", "portrange", "flags", "proto", "vlan", "as", "country"];
         let token = self.peek();
         if token.kind == TokenKind::Word && WORDS.iter().any(|word| token.text.eq_ignore_ascii_case(word)) {
             self.condition(Some(protocol))
@@ -189,11 +195,13 @@ impl<'a> Parser<'a> {
             _ if token.kind != TokenKind::Word => "",
             "host" | "net" | "ip" => "host",
             "port" | "portrange" => "port",
-            "flags" | "vlan" | "mac" | "mpls" => word.as_str(),
+            "flags" | "vlan" | "mac" | "mpls" | "as" | "country" => word.as_str(),
             _ if self.next_is_literal() => "host",
             _ => "",
         };
-        let Some(field) = field(name) else { return Err(self.expected("host, net, port or an address")) };
+        let Some(field) = field(name) else {
+            return Err(self.expected("host, net, port, mac, as, country or an address"));
+        };
         if !(name == "host" && word.starts_with(|letter: char| letter.is_ascii_digit() || letter == ':')
             || self.next_is_literal())
         {
@@ -207,6 +215,25 @@ impl<'a> Parser<'a> {
             return Ok(node);
         }
         Ok(node.with_both_sides())
+    }
+
+    /// `host`, `src` or `dst` and a MAC address, which follow `ether`.
+    fn of_ethernet(&mut self, protocol: Option<Node>) -> Parsed<Node> {
+        let mac = field("mac").expect("it is one of the words");
+        let is = |parser: &Self, word: &str| parser.peek().text.eq_ignore_ascii_case(word);
+        let field = match () {
+            () if is(self, "host") => mac,
+            () if is(self, "src") || is(self, "dst") => {
+                let side = mac.of_side(is(self, "src"));
+                if self.peek_second().text.eq_ignore_ascii_case("host") {
+                    self.next();
+                }
+                side
+            }
+            () => return Err(self.expected("src, dst or host, and a MAC address")),
+        };
+        self.next();
+        self.with_words(field, protocol)
     }
 
     /// A field that needs no operator.
@@ -234,7 +261,13 @@ impl<'a> Parser<'a> {
     fn comparison(&mut self, field: Field, needs_no_operator: bool) -> Parsed<Node> {
         let token = self.peek();
         let text_operator = TextOperator::parse(token.text).filter(|_| token.kind == TokenKind::Word);
-        let test = match (token.kind, text_operator) {
+        // The words of operators may also be values: LT is a country.
+        let has_value = matches!(self.peek_second().kind, TokenKind::Word | TokenKind::Quoted | TokenKind::OpenSet);
+        let kind = match Operator::of_word(token.text).filter(|_| token.kind == TokenKind::Word && has_value) {
+            Some(operator) => TokenKind::Operator(operator),
+            None => token.kind,
+        };
+        let test = match (kind, text_operator) {
             (TokenKind::Operator(operator), _) => {
                 self.next();
                 self.ordered(field, operator, token)?
@@ -257,7 +290,7 @@ impl<'a> Parser<'a> {
                 Test { field, check: Check::Flags(self.flags(token)?), negate: false }
             }
             _ if needs_no_operator => Test { field, check: self.one(field)?, negate: false },
-            _ => return Err(self.expected("an operator (= != < <= > >= in), as in bytes > 1M")),
+            _ => return Err(self.expected(operators(field.kind))),
         };
         Ok(Node::Test(test))
     }
@@ -419,6 +452,18 @@ impl Node {
             Self::All(nodes) => Self::All(nodes.into_iter().map(Self::with_both_sides).collect()),
             other => other,
         }
+    }
+}
+
+/// The operators of a field.
+fn operators(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text | Kind::Names | Kind::Words(_) => {
+            "an operator (= != in starts-with ends-with contains), as in sni ends-with .example"
+        }
+        Kind::Flags => "an operator (= != in contains), as in flags contains SA",
+        kind if kind.is_ordered() => "an operator (= != < <= > >= in), as in bytes > 1M",
+        _ => "an operator (= != in), as in src_ip = 192.0.2.0/24",
     }
 }
 

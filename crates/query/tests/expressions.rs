@@ -3,7 +3,8 @@
 mod records;
 
 use records::{dns, icmp, layer2, of_ipv6, vlans, web};
-use weir_flow::{Approximate, FlowRecord};
+use std::sync::Arc;
+use weir_flow::{Approximate, AutonomousSystem, FlowRecord, Place, Places};
 use weir_query::Expression;
 
 fn matches(expression: &str, flow: &FlowRecord) -> bool {
@@ -267,7 +268,7 @@ fn errors_name_the_problem() {
         ("net 10.0.0.0/33", 4, "an IPv4 prefix has at most 32 bits"),
         ("net ::/129", 4, "an IPv6 prefix has at most 128 bits"),
         ("src_ip in 10.0.0.1-::1", 10, "the addresses of a range must both be IPv4 or both IPv6"),
-        ("src bytes > 1", 4, "here host, net, port or an address must follow"),
+        ("src bytes > 1", 4, "here host, net, port, mac, as, country or an address must follow"),
         ("duration > 5", 11, "duration needs a unit of time, as in 5s"),
         ("duration > 5k", 11, "\"k\" is not a unit of duration; use ns, us, ms, s, m, h or d"),
         ("start_time > yesterday", 13, "\"yesterday\" is not a time; write for example 2026-11-20T12:00:00Z"),
@@ -295,6 +296,26 @@ fn errors_name_the_problem() {
         ("tcp; drop", 3, "';' has no meaning here"),
         ("ümlaut", 0, "'ü' has no meaning here"),
         ("443", 0, "there is no field \"443\""),
+        (
+            "udp and greater 100",
+            8,
+            "greater is about the length of a packet, which a flow does not have; select packets with",
+        ),
+        (
+            "less 100",
+            0,
+            "less is about the length of a packet, which a flow does not have; select packets with -f 'less N'",
+        ),
+        ("sni endswith .example", 4, "here an operator (= != in starts-with ends-with contains), as in sni ends-with"),
+        ("end_reason idle", 11, "here an operator (= != in starts-with ends-with contains)"),
+        ("fwd_tcp_flags S", 14, "here an operator (= != in contains), as in flags contains SA must follow"),
+        ("src_ip 10.0.0.1", 7, "here an operator (= != in), as in src_ip = 192.0.2.0/24 must follow"),
+        ("ether 02:00:00:00:00:01", 6, "here src, dst or host, and a MAC address must follow"),
+        ("ether src 10.0.0.1", 10, "\"10.0.0.1\" is not a MAC address, which mac is"),
+        ("port eq", 5, "\"eq\" is not a number"),
+        ("bytes eq", 6, "here an operator"),
+        ("src as AS5", 7, "\"AS5\" is not a number, and as is a number, from 0 to 4294967295"),
+        ("tcp and\n\tbyts > 1", 9, "there is no field \"byts\"; did you mean bytes?"),
     ] {
         let text = error(expression);
         assert!(text.starts_with(sentence), "{expression}: {text}");
@@ -331,4 +352,53 @@ fn length_and_depth_are_limited() {
     assert!(error(&"x".repeat(65_537)).starts_with("the expression is longer than 65536 octets"));
     let set = format!("host in {{{}}}", (0..4000).map(|n| format!("10.0.{}.{} ", n >> 8, n & 255)).collect::<String>());
     assert!(matches(&set, &web()));
+}
+
+/// As [`web`], with the places of `--geo` and `--tags`.
+fn placed() -> FlowRecord {
+    let place = |country: &[u8; 2], number| Place {
+        country: Some(*country),
+        autonomous_system: Some(Arc::new(AutonomousSystem { number, organization: None })),
+        ..Place::default()
+    };
+    let places = Places { source: place(b"LT", 64_500), destination: place(b"DE", 3320), tags: None, has_geo: true };
+    FlowRecord { places: Some(Arc::new(places)), ..web() }
+}
+
+#[test]
+fn words_of_nfdump_and_tcpdump_for_operators_systems_and_mac_addresses() {
+    check(
+        &placed(),
+        &[
+            "port eq 443",
+            "dst port EQ 443 and bytes gt 1 and packets lt 1G",
+            "dst_port ne 80 and bytes ge 1 and packets le 1G",
+            "src as 64500",
+            "dst as 3320",
+            "as 3320 and tcp src as 64500",
+            "src or dst as {3320, 1}",
+            "as = 64500",
+            "src as lt 64501",
+            "src country LT",
+            "src country eq LT and country DE",
+            "src_country = LT",
+            "country in {FR, DE}",
+            "tcp and\n\r\n\x0b port\n443",
+        ],
+        &["src as 3320", "src and dst as 64500", "dst country LT", "port eq 80", "as 1", "country lt"],
+    );
+    check(&web(), &[], &["as >= 0", "country != DE"]);
+    check(
+        &layer2(),
+        &["ether host 02:00:00:00:00:01", "ether src 02:00:00:00:00:01", "ETHER SRC HOST 02:00:00:00:00:01"],
+        &["ether dst 02:00:00:00:00:01", "ether host 02:00:00:00:00:09"],
+    );
+}
+
+#[test]
+fn an_expression_names_its_fields_and_tags() {
+    let expression =
+        Expression::new("(src mac 02:00:00:00:00:01 or not tags = bad) and src_tags in {x, y} and port 80").unwrap();
+    assert_eq!(expression.fields(), ["mac", "tags", "src_tags", "port"]);
+    assert_eq!(expression.tags(), ["bad", "x", "y"]);
 }

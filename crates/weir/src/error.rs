@@ -46,7 +46,9 @@ pub enum Error {
     SharedOutput { output: String, other: String },
     #[error("{0}: name a file, or - for standard output")]
     NoTablePath(String),
-    #[error("{0}: tables and views are not compressed; use - for standard output, and pipe it to gzip or zstd")]
+    #[error(
+        "{0}: tables and views are not compressed; leave out the ending, or write to - and pipe it to gzip or zstd"
+    )]
     CompressedTable(String),
     #[error("{0}: a table or a view is written once, at the end; remove rotate=")]
     RotatedTable(String),
@@ -286,7 +288,7 @@ fn lines(errors: &[Error]) -> String {
     for error in errors {
         let line = match error {
             // Each of these has its lines.
-            Error::Sources(_) | Error::Problems(_) => error.to_string(),
+            Error::Sources(_) | Error::Problems(_) | Error::Enrichment(_) => error.to_string(),
             _ => error.to_string().lines().next().unwrap_or_default().into(),
         };
         if !lines.contains(&line) {

@@ -44,6 +44,9 @@ use tracing::error;
 /// How long a probe that failed waits until its message is read.
 const FAILURE_TIME: Duration = Duration::from_secs(5);
 
+/// White space that is a control character. In an expression it has the meaning of a space.
+const SPACES: [char; 5] = ['\t', '\n', '\x0b', '\x0c', '\r'];
+
 fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     let parsed = match Arguments::try_parse_from(&given) {
@@ -53,7 +56,7 @@ fn main() -> ExitCode {
     let (arguments, given, invalid) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            let one_line = |given: &OsString| printable(&given.to_string_lossy()).replace('\n', "\u{fffd}");
+            let one_line = |given: &OsString| printable(&given.to_string_lossy().replace(SPACES, " "));
             let given: Vec<String> = given.iter().map(one_line).collect();
             let wants_json = given.join("=").contains("--log-format=json");
             // The message repeats arguments: here those without control characters.

@@ -105,17 +105,14 @@ impl Outputs {
         self.check_view(sink, options)?;
         let plain = split_where(sink).0;
         let is_written_at_end = view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
-        let is_compressed = weir_export::path_of_file(plain).is_some_and(|path| matches!(path, "-.gz" | "-.zst"));
+        let is_compressed = weir_export::path_of_file(plain).is_some_and(weir_export::is_compressed);
         if is_written_at_end && is_compressed {
             return Err(Error::CompressedTable(sink.into()));
         }
         if is_written_at_end && weir_export::is_rotated(plain) {
             return Err(Error::RotatedTable(sink.into()));
         }
-        if !is_table(sink) {
-            weir_export::check(plain)?;
-        }
-        Ok(())
+        if is_table(sink) { Ok(weir_export::check_path(plain)?) } else { Ok(weir_export::check(plain)?) }
     }
 
     /// Checks the output of a sink, without changing it.

@@ -101,6 +101,8 @@ fn records_have_places_and_tags() {
     assert_eq!(csv, "dst_port,dst_as_org,tags\n80,\"Example, \"\"Ltd\"\"\",bad all\n");
     let csv = read(&["--by", "dst_country", "-o", "csv:-", "-q", "--sort", "packets"]);
     assert_eq!(csv.lines().map(|row| row.split(',').next().unwrap()).collect::<Vec<_>>(), ["dst_country", "FR", "DE"]);
+    let csv = read(&["--by", "country", "-o", "csv:-", "-q", "--sort", "flows"]);
+    assert_eq!(csv.lines().map(|row| row.split(',').next().unwrap()).collect::<Vec<_>>(), ["country", "DE", "FR"]);
     let count = |expression: &str| read(&["--where", expression, "-o", "json:-", "-q"]).lines().count();
     for (expression, flows) in [
         ("tags = bad", 2),
@@ -112,6 +114,9 @@ fn records_have_places_and_tags() {
         ("dst_country = FR", 2),
         ("src_local = 1 and dst_local = 0", 2),
         ("dst_as_org starts-with Example", 2),
+        ("dst as 64500", 2),
+        ("src as 64500", 0),
+        ("as 64500 and src country DE", 2),
     ] {
         assert_eq!(count(expression), flows, "{expression}");
     }

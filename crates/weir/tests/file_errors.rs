@@ -302,7 +302,7 @@ fn a_disk_that_fills_while_files_are_rotated_loses_no_record_that_was_written() 
         }
         let (stats, filler) = (folder.path().join("ledger"), disk.path().join("filler"));
         fs::write(&filler, vec![0; 900 << 10]).unwrap();
-        let sink = format!("{format}:{}/f-%H%M%S.{format}?rotate=1s", disk.path().display());
+        let sink = format!("{format}:{}/f-%Y%m%d-%H%M%S.{format}?rotate=1s", disk.path().display());
         let mut probe = Probe::start(&sink, &stats, 1 << 30);
         probe.feed_until(FAILS);
         assert!(probe.log().contains("No space left on device"), "{}", probe.log());

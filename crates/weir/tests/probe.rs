@@ -150,9 +150,10 @@ fn check_lists_the_problems_of_all_outputs_and_changes_none() {
         (path("link.csv"), "this is a symbolic link; name the file itself, or - for standard output"),
         (path("dangling.json"), "this is a symbolic link; name the file itself, or - for standard output"),
         ("/proc/x.csv".into(), "No such file or directory (os error 2); does its directory exist?"),
-        (path("none/f-%H.csv?rotate=1h"), "No such file or directory (os error 2); does its directory exist?"),
+        (path("none/f-%Y%m%d-%H.csv?rotate=1h"), "No such file or directory (os error 2); does its directory exist?"),
     ];
-    let valid = [path("old.csv"), path("cut.csv"), path("new.csv.gz"), "csv:-".into(), path("f-%H.json?rotate=1h")];
+    let valid =
+        [path("old.csv"), path("cut.csv"), path("new.csv.gz"), "csv:-".into(), path("f-%Y%m%d-%H.json?rotate=1h")];
     let check = |sinks: &[&String], stats: &str| {
         let sinks = sinks.iter().flat_map(|sink| ["-o", sink.as_str()]);
         let user = ["probe", "-i", "synth:mix,packets=9", "--check", "--user", "root", "--stats", stats];
@@ -225,6 +226,15 @@ fn check_lists_all_invalid_options() {
         "1023",
         "-o",
         "table:/weir-none/t",
+        "--wait",
+        "--networks",
+        "/weir-none/n.csv",
+        "--geo",
+        "/weir-none/g.mmdb",
+        "--tags",
+        "a=/weir-none/a",
+        "--tags",
+        "b=/weir-none/b",
     ];
     let (code, out, err) = weir(arguments);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
@@ -246,6 +256,11 @@ fn check_lists_all_invalid_options() {
         "a.pcap: No such file or directory",
         "af_packet:lo,timestamps=hardware: timestamps=hardware: the NIC cannot time-stamp every frame",
         "table:/weir-none/t: No such file or directory",
+        "--wait: af_packet:lo,timestamps=hardware cannot attach to an interface again; ",
+        "--networks /weir-none/n.csv: No such file or directory",
+        "--geo /weir-none/g.mmdb: No such file or directory",
+        "--tags a /weir-none/a: No such file or directory",
+        "--tags b /weir-none/b: No such file or directory",
     ];
     let err = err.replace(file.to_str().unwrap(), "FILE");
     let lines: Vec<_> = err.lines().map(|line| line.strip_prefix("weir: ").unwrap()).collect();
@@ -256,6 +271,29 @@ fn check_lists_all_invalid_options() {
 }
 
 #[test]
+fn check_refuses_wait_for_a_source_that_cannot_wait() {
+    // No interface has to exist.
+    for (source, can_wait) in [
+        ("af_packet:weir-none", true),
+        ("af_packet:weir-none,queues=2", false),
+        ("af_packet:weir-none+weir-other,fanout=7", false),
+        ("af_packet:weir-none,timestamps=hardware", false),
+        ("af_xdp:weir-none,queues=0", true),
+        ("af_xdp:weir-none,queues=0-1", false),
+    ] {
+        let check = ["probe", "-i", source, "--wait", "-o", "csv:/dev/null", "--check"];
+        if can_wait {
+            success(check);
+        } else {
+            let err = failure(1, check);
+            assert!(err.contains(&format!("--wait: {source} cannot attach to an interface again; ")), "{err}");
+            // Without --check, too, before anything is waited for.
+            assert_eq!(failure(1, &check[..6]), err);
+        }
+    }
+}
+
+#[test]
 fn a_folder_of_rotated_files_that_the_user_of_the_probe_cannot_write_is_refused() {
     if !is_root() {
         eprintln!("SKIPPED: only root can become another user");
@@ -263,7 +301,7 @@ fn a_folder_of_rotated_files_that_the_user_of_the_probe_cannot_write_is_refused(
     }
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let sink = format!("csv:{}/f-%H%M%S.csv?rotate=1s", folder.path().display());
+    let sink = format!("csv:{}/f-%Y%m%d-%H%M%S.csv?rotate=1s", folder.path().display());
     let probe = ["probe", "-i", "synth:mix,packets=9", "-o", &sink];
     for more in [&["--check"][..], &[]] {
         let (code, _, err) = weir(probe.iter().chain(more));

@@ -6,6 +6,7 @@ use common::{
     packets, read_flows, signal, small, success, text_of, udp, weir, weir_with_closed_output, weir_with_input,
 };
 use serde_json::{Value, json};
+use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
@@ -906,7 +907,7 @@ fn standard_output_can_be_compressed() {
     assert_eq!(std::fs::read_dir(capture.folder.path()).unwrap().count(), 1, "only the capture");
     success(["probe", "--check", "-i", "synth:mix", "-o", "json:-.zst"]);
     let err = failure(1, ["read", capture.name(), "-o", "table:-.gz"]);
-    assert!(err.contains("table:-.gz: tables and views are not compressed; use - for standard output"), "{err}");
+    assert!(err.contains("table:-.gz: tables and views are not compressed; leave out the ending"), "{err}");
 }
 
 #[test]
@@ -932,4 +933,36 @@ fn a_pipe_whose_reader_leaves_before_the_run_begins_does_not_stop_the_run() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(std::io::read_to_string(second).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn file_names_that_mean_something_else_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (sink, reason) in [
+        ("csv:127.0.0.1:8O80", "use ipfix+udp://HOST:PORT for a collector, or csv:./127.0.0.1:8O80 for a file"),
+        ("ipfix:collector.example:4739", "this is an address; "),
+        ("table:[::1]:80", "or table:./[::1]:80 for a file"),
+        ("json:-.bz2", "this is not standard output: use - for it, and -.gz or -.zst compressed"),
+        ("csv:-.GZ", "this is not standard output: "),
+        ("csv:-.gz.zst", "this is not standard output: "),
+        ("csv:/dev/stdout.gz", "there is no such device; standard output is -, and compressed -.gz or -.zst"),
+        ("csv:flows.csv.xz", "files are compressed with gzip (.gz) or Zstandard (.zst), not .xz"),
+        ("csv:flows.csv.gz.zst", "a file is compressed once"),
+        ("table:flows.txt.gz", "tables and views are not compressed"),
+        ("a:b.csv", "there is no sink a:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./a:b.csv for a file"),
+    ] {
+        let output = command().current_dir(&folder).args(["read", "synth:mix,packets=9", "-o", sink]).output().unwrap();
+        let (code, _, err) = text_of(&output);
+        assert!(code == 1 && err.contains(reason), "{sink}: {err}");
+    }
+    let view = ["read", "synth:mix,packets=9", "--by", "host", "-o", "csv:/tmp/weir-view.csv.gz"];
+    assert!(failure(1, view).contains("tables and views are not compressed"));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    let names = ["csv:./127.0.0.1:80", "./a:b.csv", "csv:./-.csv", "csv:flows-12:30.csv"];
+    for sink in names {
+        let output =
+            command().current_dir(&folder).args(["read", "synth:mix,packets=9", "-q", "-o", sink]).output().unwrap();
+        assert_eq!(text_of(&output), (0, String::new(), String::new()), "{sink}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), names.len());
 }

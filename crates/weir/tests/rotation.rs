@@ -184,8 +184,11 @@ fn exported(ledger: &Value, sink: usize) -> u64 {
 #[test]
 fn a_probe_is_rotated_by_the_systems_clock_also_without_records() {
     let folders = FORMATS.map(|_| folder());
-    let sinks: Vec<_> =
-        FORMATS.iter().zip(&folders).map(|(format, folder)| sink(folder.path(), format, "f-%H%M%S", "1s")).collect();
+    let sinks: Vec<_> = FORMATS
+        .iter()
+        .zip(&folders)
+        .map(|(format, folder)| sink(folder.path(), format, "f-%Y%m%d-%H%M%S", "1s"))
+        .collect();
     let mut probe = Probe::start(&sinks);
     let ended =
         |folder: &tempfile::TempDir| names(folder.path()).iter().filter(|name| !name.ends_with(".part")).count();
@@ -290,7 +293,7 @@ fn a_file_that_was_removed_is_created_again_with_a_warning() {
 #[test]
 fn records_in_a_folder_that_vanishes_are_lost_and_counted() {
     let (gone, good) = (folder(), folder());
-    let sinks = [&gone, &good].map(|folder| sink(folder.path(), "csv", "f-%H%M%S", "1s"));
+    let sinks = [&gone, &good].map(|folder| sink(folder.path(), "csv", "f-%Y%m%d-%H%M%S", "1s"));
     let mut probe = Probe::start(&sinks);
     let ended = |folder: &Path| names(folder).iter().filter(|name| !name.ends_with(".part")).count() as u64;
     probe.send_until("a file has ended", |_| ended(gone.path()) > 0);
@@ -312,7 +315,7 @@ fn a_folder_that_cannot_be_written_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = command();
-    command.args(["read", "-i", "synth:mix,packets=9", "-q", "-o", &sink(folder.path(), "csv", "f-%H", "1h")]);
+    command.args(["read", "-i", "synth:mix,packets=9", "-q", "-o", &sink(folder.path(), "csv", "f-%Y%m%d-%H", "1h")]);
     if is_root() {
         command.uid(65534).gid(65534);
     } else {
@@ -342,8 +345,18 @@ fn invalid_rotations_are_refused_with_a_sentence() {
             refused(&format!("ipfix:f-%H.ipfix?rotate={value}"), &format!("{rotate} {value:?}"));
         }
         refused("csv:%Y/f-%H.csv?rotate=5m", "the folder of rotated files cannot change");
+        for (name, rotate, needed) in [
+            ("flows-%M%S", "1h", "%Y%m%d-%H"),
+            ("flows-%H", "1h", "%Y%m%d-%H"),
+            ("flows-%H", "1d", "%Y%m%d"),
+            ("flows-%Y%m%d-%H", "5m&rotate=1GiB", "%Y%m%d-%H%M"),
+        ] {
+            let reason =
+                format!("files of different times would have this name; with this rotate= it needs {needed}, ");
+            refused(&format!("csv:{name}.csv?rotate={rotate}"), &reason);
+        }
         refused("csv:-?rotate=5m", "standard output cannot be rotated");
-        refused("csv:/nonexistent/f-%H.csv?rotate=5m", "No such file or directory");
+        refused("csv:/nonexistent/f-%Y%j-%H%M.csv?rotate=5m", "No such file or directory");
         refused("csv:f-%H.csv?rotate=5m&color=red", "\"color=red\" is not a setting of a file");
         refused("table:f-%H.txt?rotate=5m", "a table or a view is written once, at the end; remove rotate=");
     }

@@ -253,6 +253,11 @@ fn invalid_views_are_usage_errors() {
         (&["--by", "src_ip/24,src_ip/16"], "--by: the view would have two columns with the name src_ip"),
         (&["--by", "host,packets"], "--by: the view would have two columns with the name packets"),
         (&["--by", "src_ip/40"], "\"40\" is not a prefix length"),
+        (
+            &["--by", "proto", "--sort", "byts"],
+            "--sort: a view has no number \"byts\"; did you mean bytes?; use flows,",
+        ),
+        (&["--by", "proto", "--sort", "protocl"], "--sort: a view has no number \"protocl\"; did you mean protocol?"),
         (&["--by", "host", "--sort", "fast"], "--sort: a view has no number \"fast\"; use flows, packets"),
         (
             &["--sort", "fast"],
@@ -328,5 +333,43 @@ fn groups_of_many_records_equal_those_of_a_sort_of_all_records() {
         let table = success(["read", input, "--idle", "500ms", "--by", by, "-q"]);
         let groups = format!("of {} groups", rows.len());
         assert!(table.contains(&groups) && table.contains("B of memory; "), "{table}");
+    }
+}
+
+#[test]
+fn an_expression_may_have_several_lines_and_its_error_has_the_place() {
+    let web = capture("web.pcap");
+    let lines = |expression: &str| success(["read", &web, "-q", "-o", "json:-", "--where", expression]);
+    assert_eq!(lines("tcp and\n\tport 80\r\n"), lines("tcp and port 80"));
+    let err = failure(1, ["read", &web, "--where", "tcp and\n\tbyts > 1"]);
+    let marked = "there is no field \"byts\"; did you mean bytes?\n  tcp and  byts > 1\n           ^^^^\n";
+    assert!(err.contains(marked), "{err}");
+    let err = failure(1, ["read", &web, "-o", "json:-?where=tcp and\nbyts > 1"]);
+    assert!(err.contains("did you mean bytes?\nweir:   tcp and byts > 1\nweir:           ^^^^\n"), "{err}");
+}
+
+#[test]
+fn words_of_tcpdump_and_nfdump_select_or_name_the_word_to_use() {
+    let capture = common::Pcap::of(&[common::arp()]).saved();
+    let count = |expression: &str| {
+        success(["read", capture.name(), "--layer2", "-q", "-o", "csv:-", "--where", expression]).lines().count() - 1
+    };
+    let flow = &common::metered(&["read", capture.name(), "--layer2", "--fields", "layer2"]).2[0];
+    let mac = |name: &str| flow[name].as_str().unwrap();
+    assert_eq!(count(&format!("ether src {} and ether dst {}", mac("src_mac"), mac("dst_mac"))), 1);
+    assert_eq!(count(&format!("ether dst {}", mac("src_mac"))), 0);
+    assert_eq!(count(&format!("ether host {}", mac("dst_mac"))), 1);
+    let web = self::capture("web.pcap");
+    let read = |expression: &str| success(["read", &web, "-q", "-o", "csv:-", "--where", expression]);
+    assert_eq!(read("dst port eq 80 and bytes gt 1k"), read("dst port 80 and bytes > 1k"));
+    for (expression, reason) in [
+        (
+            "greater 100",
+            "greater is about the length of a packet, which a flow does not have; select packets with -f 'greater N'",
+        ),
+        ("less 100", "or flows with bytes <= N (octets of all packets) or bpp <= N (octets per packet)"),
+        ("sni endswith x", "an operator (= != in starts-with ends-with contains), as in sni ends-with .example"),
+    ] {
+        assert_usage_errors(&[(&["read", &web, "--where", expression], reason)]);
     }
 }

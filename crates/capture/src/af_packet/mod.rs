@@ -73,6 +73,11 @@ pub(crate) fn check(source: &str) -> Result<(), LiveError> {
     Ok(())
 }
 
+/// Whether a source can attach to an interface again; true for wrong settings.
+pub(crate) fn can_wait(source: &str) -> bool {
+    Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source)).map_or(true, |settings| settings.can_wait())
+}
+
 /// The settings, the interface and its link type.
 fn find(source: &str) -> Result<(Settings, Interface, u16), LiveError> {
     let settings = Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source))?;
@@ -126,7 +131,7 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
         let binding = Binding {
             interface: interface.clone(),
             promiscuous: settings.promiscuous,
-            can_change: settings.queues == 1 && settings.fanout.is_none() && !settings.hardware,
+            can_change: settings.can_wait(),
         };
         queues.push(Queue::new(source.into(), binding, socket, ring, properties, settings.hardware, counters.take()));
     }

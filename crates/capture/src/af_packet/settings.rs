@@ -49,6 +49,11 @@ impl Settings {
         })
     }
 
+    /// Whether the source can attach to an interface again.
+    pub fn can_wait(&self) -> bool {
+        self.queues == 1 && self.fanout.is_none() && !self.hardware
+    }
+
     /// Refuses rings that exceed the available memory, because the kernel would use up all of it
     /// before it fails.
     ///

@@ -56,6 +56,14 @@ pub(crate) fn check(name: &str) -> Result<(), LiveError> {
     find(name).map(drop)
 }
 
+/// Whether a source has one queue, so that it can attach to an interface again; true if it cannot be
+/// opened.
+pub(crate) fn can_wait(name: &str) -> bool {
+    let settings = Settings::parse(name.strip_prefix(SCHEME).unwrap_or(name), MAX_FRAME_BYTES);
+    let requested = settings.ok().and_then(|settings| settings.queues);
+    requested.or_else(|| find(name).ok().map(|found| found.3)).is_none_or(|(first, last)| first == last)
+}
+
 /// The settings, the interface, the number of its queues, and the first and the last that are read.
 fn find(name: &str) -> Result<(Settings, Interface, u32, (u32, u32)), LiveError> {
     let settings = Settings::parse(name.strip_prefix(SCHEME).unwrap_or(name), MAX_FRAME_BYTES)?;

@@ -49,7 +49,7 @@ Examples:
   weir read capture.pcap --top 0                      all flows
   weir read a.pcap b.pcapng.zst -o csv:flows.csv      two captures, merged; all flows as CSV
   weir read capture.pcap -o flows.json.zst            compressed; readable while it is written
-  weir read capture.pcap -o 'flows-%H%M.csv?rotate=5m'
+  weir read capture.pcap -o 'flows-%Y%m%d-%H%M.csv?rotate=5m'
                                                       a file for each 5 minutes of the capture
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
   weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only packets that match

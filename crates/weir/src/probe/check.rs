@@ -22,6 +22,8 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
     let needs_spread = probe.meters.is_some() && probe.layout != Layout::Spread;
     let needs_fused = probe.metering.dpi == Some(Inspection::Light) && probe.layout != Layout::Fused;
     let pipe = inputs.iter().find(|input| probe.autotune_ns.is_some() && input::is_pipe(input));
+    let cannot_wait = |live: &&str| probe.wait && weir_capture::is_live(live) && !weir_capture::can_wait(live);
+    let cannot_wait = inputs.iter().filter_map(|input| input.to_str()).find(cannot_wait);
     let checks = [
         input::check_sources(inputs, "probe"),
         input::check_loopback(inputs, probe.force),
@@ -31,6 +33,7 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
         placement::check_cores("--export-cores", probe.export_cores.as_ref()),
         if needs_spread { Err(Error::MetersWithoutSpread) } else { Ok(()) },
         if needs_fused { Err(Error::InspectionNeedsFused) } else { Ok(()) },
+        cannot_wait.map_or(Ok(()), |live| Err(Error::CannotWait(live.into()))),
         pipe.map_or(Ok(()), |pipe| Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()))),
     ];
     outputs.problems(&probe.sinks).into_iter().chain(checks.into_iter().filter_map(Result::err)).collect()

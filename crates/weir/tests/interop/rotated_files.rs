@@ -30,7 +30,8 @@ impl Files {
     fn of(rotate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        let [ipfix, json, stats] = [format!("f-%H%M%S.ipfix?rotate={rotate}"), "own.json".into(), "stats.json".into()];
+        let ipfix = format!("f-%Y%m%d-%H%M%S.ipfix?rotate={rotate}");
+        let [ipfix, json, stats] = [ipfix, "own.json".into(), "stats.json".into()];
         let mut command = command();
         command.args(["read", "synth:mix,flows=1k,packets=50k,rst=20%,seed=5", "--idle", "1s", "-q"]);
         command.args(["-o", &path(&ipfix), "-o", &path(&json), "--stats", &path(&stats)]);
