@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! packet -> state of its flow -> reassembly (TCP) -> readers that are still possible -> Findings
+//!
+//! first payload of a flow: its first octet -> readers that are possible -> they read it in the packet
 //! ```
 //! | state of a flow | what it takes |
 //! |---|---|
@@ -12,6 +14,7 @@
 //! Memory is bounded: by the number of sessions, the octets that a session keeps, and the octets of
 //! all findings. If all sessions are in use, the one that was begun longest ago is given up.
 
+use crate::readers::Candidates;
 use crate::reassembly::{Segment, Stream};
 use crate::{
     Application, Confidence, DATAGRAM_READERS, Datagram, Findings, Note, STREAM_READERS, Streams, Verdict, quic,
@@ -83,6 +86,9 @@ pub struct FlowInspection {
 const FRESH: u32 = 0;
 const DONE: u32 = 1;
 const FIRST_ENTRY: u32 = 2;
+/// The session that sees the first payload of every flow. If the flow stays undecided, another one
+/// takes its place.
+const FIRST_SESSION: u32 = 0;
 /// No session.
 const NONE: u32 = u32::MAX;
 /// Memory of findings beside their facts: the reference counts, the structure, and the allocator's.
@@ -93,12 +99,6 @@ const KEPT_OCTETS: usize = 2048;
 const MAX_GIVEN_UP: u32 = 8;
 
 impl FlowInspection {
-    /// Whether no packet of the flow has to be inspected any more.
-    #[inline]
-    pub fn is_done(&self) -> bool {
-        self.state == DONE
-    }
-
     /// Notes the SYN of an endpoint; `answers`: it acknowledges the SYN of the other one.
     #[inline]
     pub fn note_syn(&mut self, endpoint: usize, sequence: u32, answers: bool) {
@@ -156,10 +156,10 @@ struct Session {
     /// The endpoint that sent payload first.
     first: usize,
     /// Readers that have not said no, one bit each.
-    candidates: u64,
+    candidates: u32,
     streams: [Stream; 2],
     findings: Findings,
-    /// Of the reader of QUIC, made for the first datagram with a long header.
+    /// Of the reader of QUIC, made for the first flow that it reads.
     quic: Option<Box<quic::State>>,
 }
 
@@ -177,6 +177,7 @@ enum Entry {
 #[derive(Debug)]
 pub struct Inspector {
     settings: InspectionSettings,
+    candidates: Box<Candidates>,
     entries: Vec<Entry>,
     free_entry: u32,
     sessions: Vec<Session>,
@@ -196,13 +197,14 @@ impl Inspector {
         Self {
             settings: InspectionSettings {
                 octets: settings.octets.clamp(1, InspectionSettings::MAX_OCTETS),
-                sessions: settings.sessions.clamp(1, NONE - 1),
+                sessions: settings.sessions.clamp(1, NONE - 2),
                 ..settings
             },
+            candidates: Box::new(Candidates::new()),
             // The system provides its pages when they are first touched.
             entries: Vec::with_capacity(flows),
             free_entry: NONE,
-            sessions: Vec::new(),
+            sessions: vec![Session::new(settings.personal)],
             free_sessions: Vec::new(),
             oldest: 0,
             findings_octets: 0,
@@ -226,34 +228,70 @@ impl Inspector {
     pub fn memory_octets_for(settings: &InspectionSettings, flows: usize) -> u64 {
         // The session of the current packet may exceed the limit.
         let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
-        let sessions = u64::from(settings.sessions) * (size_of::<Session>() + size_of::<u32>()) as u64;
+        let sessions = (u64::from(settings.sessions) + 1) * (size_of::<Session>() + size_of::<u32>()) as u64;
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;
-        (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + shared
+        let tables = size_of::<Candidates>() as u64 + shared;
+        (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + tables
     }
 
-    /// Inspects the payload of a packet.
-    pub fn inspect(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) {
-        let index = match flow.state {
-            DONE => return,
-            FRESH if payload.octets.is_empty() => {
+    /// Inspects the payload of a packet. Returns whether later packets of the flow are of use.
+    pub fn inspect(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
+        match flow.state {
+            DONE => false,
+            FRESH if payload.is_empty(flow) => {
                 if payload.is_last {
                     flow.state = DONE;
                 }
-                return;
+                !payload.is_last
             }
-            FRESH => self.begin(flow, payload),
+            FRESH => self.inspect_first(flow, payload),
             number => match self.entries.get((number - FIRST_ENTRY) as usize) {
-                Some(Entry::Undecided(session)) => *session,
-                _ => return,
+                Some(&Entry::Undecided(session)) => self.inspect_next(session, flow, payload),
+                _ => false,
             },
+        }
+    }
+
+    /// Inspects the first payload of a flow. The flow takes an entry if it is decided, a session too if
+    /// it is not, and neither if no reader is left.
+    fn inspect_first(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
+        self.counters.flows += 1;
+        flow.state = DONE;
+        let session = &mut self.sessions[FIRST_SESSION as usize];
+        session.candidates = match payload.tcp {
+            Some(_) => self.candidates.of_stream(payload.octets[0]),
+            None => self.candidates.of_datagram(payload.octets[0]),
         };
-        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        if session.candidates == 0 {
+            return false;
+        }
+        let before = session.octets();
+        let is_open = session.inspect_first(payload, flow, self.settings.octets);
+        self.session_octets += session.octets() - before;
+        if is_open {
+            let index = self.free_session();
+            self.sessions.swap(FIRST_SESSION as usize, index as usize);
+            let entry = self.allocate(Entry::Undecided(index));
+            let session = &mut self.sessions[index as usize];
+            (session.is_open, session.entry) = (true, entry);
+            flow.state = entry + FIRST_ENTRY;
+            self.bound_session_octets(index);
+        } else {
+            if let Some(findings) = self.take_findings(FIRST_SESSION) {
+                flow.state = self.allocate(Entry::Decided(findings)) + FIRST_ENTRY;
+            }
+            self.close_session(FIRST_SESSION);
+        }
+        is_open
+    }
+
+    /// Inspects a later packet of an undecided flow.
+    fn inspect_next(&mut self, index: u32, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
+        let session = &mut self.sessions[index as usize];
         let before = session.octets();
         let is_open = session.inspect(payload, flow, self.settings.octets);
         self.session_octets += session.octets() - before;
-        if self.session_octets > self.settings.session_octets {
-            self.give_up_oldest(index);
-        }
+        self.bound_session_octets(index);
         if !is_open {
             self.end_session(index);
             if matches!(self.entries.get((flow.state - FIRST_ENTRY) as usize), Some(Entry::Nothing)) {
@@ -261,6 +299,7 @@ impl Inspector {
                 flow.state = DONE;
             }
         }
+        is_open
     }
 
     /// What is known of a flow.
@@ -293,31 +332,27 @@ impl Inspector {
         self.free(entry);
     }
 
-    /// Begins a session for a flow, and returns its number.
-    fn begin(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> u32 {
-        self.counters.flows += 1;
-        let index = match self.free_sessions.pop() {
-            Some(index) => index,
-            None if (self.sessions.len() as u32) < self.settings.sessions => {
-                self.sessions.push(Session { findings: Findings::new(self.settings.personal), ..Session::default() });
-                self.sessions.len() as u32 - 1
+    /// An idle session. If there is none, the oldest flow is given up.
+    fn free_session(&mut self) -> u32 {
+        self.free_sessions.pop().unwrap_or_else(|| {
+            if self.sessions.len() as u32 <= self.settings.sessions {
+                self.sessions.push(Session::new(self.settings.personal));
+                return self.sessions.len() as u32 - 1;
             }
-            None => {
-                self.give_up(self.oldest);
-                self.free_sessions.pop().unwrap_or(self.oldest)
-            }
-        };
-        let entry = self.allocate(Entry::Undecided(index));
-        flow.state = entry + FIRST_ENTRY;
-        let session = &mut self.sessions[index as usize];
-        (session.entry, session.is_tcp, session.first) = (entry, payload.tcp.is_some(), payload.endpoint & 1);
-        let readers = if session.is_tcp { STREAM_READERS.len() } else { DATAGRAM_READERS.len() + 1 };
-        session.candidates = u64::MAX >> (64 - readers);
-        session.is_open = true;
-        index
+            self.oldest = self.oldest.max(FIRST_SESSION + 1);
+            self.give_up(self.oldest);
+            self.free_sessions.pop().expect("a session was given up")
+        })
     }
 
     /// Gives sessions up until the memory of the others is within its limit.
+    #[inline]
+    fn bound_session_octets(&mut self, except: u32) {
+        if self.session_octets > self.settings.session_octets {
+            self.give_up_oldest(except);
+        }
+    }
+
     #[cold]
     fn give_up_oldest(&mut self, except: u32) {
         for _ in 0..MAX_GIVEN_UP {
@@ -351,15 +386,19 @@ impl Inspector {
         self.release_session(index);
     }
 
+    fn release_session(&mut self, index: u32) {
+        self.close_session(index);
+        self.free_sessions.push(index);
+    }
+
     /// Makes a session idle. Idle sessions together keep at most half of the memory of sessions, so
     /// that open ones have the other half.
-    fn release_session(&mut self, index: u32) {
+    fn close_session(&mut self, index: u32) {
         let kept = if self.session_octets > self.settings.session_octets / 2 { 0 } else { KEPT_OCTETS };
         let session = &mut self.sessions[index as usize];
         let before = session.octets();
         session.close(kept);
         self.session_octets -= before - session.octets();
-        self.free_sessions.push(index);
     }
 
     fn take_findings(&mut self, index: u32) -> Option<Arc<Findings>> {
@@ -412,7 +451,21 @@ fn memory_of(findings: &Findings) -> u64 {
     }
 }
 
+impl Payload<'_> {
+    /// Whether it is not yet a payload of the flow.
+    fn is_empty(&self, flow: &FlowInspection) -> bool {
+        // An octet before the first one is probably a keep-alive: the capture began later than the
+        // connection, and the octet before the next one came again.
+        let is_keep_alive = self.wire_octets == 1 && self.tcp.is_some() && flow.expected(self.endpoint).is_none();
+        self.octets.is_empty() || is_keep_alive
+    }
+}
+
 impl Session {
+    fn new(personal: bool) -> Self {
+        Self { findings: Findings::new(personal), ..Self::default() }
+    }
+
     /// Memory of its lists.
     fn octets(&self) -> u64 {
         let streams: usize = self.streams.iter().map(Stream::capacity).sum();
@@ -424,7 +477,35 @@ impl Session {
         self.is_open = false;
         self.streams.iter_mut().for_each(|stream| stream.clear(kept_octets));
         self.findings.clear(kept_octets);
-        self.quic = None;
+        match &mut self.quic {
+            Some(state) if kept_octets > 0 => state.clear(),
+            state => *state = None,
+        }
+    }
+
+    /// Shows the first payload of a flow to the readers that are left. They read it in the packet: it is
+    /// copied only if more octets are needed. Returns whether they are.
+    fn inspect_first(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
+        (self.is_tcp, self.first) = (payload.tcp.is_some(), payload.endpoint & 1);
+        let in_order = |sequence| flow.expected(payload.endpoint).is_none_or(|expected| expected == sequence);
+        let Some((sequence, fin)) = payload.tcp else { return self.inspect(payload, flow, limit) };
+        if !in_order(sequence) {
+            self.candidates = u32::MAX >> (u32::BITS as usize - STREAM_READERS.len());
+            return self.inspect(payload, flow, limit);
+        }
+        let first = &payload.octets[..payload.octets.len().min(limit as usize)];
+        let is_cut = payload.octets.len() < payload.wire_octets as usize;
+        if is_cut {
+            self.findings.note(Note::Gap);
+        }
+        let ended = [fin || is_cut || first.len() == limit as usize, false];
+        self.read_streams(Streams { first, ended, ..Streams::default() }, payload, flow);
+        if self.candidates == 0 {
+            return false;
+        }
+        let segment = Segment { sequence, octets: payload.octets, wire_octets: payload.wire_octets, fin };
+        self.streams[self.first].add(&segment, Some(sequence), limit, &mut self.findings);
+        self.needs_more(payload)
     }
 
     /// Shows a packet to the readers. Returns whether more packets are of use. `limit` is the number
@@ -439,7 +520,13 @@ impl Session {
                 let segment = Segment { sequence, octets, wire_octets, fin };
                 stream.add(&segment, flow.expected(endpoint), limit, &mut self.findings);
                 if stream.contiguous().len() > known || fin {
-                    self.read_streams(payload, flow, limit);
+                    // Readers borrow the octets and change the findings.
+                    let taken = std::mem::take(&mut self.streams);
+                    let (first, second) = (&taken[self.first & 1], &taken[1 - (self.first & 1)]);
+                    let ended = [first.has_ended(limit), second.has_ended(limit)];
+                    let (first, second) = (first.contiguous(), second.contiguous());
+                    self.read_streams(Streams { first, second, ended, ..Streams::default() }, payload, flow);
+                    self.streams = taken;
                 }
             }
             None if payload.octets.is_empty() => {}
@@ -454,15 +541,18 @@ impl Session {
                     time_ns: payload.time_ns,
                 };
                 let mut state = self.quic.take();
-                let has_long_header = datagram.payload[0] & 0x80 != 0;
-                self.read(DATAGRAM_READERS.len() + 1, |reader, findings| match DATAGRAM_READERS.get(reader) {
+                self.read(|reader, findings| match DATAGRAM_READERS.get(reader) {
                     Some(read) => read(&datagram, findings),
-                    None if state.is_none() && !has_long_header => Verdict::No,
                     None => quic::read(state.get_or_insert_default(), &datagram, findings),
                 });
                 self.quic = state;
             }
         }
+        self.needs_more(payload)
+    }
+
+    /// Whether packets after this one are of use.
+    fn needs_more(&mut self, payload: &Payload<'_>) -> bool {
         if payload.is_last && self.candidates != 0 {
             self.findings.note(Note::Limit);
             return false;
@@ -470,33 +560,27 @@ impl Session {
         self.candidates != 0
     }
 
-    fn read_streams(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) {
-        let of_first = payload.endpoint & 1 == self.first;
+    /// Asks the readers of TCP that are left, which also get to know ports and client.
+    fn read_streams(&mut self, streams: Streams<'_>, payload: &Payload<'_>, flow: &FlowInspection) {
         let [source, destination] = payload.ports;
-        // Readers borrow the octets and change the findings.
-        let taken = std::mem::take(&mut self.streams);
-        let (first, second) = (&taken[self.first & 1], &taken[1 - (self.first & 1)]);
         let streams = Streams {
-            first: first.contiguous(),
-            second: second.contiguous(),
-            ended: [first.has_ended(limit), second.has_ended(limit)],
-            ports: if of_first { [source, destination] } else { [destination, source] },
+            ports: if payload.endpoint & 1 == self.first { [source, destination] } else { [destination, source] },
             first_is_client: (flow.client != 0).then(|| flow.client as usize == self.first + 1),
+            ..streams
         };
-        self.read(STREAM_READERS.len(), |reader, findings| STREAM_READERS[reader](&streams, findings));
+        self.read(|reader, findings| STREAM_READERS[reader](&streams, findings));
         if streams.ended == [true; 2] {
             self.candidates = 0;
         }
-        self.streams = taken;
     }
 
     /// Asks each reader that is left.
-    fn read(&mut self, readers: usize, mut read: impl FnMut(usize, &mut Findings) -> Verdict) {
-        for reader in 0..readers {
-            if self.candidates >> reader & 1 == 0 {
-                continue;
-            }
-            match read(reader, &mut self.findings) {
+    fn read(&mut self, mut read: impl FnMut(usize, &mut Findings) -> Verdict) {
+        let mut left = self.candidates;
+        while left != 0 {
+            let reader = left.trailing_zeros();
+            left &= left - 1;
+            match read(reader as usize, &mut self.findings) {
                 Verdict::No => self.candidates &= !(1 << reader),
                 Verdict::More => {}
                 Verdict::Recognised => {
@@ -574,9 +658,9 @@ mod tests {
         let mut flows = [FlowInspection::default(); 20];
         for flow in &mut flows {
             inspector.inspect(flow, &Payload { ports: [40_000, 9], ..datagram(b"\xff\xff\xff") });
-            assert!(flow.is_done() && inspector.findings(flow).is_none());
+            assert!(flow.state == DONE && inspector.findings(flow).is_none());
         }
-        assert_eq!((inspector.entries.len(), inspector.sessions.len()), (1, 1));
+        assert_eq!((inspector.entries.len(), inspector.sessions.len()), (0, 1));
         flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
     }
 
@@ -585,12 +669,12 @@ mod tests {
         let settings = InspectionSettings { sessions: 2, ..InspectionSettings::default() };
         let mut inspector = Inspector::new(settings, 8);
         let mut flows = [FlowInspection::default(); 3];
-        flows.iter_mut().for_each(|flow| inspector.inspect(flow, &datagram(QUESTION)));
+        flows.iter_mut().for_each(|flow| drop(inspector.inspect(flow, &datagram(QUESTION))));
         let found = flows.map(|flow| inspector.findings(&flow).unwrap());
         let notes = found.each_ref().map(|found| found.notes().names().collect::<Vec<_>>());
         assert_eq!(notes, [vec!["limit"], vec![], vec![]]);
         assert!(found.iter().all(|found| found.application().unwrap().0 == Application::Dns));
-        assert_eq!((inspector.counters().given_up, inspector.sessions.len()), (1, 2));
+        assert_eq!((inspector.counters().given_up, inspector.sessions.len()), (1, 3));
         flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
         assert_eq!((inspector.free_sessions.len(), inspector.findings_octets), (2, 0));
     }
@@ -600,7 +684,7 @@ mod tests {
         let settings = InspectionSettings { findings_octets: 300, sessions: 1, ..InspectionSettings::default() };
         let mut inspector = Inspector::new(settings, 8);
         let mut flows = [FlowInspection::default(); 9];
-        flows.iter_mut().for_each(|flow| inspector.inspect(flow, &datagram(QUESTION)));
+        flows.iter_mut().for_each(|flow| drop(inspector.inspect(flow, &datagram(QUESTION))));
         let last = inspector.findings(&flows[7]).unwrap();
         assert_eq!((last.application().unwrap().0, last.has(Fact::DnsName)), (Application::Dns, false));
         assert!(inspector.findings_octets <= 300 && inspector.counters().facts_left_out > 0);

@@ -1,9 +1,10 @@
-//! The readers of all protocols.
+//! The readers of all protocols, and which of them a first octet leaves.
 
 use crate::{
     Datagram, Findings, Streams, Verdict, bittorrent, dns, dtls, greeting, http1, http2, kerberos, ldap, mqtt, mysql,
     ntp, openvpn, postgresql, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
 };
+use std::ops::RangeInclusive;
 
 /// Reads the start of a TCP connection.
 pub type StreamReader = fn(&Streams<'_>, &mut Findings) -> Verdict;
@@ -35,7 +36,8 @@ pub const STREAM_READERS: &[StreamReader] = &[
     openvpn::read_streams,
 ];
 
-/// Readers of UDP. At most one of them recognises a datagram.
+/// Readers of UDP. At most one of them recognises a datagram. The reader of QUIC, which has a state,
+/// comes after them.
 pub const DATAGRAM_READERS: &[DatagramReader] = &[
     dtls::read_datagram,
     dns::read_datagram,
@@ -49,3 +51,60 @@ pub const DATAGRAM_READERS: &[DatagramReader] = &[
     wireguard::read_datagram,
     openvpn::read_datagram,
 ];
+
+/// First octets of the datagrams that each reader of [`DATAGRAM_READERS`] may recognise, then of QUIC
+/// (long headers).
+const FIRST_OCTETS: [&[RangeInclusive<u8>]; DATAGRAM_READERS.len() + 1] = [
+    &[20..=23],
+    &[0..=0xff],
+    // Versions 1 to 4.
+    &[0x08..=0x27, 0x48..=0x67, 0x88..=0xa7, 0xc8..=0xe7],
+    &[0..=0x3f],
+    &[b'A'..=b'Z'],
+    &[0x30..=0x30],
+    &[0x60..=0x7e],
+    &[0x30..=0x30],
+    &[b'd'..=b'd', 0x41..=0x41],
+    &[1..=2],
+    &[0x38..=0x38, 0x40..=0x40, 0x50..=0x50],
+    &[0x80..=0xff],
+];
+
+/// The readers that the first octet of a flow leaves, one bit each.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    streams: [u32; 256],
+    datagrams: [u32; 256],
+}
+
+impl Candidates {
+    pub fn new() -> Self {
+        let mut candidates = Self { streams: [0; 256], datagrams: [0; 256] };
+        let mut findings = Findings::default();
+        for octet in 0..=u8::MAX {
+            for (at, reader) in STREAM_READERS.iter().enumerate() {
+                // `No` is final: whatever follows.
+                let streams = Streams { first: &[octet], ..Streams::default() };
+                let is_possible = reader(&streams, &mut findings) != Verdict::No;
+                candidates.streams[usize::from(octet)] |= u32::from(is_possible) << at;
+            }
+            for (at, octets) in FIRST_OCTETS.iter().enumerate() {
+                let is_possible = octets.iter().any(|octets| octets.contains(&octet));
+                candidates.datagrams[usize::from(octet)] |= u32::from(is_possible) << at;
+            }
+        }
+        candidates
+    }
+
+    /// Readers of [`STREAM_READERS`] for a stream that begins with this octet.
+    #[inline]
+    pub fn of_stream(&self, first: u8) -> u32 {
+        self.streams[usize::from(first)]
+    }
+
+    /// Readers of [`DATAGRAM_READERS`], then QUIC, for a datagram that begins with this octet.
+    #[inline]
+    pub fn of_datagram(&self, first: u8) -> u32 {
+        self.datagrams[usize::from(first)]
+    }
+}

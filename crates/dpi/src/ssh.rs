@@ -65,11 +65,16 @@ fn identification(octets: &[u8]) -> Result<(&[u8], &[u8]), Verdict> {
         if octets.len() - rest.len() > MAX_OCTETS_BEFORE {
             return Err(Verdict::No);
         }
-        let end = rest.iter().take(MAX_OCTETS_BEFORE).position(|&octet| octet == b'\n');
+        // The first control character ends the line, or refuses it.
+        let is_end = |octet: &u8| octet.is_ascii_control() && !b"\r\t".contains(octet);
+        let end = rest.iter().take(MAX_OCTETS_BEFORE).position(is_end);
+        if end.is_some_and(|end| rest[end] != b'\n') {
+            return Err(Verdict::No);
+        }
         let line = &rest[..end.unwrap_or(rest.len())];
         let is_identification = line.starts_with(PREFIX);
         let limit = if is_identification { MAX_IDENTIFICATION_OCTETS } else { MAX_OCTETS_BEFORE };
-        if line.len() > limit || line.iter().any(|octet| octet.is_ascii_control() && !b"\r\t".contains(octet)) {
+        if line.len() > limit {
             return Err(Verdict::No);
         }
         let Some(end) = end else { return Err(Verdict::More) };

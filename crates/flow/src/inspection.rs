@@ -75,19 +75,22 @@ impl Inspection {
         self.inspector.as_ref().map_or_else(InspectionCounters::default, |inspector| *inspector.counters())
     }
 
-    /// Inspects a packet of a flow. `is_last`: no later one will be.
+    /// Inspects a packet of a flow: the one with this number in its direction and record. Returns
+    /// whether later packets of the flow have to be inspected.
     pub fn inspect<'a>(
         &mut self,
         slot: u32,
         endpoint: Endpoint,
         packet: &Packet,
-        is_last: bool,
+        number: u64,
         payload: impl FnOnce() -> &'a [u8],
-    ) {
-        let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) else { return };
-        let fragment = packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
-        if flow.is_done() || fragment {
-            return;
+    ) -> bool {
+        let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) else {
+            return false;
+        };
+        let is_last = number >= self.packets;
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
+            return true;
         }
         let (syn, fin) = (packet.control & Packet::SYN, packet.control & Packet::FIN);
         let tcp = match packet.protocol {
@@ -97,14 +100,17 @@ impl Inspection {
                 }
                 Some((packet.sequence.wrapping_add(u32::from(syn != 0)), fin != 0))
             }
+            // Its header was not captured.
+            TCP => return !is_last,
             UDP => None,
-            _ => return,
+            _ => return false,
         };
         if packet.payload_bytes == 0 && !is_last && fin == 0 {
-            return;
+            return true;
         }
         let payload = Payload {
-            octets: payload(),
+            // Inspection was suspended if this packet comes after the last one to be inspected.
+            octets: if number > self.packets { &[] } else { payload() },
             wire_octets: packet.payload_bytes,
             endpoint,
             ports: [packet.source_port, packet.destination_port],
@@ -112,7 +118,7 @@ impl Inspection {
             tcp,
             is_last,
         };
-        inspector.inspect(flow, &payload);
+        inspector.inspect(flow, &payload)
     }
 
     /// What is known of the flow in a slot.

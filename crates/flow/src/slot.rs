@@ -27,7 +27,7 @@ pub(crate) struct FlowSlot {
 pub(crate) struct FlowKeyState {
     /// The addresses, as in [`Key`].
     pub addresses: [u64; 4],
-    /// As in [`Key`], with [`SlotFlags`] in bits 8 to 23. 0 in a free slot.
+    /// As in [`Key`], with [`SlotFlags`] in bits 8 to 23, and [`INSPECTED`]. 0 in a free slot.
     ports_protocol_flags: u64,
     /// Clock time of the record's first packet; between two records, of the previous one's.
     pub record_began_ns: u64,
@@ -49,6 +49,11 @@ pub(crate) struct SlotFlags(pub u16);
 
 const FLAGS_SHIFT: u32 = 8;
 const FLAGS_MASK: u64 = 0xffff << FLAGS_SHIFT;
+/// No packet of the flow has to be inspected any more. It is the highest bit of the octet that holds
+/// the network.
+const INSPECTED: u64 = 1 << 31;
+/// Bits that are not of the key.
+const STATE_MASK: u64 = FLAGS_MASK | INSPECTED;
 
 impl SlotFlags {
     /// The TCP connection ended by FIN or RST; late packets still belong to the record.
@@ -120,12 +125,12 @@ impl FlowKeyState {
     /// As [`FlowKeyState::matches`]; also false if packets of the flow take the slow path.
     #[inline(always)]
     pub fn matches_fast(&self, key: &Key) -> bool {
-        self.matches_under(key, !FLAGS_MASK | (SlotFlags::SLOW_PATH as u64) << FLAGS_SHIFT)
+        self.matches_under(key, !STATE_MASK | (SlotFlags::SLOW_PATH as u64) << FLAGS_SHIFT)
     }
 
     /// Whether the flow has this key. Does not compare the extension.
     pub fn matches(&self, key: &Key) -> bool {
-        self.matches_under(key, !FLAGS_MASK)
+        self.matches_under(key, !STATE_MASK)
     }
 
     #[inline(always)]
@@ -137,7 +142,7 @@ impl FlowKeyState {
     }
 
     pub fn key(&self, extension: KeyExtension) -> Key {
-        let ports_and_protocol = self.ports_protocol_flags & !FLAGS_MASK;
+        let ports_and_protocol = self.ports_protocol_flags & !STATE_MASK;
         Key { addresses: self.addresses, ports_and_protocol, extension }
     }
 
@@ -163,8 +168,18 @@ impl FlowKeyState {
     }
 
     pub fn network(&self) -> Network {
-        let number = (self.ports_protocol_flags >> 24) as u8;
+        let number = ((self.ports_protocol_flags & !STATE_MASK) >> 24) as u8;
         [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
+    }
+
+    /// Whether packets of the flow have to be inspected.
+    #[inline(always)]
+    pub fn needs_inspection(&self) -> bool {
+        self.ports_protocol_flags & INSPECTED == 0
+    }
+
+    pub fn end_inspection(&mut self) {
+        self.ports_protocol_flags |= INSPECTED;
     }
 
     #[inline(always)]

@@ -105,7 +105,7 @@ impl Meter {
         {
             slot.state.idle_since_ns = self.clock.now_ns;
             slot.add_fast(endpoint, iat_ns, packet);
-            let packets = slot.counters[endpoint].packets();
+            let (needs_inspection, packets) = (slot.state.needs_inspection(), slot.counters[endpoint].packets());
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.update_tcp_state(candidate, endpoint, packet);
                 self.analyse(candidate, endpoint, packet);
@@ -116,23 +116,23 @@ impl Meter {
                     self.analyse(candidate, endpoint, packet);
                 }
             }
-            if P::AVAILABLE && packets <= self.inspection.packets() {
+            if P::AVAILABLE && needs_inspection {
                 self.inspect(candidate, endpoint, packets, packet, payloads, index);
             }
         } else {
             let counted = self.process_slow(&lookup.hashed, packet, out);
             if P::AVAILABLE
                 && let Some((slot, endpoint)) = counted
+                && self.cache.slots[slot as usize].state.needs_inspection()
             {
                 let packets = self.packets(slot)[endpoint];
-                if packets <= self.inspection.packets() {
-                    self.inspect(slot, endpoint, packets, packet, payloads, index);
-                }
+                self.inspect(slot, endpoint, packets, packet, payloads, index);
             }
         }
     }
 
-    /// Inspects one of the first packets of a direction: its number is `packets`.
+    /// Inspects a packet of a flow whose inspection has not ended. Its number in its direction is
+    /// `packets`.
     #[inline(never)]
     fn inspect<P: Payloads>(
         &mut self,
@@ -143,7 +143,11 @@ impl Meter {
         payloads: &P,
         index: usize,
     ) {
-        let is_last = packets == self.inspection.packets();
-        self.inspection.inspect(slot, endpoint, packet, is_last, || payloads.payload(index, packet));
+        let payload = || payloads.payload(index, packet);
+        if !self.inspection.inspect(slot, endpoint, packet, packets, payload)
+            && let Some(slot) = self.cache.slots.get_mut(slot as usize)
+        {
+            slot.state.end_inspection();
+        }
     }
 }

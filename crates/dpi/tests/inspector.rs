@@ -1,0 +1,95 @@
+//! The inspector over the captures of `testdata`, compared with the readers alone.
+
+#[expect(dead_code, reason = "not all tests need all functions")]
+mod fixtures;
+
+use weir_dpi::{
+    DATAGRAM_READERS, Datagram, Findings, FlowInspection, InspectionSettings, Inspector, Payload, STREAM_READERS,
+    Streams, Verdict, quic,
+};
+
+/// What the readers find in a datagram if all of them are asked.
+fn found_by_all(datagram: &Datagram<'_>) -> Findings {
+    let claims = |verdict| matches!(verdict, Verdict::Recognised | Verdict::Complete);
+    for reader in DATAGRAM_READERS {
+        let mut findings = Findings::new(false);
+        if claims(reader(datagram, &mut findings)) {
+            return findings;
+        }
+    }
+    let mut findings = Findings::new(false);
+    quic::read(&mut quic::State::default(), datagram, &mut findings);
+    findings
+}
+
+/// The same for the first octets of a connection.
+fn found_by_all_in_stream(streams: &Streams<'_>) -> Findings {
+    for reader in STREAM_READERS {
+        let mut findings = Findings::new(false);
+        if matches!(reader(streams, &mut findings), Verdict::Recognised | Verdict::Complete) {
+            return findings;
+        }
+    }
+    Findings::new(false)
+}
+
+fn found_by(inspector: &mut Inspector, payload: &Payload<'_>) -> Option<Findings> {
+    let mut flow = FlowInspection::default();
+    inspector.inspect(&mut flow, payload);
+    let findings = inspector.findings(&flow);
+    inspector.end_flow(&mut flow);
+    findings.map(|findings| (*findings).clone())
+}
+
+/// The octets with each first octet, and with each of the next ones changed.
+fn variants(octets: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let with = |at: usize, value: u8| {
+        let mut changed = octets.to_vec();
+        changed[at] = value;
+        changed
+    };
+    let firsts = (0..=u8::MAX).map(move |value| with(0, value));
+    firsts.chain((1..octets.len().min(40)).flat_map(move |at| [0, 1, 0x30, 0xff].map(|value| with(at, value))))
+}
+
+#[test]
+fn readers_that_the_first_octet_leaves_out_would_have_found_nothing() {
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    for fixture in fixtures::all() {
+        for datagram in fixture.datagrams().take(4) {
+            for octets in variants(datagram.payload) {
+                let datagram = Datagram { payload: &octets, from_first: true, ..datagram };
+                let payload = Payload {
+                    octets: &octets,
+                    wire_octets: datagram.wire_octets,
+                    endpoint: 0,
+                    ports: [datagram.source_port, datagram.destination_port],
+                    time_ns: datagram.time_ns,
+                    tcp: None,
+                    is_last: false,
+                };
+                let found = found_by(&mut inspector, &payload).unwrap_or_default();
+                assert_eq!(found, found_by_all(&datagram), "{}: {:02x?}", fixture.name, &octets[..octets.len().min(40)]);
+            }
+        }
+        let [first, second] = &fixture.streams;
+        for stream in [first, second].into_iter().filter(|stream| !stream.is_empty()) {
+            for octets in variants(&stream[..stream.len().min(1460)]) {
+                let ports = fixture.streams().ports;
+                let streams = Streams { first: &octets, ports, ..Streams::default() };
+                let payload = Payload {
+                    octets: &octets,
+                    wire_octets: octets.len() as u32,
+                    endpoint: 0,
+                    ports,
+                    time_ns: 0,
+                    tcp: Some((7, false)),
+                    is_last: false,
+                };
+                let found = found_by(&mut inspector, &payload).unwrap_or_default();
+                let all = found_by_all_in_stream(&streams);
+                assert_eq!(found, all, "{}: {:02x?}", fixture.name, &octets[..octets.len().min(40)]);
+            }
+        }
+    }
+}
