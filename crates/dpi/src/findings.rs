@@ -8,7 +8,8 @@ pub const MAX_FINDINGS_OCTETS: usize = 2048;
 pub const MAX_TEXT_OCTETS: usize = 255;
 
 /// Something that is found in payload. Texts are UTF-8 without control characters: octets that
-/// are not are written `\xNN`, and a backslash is written twice.
+/// are not are written `\xNN`, and a backslash is written twice. Names of certificates have the
+/// escapes of RFC 4514 instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Fact {
@@ -218,6 +219,11 @@ impl Findings {
         self.application = Some((application, confidence));
     }
 
+    /// Names the application again that was known before.
+    pub(crate) fn restore(&mut self, application: Option<(Application, Confidence)>) {
+        self.application = application;
+    }
+
     /// Adds a note.
     pub fn note(&mut self, note: Note) {
         self.notes.add(note);
@@ -285,15 +291,20 @@ impl Findings {
             }
             text.push_escaped(value);
         }
+        self.set_escaped(fact, &text);
+    }
+
+    /// Sets a fact that is a text, which was escaped before.
+    pub(crate) fn set_escaped(&mut self, fact: Fact, text: &EscapedText) {
         if text.cut {
             self.note(Note::Cut);
         }
-        self.set_octets(fact, &text.octets[..text.length]);
+        self.set_octets(fact, text.octets());
     }
 }
 
 /// A text of bounded length that is built up.
-struct EscapedText {
+pub(crate) struct EscapedText {
     octets: [u8; MAX_TEXT_OCTETS],
     length: usize,
     cut: bool,
@@ -306,8 +317,13 @@ impl Default for EscapedText {
 }
 
 impl EscapedText {
+    /// The text so far.
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.octets[..self.length]
+    }
+
     /// Appends octets, all or none. After the first that did not fit, none.
-    fn push(&mut self, octets: &[u8]) {
+    pub(crate) fn push(&mut self, octets: &[u8]) {
         match self.octets.get_mut(self.length..self.length + octets.len()) {
             Some(place) if !self.cut => {
                 place.copy_from_slice(octets);
@@ -318,17 +334,13 @@ impl EscapedText {
     }
 
     fn push_escaped(&mut self, value: &[u8]) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for chunk in value.utf8_chunks() {
             for character in chunk.valid().chars() {
                 let mut buffer = [0; 4];
                 match character {
                     '\\' => self.push(br"\\"),
                     _ if character.is_control() => {
-                        character
-                            .encode_utf8(&mut buffer)
-                            .bytes()
-                            .for_each(|octet| self.push_hexadecimal(octet, DIGITS));
+                        character.encode_utf8(&mut buffer).bytes().for_each(|octet| self.push_hexadecimal(octet));
                     }
                     _ => self.push(character.encode_utf8(&mut buffer).as_bytes()),
                 }
@@ -336,13 +348,20 @@ impl EscapedText {
                     return;
                 }
             }
-            chunk.invalid().iter().for_each(|&octet| self.push_hexadecimal(octet, DIGITS));
+            chunk.invalid().iter().for_each(|&octet| self.push_hexadecimal(octet));
         }
     }
 
-    fn push_hexadecimal(&mut self, octet: u8, digits: &[u8; 16]) {
-        self.push(&[b'\\', b'x', digits[usize::from(octet >> 4)], digits[usize::from(octet & 15)]]);
+    fn push_hexadecimal(&mut self, octet: u8) {
+        let [high, low] = hexadecimal(octet);
+        self.push(&[b'\\', b'x', high, low]);
     }
+}
+
+/// An octet as two digits.
+pub(crate) fn hexadecimal(octet: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! and IMAP (RFC 9051).
 //!
 //! The greeting and the first command of the client are certain. The greeting alone is a pattern, if it
-//! names the protocol; so is `EHLO` alone.
+//! names the protocol; so is `EHLO` alone. TLS that begins after lines (`STARTTLS`) is read.
 
-use crate::lines::{after_word, contains, first_word, is_text, lines};
+use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines};
 use crate::start::{Read, Start, require, verdict};
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 /// Octets of a greeting, and of a command.
 const MAX_LINE_OCTETS: usize = 512;
@@ -109,6 +109,18 @@ pub(crate) fn read_imap(streams: &Streams<'_>, findings: &mut Findings) -> Verdi
     }))
 }
 
+/// What follows lines of text, if it is the start of TLS. Empty if there is none.
+fn tls_after_lines(mut octets: &[u8]) -> &[u8] {
+    for _ in 0..MAX_LINES {
+        if tls::is_start(octets) {
+            return octets;
+        }
+        let Some(end) = octets.iter().position(|&octet| octet == b'\n') else { break };
+        octets = &octets[end + 1..];
+    }
+    &[]
+}
+
 impl Protocol {
     /// Reads the greeting and the commands. `user` sets the user if a command names one.
     fn read(
@@ -133,7 +145,10 @@ impl Protocol {
         };
         findings.recognise(self.application, confidence);
         findings.set_text(Fact::ServerSoftware, text);
-        // After a change to TLS, lines are not text.
+        let [client_tls, server_tls] = [client, streams.first].map(tls_after_lines);
+        if !client_tls.is_empty() || !server_tls.is_empty() {
+            return Ok(tls::read_upgrade(client_tls, server_tls, findings));
+        }
         let commands = lines(client).take_while(|line| is_text(line) && !line.eq_ignore_ascii_case(b"DATA"));
         let is_complete = commands.map(|line| self.without_tag(line)).any(|line| user(line, findings).is_some());
         Ok(if is_complete { Verdict::Complete } else { Verdict::Recognised })

@@ -5,7 +5,7 @@
 //! and not by a library, because its end is often not among the octets that are inspected.
 
 use crate::lines::fields;
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 /// Octets of a method. The longest registered one has 17 (RFC 9110 section 16.1).
 const MAX_METHOD_OCTETS: usize = 24;
@@ -29,8 +29,26 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     match (first, second) {
         (Verdict::More, Verdict::No) => Verdict::No,
         (Verdict::More, Verdict::More) => Verdict::More,
+        (Verdict::Complete, Verdict::Complete) if findings.text(Fact::HttpMethod) == Some("CONNECT") => {
+            read_tunnel(streams, findings)
+        }
         (Verdict::Complete, Verdict::Complete | Verdict::No) => Verdict::Complete,
         _ => Verdict::Recognised,
+    }
+}
+
+/// Reads what follows CONNECT and its response (RFC 9110 section 9.3.6).
+fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let [client, server] = [streams.first, streams.second].map(|octets| {
+        let line_end = octets.iter().position(|&octet| octet == b'\n');
+        line_end.and_then(|end| fields(&octets[end + 1..], |_, _| {})).unwrap_or_default()
+    });
+    let is_open = matches!(findings.number(Fact::HttpStatus), Some(200..300));
+    match () {
+        () if !is_open || ![client, server].iter().all(|octets| octets.is_empty() || tls::is_start(octets)) => {
+            Verdict::Complete
+        }
+        () => tls::read_upgrade(client, server, findings),
     }
 }
 

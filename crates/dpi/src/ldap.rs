@@ -5,7 +5,7 @@
 
 use crate::ber::{ENUMERATED, Element, INTEGER, OCTET_STRING, SEQUENCE};
 use crate::start::{Read, Start, require, verdict, whole_verdict};
-use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict, tls};
 
 const BIND_REQUEST: u8 = 0x60;
 const BIND_RESPONSE: u8 = 0x61;
@@ -18,7 +18,16 @@ const CONTROLS: u8 = 0xa0;
 
 /// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
+    let verdict = verdict(read(streams.first, findings));
+    if verdict != Verdict::Recognised {
+        return verdict;
+    }
+    // After StartTLS and its response.
+    let [client, server] = [streams.first, streams.second].map(|octets| {
+        let first = Element::read(&mut Start(octets));
+        first.ok().and_then(|message| octets.get(message.total..)).unwrap_or_default()
+    });
+    if tls::is_start(client) { tls::read_upgrade(client, server, findings) } else { verdict }
 }
 
 /// Reads one datagram.

@@ -1,7 +1,7 @@
 //! Lines of text, for protocols that have them.
 
 /// Lines that are read.
-const MAX_LINES: usize = 128;
+pub(crate) const MAX_LINES: usize = 128;
 
 /// The whole lines at the start of octets, without their ends and the white space before them.
 pub(crate) fn lines(octets: &[u8]) -> impl Iterator<Item = &[u8]> {

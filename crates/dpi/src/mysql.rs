@@ -2,7 +2,7 @@
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase.html>).
 
 use crate::start::{Read, Start, require, verdict};
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 const PROTOCOL: u8 = 10;
 const ERROR: u8 = 0xff;
@@ -10,6 +10,9 @@ const MAX_VERSION_OCTETS: usize = 128;
 const MAX_USER_OCTETS: usize = 128;
 /// Octets of the greeting before the version and after it, at least.
 const MIN_GREETING_OCTETS: u32 = 20;
+/// Octets of the response of a client that goes on with TLS, and of the head of a packet.
+const SSL_REQUEST_OCTETS: usize = 36;
+const HEAD_OCTETS: usize = 4;
 /// The client goes on with TLS.
 const CLIENT_SSL: u32 = 0x800;
 /// The client uses the protocol that follows here.
@@ -21,10 +24,23 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     if read != Ok(Verdict::Recognised) {
         return verdict(read);
     }
+    if is_ssl_request(streams.second) {
+        let client = &streams.second[SSL_REQUEST_OCTETS..];
+        let greeting_octets = streams.first.first_chunk().map_or(0, |&[low, high, ..]: &[u8; HEAD_OCTETS]| {
+            HEAD_OCTETS + usize::from(u16::from_le_bytes([low, high]))
+        });
+        return tls::read_upgrade(client, streams.first.get(greeting_octets..).unwrap_or_default(), findings);
+    }
     match read_response(streams.second, findings) {
         Err(Verdict::More) => Verdict::Recognised,
         _ => Verdict::Complete,
     }
+}
+
+/// Whether a client asks for TLS, in a packet of 32 octets.
+fn is_ssl_request(octets: &[u8]) -> bool {
+    matches!(octets, [32, 0, 0, 1, a, b, _, _, ..]
+        if octets.len() >= SSL_REQUEST_OCTETS && u32::from(u16::from_le_bytes([*a, *b])) & CLIENT_SSL != 0)
 }
 
 fn read_greeting(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
@@ -60,8 +76,9 @@ fn read_response(octets: &[u8], findings: &mut Findings) -> Read<()> {
     let mut rest = Start(octets);
     let [_, _, _, number] = rest.array()?;
     let capabilities = u32::from_le_bytes(rest.array()?);
-    require(number == 1 && capabilities & CLIENT_PROTOCOL_41 != 0 && capabilities & CLIENT_SSL == 0)?;
+    require(number == 1 && capabilities & CLIENT_PROTOCOL_41 != 0)?;
     rest.take(4 + 1 + 23)?;
+    require(capabilities & CLIENT_SSL == 0)?;
     findings.set_text(Fact::User, rest.until(0, MAX_USER_OCTETS)?);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! PostgreSQL (<https://www.postgresql.org/docs/current/protocol.html>): the first messages of a client.
 
 use crate::start::{Read, Start, require, verdict};
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 const CANCEL_REQUEST: u32 = 80_877_102;
 const SSL_REQUEST: u32 = 80_877_103;
@@ -12,15 +12,15 @@ const MAX_PARAMETERS: usize = 32;
 
 /// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    match read(streams.first, findings) {
+    match read(streams, findings) {
         // A request for encryption came before.
         Err(_) if findings.application().is_some() => Verdict::Recognised,
         read => verdict(read),
     }
 }
 
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
-    let mut rest = Start(octets);
+fn read(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let mut rest = Start(streams.first);
     loop {
         // A first octet other than 0 refuses most other protocols.
         { rest }.expect(&[0, 0])?;
@@ -41,6 +41,10 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
         }
         findings.recognise(Application::Postgresql, Confidence::Message);
         // A server that refuses encryption gets the startup message next. Else TLS follows.
+        if tls::is_start(rest.0) {
+            // The server said yes in one octet.
+            return Ok(tls::read_upgrade(rest.0, streams.second.get(1..).unwrap_or_default(), findings));
+        }
         if rest.0.is_empty() || rest.0[0] != 0 {
             return Ok(Verdict::Recognised);
         }

@@ -4,7 +4,7 @@
 //! negotiation behind it are certain, and a request without both is a pattern.
 
 use crate::start::{Read, Start, require, verdict};
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 /// Octets of the envelope behind the length of X.224.
 const ENVELOPE_OCTETS: usize = 6;
@@ -17,7 +17,22 @@ const NEGOTIATION_FAILURE: u8 = 3;
 
 /// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
+    match verdict(read(streams.first, findings)) {
+        Verdict::Complete if streams.first.get(5) == Some(&CONNECTION_REQUEST) => read_tls(streams, findings),
+        verdict => verdict,
+    }
+}
+
+/// Reads TLS, which follows the confirmation if the server selected it (MS-RDPBCGR section 5.4.2).
+fn read_tls(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let mut server = Start(streams.second);
+    match server.array::<{ 5 + ENVELOPE_OCTETS + 8 }>() {
+        Ok([3, 0, .., NEGOTIATION_RESPONSE, _, 8, 0, selected, _, _, _]) if selected != 0 => {}
+        Err(Verdict::More) => return Verdict::Recognised,
+        _ => return Verdict::Complete,
+    }
+    let length = streams.first.get(2..4).map_or(0, |length| usize::from(u16::from_be_bytes([length[0], length[1]])));
+    tls::read_upgrade(streams.first.get(length..).unwrap_or_default(), server.0, findings)
 }
 
 fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {

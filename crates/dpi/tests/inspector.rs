@@ -4,7 +4,7 @@
 mod fixtures;
 
 use weir_dpi::{
-    DATAGRAM_READERS, Datagram, Findings, FlowInspection, InspectionSettings, Inspector, Payload, STREAM_READERS,
+    DATAGRAM_READERS, Datagram, Fact, Findings, FlowInspection, InspectionSettings, Inspector, Payload, STREAM_READERS,
     Streams, Verdict, quic,
 };
 
@@ -69,7 +69,13 @@ fn readers_that_the_first_octet_leaves_out_would_have_found_nothing() {
                     is_last: false,
                 };
                 let found = found_by(&mut inspector, &payload).unwrap_or_default();
-                assert_eq!(found, found_by_all(&datagram), "{}: {:02x?}", fixture.name, &octets[..octets.len().min(40)]);
+                assert_eq!(
+                    found,
+                    found_by_all(&datagram),
+                    "{}: {:02x?}",
+                    fixture.name,
+                    &octets[..octets.len().min(40)]
+                );
             }
         }
         let [first, second] = &fixture.streams;
@@ -89,6 +95,49 @@ fn readers_that_the_first_octet_leaves_out_would_have_found_nothing() {
                 let found = found_by(&mut inspector, &payload).unwrap_or_default();
                 let all = found_by_all_in_stream(&streams);
                 assert_eq!(found, all, "{}: {:02x?}", fixture.name, &octets[..octets.len().min(40)]);
+            }
+        }
+    }
+}
+
+/// The findings do not depend on how a stream is cut into segments, nor on their order.
+#[test]
+fn segments_of_any_length_give_the_same_findings() {
+    let settings = InspectionSettings { octets: 64 << 10, ..InspectionSettings::default() };
+    let mut inspector = Inspector::new(settings, 8);
+    for fixture in fixtures::all().iter().filter(|fixture| fixture.datagrams.is_empty()) {
+        let mut found = Vec::new();
+        for (segment_octets, swapped) in [(1 << 16, false), (1460, false), (536, true), (100, false), (7, true)] {
+            let mut flow = FlowInspection::default();
+            let ports = fixture.streams().ports;
+            for endpoint in 0..2 {
+                flow.note_syn(endpoint, 99, endpoint == 1);
+            }
+            for (endpoint, stream) in fixture.streams.iter().enumerate() {
+                let mut segments: Vec<_> = stream.chunks(segment_octets).enumerate().collect();
+                if swapped {
+                    segments.chunks_mut(2).for_each(<[_]>::reverse);
+                }
+                for (at, octets) in segments {
+                    let payload = Payload {
+                        octets,
+                        wire_octets: octets.len() as u32,
+                        endpoint,
+                        ports: if endpoint == 0 { ports } else { [ports[1], ports[0]] },
+                        time_ns: 0,
+                        tcp: Some((100 + (at * segment_octets) as u32, false)),
+                        is_last: false,
+                    };
+                    inspector.inspect(&mut flow, &payload);
+                }
+            }
+            found.push(inspector.findings(&flow).map(|findings| (*findings).clone()).unwrap_or_default());
+            inspector.end_flow(&mut flow);
+        }
+        for other in &found[1..] {
+            assert_eq!(other.application(), found[0].application(), "{}", fixture.name);
+            for fact in Fact::ALL {
+                assert_eq!(other.octets(fact), found[0].octets(fact), "{}: {fact:?}", fixture.name);
             }
         }
     }

@@ -4,7 +4,7 @@
 mod fixtures;
 
 use fixtures::Fixture;
-use weir_dpi::{Fact, Findings, STREAM_READERS, Streams, Verdict};
+use weir_dpi::{Application, Confidence, Fact, Findings, STREAM_READERS, Streams, Verdict};
 
 fn captures() -> impl Iterator<Item = Fixture> {
     fixtures::all().into_iter().filter(|fixture| fixture.application() == "tls" && !fixture.streams[0].is_empty())
@@ -73,6 +73,25 @@ fn each_direction_alone_has_its_facts() {
             let facts = if both.has(Fact::TlsAlert) { &[] } else { facts };
             for fact in facts {
                 assert_eq!(alone.octets(*fact), both.octets(*fact), "{}: {fact:?}", fixture.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn tls_after_the_negotiation_of_rdp_has_its_facts_and_the_flow_stays_rdp() {
+    let request = b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0";
+    let confirmation =
+        |selected: u8| [&b"\x03\0\0\x13\x0e\xd0\0\0\x12\x34\0\x02\0\x08\0"[..], &[selected, 0, 0, 0]].concat();
+    for fixture in captures() {
+        let [client, server] = &fixture.streams;
+        let client = [&request[..], client].concat();
+        for (selected, has_tls) in [(1, true), (0, false)] {
+            let found = read(&client, &[&confirmation(selected)[..], server].concat());
+            assert_eq!(found.application(), Some((Application::Rdp, Confidence::Message)));
+            let alone = read(&fixture.streams[0], &fixture.streams[1]);
+            for fact in [Fact::ServerName, Fact::TlsVersion, Fact::CertificateSubject] {
+                assert_eq!(found.octets(fact), alone.octets(fact).filter(|_| has_tls), "{}: {fact:?}", fixture.name);
             }
         }
     }

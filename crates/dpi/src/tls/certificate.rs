@@ -4,6 +4,7 @@
 //! and certificates with faults elsewhere are read. Nothing is verified.
 
 use crate::cursor::Cursor;
+use crate::findings::{EscapedText, hexadecimal};
 use crate::{Fact, Findings, Note};
 use arrayvec::ArrayVec;
 use std::io::Write;
@@ -118,13 +119,13 @@ fn set_name(fact: Fact, octets: &[u8], findings: &mut Findings) {
     // The start of a certificate is read again when more of it comes.
     if !findings.has(fact) {
         let name = name(octets, findings);
-        findings.set_text(fact, &name);
+        findings.set_escaped(fact, &name);
     }
 }
 
 /// A distinguished name as RFC 4514 writes it.
-fn name(octets: &[u8], findings: &mut Findings) -> Text {
-    let mut text = Text::new();
+fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
+    let mut text = EscapedText::default();
     let mut sets = Cursor(octets);
     let mut rdns: ArrayVec<&[u8], MAX_RDNS> =
         std::iter::from_fn(|| element(&mut sets)).map(|(_, set)| set).take(MAX_RDNS).collect();
@@ -133,32 +134,33 @@ fn name(octets: &[u8], findings: &mut Findings) -> Text {
     }
     rdns.reverse();
     for (at, rdn) in rdns.into_iter().enumerate() {
-        append(&mut text, if at == 0 { b"" } else { b"," });
+        text.push(if at == 0 { b"" } else { b"," });
         let mut attributes = Cursor(rdn);
         let mut separator: &[u8] = b"";
         while let Some((_, attribute)) = element(&mut attributes) {
             let mut attribute = Cursor(attribute);
             let (Some((_, kind)), value_octets) = (element(&mut attribute), attribute.0) else { continue };
             let Some((tag, value)) = element(&mut attribute) else { continue };
-            append(&mut text, separator);
+            text.push(separator);
             separator = b"+";
             let known = ATTRIBUTES.iter().find(|(number, _)| *number == kind);
             match known {
-                Some((_, name)) => append(&mut text, name.as_bytes()),
+                Some((_, name)) => text.push(name.as_bytes()),
                 None => append_object_identifier(&mut text, kind),
             }
-            append(&mut text, b"=");
+            text.push(b"=");
             if known.is_none() || !append_string(&mut text, tag, value) {
-                append(&mut text, b"#");
-                value_octets.iter().for_each(|octet| append_formatted(&mut text, format_args!("{octet:02x}")));
+                text.push(b"#");
+                value_octets.iter().for_each(|octet| text.push(&hexadecimal(*octet)));
             }
         }
     }
     text
 }
 
-/// Appends a string of ASN.1 with the escapes of RFC 4514; false: the type is not a string.
-fn append_string(text: &mut Text, tag: u8, value: &[u8]) -> bool {
+/// Appends a string of ASN.1 with the escapes of RFC 4514; false: the type is not a string. Control
+/// characters, and octets that are not of UTF-8, are a backslash and two hexadecimal digits.
+fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
     let mut utf8 = Text::new();
     let mut push = |character: char| append(&mut utf8, character.encode_utf8(&mut [0; 4]).as_bytes());
     match tag {
@@ -174,33 +176,48 @@ fn append_string(text: &mut Text, tag: u8, value: &[u8]) -> bool {
             .for_each(|character| push(character.unwrap_or(char::REPLACEMENT_CHARACTER))),
         _ => return false,
     }
-    for (at, octet) in utf8.iter().enumerate() {
-        let is_first_or_last = at == 0 || at + 1 == utf8.len();
-        match octet {
-            0 => append(text, br"\00"),
-            b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'\\' => append(text, &[b'\\', *octet]),
-            b' ' if is_first_or_last => append(text, br"\ "),
-            b'#' if at == 0 => append(text, br"\#"),
-            // What does not fit is cut.
-            _ => drop(text.try_push(*octet)),
+    let mut rest = utf8.len();
+    for chunk in utf8.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let is_first = rest == utf8.len();
+            rest -= character.len_utf8();
+            let mut buffer = [0; 4];
+            let octets = character.encode_utf8(&mut buffer).as_bytes();
+            match character {
+                '"' | '+' | ',' | ';' | '<' | '>' | '\\' => text.push(&[b'\\', octets[0]]),
+                ' ' if is_first || rest == 0 => text.push(br"\ "),
+                '#' if is_first => text.push(br"\#"),
+                _ if character.is_control() => append_octets(text, octets),
+                _ => text.push(octets),
+            }
         }
+        append_octets(text, chunk.invalid());
+        rest -= chunk.invalid().len();
     }
     true
 }
 
-fn append_object_identifier(text: &mut Text, octets: &[u8]) {
+/// Appends octets as RFC 4514 writes those that are no character.
+fn append_octets(text: &mut EscapedText, octets: &[u8]) {
+    for octet in octets {
+        let [high, low] = hexadecimal(*octet);
+        text.push(&[b'\\', high, low]);
+    }
+}
+
+fn append_object_identifier(text: &mut EscapedText, octets: &[u8]) {
     let mut number = 0_u64;
     let mut is_first = true;
     for octet in octets {
         number = number << 7 | u64::from(octet & 0x7f);
         if octet & 0x80 == 0 {
-            match is_first {
-                true => {
-                    let root = (number / 40).min(2);
-                    append_formatted(text, format_args!("{root}.{}", number - 40 * root));
-                }
-                false => append_formatted(text, format_args!(".{number}")),
+            if is_first {
+                let root = (number / 40).min(2);
+                text.push(itoa::Buffer::new().format(root).as_bytes());
+                number -= 40 * root;
             }
+            text.push(b".");
+            text.push(itoa::Buffer::new().format(number).as_bytes());
             (number, is_first) = (0, false);
         }
     }
@@ -293,10 +310,15 @@ mod tests {
             der(0x31, &attribute(&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 4], 19, b"DE")),
             der(0x31, &attribute(&[0x55, 4, 3], 3, &[0, 1])),
         ];
-        let text = name(&rdns.concat(), &mut Findings::new(false));
+        let name = |octets: &[u8]| name(octets, &mut Findings::new(false)).octets().to_vec();
+        let text = name(&rdns.concat());
         let expected = "CN=#0382000200 01,1.3.6.1.4.1.311.60.2.1.4=#138200024445,CN=a€+OU=\\ #é\\ ,\
             O=Größe\\, GmbH & \\\"Co\\\",C=DE";
         assert_eq!(String::from_utf8_lossy(&text), expected.replace("00 01", "0001"));
+        let text = name(&der(0x31, &attribute(&[0x55, 4, 3], 12, b"\\a\n\0\xff\xc3\xa9")));
+        assert_eq!(String::from_utf8_lossy(&text), r"CN=\\a\0a\00\ffé");
+        let text = name(&der(0x31, &attribute(&[0x55, 4, 10], 12, &[b','; 200])));
+        assert_eq!(text.len(), 254);
     }
 
     #[test]

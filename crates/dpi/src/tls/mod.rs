@@ -75,6 +75,25 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     }
 }
 
+/// Whether octets are the start of TLS in the middle of a connection: a record of the handshake.
+pub(crate) fn is_start(octets: &[u8]) -> bool {
+    matches!(octets, [HANDSHAKE] | [HANDSHAKE, 3, ..])
+}
+
+/// Reads the start of TLS in the middle of a connection: `STARTTLS`, tunnels. `client` and `server` are
+/// what these sides sent from there on; both may be empty. The application that the connection began
+/// with stays.
+pub(crate) fn read_upgrade(client: &[u8], server: &[u8], findings: &mut Findings) -> Verdict {
+    let application = findings.application();
+    let streams = Streams { first: client, second: server, ..Streams::default() };
+    let verdict = read_streams(&streams, findings);
+    findings.restore(application);
+    match verdict {
+        Verdict::More | Verdict::Recognised => Verdict::Recognised,
+        Verdict::No | Verdict::Complete => Verdict::Complete,
+    }
+}
+
 /// `is_answer`: the other side sent a hello.
 fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
     if let Some(side) = read_ssl2_client_hello(stream, findings) {
@@ -88,6 +107,7 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
         }
         Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(stream, findings),
         Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(stream, findings),
+        Ok(Some(Record { kind: ALERT, after: None, .. })) if is_answer => Side::Undecided(0),
         _ if is_answer && read_alert(stream, findings) => Side::Hello { finished: true },
         _ => count_records(stream),
     }
@@ -127,7 +147,9 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
             return Side::Undecided(0);
         }
         match split_record(rest) {
-            Ok(None) => return Side::Hello { finished: false },
+            Ok(None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) => {
+                return Side::Hello { finished: false };
+            }
             Ok(Some(Record { kind: CHANGE_CIPHER_SPEC, after: Some(after), .. })) if next == Next::ServerHello => {
                 rest = after;
             }
