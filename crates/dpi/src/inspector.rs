@@ -669,7 +669,9 @@ mod tests {
         let settings = InspectionSettings { sessions: 2, ..InspectionSettings::default() };
         let mut inspector = Inspector::new(settings, 8);
         let mut flows = [FlowInspection::default(); 3];
-        flows.iter_mut().for_each(|flow| drop(inspector.inspect(flow, &datagram(QUESTION))));
+        flows.iter_mut().for_each(|flow| {
+            inspector.inspect(flow, &datagram(QUESTION));
+        });
         let found = flows.map(|flow| inspector.findings(&flow).unwrap());
         let notes = found.each_ref().map(|found| found.notes().names().collect::<Vec<_>>());
         assert_eq!(notes, [vec!["limit"], vec![], vec![]]);
@@ -684,7 +686,9 @@ mod tests {
         let settings = InspectionSettings { findings_octets: 300, sessions: 1, ..InspectionSettings::default() };
         let mut inspector = Inspector::new(settings, 8);
         let mut flows = [FlowInspection::default(); 9];
-        flows.iter_mut().for_each(|flow| drop(inspector.inspect(flow, &datagram(QUESTION))));
+        flows.iter_mut().for_each(|flow| {
+            inspector.inspect(flow, &datagram(QUESTION));
+        });
         let last = inspector.findings(&flows[7]).unwrap();
         assert_eq!((last.application().unwrap().0, last.has(Fact::DnsName)), (Application::Dns, false));
         assert!(inspector.findings_octets <= 300 && inspector.counters().facts_left_out > 0);
