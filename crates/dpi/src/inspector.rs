@@ -21,6 +21,7 @@ use crate::{
 };
 use bytemuck::Zeroable;
 use std::sync::Arc;
+use weir_ledger::InspectionCounters;
 
 /// Limits of inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,19 +132,6 @@ pub struct Payload<'a> {
     pub tcp: Option<(u32, bool)>,
     /// No later packet of the flow will be inspected: the limit of packets is reached.
     pub is_last: bool,
-}
-
-/// Counters of an inspector. They only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InspectionCounters {
-    /// Flows with payload.
-    pub flows: u64,
-    /// Flows whose application was recognised.
-    pub recognised: u64,
-    /// Flows that were given up because all sessions were in use.
-    pub given_up: u64,
-    /// Flows whose facts did not fit into the octets of all findings.
-    pub facts_left_out: u64,
 }
 
 /// A flow for which readers are left.

@@ -47,7 +47,7 @@ mod wireguard;
 
 pub use application::{Application, Confidence};
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};
-pub use inspector::{FlowInspection, InspectionCounters, InspectionSettings, Inspector, Payload};
+pub use inspector::{FlowInspection, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};
 pub use tls::{ja3, ja3s, ja4};

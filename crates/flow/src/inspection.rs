@@ -5,7 +5,8 @@ use crate::mapped_array::MappedArray;
 use crate::slot::TCP;
 use std::io;
 use std::sync::Arc;
-use weir_dpi::{Findings, FlowInspection, InspectionCounters, InspectionSettings, Inspector, Payload};
+use weir_dpi::{Findings, FlowInspection, InspectionSettings, Inspector, Payload};
+use weir_ledger::InspectionCounters;
 use weir_packet::{Flags, Packet};
 
 const UDP: u8 = 17;

@@ -35,8 +35,7 @@ use crate::tcp_analysis::TcpAnalysis;
 use crate::timeouts::Timeouts;
 use crate::{Config, Detail, FlowRecord, KeyOptions};
 use std::io;
-use weir_dpi::InspectionCounters;
-use weir_ledger::{PacketAnomaly, ReasonCounters, RecordTotals};
+use weir_ledger::{InspectionCounters, PacketAnomaly, ReasonCounters, RecordTotals};
 use weir_packet::Packet;
 
 /// Packets per chunk: the most that are prefetched together, and the interval of the expiry scan.

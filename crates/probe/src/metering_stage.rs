@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
 use weir_flow::{Meter, MigratedFlow, Payloads};
-use weir_ledger::{InspectionCounters, Ledger};
+use weir_ledger::Ledger;
 use weir_packet::Packet;
 
 /// Time after which the clock of an idle meter advances without packets.
@@ -115,9 +115,7 @@ impl MeteringStage {
         ledger.live = self.meter.open_records();
         ledger.live.merge(totals(&self.output.records));
         ledger.overload = self.annotator.counters;
-        let weir_dpi::InspectionCounters { flows, recognised, given_up, facts_left_out } =
-            self.meter.inspection_counters();
-        ledger.inspection = InspectionCounters { flows, recognised, given_up, facts_left_out };
+        ledger.inspection = self.meter.inspection_counters();
         Account { ledger, sent: self.output.sent, lost: self.output.lost }
     }
 

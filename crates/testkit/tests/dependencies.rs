@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: [(&str, &str); 19] = [
     ("bench", "capture export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
-    ("dpi", ""),
+    ("dpi", "ledger"),
     ("enrich", "dpi flow"),
     ("export", "dpi flow ledger packet tcp"),
     ("flow", "dpi ledger packet tcp"),
@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &str); 19] = [
     ("ledger", ""),
     ("packet", "ledger"),
     ("plot", "text"),
-    ("probe", "capture dpi export flow ledger packet"),
+    ("probe", "capture export flow ledger packet"),
     ("query", "dpi export flow ledger packet tcp"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
