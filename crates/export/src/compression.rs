@@ -16,9 +16,12 @@ const MAX_CONTENT: u64 = 1 << 26;
 /// An incomplete last frame is at most this long, octets. Otherwise the file is damaged.
 const MAX_INCOMPLETE: u64 = 1 << 18;
 
+/// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compression {
+pub enum Compression {
+    /// Ending `.gz`.
     Gzip,
+    /// Ending `.zst`.
     Zstandard,
 }
 

@@ -1,7 +1,5 @@
 //! `PATH?NAME=VALUE&...`: the path of a file and its settings.
 
-use crate::compression::Compression;
-
 /// Splits the path of a file from its settings, which are the text behind the last `?` if it begins
 /// with `NAME=`. Any other question mark is part of the path.
 pub(crate) fn split(text: &str) -> (&str, &str) {
@@ -21,11 +19,6 @@ pub fn path_of_file(spec: &str) -> Option<&str> {
 /// Whether a path is standard output, which may be compressed: `-`, `-.gz` and `-.zst`.
 pub fn is_standard_output(path: &str) -> bool {
     matches!(path, "-" | "-.gz" | "-.zst")
-}
-
-/// Whether the content of a file is compressed, by its name.
-pub fn is_compressed(path: &str) -> bool {
-    Compression::of(path).is_some()
 }
 
 #[cfg(test)]

@@ -46,10 +46,6 @@ pub enum Error {
     SharedOutput { output: String, other: String },
     #[error("{0}: name a file, or - for standard output")]
     NoTablePath(String),
-    #[error(
-        "{0}: tables and views are not compressed; leave out the ending, or write to - and pipe it to gzip or zstd"
-    )]
-    CompressedTable(String),
     #[error("{0}: a table or a view is written once, at the end; remove rotate=")]
     RotatedTable(String),
     #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
-use weir_export::{Column, ExportOptions, FileMode, OutputFile, Owner, Sink};
+use weir_export::{Column, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
@@ -91,7 +91,8 @@ impl Outputs {
     }
 
     pub fn table_on_standard_output(&self) -> bool {
-        self.on_standard_output.as_ref().is_some_and(|sink| sink.starts_with("table:"))
+        let is_text = |sink: &String| sink.starts_with("table:") && compression(sink).is_none();
+        self.on_standard_output.as_ref().is_some_and(is_text)
     }
 
     /// What is wrong with the view and the sinks, which are not opened.
@@ -105,10 +106,6 @@ impl Outputs {
         self.check_view(sink, options)?;
         let plain = split_where(sink).0;
         let is_written_at_end = view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
-        let is_compressed = weir_export::path_of_file(plain).is_some_and(weir_export::is_compressed);
-        if is_written_at_end && is_compressed {
-            return Err(Error::CompressedTable(sink.into()));
-        }
         if is_written_at_end && weir_export::is_rotated(plain) {
             return Err(Error::RotatedTable(sink.into()));
         }
@@ -238,7 +235,8 @@ impl Outputs {
         let format = view_format(sink).filter(|&format| format == Format::Table || self.view.is_some());
         if let Some(format) = format {
             let content = self.content(sink, format, options)?;
-            return Ok(match Target::of_sink(sink) {
+            let compression = compression(sink);
+            let mut table = match Target::of_sink(sink) {
                 Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(sink.into())),
                 Target::File(path) => {
                     let OutputFile { file, unused } = weir_export::open_file(sink, &path, mode, self.owner)?;
@@ -246,16 +244,19 @@ impl Outputs {
                         if mode == FileMode::Append { Box::new(files::WholeTexts(file)) } else { Box::new(file) };
                     let mut table = Table::new(sink, content, output, None);
                     table.unused = unused;
-                    Box::new(table)
+                    table
                 }
                 _ => {
-                    let output: Box<dyn Write + Send> = match style::is_on(&io::stdout()) {
+                    let is_styled = compression.is_none() && style::is_on(&io::stdout());
+                    let output: Box<dyn Write + Send> = match is_styled {
                         true => Box::new(StyledLines::new(io::stdout(), style::table)),
                         false => Box::new(io::stdout()),
                     };
-                    Box::new(Table::new(sink, content, output, console::terminal_columns()))
+                    Table::new(sink, content, output, console::terminal_columns())
                 }
-            });
+            };
+            table.compression = compression;
+            return Ok(Box::new(table));
         }
         Ok(weir_export::open(sink, &self.export_options(options, key, mode))?)
     }
@@ -390,6 +391,11 @@ fn view_format(sink: &str) -> Option<Format> {
         "json" => Format::Json,
         _ => return None,
     })
+}
+
+/// The compression of a sink that is a file or standard output.
+fn compression(sink: &str) -> Option<Compression> {
+    weir_export::path_of_file(split_where(sink).0).and_then(Compression::of)
 }
 
 /// The expression of a sink.

@@ -13,7 +13,7 @@ pub use view::{Format, ViewTable};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use weir_export::{Column, Error, Sink, UnusedFile};
+use weir_export::{Column, Compression, Error, Sink, UnusedFile};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 use weir_query::RecordOrder;
@@ -25,6 +25,8 @@ pub struct Table {
     output: Box<dyn Write + Send>,
     /// The new file, until the table is written.
     pub unused: Option<UnusedFile>,
+    /// Compresses the text.
+    pub compression: Option<Compression>,
     /// Width of the terminal, if the table goes to one.
     columns: Option<usize>,
     counters: SinkCounters,
@@ -76,6 +78,7 @@ impl Table {
             received: RecordTotals::default(),
             output,
             unused: None,
+            compression: None,
             columns,
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
@@ -112,7 +115,10 @@ impl Sink for Table {
     fn finish(&mut self) -> Result<(), Error> {
         self.unused.take().into_iter().for_each(UnusedFile::keep);
         let received = std::mem::take(&mut self.received);
-        let (text, rows) = self.text(received.flows);
+        let (mut text, rows) = self.text(received.flows);
+        if let Some(compression) = self.compression {
+            text = compression.compress(&text);
+        }
         match self.output.write_all(&text).and_then(|()| self.output.flush()) {
             Ok(()) => {
                 self.counters.exported.merge(received);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_usage_errors, capture_files, captures, failure, ledger_of, read_flows, small, success, weir};
+use common::{assert_usage_errors, capture_files, captures, command, failure, ledger_of, read_flows, small, success, weir};
 use serde_json::Value;
 use std::fs;
 
@@ -371,5 +371,37 @@ fn words_of_tcpdump_and_nfdump_select_or_name_the_word_to_use() {
         ("sni endswith x", "an operator (= != in starts-with ends-with contains), as in sni ends-with .example"),
     ] {
         assert_usage_errors(&[(&["read", &web, "--where", expression], reason)]);
+    }
+}
+
+#[test]
+fn views_and_tables_are_compressed_by_the_ending_of_the_file() {
+    let capture = small().saved();
+    let view = ["read", capture.name(), "--by", "src_ip"];
+    let decompress = [("gz", common::gunzip as fn(&[u8]) -> Vec<u8>), ("zst", common::unzstd)];
+    for (scheme, (ending, decompress)) in
+        ["csv", "json", "table"].into_iter().flat_map(|scheme| decompress.map(|of| (scheme, of)))
+    {
+        let arguments = |sink: &str| [&view[..], &["-q", "-o", sink]].concat().join(" ");
+        let plain = success(arguments(&format!("{scheme}:-")).split(' '));
+        let path = capture.beside(&format!("view.{scheme}.{ending}"));
+        // Also without the scheme, if the ending says it.
+        let to_file = match scheme {
+            "table" => format!("table:{}", path.display()),
+            _ => path.display().to_string(),
+        };
+        let (code, err, ledger) = ledger_of(arguments(&to_file).split(' '));
+        assert_eq!(code, 0, "{err}");
+        let file = fs::read(&path).unwrap();
+        assert_eq!(decompress(&file), plain.as_bytes(), "{to_file}");
+        assert_eq!(ledger["sinks"][0]["octets"], file.len(), "{ledger}");
+        let output = command().args(arguments(&format!("{scheme}:-.{ending}")).split(' ')).output().unwrap();
+        assert_eq!(decompress(&output.stdout), plain.as_bytes(), "{scheme}:-.{ending}");
+        // The summary is not mixed with it, and there are no colours.
+        let mut summary = command();
+        summary.args(view).args(["-o", &format!("{scheme}:-.{ending}")]).env("CLICOLOR_FORCE", "1");
+        let output = summary.output().unwrap();
+        assert_eq!(decompress(&output.stdout), plain.as_bytes(), "{scheme}:-.{ending}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("received"), "{scheme}:-.{ending}");
     }
 }
