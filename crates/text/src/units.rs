@@ -23,7 +23,10 @@ pub enum ParseError {
     /// A bit rate that no link has.
     #[error("a link has from 1bit/s to 1000Tbit/s; is the unit right?")]
     BitRateRange,
-    /// Not a decimal number, or 0, or too large.
+    /// A duration of 0.
+    #[error("must be at least 1ns")]
+    NoDuration,
+    /// Not a decimal number, or too large.
     #[error("{0}")]
     Invalid(&'static str),
     /// The number is outside of this range.
@@ -51,7 +54,7 @@ pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
         other => return Err(ParseError::TimeUnit(other.into())),
     };
     match scale(digits, unit_ns) {
-        Some(0) => Err(ParseError::Invalid("must be at least 1ns")),
+        Some(0) => Err(ParseError::NoDuration),
         Some(ns) => u64::try_from(ns).map_err(|_| ParseError::Invalid("too long; at most 5124095h (584 years)")),
         None => Err(ParseError::Invalid("not a duration; write for example 500ms, 120s or 5m")),
     }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{assert_usage_errors, capture_files, captures, command, failure, ledger_of, read_flows, small, success, weir};
+use common::{
+    assert_usage_errors, capture_files, captures, command, failure, ledger_of, read_flows, small, success, weir,
+};
 use serde_json::Value;
 use std::fs;
 
@@ -240,14 +242,16 @@ fn invalid_views_are_usage_errors() {
     let capture = capture("web.pcap");
     let read = |options: &[&'static str]| [&["read", capture.as_str()], options].concat();
     for (options, reason) in [
-        (&["--every", "0"][..], "must be at least 1ns"),
+        (&["--every", "0"][..], "must be at least 1ms: rates of shorter intervals mean nothing"),
+        (&["--every", "1ns"], "must be at least 1ms"),
+        (&["--every", "999us"], "must be at least 1ms"),
         (&["--every", "10"], ""),
-        (&["--every", "500us"], ""),
-        (&["--every", "1000ns"], ""),
+        (&["--every", "1500us"], ""),
+        (&["--every", "1000000ns"], ""),
         (&["--every", "1d"], ""),
         (&["--every=-5s"], "not a duration; write for example 500ms, 120s or 5m"),
         (&["--every", "soon"], "'soon' is not a unit of time; use ns, us, ms, s, m, h or d"),
-        (&["--every", "0.1ns"], "must be at least 1ns"),
+        (&["--every", "0.1ns"], "must be at least 1ms"),
         (&["--by", "hosts"], "there is no field \"hosts\"; did you mean host?"),
         (&["--by", "dst_port/24"], "dst_port is not an address: it has no prefix"),
         (&["--by", "src_ip/24,src_ip/16"], "--by: the view would have two columns with the name src_ip"),

@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use super::values::{FieldList, parse_fields};
+use super::values::{FieldList, parse_fields, parse_interval};
 use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -83,8 +83,8 @@ pub struct Sinks {
     #[arg(long = "by", value_name = "FIELD", value_delimiter = ',')]
     pub by: Vec<GroupField>,
 
-    /// Sum up flows in intervals of this length: a time line (units ns, us, ms, s, m, h, d). With --by, of each group
-    #[arg(long = "every", value_name = "TIME", value_parser = parse_duration)]
+    /// Sum up flows in intervals of this length: a time line (units ms, s, m, h, d; at least 1ms). With --by, of each group
+    #[arg(long = "every", value_name = "TIME", value_parser = parse_interval)]
     pub every_ns: Option<u64>,
 
     /// Groups of --by that are kept in memory, about 150 bytes each and 32 per field; with --every the intervals, or the

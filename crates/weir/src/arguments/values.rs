@@ -2,7 +2,7 @@
 
 use weir_export::{Column, InvalidFields};
 use weir_probe::OverloadPolicy;
-use weir_text::units::{ParseError, parse_bit_rate, parse_number};
+use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
 
 /// Fields of flow records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum InvalidValue {
     Sample,
     #[error("'{0}' is neither a core number nor a range; write for example 2,3 or 2-5")]
     Cores(String),
+    #[error("must be at least 1ms: rates of shorter intervals mean nothing")]
+    Interval,
     #[error("use a number from {least} to {most}")]
     Range { least: f64, most: f64 },
 }
@@ -31,6 +33,8 @@ pub enum InvalidValue {
 const MAX_LEVEL: u8 = 13;
 /// The sampling interval field of the NetFlow v5 header has 14 bits.
 const MAX_POPULATION: u64 = (1 << 14) - 1;
+/// Shortest interval of a view.
+const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// Core numbers are below this.
 const MAX_CORES: usize = 1024;
 
@@ -41,6 +45,14 @@ pub fn parse_overload(text: &str) -> Result<OverloadPolicy, InvalidValue> {
         ("lose", _) => Ok(OverloadPolicy::Lose),
         (_, Ok(level)) if level <= MAX_LEVEL => Ok(OverloadPolicy::Level(level)),
         _ => Err(InvalidValue::Overload),
+    }
+}
+
+/// Parses `--every`, ns.
+pub fn parse_interval(text: &str) -> Result<u64, InvalidValue> {
+    match parse_duration(text) {
+        Ok(0..MIN_INTERVAL_NS) | Err(ParseError::NoDuration) => Err(InvalidValue::Interval),
+        parsed => Ok(parsed?),
     }
 }
 
