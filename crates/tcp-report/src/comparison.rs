@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use weir_packet::{Flags, Packet};
 use weir_tcp::{AnomalyPool, Connection, SegmentClass};
 use weir_tcp_batch::ConnectionKey;
+use weir_text::paragraph;
 
 /// Segments with payload of one kind: retransmissions or duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -110,11 +111,12 @@ impl Comparison {
     }
 
     /// A table with its explanation, in lines of at most 120 characters.
-    pub(crate) fn text(&self) -> String {
-        let mut text = format!(
-            "Comparison with the rule \"addresses, ports and sequence number as before\": {} segments with payload\n{:16}",
-            self.data_segments, ""
+    pub(crate) fn text(&self, columns: Option<usize>) -> String {
+        let title = format!(
+            "Comparison with the rule \"addresses, ports and sequence number as before\": {} segments with payload",
+            self.data_segments
         );
+        let mut text = format!("{}{:16}", paragraph("", &title, columns), "");
         for heading in ["that rule", "weir", "missed", "mistaken", "wrong"] {
             text += &format!(" {heading:>11}");
         }
@@ -123,14 +125,14 @@ impl Comparison {
             let RuleCounts { rule, weir, missed, mistaken, wrong } = counts;
             [rule, weir, missed, mistaken, wrong].iter().for_each(|count| text += &format!(" {count:>11}"));
         }
-        text += &format!(
-            "\nThat rule takes a segment with the same IP identification for a duplicate. missed: found by Weir only;\n\
-             mistaken: found by both, as retransmission and as duplicate; wrong: found by that rule only.\n\
-             That rule does not find all retransmissions in {} of the {} pairs of endpoints that have some.\n",
+        let meaning = format!(
+            "That rule takes a segment with the same IP identification for a duplicate. missed: found by Weir only; \
+             mistaken: found by both, as retransmission and as duplicate; wrong: found by that rule only. \
+             That rule does not find all retransmissions in {} of the {} pairs of endpoints that have some.",
             self.pairs_with_missed.len(),
             self.pairs_with_retransmissions.len()
         );
-        text
+        text + "\n" + &paragraph("", &meaning, columns)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -191,6 +193,6 @@ mod tests {
         assert_eq!(comparison.data_segments, 6);
         assert_eq!(comparison.retransmissions, RuleCounts { rule: 2, weir: 3, missed: 1, mistaken: 0, wrong: 0 });
         assert_eq!(comparison.duplicates, RuleCounts { rule: 1, weir: 1, missed: 0, mistaken: 0, wrong: 0 });
-        assert!(comparison.text().contains("in 1 of the 1 pairs"));
+        assert!(comparison.text(None).contains("in 1 of the 1 pairs"));
     }
 }

@@ -332,6 +332,23 @@ fn degradations(connection: &Connection) -> String {
     connection.degradation().names().chain(one_way).collect::<Vec<_>>().join(",")
 }
 
+/// Returns the text of a cell.
+pub type CellText = Box<dyn Fn(&Connection) -> String>;
+
+/// What a list is sorted by.
+pub struct SortedColumn {
+    /// The heading of the column that shows it, and the side if it is of one.
+    pub column: Option<(&'static str, Option<usize>)>,
+    /// Heading and cells of a column for lists without that column.
+    pub own: Option<(&'static str, CellText)>,
+}
+
+impl SortedColumn {
+    fn is(&self, column: &ListColumn, side: usize) -> bool {
+        self.column.is_some_and(|(heading, of)| heading == column.heading && of.is_none_or(|of| of == side))
+    }
+}
+
 /// A list of connections with the columns that are shown.
 pub struct ConnectionTable<'a> {
     connections: &'a [Connection],
@@ -367,23 +384,24 @@ impl<'a> ConnectionTable<'a> {
         (self.first..).step_by(CONNECTIONS_PER_CHUNK).zip(self.connections.chunks(CONNECTIONS_PER_CHUNK))
     }
 
-    /// The text columns of each chunk. All chunks have the same columns of the same widths.
-    pub fn text_chunks(&self) -> impl Iterator<Item = Vec<Column>> {
+    /// The text columns of each chunk, with what the list is sorted by. All chunks have the same columns of the
+    /// same widths.
+    pub fn text_chunks(&self, sorted: &SortedColumn) -> impl Iterator<Item = Vec<Column>> {
         let mut widths = Vec::new();
         for (first, chunk) in self.chunks() {
-            let columns = self.text_columns(first, chunk);
+            let columns = self.text_columns(first, chunk, sorted);
             widths.resize(columns.len(), 0);
             for (column, width) in columns.iter().zip(&mut widths) {
                 *width = column.width().max(*width);
             }
         }
         self.chunks().map(move |(first, chunk)| {
-            let columns = self.text_columns(first, chunk).into_iter().zip(&widths);
+            let columns = self.text_columns(first, chunk, sorted).into_iter().zip(&widths);
             columns.map(|(column, &width)| column.widened(width)).collect()
         })
     }
 
-    fn text_columns(&self, first: usize, connections: &[Connection]) -> Vec<Column> {
+    fn text_columns(&self, first: usize, connections: &[Connection], sorted: &SortedColumn) -> Vec<Column> {
         let endpoint = |heading, right, text: &dyn Fn(&Connection) -> String| {
             Column::new(heading, right, connections.iter().map(text))
         };
@@ -393,11 +411,16 @@ impl<'a> ConnectionTable<'a> {
             endpoint("→", true, &|_| "→".into()),
             endpoint("server", false, &|connection| connection.server.to_string()),
         ];
-        // If the terminal is narrow, the last columns are left out, but not the first.
+        // If the terminal is narrow, the last columns are left out, but not the first, nor what the list
+        // is sorted by.
         columns.extend((0..).zip(&self.text_columns).map(|(rank, &(column, side))| {
             let texts = connections.iter().map(|connection| (column.cell)(connection, side).text);
+            let rank = if sorted.is(column, side) { 0 } else { rank };
             Column::new(column.text_headings[side], !column.is_text, texts).optional(rank)
         }));
+        let is_shown = self.text_columns.iter().any(|&(column, side)| sorted.is(column, side));
+        let own = sorted.own.as_ref().filter(|_| !is_shown);
+        columns.extend(own.map(|(heading, cell)| Column::new(*heading, true, connections.iter().map(cell))));
         columns
     }
 

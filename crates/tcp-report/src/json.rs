@@ -114,7 +114,7 @@ impl CaptureReport {
             "delays": delays,
             "classes": classes,
             "handshake_rtt": {"client": rtt(client), "server": rtt(server)},
-            "sort": self.options.sort.name(),
+            "sort": self.options.sort.to_string(),
             "min_packets": self.options.min_packets,
             "notes": self.warnings().into_iter().map(|warning| warning.text).collect::<Vec<_>>(),
         });

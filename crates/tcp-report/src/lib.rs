@@ -45,7 +45,7 @@ pub use failure::Failure;
 pub use histogram::Histogram;
 pub use lookup::{LookupError, find_connection};
 pub use memory::{Limits, MemoryError, free_bytes};
-pub use ranking::{SortOrder, UnknownOrder};
+pub use ranking::{InvalidOrder, SortOrder};
 pub use reader::{PacketConsumer, PacketCounts, PacketReader};
 pub use report::{Analysis, CaptureReport, ReportOptions};
 pub use time_line::TimeLines;

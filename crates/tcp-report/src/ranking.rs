@@ -1,11 +1,13 @@
 //! The orders that a report can rank connections by.
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes};
-use crate::connection_table::{ListColumn, column_of_heading};
+use crate::connection_table::{ListColumn, SortedColumn, column_of_heading};
 use std::cmp::Reverse;
+use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
 use weir_export::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::{SegmentClass, TcpReport};
+use weir_text::units;
 
 /// With fewer packets than this a share of retransmitted segments means little.
 const MEANINGFUL_PACKETS: u64 = 20;
@@ -15,15 +17,21 @@ const MEANINGFUL_PACKETS: u64 = 20;
 pub struct SortOrder {
     name: &'static str,
     description: &'static str,
+    /// Heading of what the lists show of it; empty without one.
+    heading: &'static str,
     rank_by: RankBy,
+    /// The last one comes first.
+    reversed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum RankBy {
-    /// A number of the connection.
-    Number(fn(&Connection) -> u64),
+    /// A number of the connection. Connections without one come last.
+    Number(fn(&Connection) -> Option<u64>),
     /// The share of retransmitted segments, then their number.
     RetransmittedShare,
+    /// The time of the first packet, the earliest first.
+    Start,
     /// The address of an endpoint, the lowest first.
     Endpoint(fn(&Connection) -> SocketAddr),
     /// What a column of the lists shows: of both sides, or of one.
@@ -32,71 +40,86 @@ enum RankBy {
     Field(&'static Column),
 }
 
-/// There is no order, no column and no numeric field of this name.
+/// Why connections cannot be ranked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no such number of a connection{}; there are {}, the headings of the lists, and all numbers of weir fields",
-    similar.map_or(String::new(), |name| format!("; did you mean {name}?")),
-    ORDERS.map(SortOrder::name).join(", ")
-)]
-pub struct UnknownOrder {
-    /// The most similar name, if one is similar.
-    pub similar: Option<&'static str>,
+pub enum InvalidOrder {
+    /// There is no order, no column and no numeric field of this name. The most similar name, if one
+    /// is similar.
+    #[error(
+        "there is no such number of a connection{}; there are {}, the headings of the lists, and all numbers of weir \
+         fields",
+        .0.map_or(String::new(), |name| format!("; did you mean {name}?")),
+        ORDERS.map(|order| order.name).join(", ")
+    )]
+    Unknown(Option<&'static str>),
+    /// Neither `asc` nor `desc` follows the name.
+    #[error("{0:?} is no direction; write NAME:asc for the smallest first, or NAME:desc")]
+    Direction(String),
 }
 
 const ORDERS: [SortOrder; 21] = [
-    SortOrder {
-        name: "retransmitted",
-        description: "share of retransmitted segments",
-        rank_by: RankBy::RetransmittedShare,
-    },
-    order("retransmissions", "retransmitted segments", |connection| connection.sum(TcpReport::retransmitted_segments)),
-    order("retransmitted-bytes", "retransmitted octets", |connection| {
-        connection.sum(|report| report.retransmitted_bytes)
+    order("retransmitted", "retrans", "share of retransmitted segments", RankBy::RetransmittedShare),
+    number("retransmissions", "retr", "retransmitted segments", |connection| {
+        Some(connection.sum(TcpReport::retransmitted_segments))
     }),
-    order("duration", "time from the first to the last packet", Connection::duration_ns),
-    order("packets", "packets", Connection::total_packets),
-    order("bytes", "payload octets", |connection| connection.sum(payload_bytes)),
-    order("missing", "octets missing from the capture, between octets that are in it", |connection| {
-        connection.sum(|report| report.missing_bytes)
+    number("retransmitted-bytes", "", "retransmitted octets", |connection| {
+        Some(connection.sum(|report| report.retransmitted_bytes))
     }),
-    order("duplicates", "packets duplicated by the capture", |connection| connection.sum(duplicate_segments)),
-    order("out-of-order", "out-of-order segments", |connection| {
-        connection.sum(|report| report.count(SegmentClass::OutOfOrder).segments)
+    number("duration", "time", "time from the first to the last packet", |connection| Some(connection.duration_ns())),
+    number("packets", "packets", "packets", |connection| Some(connection.total_packets())),
+    number("bytes", "payload", "payload octets", |connection| Some(connection.sum(payload_bytes))),
+    number("missing", "missing", "octets missing from the capture, between octets that are in it", |connection| {
+        Some(connection.sum(|report| report.missing_bytes))
     }),
-    order("zero-window", "zero-window announcements", |connection| connection.sum(|report| report.zero_windows)),
-    order("rtt", "shortest round-trip time, both sides together", |connection| {
-        [0, 1].into_iter().filter_map(|side| connection.rtt_ns(side)).sum()
+    number("duplicates", "dups", "packets duplicated by the capture", |connection| {
+        Some(connection.sum(duplicate_segments))
     }),
-    order("response", "longest response time of the server", |connection| connection.report(1).responses.max_ns),
-    order("client-response", "longest response time of the client", |connection| connection.report(0).responses.max_ns),
-    order("throughput", "throughput of the payload, both sides together", |connection| {
-        [0, 1].into_iter().filter_map(|side| connection.throughput_bps(side)).fold(0, u64::saturating_add)
+    number("out-of-order", "ooo", "out-of-order segments", |connection| {
+        Some(connection.sum(|report| report.count(SegmentClass::OutOfOrder).segments))
     }),
-    order("delay", "time of the largest delay: network, server or client", |connection| {
+    number("zero-window", "0-win", "zero-window announcements", |connection| {
+        Some(connection.sum(|report| report.zero_windows))
+    }),
+    number("rtt", "rtt", "shortest round-trip time, both sides together", |connection| {
+        [0, 1].into_iter().filter_map(|side| connection.rtt_ns(side)).reduce(u64::saturating_add)
+    }),
+    number("response", "←resp", "longest response time of the server", |connection| longest_response(connection, 1)),
+    number("client-response", "resp→", "longest response time of the client", |connection| {
+        longest_response(connection, 0)
+    }),
+    number("throughput", "bit/s", "throughput of the payload, both sides together", |connection| {
+        [0, 1].into_iter().filter_map(|side| connection.throughput_bps(side)).reduce(u64::saturating_add)
+    }),
+    number("delay", "delay", "time of the largest delay: network, server or client", |connection| {
         let delays = connection.delays();
-        delays.network_ns.max(delays.server_ns).max(delays.client_ns)
+        Some(delays.network_ns.max(delays.server_ns).max(delays.client_ns))
     }),
-    order("network-delay", "time of round trips, and of transfer with retransmissions", |connection| {
-        connection.delays().network_ns
+    number("network-delay", "net %", "time of round trips, and of transfer with retransmissions", |connection| {
+        Some(connection.delays().network_ns)
     }),
-    order("server-delay", "time of waiting for the server", |connection| connection.delays().server_ns),
-    order("client-delay", "time of waiting for the client", |connection| connection.delays().client_ns),
-    order("start", "time of the first packet, earliest first", |connection| u64::MAX - connection.first_ns),
-    SortOrder {
-        name: "client",
-        description: "address of the client, lowest first",
-        rank_by: RankBy::Endpoint(|connection| connection.client),
-    },
-    SortOrder {
-        name: "server",
-        description: "address of the server, lowest first",
-        rank_by: RankBy::Endpoint(|connection| connection.server),
-    },
+    number("server-delay", "srv %", "time of waiting for the server", |connection| Some(connection.delays().server_ns)),
+    number("client-delay", "cli %", "time of waiting for the client", |connection| Some(connection.delays().client_ns)),
+    order("start", "start", "time of the first packet, earliest first", RankBy::Start),
+    order("client", "", "address of the client, lowest first", RankBy::Endpoint(|connection| connection.client)),
+    order("server", "", "address of the server, lowest first", RankBy::Endpoint(|connection| connection.server)),
 ];
 
-const fn order(name: &'static str, description: &'static str, number: fn(&Connection) -> u64) -> SortOrder {
-    SortOrder { name, description, rank_by: RankBy::Number(number) }
+const fn order(name: &'static str, heading: &'static str, description: &'static str, rank_by: RankBy) -> SortOrder {
+    SortOrder { name, description, heading, rank_by, reversed: false }
+}
+
+const fn number(
+    name: &'static str,
+    heading: &'static str,
+    description: &'static str,
+    number: fn(&Connection) -> Option<u64>,
+) -> SortOrder {
+    order(name, heading, description, RankBy::Number(number))
+}
+
+fn longest_response(connection: &Connection, side: usize) -> Option<u64> {
+    let responses = connection.report(side).responses;
+    (responses.count > 0).then_some(responses.max_ns)
 }
 
 impl SortOrder {
@@ -105,39 +128,59 @@ impl SortOrder {
         ORDERS.into_iter()
     }
 
-    /// The order of this name, or by the column with this heading, or by the field of this name.
+    /// The order of this name, or by the column with this heading, or by the field of this name. Behind
+    /// the name, `:asc` puts the smallest first and `:desc` the largest.
     ///
     /// # Errors
-    /// There is none of them, or the field is no number.
-    pub fn named(name: &str) -> Result<Self, UnknownOrder> {
+    /// There is none of them, the field is no number, or the direction is another word.
+    pub fn named(text: &str) -> Result<Self, InvalidOrder> {
+        let (name, direction) = text.split_once(':').map_or((text, None), |(name, direction)| (name, Some(direction)));
+        let order = Self::of_name(name)?;
+        let reversed = match direction {
+            None => false,
+            Some("asc") => !order.has_lowest_first(),
+            Some("desc") => order.has_lowest_first(),
+            Some(other) => return Err(InvalidOrder::Direction(other.into())),
+        };
+        Ok(Self { reversed, ..order })
+    }
+
+    fn of_name(name: &str) -> Result<Self, InvalidOrder> {
         if let Some(order) = Self::all().find(|order| order.name == name) {
             return Ok(order);
         }
         if let Some((column, heading, side)) = column_of_heading(name) {
             let description = if column.meaning.is_empty() || side.is_some() { heading } else { column.meaning };
-            return Ok(Self { name: heading, description, rank_by: RankBy::Column(column, side) });
+            return Ok(order(heading, heading, description, RankBy::Column(column, side)));
         }
-        let fields = columns().iter().filter(|column| is_number(column)).map(|column| SortOrder {
-            name: column.name,
-            description: column.name,
-            rank_by: RankBy::Field(column),
-        });
+        let fields = columns().iter().filter(|column| is_number(column));
+        let fields = fields.map(|column| order(column.name, "", column.name, RankBy::Field(column)));
         let orders: Vec<Self> = Self::all().chain(fields).collect();
         orders.iter().find(|order| order.name == name).copied().ok_or_else(|| {
             let similarity = |similar: &str| (strsim::jaro_winkler(similar, name) * 1000.0) as u32;
             let most = orders.iter().max_by_key(|order| similarity(order.name));
-            UnknownOrder { similar: most.map(|order| order.name).filter(|name| similarity(name) > 800) }
+            InvalidOrder::Unknown(most.map(|order| order.name).filter(|name| similarity(name) > 800))
         })
     }
 
-    /// The name on the command line and in JSON.
+    /// Whether the lowest comes first unless it is reversed.
+    fn has_lowest_first(self) -> bool {
+        match self.rank_by {
+            RankBy::Start | RankBy::Endpoint(_) => true,
+            RankBy::Column(column, _) => column.is_text,
+            _ => false,
+        }
+    }
+
+    /// The name without a direction.
     pub fn name(self) -> &'static str {
         self.name
     }
 
     /// What it ranks by, for people.
-    pub fn description(self) -> &'static str {
-        self.description
+    pub fn description(self) -> String {
+        let direction = if self.has_lowest_first() { ", in reverse" } else { ", smallest first" };
+        self.description.to_owned() + if self.reversed { direction } else { "" }
     }
 
     /// Connections of fewer packets are ranked last by default.
@@ -147,27 +190,68 @@ impl SortOrder {
 
     /// Connections with a larger value come first.
     fn value(self, connection: &Connection) -> [u64; 3] {
+        match self.numbers(connection) {
+            None => [0; 3],
+            Some([first, second]) if self.reversed => [1, !first, !second],
+            Some([first, second]) => [1, first, second],
+        }
+    }
+
+    fn numbers(self, connection: &Connection) -> Option<[u64; 2]> {
         match self.rank_by {
-            RankBy::Number(number) => [1, number(connection), 0],
+            RankBy::Number(number) => number(connection).map(|number| [number, 0]),
+            RankBy::Start => Some([!connection.first_ns, 0]),
             RankBy::Endpoint(endpoint) => {
                 let address = match endpoint(connection).ip() {
                     IpAddr::V4(address) => address.to_ipv6_mapped(),
                     IpAddr::V6(address) => address,
                 };
                 let bits = !address.to_bits();
-                [1, (bits >> 64) as u64, bits as u64]
+                Some([(bits >> 64) as u64, bits as u64])
             }
-            RankBy::Column(column, side) => column.rank(connection, side).map_or([0; 3], |number| [1, number, 0]),
+            RankBy::Column(column, side) => column.rank(connection, side).map(|number| [number, 0]),
             // The bits of a number that is not negative have the order of the number.
             RankBy::RetransmittedShare => {
-                [connection.retransmitted_share().to_bits(), connection.sum(TcpReport::retransmitted_segments), 0]
+                let segments = connection.sum(TcpReport::retransmitted_segments);
+                Some([connection.retransmitted_share().to_bits(), segments])
             }
             RankBy::Field(column) => match column.read(&connection.to_flow_record()) {
-                FieldValue::Unsigned(number) | FieldValue::Time(number) => [1, number, 0],
-                FieldValue::Float(number) => [1, number.max(0.0).to_bits(), 0],
-                _ => [0; 3],
+                FieldValue::Unsigned(number) | FieldValue::Time(number) => Some([number, 0]),
+                FieldValue::Float(number) => Some([number.max(0.0).to_bits(), 0]),
+                _ => None,
             },
         }
+    }
+
+    /// What the lists show of it.
+    pub(crate) fn sorted_column(self) -> SortedColumn {
+        let column = column_of_heading(self.heading).map(|(column, _, side)| (column.heading, side));
+        let cell = move |connection: &Connection| match self.rank_by {
+            RankBy::Field(column) => match column.read(&connection.to_flow_record()) {
+                FieldValue::Unsigned(ns) if column.unit == "ns" => units::span(ns),
+                FieldValue::Float(ns) if column.unit == "ns" => units::span(ns as u64),
+                FieldValue::Unsigned(number) => units::short(number),
+                FieldValue::Float(number) => units::number(number),
+                value => value.to_string(),
+            },
+            RankBy::Start => units::utc(connection.first_ns).1,
+            RankBy::Number(number) => number(connection).map_or(String::new(), units::short),
+            _ => String::new(),
+        };
+        let has_own = match self.rank_by {
+            RankBy::Field(_) | RankBy::Start => true,
+            RankBy::Number(_) => column.is_none(),
+            _ => false,
+        };
+        SortedColumn { column, own: has_own.then(|| (self.name, Box::new(cell) as _)) }
+    }
+}
+
+/// The name with its direction, as on the command line.
+impl Display for SortOrder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let direction = if self.has_lowest_first() { ":desc" } else { ":asc" };
+        write!(f, "{}{}", self.name, if self.reversed { direction } else { "" })
     }
 }
 

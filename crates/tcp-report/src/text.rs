@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use weir_ledger::RefusalReason;
 use weir_tcp::{Degradation, SegmentClass, TcpReport};
 use weir_text::columns::{Column, fit, lines, rows};
-use weir_text::{units, wrap};
+use weir_text::{paragraph, units};
 
 /// Least and greatest number of columns that prose is wrapped at.
 const PROSE_COLUMNS: [usize; 2] = [40, 120];
@@ -24,13 +24,14 @@ impl CaptureReport {
     /// The output cannot be written.
     pub fn write_text(&self, terminal_columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
         let mut text = String::new();
+        let columns = terminal_columns.map(|columns| columns.clamp(PROSE_COLUMNS[0], PROSE_COLUMNS[1]));
         for (name, value) in self.facts() {
-            let _ = writeln!(text, "{name:<13} {value}");
+            text += &paragraph(&format!("{name:<13} "), &value, columns);
         }
         if self.totals.connections == 0 {
             return out.write_all(text.as_bytes());
         }
-        let columns = terminal_columns.map(|columns| columns.clamp(PROSE_COLUMNS[0], PROSE_COLUMNS[1]));
+        let sorted = self.options.sort.sorted_column();
         for part in Part::ALL {
             let listed = self.listed(part);
             if part == Part::Others {
@@ -43,7 +44,7 @@ impl CaptureReport {
             text.push('\n');
             let table = ConnectionTable::new(&self.connections, listed, part.columns());
             let mut left_out = String::new();
-            for (number, mut columns) in table.text_chunks().enumerate() {
+            for (number, mut columns) in table.text_chunks(&sorted).enumerate() {
                 left_out = fit(&mut columns, terminal_columns);
                 let rows = rows(&columns, ENDPOINT_COLUMNS, terminal_columns);
                 // Only the first chunk has headings.
@@ -51,7 +52,7 @@ impl CaptureReport {
                 out.write_all(text.as_bytes())?;
                 text.clear();
             }
-            let _ = writeln!(text, "{}{}", self.list_description(part), self.list_advice(part));
+            text += &paragraph("", &(self.list_description(part) + &self.list_advice(part)), columns);
             if !left_out.is_empty() {
                 text += &paragraph("", &left_out, columns);
             }
@@ -63,7 +64,7 @@ impl CaptureReport {
             text += &format!("\n{}", histogram.text());
         }
         if let Some(comparison) = &self.comparison {
-            text += &format!("\n{}", comparison.text());
+            text += &format!("\n{}", comparison.text(columns.or(Some(PROSE_COLUMNS[1]))));
         }
         let warnings: String =
             self.warnings().iter().map(|warning| paragraph("note: ", &warning.to_string(), columns)).collect();
@@ -219,14 +220,6 @@ pub(crate) fn class_columns(totals: &Totals) -> [Column; 5] {
         column("payload octets", &|class| totals.count(class).bytes.to_string(), octets.to_string()),
         column("share", &|class| percent(totals.count(class).bytes, octets), String::new()),
     ]
-}
-
-/// A paragraph, wrapped at `columns`. Lines after the first are indented by the length of the
-/// prefix.
-fn paragraph(prefix: &str, text: &str, columns: Option<usize>) -> String {
-    let lines = wrap(text, columns.map_or(usize::MAX, |columns| columns - prefix.len()));
-    let separator = format!("\n{:width$}", "", width = prefix.len());
-    format!("{prefix}{}\n", lines.join(&separator))
 }
 
 #[cfg(test)]

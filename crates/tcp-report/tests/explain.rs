@@ -50,7 +50,7 @@ fn explained(first: [usize; 2], later: [usize; 2], max_anomalies: usize) -> (Res
     let pass = |consumer: &mut dyn PacketConsumer| {
         Ok(Pass { frames: read(&path, consumer).ledger.packets.received, interrupted: false })
     };
-    let result = report.explain(0, 1, pass, &mut out);
+    let result = report.explain(0, 1, pass, None, &mut out);
     (result, String::from_utf8(out).unwrap())
 }
 

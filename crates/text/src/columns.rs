@@ -12,7 +12,7 @@ pub struct Column {
     /// What the note about columns that do not fit calls it, if not by its heading.
     name: Option<&'static str>,
     /// Columns of a higher rank are left out first; those of rank 0 never.
-    rank: u8,
+    rank: u16,
 }
 
 impl Column {
@@ -25,7 +25,7 @@ impl Column {
 
     /// Lets [`fit`] leave the column out, before those of a lower rank.
     #[must_use]
-    pub fn optional(self, rank: u8) -> Self {
+    pub fn optional(self, rank: u16) -> Self {
         Self { rank, ..self }
     }
 
@@ -57,24 +57,36 @@ impl Column {
     }
 }
 
-/// Leaves out optional columns until the rows fit the terminal, and returns a line that names them. If
-/// the others alone do not fit, the rows have to be folded, and no column is left out.
+/// Leaves out optional columns that do not fit the terminal beside those of a lower rank, and returns
+/// a line that names them. If the others alone do not fit, the rows have to be folded, and no column
+/// is left out.
 pub fn fit(columns: &mut Vec<Column>, terminal_columns: Option<usize>) -> String {
-    let mut left_out: Vec<String> = Vec::new();
+    /// Columns that the line names.
+    const NAMED: usize = 8;
     let Some(limit) = terminal_columns else { return String::new() };
-    if row_width(columns.iter().filter(|column| column.rank == 0)) > limit {
+    let mut width = row_width(columns.iter().filter(|column| column.rank == 0));
+    if width > limit {
         return String::new();
     }
-    while row_width(columns.iter()) > limit
-        && let Some(at) = (0..columns.len()).filter(|&at| columns[at].rank > 0).max_by_key(|&at| columns[at].rank)
-    {
-        let column = columns.remove(at);
-        left_out.push(column.name.map_or(column.heading, String::from));
+    let mut by_rank: Vec<usize> = (0..columns.len()).filter(|&at| columns[at].rank > 0).collect();
+    by_rank.sort_by_key(|&at| columns[at].rank);
+    let mut left_out = Vec::new();
+    for at in by_rank {
+        let with_column = width + usize::from(width > 0) + columns[at].width;
+        if with_column <= limit { width = with_column } else { left_out.push(at) }
     }
-    if left_out.is_empty() {
-        return String::new();
-    }
-    format!("left out to fit the terminal: {}\n", left_out.join(", "))
+    let name = |&at: &usize| columns[at].name.unwrap_or(&columns[at].heading);
+    let names: Vec<&str> = left_out.iter().rev().map(name).collect();
+    let text = match names.len() {
+        0 => return String::new(),
+        1..=NAMED => format!("left out to fit the terminal: {}\n", names.join(", ")),
+        n => {
+            format!("left out to fit the terminal: {n} columns: {} and {} more\n", names[..NAMED].join(", "), n - NAMED)
+        }
+    };
+    let mut at = 0..;
+    columns.retain(|_| at.next().is_some_and(|at| !left_out.contains(&at)));
+    text
 }
 
 /// Characters of a row with these columns.

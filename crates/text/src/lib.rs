@@ -8,4 +8,4 @@ pub mod columns;
 pub mod units;
 mod wrap;
 
-pub use wrap::wrap;
+pub use wrap::{paragraph, wrap};

@@ -20,14 +20,34 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// A text behind a prefix, broken into lines of at most `columns` characters. Lines after the first are
+/// indented by the length of the prefix.
+pub fn paragraph(prefix: &str, text: &str, columns: Option<usize>) -> String {
+    /// Characters of the text in each line, at least.
+    const LEAST: usize = 20;
+    let width = prefix.chars().count();
+    let lines = wrap(text, columns.map_or(usize::MAX, |columns| columns.saturating_sub(width).max(LEAST)));
+    format!("{prefix}{}\n", lines.join(&format!("\n{:width$}", "")))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::wrap;
+    use super::{paragraph, wrap};
 
     #[test]
     fn lines_are_broken_between_words_only() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("one extraordinarily two", 7), ["one", "extraordinarily", "two"]);
         assert_eq!(wrap("", 7), [""]);
+    }
+
+    #[test]
+    fn lines_of_a_paragraph_are_indented_by_its_prefix() {
+        assert_eq!(
+            paragraph("note: ", "one two three four five six", Some(26)),
+            "note: one two three four\n      five six\n"
+        );
+        assert_eq!(paragraph("note: ", "one two", None), "note: one two\n");
+        assert_eq!(paragraph("", "", Some(0)), "\n");
     }
 }

@@ -16,7 +16,8 @@ pub enum Error {
     #[error("standard input (-) can be read only once")]
     StandardInputTwice,
     #[error(
-        "{0}: weir tcp reads captures, not live traffic; record some traffic first (tcpdump -w), or meter it with weir read"
+        "{0}: weir tcp reads captures, not live traffic; record some traffic first (tcpdump -w), or meter it with weir \
+         read -i {live}", live = live_source(.0)
     )]
     TcpOfLiveTraffic(String),
     #[error("{0}: live traffic is read alone; leave out the other inputs")]
@@ -275,6 +276,11 @@ impl Error {
     pub fn file(path: impl Into<PathBuf>, error: io::Error) -> Self {
         Self::File { path: path.into().display().to_string(), error }
     }
+}
+
+/// The source of an interface that the user named with or without a scheme.
+pub fn live_source(name: &str) -> String {
+    if name.contains(':') { name.into() } else { format!("af_packet:{name}") }
 }
 
 /// The first line of each error: other lines show the place in an expression. An error that several

@@ -79,7 +79,12 @@ pub fn log_interrupted() {
 
 /// Checks what a command is given to read. At most one source is standard input.
 pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Error> {
-    if let Some(live) = find_live(sources).filter(|_| command == "tcp") {
+    let is_live = |source: &&str| {
+        weir_capture::is_live(source) || weir_capture::is_interface(source) && !Path::new(source).exists()
+    };
+    if command == "tcp"
+        && let Some(live) = sources.iter().filter_map(|source| source.to_str()).find(is_live)
+    {
         return Err(Error::TcpOfLiveTraffic(live.into()));
     }
     if sources.iter().any(|source| source.is_empty()) {

@@ -21,12 +21,12 @@ pub fn has_problems(ledger: &Ledger) -> bool {
 }
 
 /// The ledger as text: its counters, and whether it balances.
-pub fn text(ledger: &Ledger) -> String {
-    counters(ledger) + &balance(ledger)
+pub fn text(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
+    counters(ledger, terminal_columns) + &balance(ledger)
 }
 
 /// Every counter that is not 0.
-pub fn counters(ledger: &Ledger) -> String {
+pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
     let mut rows = Rows::default();
     rows.add("ledger", &["packets", "bytes on the wire"]);
     let (packets, bytes) = (&ledger.packets, &ledger.bytes);
@@ -57,7 +57,7 @@ pub fn counters(ledger: &Ledger) -> String {
         ledger.overload;
     if highest > 0 {
         let levels = format!("level {level}, highest {highest}, {level_changes} changes");
-        rows.add("overload (docs/overload.md)", &[levels]);
+        rows.add_text("overload (docs/overload.md)", levels);
     }
     for (name, flows) in [
         ("  records without inspection", uninspected_flows),
@@ -80,7 +80,7 @@ pub fn counters(ledger: &Ledger) -> String {
     if steps_forward + steps_backward > 0 {
         let seconds = offset_ns as f64 / 1e9;
         let steps = format!("{steps_forward} forward, {steps_backward} back, {seconds:+.3} s in total");
-        rows.add("steps of the system's clock", &[steps]);
+        rows.add_text("steps of the system's clock", steps);
     }
     rows.add("records", &["flows", "packets", "bytes on the wire"]);
     let totals = |RecordTotals { flows, packets, bytes }: RecordTotals| [flows, packets, bytes];
@@ -106,7 +106,7 @@ pub fn counters(ledger: &Ledger) -> String {
             rows.add(format!("  of the exported, {what}"), &[flows]);
         }
     }
-    rows.text()
+    rows.text(terminal_columns)
 }
 
 /// Whether the ledger balances: one line, or one for each equation that does not hold.
@@ -121,22 +121,47 @@ pub fn balance(ledger: &Ledger) -> String {
     imbalances.into_iter().map(line).collect()
 }
 
-/// Rows of labels and figures. The figures stand behind the longest label.
+/// Rows of labels and figures. The figures stand behind the longest label that leaves room for them. A
+/// longer one has a line of its own.
 #[derive(Default)]
-struct Rows(Vec<(String, String)>);
+struct Rows(Vec<(String, Vec<String>)>);
 
 impl Rows {
     fn add(&mut self, label: impl Into<String>, figures: &[impl Display]) {
-        let figures = figures.iter().map(|figure| format!(" {figure:>20}")).collect();
-        self.0.push((label.into(), figures));
+        self.0.push((label.into(), figures.iter().map(ToString::to_string).collect()));
     }
 
-    fn text(&self) -> String {
-        const MIN_LABEL_COLUMNS: usize = 32;
-        let columns = self.0.iter().map(|(label, _)| label.chars().count()).fold(MIN_LABEL_COLUMNS, usize::max);
-        self.0.iter().map(|(label, figures)| format!("{label:<columns$}{figures}\n")).collect()
+    /// Adds a text instead of figures.
+    fn add_text(&mut self, label: &str, text: String) {
+        self.0.push((format!("{label:<MIN_LABEL_COLUMNS$} {text}"), Vec::new()));
+    }
+
+    fn text(&self, terminal_columns: Option<usize>) -> String {
+        let mut widths = [MIN_FIGURE_COLUMNS; 3];
+        for (_, figures) in &self.0 {
+            widths.iter_mut().zip(figures).for_each(|(width, figure)| *width = figure.len().max(*width));
+        }
+        let room =
+            terminal_columns.map_or(usize::MAX, |columns| columns.saturating_sub(widths.map(|w| w + 1).iter().sum()));
+        let labels = self.0.iter().map(|(label, _)| label.chars().count()).filter(|&length| length <= room);
+        let columns = labels.fold(MIN_LABEL_COLUMNS, usize::max);
+        let mut text = String::new();
+        for (label, figures) in &self.0 {
+            let figures: String =
+                figures.iter().zip(widths).map(|(figure, width)| format!(" {figure:>width$}")).collect();
+            let is_long = label.chars().count() > columns && !figures.is_empty();
+            text += &if is_long {
+                format!("{label}\n{:columns$}{figures}\n", "")
+            } else {
+                format!("{label:<columns$}{figures}\n")
+            };
+        }
+        text
     }
 }
+
+const MIN_LABEL_COLUMNS: usize = 31;
+const MIN_FIGURE_COLUMNS: usize = 12;
 
 #[cfg(test)]
 mod tests {
@@ -175,6 +200,6 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.packets.received = 3;
         assert!(has_problems(&ledger));
-        assert!(text(&ledger).contains("3 is not 0"));
+        assert!(text(&ledger, None).contains("3 is not 0"));
     }
 }

@@ -61,11 +61,12 @@ fn main() -> ExitCode {
             let wants_json = given.join("=").contains("--log-format=json");
             // The message repeats arguments: here those without control characters.
             let error = arguments::with_short_value(Arguments::try_parse_from(&given).err().unwrap_or(error));
+            let error = arguments::with_tip(error);
             if wants_json && error.use_stderr() {
                 log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);
                 print_failure(error.to_string().trim_start_matches("error: ").trim_end());
             } else {
-                let _ = error.print();
+                print_usage_error(&error);
             }
             return ExitCode::from(u8::from(error.use_stderr()));
         }
@@ -110,7 +111,16 @@ fn print_failure(message: &str) {
     if log::is_json() {
         error!(error = message, "command failed");
     } else {
-        let text: String = message.lines().map(|line| format!("weir: {line}\n")).collect();
-        console::eprint_styled(&text, style::failure);
+        console::eprint_styled(&console::wrapped_error("weir: ", message), style::failure);
+    }
+}
+
+/// Prints the message of the command line parser, or the help that the user asked for.
+fn print_usage_error(error: &clap::Error) {
+    let (plain, wrapped) = (error.to_string(), console::wrapped_error("", &error.to_string()));
+    if error.use_stderr() && wrapped != plain {
+        console::eprint_styled(&wrapped, style::failure);
+    } else {
+        let _ = error.print();
     }
 }

@@ -315,14 +315,16 @@ impl Outputs {
         let mut status = status.and(RunStatus::from_problems(has_problems(ledger)));
         let is_closed = |sink: &SinkCounters| sink.lost.contains_key(ExportLossReason::OutputClosed.key());
         if !options.quiet && !ledger.sinks.iter().all(is_closed) {
-            let text = summary::text(ledger, &open.summary.lock().unwrap_or_else(PoisonError::into_inner));
+            let summary = open.summary.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
                 let gap = if ledger.flows_created > 0 { "\n" } else { "" };
+                let text = summary::text(ledger, &summary, console::terminal_columns());
                 let text = format!("{gap}{}", console::printable(&text));
                 let print = move || console::print_styled(&text, style::ledger);
                 status = status.and(deliver("standard output", Box::new(print)));
             } else if !log::is_json() {
+                let text = summary::text(ledger, &summary, console::error_columns());
                 console::eprint_styled(&text, style::ledger);
             }
         }
@@ -349,7 +351,7 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
         let fields = json!({ "received": received, "metered": metered, "ledger": ledger.json() });
         log::json_event(level, message, &fields);
     } else if wanted || has_problems(ledger) {
-        console::eprint_styled(&ledger_text::text(ledger), style::ledger);
+        console::eprint_styled(&ledger_text::text(ledger, console::error_columns()), style::ledger);
     }
 }
 

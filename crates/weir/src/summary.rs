@@ -95,10 +95,11 @@ pub fn observer(summary: &Arc<Mutex<TrafficSummary>>) -> RecordObserver {
     }))
 }
 
-pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
+/// The facts as text, wrapped at the width of the terminal.
+pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<usize>) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<10} {value}");
+        text += &weir_text::paragraph(&format!("{name:<10} "), &value, terminal_columns);
     };
     let TrafficCounters { received, filtered, metered, .. } = ledger.packets;
     let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
@@ -240,7 +241,7 @@ mod tests {
         ledger.count_refused(RefusalReason::LinkType, 127, 60);
         ledger.ethertypes.extend([(0x0806, 2), (0x88cc, 1)]);
         ledger.anomalies.count(PacketAnomaly::TimeAssumed);
-        let text = super::text(&ledger, &TrafficSummary::default());
+        let text = super::text(&ledger, &TrafficSummary::default(), None);
         for part in [
             "10 received, 3 metered",
             "3 packets (arp: 2, lldp: 1): The frame",
@@ -257,9 +258,9 @@ mod tests {
     fn a_run_in_which_the_clock_was_set_has_no_mean_rate() {
         let summary = TrafficSummary { flows: 1, frame_bytes: 1, last_ns: 3_617_000_000_000, ..Default::default() };
         let mut ledger = Ledger::default();
-        assert!(super::text(&ledger, &summary).contains("mean rate "));
+        assert!(super::text(&ledger, &summary, None).contains("mean rate "));
         ledger.clock.steps_forward = 1;
-        let text = super::text(&ledger, &summary);
+        let text = super::text(&ledger, &summary, None);
         assert!(!text.contains("mean rate  ") && text.contains("clock      set 1 time during the run"), "{text}");
     }
 

@@ -225,7 +225,7 @@ fn explain_connection(
 ) -> Result<RunStatus, Error> {
     let read = |consumer: &mut dyn PacketConsumer| read_again(sources, filter, decode, stop, consumer);
     let output = BufWriter::new(io::stdout().lock());
-    match report.explain(index, sources.len(), read, output) {
+    match report.explain(index, sources.len(), read, console::terminal_columns(), output) {
         Ok(()) => return Ok(RunStatus::Success),
         Err(ExplainError::Source(error)) => return Err(error),
         Err(ExplainError::Output(error)) => console::log_output_error(&error),

@@ -130,6 +130,8 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["read", "-i", "af_packet:lo,queue=2"], "did you mean queues?"),
         (&["read", "-", "-i", "af_packet:lo"], "af_packet:lo: live traffic is read alone"),
         (&["tcp", "af_packet:lo"], "weir tcp reads captures, not live traffic"),
+        (&["tcp", "lo"], "(tcpdump -w), or meter it with weir read -i af_packet:lo"),
+        (&["lo"], "tip: to meter this traffic: 'weir read -i af_packet:lo'"),
         (&["synth", "nonsense", "-o", "x.pcap"], "nonsense"),
         (&["synth", "velan"], "--output"),
         (&["bench", "speed"], "flows"),

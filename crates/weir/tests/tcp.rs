@@ -229,8 +229,8 @@ note: duplicated by the capture: 1 packet (7.69 % of all), with 1000 B of payloa
 ";
 const SEGMENT_LIST: &str = "\
 #1  192.0.2.10:40000 → 198.51.100.20:80, from 2026-11-20 12:00:00.000 UTC
-frame: number in the capture, from 1; octets: first:end, relative to the SYN of their side, or to the octet
-before its first segment; window: not scaled; →: from the client
+frame: number in the capture, from 1; octets: first:end, relative to the SYN of their side, or to the octet before its
+first segment; window: not scaled; →: from the client
 
    frame       seconds                   octets        ack window flags length     id ttl  class: details
        1      0.000000  →                   0:0             65535 S          0 0x0001  64  SYN

@@ -201,6 +201,7 @@ fn connections_are_sorted_by_every_order_and_an_unknown_one_is_refused_with_a_ne
         (&["tcp", "-", "--sort", "durration"], "did you mean duration?"),
         (&["tcp", "-", "--sort", "fwd_packet"], "did you mean fwd_packets?"),
         (&["tcp", "-", "--sort", "protocol"], "no such number"),
+        (&["tcp", "-", "--sort", "rtt:up"], "\"up\" is no direction; write NAME:asc for the smallest first"),
     ]);
 }
 
@@ -215,13 +216,27 @@ fn the_longest_connection_is_the_first_by_duration() {
         );
     }
     let capture = pcap.saved();
-    let ports = |order| -> Vec<u16> {
+    let ports = |order: &str| -> Vec<u16> {
         report_of(&capture, &["--sort", order])["list"].as_array().unwrap().iter().map(port).collect()
     };
     assert_eq!(ports("duration"), [2, 3, 1]);
     // By fields of docs/fields.md.
     assert_eq!(ports("duration_ns"), [2, 3, 1]);
     assert_eq!(ports("src_port"), [3, 2, 1]);
+    for name in ["duration", "duration_ns", "time"] {
+        assert_eq!((ports(&format!("{name}:asc")), ports(&format!("{name}:desc"))), (vec![1, 3, 2], vec![2, 3, 1]));
+    }
+    // The usual order of these begins with the lowest.
+    for name in ["start", "client"] {
+        assert_eq!((ports(name), ports(&format!("{name}:asc"))), (vec![1, 2, 3], vec![1, 2, 3]), "{name}");
+    }
+    assert_eq!(ports("start:desc"), [1, 2, 3], "all start at the same time");
+    // Connections without an answer come last in both directions.
+    assert_eq!(ports("response:asc"), ports("response"));
+    let report = report_of(&capture, &["--sort", "duration:asc"]);
+    assert_eq!((&report["sort"], &report["list"][0]["duration_ns"]), (&"duration:asc".into(), &20_000_000.into()));
+    let text = success(["tcp", capture.name(), "--sort", "duration:asc"]);
+    assert!(text.contains("\n3 connections, by time from the first to the last packet, smallest first\n"), "{text}");
     let text = success(["tcp", capture.name(), "--sort", "src_port"]);
     assert!(text.contains("\n3 connections, by src_port\n"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, small, text_of};
+use common::{captures, command, small, text_of};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::File;
@@ -52,7 +52,11 @@ fn a_terminal_gets_colours_and_nothing_else_does() {
         (&["read", capture.name()][..], 0, &["\u{1b}[1m2026-11-20 UTC"][..]),
         (&full, 2, &["\u{1b}[31mdropped ", "\u{1b}[31m- dropped, flow cache full", "\u{1b}[1mledger "]),
         (&["read", capture.name(), "--by", "host"], 0, &["\u{1b}[1mhost"]),
-        (&lossy, 0, &["\u{1b}[1m# ", "\u{1b}[31mno answer\u{1b}[0m", "\u{1b}[31mfailed "]),
+        (
+            &lossy,
+            0,
+            &["\u{1b}[1m# ", "\u{1b}[1m #  ", "\nSYN    ", "\u{1b}[31mno answer\u{1b}[0m", "\u{1b}[31mfailed "],
+        ),
         (&["fields"], 0, &["\u{1b}[1mfield "]),
         (&["read", "/nonexistent"], 1, &["\u{1b}[1m\u{1b}[31mweir:\u{1b}[0m /nonexistent"]),
         (
@@ -133,4 +137,97 @@ fn lines_fit_a_terminal_and_columns() {
         out.lines().all(|line| line.chars().count() <= 80) && out.contains("left out to fit the terminal"),
         "{out}"
     );
+}
+
+fn capture(name: &str) -> String {
+    captures().join(name).to_str().unwrap().into()
+}
+
+#[test]
+fn every_line_fits_80_columns() {
+    let [web, snapped, loss, gre] = ["web.pcap", "snapped-36.pcap", "loss.pcapng", "gretap-key.pcap"].map(capture);
+    let lossy = "synth:lossy,packets=3k,flows=50";
+    let saved = small().saved();
+    let long_sink = format!("csv:{}?where=port 1", saved.beside("a-file-of-a-long-name.csv").display());
+    for arguments in [
+        &["read", &web, "-v"][..],
+        &["read", &web, "-v", "-o", &long_sink],
+        &["read", &snapped, "-v"],
+        &["read", &loss, "-v"],
+        &["read", &gre, "-v"],
+        &["read", &web, "--every", "100ms"],
+        &["read", &web, "--fields", "all", "--sort", "rtt"],
+        &["tcp", &web, "-v"],
+        &["tcp", lossy, "--compare"],
+        &["tcp", lossy, "--sort", "throughput"],
+        &["tcp", lossy, "--explain", "#16"],
+        &["read", &web, "--by", "protocol", "--sort", "foo"],
+        &["read", &web, "--sort", "foo"],
+        &["tcp", &web, "--sort", "foo"],
+        &["tcp", "lo"],
+        &["lo"],
+    ] {
+        let (_, text) = on_terminal(plain_command(arguments).env("NO_COLOR", "1"), 80);
+        let long: Vec<_> =
+            text.lines().filter(|line| line.chars().count() > 80 && !line.contains(&long_sink)).collect();
+        assert!(long.is_empty(), "{arguments:?}: {long:#?}");
+        assert!(text.lines().count() > 1, "{arguments:?}: {text}");
+    }
+}
+
+/// What a command prints into a pipe for a terminal of 80 columns.
+fn printed(arguments: &[&str]) -> String {
+    let output = plain_command(arguments).env("COLUMNS", "80").output().unwrap();
+    let (code, out, err) = text_of(&output);
+    assert_eq!(code, 0, "{arguments:?}: {err}");
+    out
+}
+
+#[test]
+fn selected_fields_lose_columns_and_not_lines() {
+    let web = capture("web.pcap");
+    let out = printed(&["read", &web, "--fields", "basic", "--top", "3", "-q"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("duration_ns src_ip ") && lines[3].contains("2001:db8::2 "), "{out}");
+    assert!(lines[4].starts_with("3 of 8 flows"), "{out}");
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("left out to fit the terminal: 19 columns: end_time, start_time, community_id,"), "{out}");
+    assert!(words.ends_with(" and 11 more (| less -S shows all)"), "{out}");
+    let all = text_of(&plain_command(&["read", &web, "--fields", "basic", "-q"]).output().unwrap()).1;
+    assert_eq!(all.lines().next().unwrap().split_whitespace().count(), 26, "{all}");
+    // What the table is sorted by stays, in its place.
+    for name in ["bytes", "start_time", "rev_l2_bytes"] {
+        let out = printed(&["read", &web, "--fields", "basic", "--sort", name, "-q"]);
+        let headings: Vec<&str> = out.lines().next().unwrap().split_whitespace().collect();
+        assert!(headings.contains(&name) && headings.contains(&"src_ip"), "{name}: {out}");
+    }
+    // A narrow column stays although a wide one before it is left out.
+    let out = printed(&["read", &capture("loss.pcapng"), "-q"]);
+    let headings = out.lines().next().unwrap();
+    assert!(headings.contains("duration proto") && !headings.contains("UTC"), "{out}");
+    assert!(out.contains("left out to fit the terminal: ") && out.contains("start"), "{out}");
+}
+
+#[test]
+fn connections_keep_the_column_that_they_are_sorted_by() {
+    let web = capture("web.pcap");
+    for (order, headings) in [
+        ("response", &["←resp"][..]),
+        ("client-response", &["resp→"]),
+        ("rtt", &["rtt→", "←rtt"]),
+        ("bytes", &["payload→", "←payload"]),
+        ("←payload", &["←payload"]),
+        ("throughput", &["bit/s→", "←bit/s"]),
+        ("client-delay", &["cli %"]),
+        ("start", &["start"]),
+        ("retransmitted-bytes", &["retransmitted-bytes"]),
+        ("fwd_tcp_mss", &["fwd_tcp_mss"]),
+        ("response:asc", &["←resp"]),
+    ] {
+        let out = printed(&["tcp", &web, "--sort", order]);
+        let heads: Vec<&str> = out.lines().filter(|line| line.trim_start().starts_with("# ")).collect();
+        let has_all = headings.iter().all(|heading| heads[1].contains(heading));
+        assert!(heads.len() == 2 && has_all, "{order}: {out}");
+        assert!(out.lines().all(|line| line.chars().count() <= 80), "{order}: {out}");
+    }
 }

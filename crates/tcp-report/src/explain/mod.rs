@@ -54,7 +54,7 @@ pub enum ExplainError<E> {
 
 impl CaptureReport {
     /// Writes the segments of the connection at an index. `read` reads all sources once more;
-    /// `sources` is their number.
+    /// `sources` is their number. The lines fit `terminal_columns`, if given.
     ///
     /// # Errors
     /// A source or the output failed, a pass was interrupted, the capture changed, or the batch
@@ -64,6 +64,7 @@ impl CaptureReport {
         index: usize,
         sources: usize,
         mut read: impl FnMut(&mut dyn PacketConsumer) -> Result<Pass, E>,
+        terminal_columns: Option<usize>,
         out: impl Write,
     ) -> Result<(), ExplainError<E>> {
         let connection = &self.connections[index];
@@ -82,7 +83,7 @@ impl CaptureReport {
                 None => return Err(ExplainError::NotFound(missing_memory(connection).unwrap_or(CAPTURE_CHANGED))),
             };
         }
-        let mut list = SegmentList::new(connection, index + 1, number, out);
+        let mut list = SegmentList::new(connection, index + 1, number, terminal_columns, out);
         let pass = read(&mut list)?;
         // Frames that were appended to one file come last. Those of one of several files can come
         // anywhere.

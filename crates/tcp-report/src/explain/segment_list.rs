@@ -17,10 +17,15 @@ use std::ops::Range;
 use weir_export::{FieldValue, append_tcp_json};
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Degradation, SegmentClass, SegmentEvent, TcpReport};
-use weir_text::units;
+use weir_text::{paragraph, units, wrap};
 
 /// Segments of a side that can be the original of a duplicate.
 const REMEMBERED: usize = 64;
+
+/// Columns of a terminal for which the list has window, length, identification and TTL.
+const WIDE_COLUMNS: usize = 120;
+/// Columns for classes and details, at least.
+const MIN_DETAILS: usize = 20;
 
 /// Why packets cannot be compared with those of the report.
 pub const CAPTURE_CHANGED: &str = "the capture changed while it was read";
@@ -42,6 +47,8 @@ pub struct SegmentList<'a, W> {
     number: usize,
     sides: [Side; 2],
     events: Vec<SegmentEvent>,
+    /// Width of the terminal.
+    columns: Option<usize>,
     out: W,
     /// The first error of the output.
     error: Option<io::Error>,
@@ -62,23 +69,34 @@ struct Side {
 impl<'a, W: Write> SegmentList<'a, W> {
     /// Starts the list of a connection: its `rank` in the report, its `number` between its
     /// endpoints.
-    pub fn new(connection: &'a Connection, rank: usize, number: usize, out: W) -> Self {
+    pub fn new(connection: &'a Connection, rank: usize, number: usize, columns: Option<usize>, out: W) -> Self {
         let tracker = PairTracker::new(connection);
         let (sides, events) = (Default::default(), Vec::new());
-        let mut list = Self { connection, tracker, number, sides, events, out, error: None };
+        let mut list = Self { connection, tracker, number, sides, events, columns, out, error: None };
         let (day, time) = units::utc(connection.first_ns);
-        let headings = format!(
-            "{:>8} {:>13}    {:>21} {:>10} {:>6} {:<5} {:>6} {:>6} {:>3}  class: details",
-            "frame", "seconds", "octets", "ack", "window", "flags", "length", "id", "ttl"
-        );
-        list.write(&format!(
-            "#{rank}  {}, from {day} {time} UTC\n\
-             frame: number in the capture, from 1; octets: first:end, relative to the SYN of their side, or to the octet\n\
-             before its first segment; window: not scaled; →: from the client\n\n\
-             {headings}\n",
-            connection.name()
-        ));
+        let title = paragraph(&format!("#{rank}  "), &format!("{}, from {day} {time} UTC", connection.name()), columns);
+        let octets = "octets: first:end, relative to the SYN of their side, or to the octet before its first segment";
+        let (headings, rest) = if list.is_narrow() {
+            let headings = format!("{:>6} {:>11}   {:>15} {:>8} {:<5}", "frame", "seconds", "octets", "ack", "flags");
+            (
+                headings,
+                "→: from the client; left out to fit the terminal: window, length, id, ttl (| less -S shows all)",
+            )
+        } else {
+            let headings = format!(
+                "{:>8} {:>13}    {:>21} {:>10} {:>6} {:<5} {:>6} {:>6} {:>3} ",
+                "frame", "seconds", "octets", "ack", "window", "flags", "length", "id", "ttl"
+            );
+            (headings, "window: not scaled; →: from the client")
+        };
+        let legend = format!("frame: number in the capture, from 1; {octets}; {rest}");
+        let legend = paragraph("", &legend, columns.or(Some(WIDE_COLUMNS)));
+        list.write(&format!("{title}{legend}\n{headings} class: details\n"));
         list
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.columns.is_some_and(|columns| columns < WIDE_COLUMNS)
     }
 
     fn write(&mut self, text: &str) {
@@ -96,14 +114,14 @@ impl<'a, W: Write> SegmentList<'a, W> {
             let classes = SegmentClass::ALL.iter().filter(|&&class| report.count(class).segments > 0);
             let classes: Vec<String> =
                 classes.map(|&class| format!("{} {}", report.count(class).segments, class.name())).collect();
-            let _ = writeln!(
-                text,
-                "{name}: {}; {} octets, {} of them retransmitted, {} missing",
+            let sums = format!(
+                "{}; {} octets, {} of them retransmitted, {} missing",
                 if classes.is_empty() { "no packets".into() } else { classes.join(", ") },
                 report.unique_bytes + report.retransmitted_bytes,
                 report.retransmitted_bytes,
                 report.missing_bytes
             );
+            text += &paragraph(&format!("{name}: "), &sums, self.columns);
         }
         let difference = if let Some(why) = skip {
             let _ = writeln!(text, "not compared with the batch engine: {why}");
@@ -148,7 +166,10 @@ impl<'a, W: Write> SegmentList<'a, W> {
         // Times can go back.
         let seconds = (packet.time_ns as f64 - self.connection.first_ns as f64) / 1e9;
         let arrow = if client { '→' } else { '←' };
-        let mut line = format!("{frame:>8} {seconds:>13.6}  {arrow} ");
+        let mut line = match self.is_narrow() {
+            true => format!("{frame:>6} {seconds:>11.6} {arrow} "),
+            false => format!("{frame:>8} {seconds:>13.6}  {arrow} "),
+        };
         let position = self.tracker.state.position(side, packet.sequence);
         let degradation = self.report(side).degradation;
         self.events.clear();
@@ -180,19 +201,24 @@ impl<'a, W: Write> SegmentList<'a, W> {
             0 => "-".into(),
             number => format!("0x{number:04x}"),
         };
-        let _ = write!(
-            line,
-            "{octets:>21} {acknowledgment:>10} {:>6} {:<5} {payload:>6} {identification:>6} {:>3}  {}",
-            packet.window,
-            FieldValue::TcpFlags(packet.control & Packet::CONTROL).to_string(),
-            packet.ttl,
-            class.name()
-        );
+        let flags = FieldValue::TcpFlags(packet.control & Packet::CONTROL).to_string();
+        line += &match self.is_narrow() {
+            true => format!("{octets:>15} {acknowledgment:>8} {flags:<5} "),
+            false => format!(
+                "{octets:>21} {acknowledgment:>10} {:>6} {flags:<5} {payload:>6} {identification:>6} {:>3}  ",
+                packet.window, packet.ttl
+            ),
+        };
+        let mut details = class.name().to_string();
         for (at, detail) in self.details(side, packet, class).iter().enumerate() {
-            let _ = write!(line, "{} {detail}", if at == 0 { ":" } else { ";" });
+            let _ = write!(details, "{} {detail}", if at == 0 { ":" } else { ";" });
         }
-        line.push('\n');
-        self.write(&line);
+        let indent = line.chars().count();
+        let width = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(MIN_DETAILS));
+        for part in wrap(&details, width) {
+            let _ = writeln!(line, "{part}");
+            self.write(&std::mem::replace(&mut line, " ".repeat(indent)));
+        }
         if !matches!(class, SegmentClass::Duplicate | SegmentClass::RoutedDuplicate | SegmentClass::OutOfWindow) {
             let frames = &mut self.sides[side].recent_frames;
             frames.push_front(frame);

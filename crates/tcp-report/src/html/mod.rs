@@ -53,8 +53,11 @@ impl CaptureReport {
             page += "</table>\n";
         }
         if let Some(comparison) = &self.comparison {
-            let _ =
-                write!(page, "<h2>Comparison with the usual rule</h2>\n<pre>{}</pre>\n", escape(&comparison.text()));
+            let _ = write!(
+                page,
+                "<h2>Comparison with the usual rule</h2>\n<pre>{}</pre>\n",
+                escape(&comparison.text(Some(120)))
+            );
         }
         let _ = write!(
             page,

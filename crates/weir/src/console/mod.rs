@@ -15,6 +15,7 @@ pub mod style;
 use crate::error::advice;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use style::{Rule, StyledLines};
@@ -113,6 +114,28 @@ pub fn printable(text: &str) -> String {
 
 /// Width of the terminal at standard output, or `COLUMNS` if it is not a terminal; `None` without limit.
 pub fn terminal_columns() -> Option<usize> {
+    columns_of(io::stdout())
+}
+
+/// Width of the terminal at standard error, as [`terminal_columns`].
+pub fn error_columns() -> Option<usize> {
+    columns_of(io::stderr())
+}
+
+fn columns_of(stream: impl AsFd) -> Option<usize> {
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
-    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)).or_else(columns)
+    terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).or_else(columns)
+}
+
+/// A message whose lines begin with `prefix`. Those that do not fit the terminal at standard error are
+/// broken between words.
+pub fn wrapped_error(prefix: &str, message: &str) -> String {
+    let columns = error_columns();
+    let wrap = |line: &str| {
+        // A line that begins with a blank has an example, or shows a place in an expression.
+        let is_long = columns.is_some_and(|columns| prefix.len() + line.chars().count() > columns);
+        let is_prose = !line.starts_with(' ') || line.trim_start().starts_with("[possible values");
+        if is_long && is_prose { weir_text::paragraph(prefix, line, columns) } else { format!("{prefix}{line}\n") }
+    };
+    message.lines().map(wrap).collect()
 }

@@ -57,13 +57,16 @@ pub fn status(_: usize, line: &str) -> Vec<(Range<usize>, Style)> {
 
 /// The report of `weir tcp`: the heads of its lists, and why connections failed.
 pub fn tcp_report(_: usize, line: &str) -> Vec<(Range<usize>, Style)> {
-    if line.starts_with("# ") || line.starts_with("class ") || line.starts_with(char::is_uppercase) {
+    // Rows of the classes begin with a capital letter, too.
+    const TITLES: [&str; 5] = ["# ", "class ", "Retransmitted segments", "Round-trip time", "Comparison with"];
+    let row = line.trim_start();
+    if TITLES.iter().any(|title| row.starts_with(title)) {
         whole(line, HEADING)
     } else if line.starts_with("failed ") {
         whole(line, LOSS)
     } else if line.starts_with("note:") {
         vec![(0.."note:".len(), WARNING)]
-    } else if line.starts_with(|letter: char| letter.is_ascii_digit()) {
+    } else if row.starts_with(|letter: char| letter.is_ascii_digit()) && row.contains(" → ") {
         let names = weir_tcp_report::Failure::all().map(|failure| failure.name());
         let found = names.filter_map(|name| line.find(&format!(" {name} ")).map(|at| at + 1..at + 1 + name.len()));
         found.map(|range| (range, LOSS)).collect()
@@ -94,9 +97,10 @@ pub fn log(_: usize, line: &str) -> Vec<(Range<usize>, Style)> {
         .collect()
 }
 
-/// Why a command failed: the program's name in front of each line.
+/// Why a command failed: the program's name in front of each line, or what the parser begins with.
 pub fn failure(_: usize, line: &str) -> Vec<(Range<usize>, Style)> {
-    line.find(": ").map(|end| (0..end + 1, ERROR)).into_iter().collect()
+    let prefix = ["weir:", "error:"].into_iter().find(|prefix| line.starts_with(prefix));
+    prefix.map(|prefix| (0..prefix.len(), ERROR)).into_iter().collect()
 }
 
 fn whole(line: &str, style: Style) -> Vec<(Range<usize>, Style)> {

@@ -128,7 +128,7 @@ impl Status {
         let (date, time) = utc_now();
         let mut text = format!("{date} {} UTC: totals since the start\n", &time[..8]);
         text += &self.table(pipelines);
-        text += &ledger_text::counters(ledger);
+        text += &ledger_text::counters(ledger, console::error_columns());
         text += &match silent.join(", ") {
             names if names.is_empty() => ledger_text::balance(ledger),
             names => format!("no response from {names}: its counters are older, so the ledger may not balance now\n"),

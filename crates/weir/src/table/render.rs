@@ -30,7 +30,8 @@ pub fn table(
     };
     columns.extend(order.filter(|order| !is_shown(order)).map(|order| order_column(flows, order)));
     // The heading of the start is the day.
-    let sorted = match order.map(|order| order.name()).filter(|_| fields.is_none()) {
+    let sorted = match order.map(|order| order.name()) {
+        Some(name) if fields.is_some() => columns.iter_mut().find(|column| column.heading == name),
         Some("start_time") => columns.first_mut(),
         Some("duration" | "duration_ns") => columns.iter_mut().find(|column| column.heading == "duration"),
         Some("vlan") => columns.iter_mut().find(|column| column.heading == "vlan"),
@@ -40,7 +41,10 @@ pub fn table(
     };
     sorted.into_iter().for_each(Column::require);
     let key_columns = if fields.is_some() { 1 } else { KEY_COLUMNS };
-    let left_out = fit(&mut columns, terminal_columns);
+    let mut left_out = fit(&mut columns, terminal_columns);
+    if fields.is_some() && !left_out.is_empty() {
+        left_out = format!("{} (| less -S shows all)\n", left_out.trim_end());
+    }
     let rows = lines(&columns, key_columns, terminal_columns);
     let hidden = all_flows - flows.len() as u64;
     let mut text = match hidden {
@@ -77,13 +81,18 @@ fn order_column(flows: &[FlowRecord], order: RecordOrder) -> Column {
     Column::new(order.name(), true, flows.iter().map(cell))
 }
 
-/// One column per field.
+/// One column per field. On a narrow terminal, times are left out first, then the last fields.
 fn columns_of(fields: &[&weir_export::Column], flows: &[FlowRecord]) -> Vec<Column> {
-    let column = |field: &&weir_export::Column| {
+    /// More than there are fields.
+    const RANK_OF_TIMES: u16 = 1 << 15;
+    let is_time = |field: &weir_export::Column| field.kind == ColumnKind::Time;
+    let required = fields.iter().position(|field| !is_time(field)).unwrap_or(0);
+    let column = |(at, field): (usize, &&weir_export::Column)| {
         let is_number = matches!(field.kind, ColumnKind::Integer | ColumnKind::Number);
-        Column::new(field.name, is_number, flows.iter().map(|flow| field.read(flow).to_string()))
+        let rank = if at == required { 0 } else { at as u16 + 1 + if is_time(field) { RANK_OF_TIMES } else { 0 } };
+        Column::new(field.name, is_number, flows.iter().map(|flow| field.read(flow).to_string())).optional(rank)
     };
-    fields.iter().map(column).collect()
+    fields.iter().enumerate().map(column).collect()
 }
 
 fn columns(flows: &[FlowRecord]) -> Vec<Column> {

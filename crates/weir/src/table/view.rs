@@ -230,7 +230,7 @@ impl ViewTable {
         };
         let (one, other) = if self.view.has_sides() { ("sent", "received") } else { ("bytes→", "←bytes") };
         let cells = |cell: &dyn Fn(&Sums) -> String| listed.iter().map(|(_, sums)| cell(sums)).collect::<Vec<_>>();
-        let mut column = |heading: &str, rank: u8, cells: Vec<String>| {
+        let mut column = |heading: &str, rank: u16, cells: Vec<String>| {
             columns.push(Column::new(heading, true, cells.into_iter()).optional(rank));
         };
         column("flows", 0, cells(&|sums| units::short(sums.flows)));
