@@ -79,13 +79,21 @@ pub enum Fact {
     User,
     /// Text: the software that the server names in its greeting.
     ServerSoftware,
+    /// Text: the protocol in the words of nDPI, with the one that it is within (`TLS.Google`).
+    NdpiProtocol,
+    /// Text: its category in the words of nDPI.
+    NdpiCategory,
+    /// Text: how nDPI knows it.
+    NdpiConfidence,
+    /// Text: the risks that nDPI sees, separated by commas.
+    NdpiRisks,
     /// Octets: the first question of DNS, for its reader, which makes [`Self::DnsResponseNs`] of it.
     DnsQuestion,
 }
 
 impl Fact {
     /// All facts in the order of their numbers.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 37] = [
         Self::ServerName,
         Self::AlpnOffered,
         Self::AlpnSelected,
@@ -118,6 +126,10 @@ impl Fact {
         Self::HasshServer,
         Self::User,
         Self::ServerSoftware,
+        Self::NdpiProtocol,
+        Self::NdpiCategory,
+        Self::NdpiConfidence,
+        Self::NdpiRisks,
         Self::DnsQuestion,
     ];
 

@@ -531,6 +531,14 @@ fields! {
         [], |r| fact_text(r, Fact::User);
     dpi "server_software", Text, "", "Software that the server names in its greeting.",
         [], |r| fact_text(r, Fact::ServerSoftware);
+    dpi "ndpi_protocol", Text, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
+        [], |r| fact_text(r, Fact::NdpiProtocol);
+    dpi "ndpi_category", Text, "", "Category of that protocol: Web, Network.",
+        [], |r| fact_text(r, Fact::NdpiCategory);
+    dpi "ndpi_confidence", Text, "", "How nDPI knows the protocol: DPI, Match by IP.",
+        [], |r| fact_text(r, Fact::NdpiConfidence);
+    dpi "ndpi_risks", Text, "", "Risks that nDPI sees, separated by commas.",
+        [], |r| fact_text(r, Fact::NdpiRisks);
 }
 
 #[rustfmt::skip]

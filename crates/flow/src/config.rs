@@ -62,6 +62,8 @@ pub struct Config {
     pub prefetch_packets: usize,
     /// Inspection of payload; `None` inspects nothing.
     pub inspection: Option<InspectionSettings>,
+    /// With inspection: nDPI inspects the same packets. Needs the cargo feature `ndpi`.
+    pub second_opinion: bool,
 }
 
 impl Default for Config {
@@ -76,6 +78,7 @@ impl Default for Config {
             secret: None,
             prefetch_packets: 64,
             inspection: None,
+            second_opinion: false,
         }
     }
 }

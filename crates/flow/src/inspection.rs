@@ -1,11 +1,13 @@
 //! Inspection of the flows in the cache: the state of each slot, and the inspector.
 
+use crate::config::Config;
 use crate::key::Endpoint;
 use crate::mapped_array::MappedArray;
+use crate::second_opinion::SecondOpinion;
 use crate::slot::TCP;
 use std::io;
 use std::sync::Arc;
-use weir_dpi::{Findings, FlowInspection, InspectionSettings, Inspector, Payload};
+use weir_dpi::{Findings, FlowInspection, Inspector, Payload};
 use weir_ledger::InspectionCounters;
 use weir_packet::{Flags, Packet};
 
@@ -38,24 +40,30 @@ pub(crate) struct Inspection {
     /// Per slot; empty without an inspector.
     flows: MappedArray<FlowInspection>,
     inspector: Option<Inspector>,
+    /// nDPI, if it inspects too.
+    second: Option<SecondOpinion>,
     /// Packets of a direction and record that are inspected; 0 if none are.
     packets: u64,
 }
 
 impl Inspection {
-    pub fn new(settings: Option<InspectionSettings>, slots: usize) -> io::Result<Self> {
+    pub fn new(config: &Config, slots: usize) -> io::Result<Self> {
+        let settings = config.inspection;
+        let sessions = settings.filter(|_| config.second_opinion).map(|settings| settings.sessions as usize);
         let inspector = settings.map(|settings| Inspector::new(settings, slots));
         Ok(Self {
             flows: MappedArray::with_huge_pages(if inspector.is_some() { slots } else { 0 })?,
             packets: inspector.as_ref().map_or(0, |inspector| inspector.settings().packets.into()),
             inspector,
+            second: sessions.map(|sessions| SecondOpinion::new(slots, sessions)).transpose()?,
         })
     }
 
-    pub fn memory_bytes_for(settings: Option<InspectionSettings>, slots: usize) -> usize {
-        settings.map_or(0, |settings| {
-            slots * size_of::<FlowInspection>() + Inspector::memory_octets_for(&settings, slots) as usize
-        })
+    pub fn memory_bytes_for(config: &Config, slots: usize) -> usize {
+        let Some(settings) = config.inspection else { return 0 };
+        let own = slots * size_of::<FlowInspection>() + Inspector::memory_octets_for(&settings, slots) as usize;
+        let sessions = settings.sessions as usize;
+        own + if config.second_opinion { SecondOpinion::memory_bytes_for(slots, sessions) } else { 0 }
     }
 
     /// The number of packets of a direction that are inspected.
@@ -106,12 +114,17 @@ impl Inspection {
             UDP => None,
             _ => return false,
         };
+        if packet.payload_bytes == 0 && !is_last && fin == 0 && self.second.is_none() {
+            return true;
+        }
+        // Inspection was suspended if this packet comes after the last one to be inspected.
+        let octets = if number > self.packets { &[] } else { payload() };
+        let second = self.second.as_mut().is_some_and(|second| second.inspect(slot, packet, octets, is_last));
         if packet.payload_bytes == 0 && !is_last && fin == 0 {
             return true;
         }
         let payload = Payload {
-            // Inspection was suspended if this packet comes after the last one to be inspected.
-            octets: if number > self.packets { &[] } else { payload() },
+            octets,
             wire_octets: packet.payload_bytes,
             endpoint,
             ports: [packet.source_port, packet.destination_port],
@@ -119,17 +132,23 @@ impl Inspection {
             tcp,
             is_last,
         };
-        inspector.inspect(flow, &payload)
+        inspector.inspect(flow, &payload) || second
     }
 
     /// What is known of the flow in a slot.
     pub fn findings(&mut self, slot: u32) -> Option<Arc<Findings>> {
-        self.inspector.as_mut()?.findings(self.flows.get(slot as usize)?)
+        let inspector = self.inspector.as_mut()?;
+        let findings = inspector.findings(self.flows.get(slot as usize)?);
+        match &mut self.second {
+            Some(second) => second.added_to(findings, slot, inspector.settings().personal),
+            None => findings,
+        }
     }
 
     pub fn end_flow(&mut self, slot: u32) {
         if let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) {
             inspector.end_flow(flow);
         }
+        self.second.iter_mut().for_each(|second| second.end_flow(slot));
     }
 }

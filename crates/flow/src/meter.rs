@@ -93,7 +93,7 @@ impl Meter {
             clock,
             started: false,
             tcp: TcpAnalysis::new(slots)?,
-            inspection: Inspection::new(config.inspection, slots)?,
+            inspection: Inspection::new(&config, slots)?,
             encapsulation: EncapsulationTable::new(slots, config.mac_addresses)?,
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
@@ -200,7 +200,7 @@ impl Meter {
         let slots = config.flows as usize;
         let encapsulation: usize = EncapsulationTable::memory_bytes_for(slots, config.mac_addresses).iter().sum();
         let cache = FlowCache::memory_bytes_for(&config) + OverflowRecords::memory_bytes_for() + fixed_memory_bytes();
-        let cache = cache + Inspection::memory_bytes_for(config.inspection, slots);
+        let cache = cache + Inspection::memory_bytes_for(&config, slots);
         cache + encapsulation + TcpAnalysis::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
 
@@ -208,7 +208,7 @@ impl Meter {
     /// and for migration.
     pub fn memory_bytes(&self) -> [usize; 4] {
         let [links, tunnels] = self.encapsulation.memory_bytes();
-        let inspection = Inspection::memory_bytes_for(self.config.inspection, self.config.flows as usize);
+        let inspection = Inspection::memory_bytes_for(&self.config, self.config.flows as usize);
         let cache = self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes();
         [cache + inspection, self.tcp.memory_bytes(), tunnels, self.migration_search.memory_bytes()]
     }

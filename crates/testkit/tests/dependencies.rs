@@ -5,15 +5,16 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 19] = [
+const ALLOWED: [(&str, &str); 20] = [
     ("bench", "capture export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
     ("dpi", "ledger"),
     ("enrich", "dpi flow"),
     ("export", "dpi flow ledger packet tcp"),
-    ("flow", "dpi ledger packet tcp"),
+    ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
     ("ledger", ""),
+    ("ndpi", ""),
     ("packet", "ledger"),
     ("plot", "text"),
     ("probe", "capture export flow ledger packet"),
@@ -31,8 +32,8 @@ const ALLOWED: [(&str, &str); 19] = [
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow
-/// cache's memory and prefetch (flow), the GPU driver (tcp-batch). All others forbid it.
-const MAY_BE_UNSAFE: [&str; 4] = ["capture", "flow", "tcp-batch", "trafficgen"];
+/// cache's memory and prefetch (flow), nDPI (ndpi), the GPU driver (tcp-batch). All others forbid it.
+const MAY_BE_UNSAFE: [&str; 5] = ["capture", "flow", "ndpi", "tcp-batch", "trafficgen"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("all crates are in one directory").into()

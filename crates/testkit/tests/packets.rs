@@ -86,6 +86,7 @@ fn run(seed: u64, extreme: bool) -> Result<bool, String> {
     let policies = [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop];
     let config = Config {
         inspection: None,
+        second_opinion: false,
         flows: pick(random, &[1u32, 2, 3, 5, 15, 16, 17, 40, 300]),
         idle_timeout_ns: pick(
             random,

@@ -35,8 +35,10 @@ pub enum Error {
     DuplicateSource(String),
     #[error("--meters needs --layout spread: the other layouts have one metering thread per queue")]
     MetersWithoutSpread,
-    #[error("--dpi light needs --layout fused: with the other layouts, threads that meter get no payload")]
+    #[error("--dpi light and full need --layout fused: with the other layouts, threads that meter get no payload")]
     InspectionNeedsFused,
+    #[error("--dpi full: this weir was built without nDPI; build it with --features ndpi")]
+    NoNdpi,
     #[error(
         "{option}: core {core} is not available to this program, which may use {available} cores (see nproc, lscpu -e)"
     )]

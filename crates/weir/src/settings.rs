@@ -1,6 +1,6 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{FullPolicy, KeyField, Metering, ProbeOptions, Selection};
+use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, ProbeOptions, Selection};
 use crate::error::Error;
 use crate::memory;
 use std::io;
@@ -25,6 +25,10 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
     let mac_addresses = metering.mac_addresses;
+    if metering.dpi == Some(Inspection::Full) {
+        let Some(version) = weir_flow::ndpi_version() else { return Err(Error::NoNdpi) };
+        debug!(version, "nDPI");
+    }
     let inspection = metering.inspects().then(|| InspectionSettings {
         packets: metering.dpi_packets,
         octets: metering.dpi_octets,
@@ -39,6 +43,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         mac_addresses,
         cache_full_policy: policy,
         inspection,
+        second_opinion: metering.dpi == Some(Inspection::Full),
         ..default
     };
     let max_memory = units::quantity(weir_flow::Meter::memory_bytes_for(&meter) as u64, "B");
@@ -62,7 +67,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
 pub fn probe_settings(probe: &ProbeOptions) -> Result<Settings, Error> {
     let mut settings = settings(&probe.metering)?;
     if !probe.inspects() {
-        settings.meter.inspection = None;
+        (settings.meter.inspection, settings.meter.second_opinion) = (None, false);
     }
     Ok(Settings { overload: probe.overload, sampling_population: probe.sample, ..settings })
 }

@@ -832,7 +832,10 @@ fn the_probe_waits_for_the_readers_of_its_output_pipes_until_a_signal() {
 fn options_without_effect_are_refused_and_check_prints_the_plan() {
     assert_usage_errors(&[
         (&["probe", "-i", "synth:mix", "--meters", "3"], "needs --layout spread"),
-        (&["probe", "-i", "synth:mix", "--layout", "split", "--dpi", "light"], "--dpi light needs --layout fused"),
+        (
+            &["probe", "-i", "synth:mix", "--layout", "split", "--dpi", "light"],
+            "--dpi light and full need --layout fused",
+        ),
     ]);
     let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9", "--sample", "5"];
     let plan = success(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));

@@ -58,6 +58,7 @@ fn config(input: &mut Input<'_>) -> Config {
         secret: Some(7),
         prefetch_packets: usize::from(prefetch % 64) + 1,
         inspection: None,
+        second_opinion: false,
     }
 }
 

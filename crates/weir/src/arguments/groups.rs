@@ -200,6 +200,8 @@ pub enum Inspection {
     Off,
     /// Weir's own readers of common protocols
     Light,
+    /// These, and nDPI beside them, if it is built in
+    Full,
 }
 
 impl Metering {

@@ -20,7 +20,7 @@ use weir_text::units;
 /// What is wrong with the options, each of which is valid alone.
 pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Vec<Error> {
     let needs_spread = probe.meters.is_some() && probe.layout != Layout::Spread;
-    let needs_fused = probe.metering.dpi == Some(Inspection::Light) && probe.layout != Layout::Fused;
+    let needs_fused = probe.metering.dpi.is_some_and(|dpi| dpi != Inspection::Off) && probe.layout != Layout::Fused;
     let pipe = inputs.iter().find(|input| probe.autotune_ns.is_some() && input::is_pipe(input));
     let cannot_wait = |live: &&str| probe.wait && weir_capture::is_live(live) && !weir_capture::can_wait(live);
     let cannot_wait = inputs.iter().filter_map(|input| input.to_str()).find(cannot_wait);
@@ -140,7 +140,10 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     let per = if probe.layout == Layout::Spread { "metering thread" } else { "pipeline" };
     fact("flow cache", format!("{} slots per {per}", meter.flows));
     let inspection = match meter.inspection {
-        Some(inspection) => format!("the first {} packets per direction of each flow", inspection.packets),
+        Some(inspection) => {
+            let with = if meter.second_opinion { ", also by nDPI" } else { "" };
+            format!("the first {} packets per direction of each flow{with}", inspection.packets)
+        }
         None if probe.metering.inspects() => "none, because metering threads get no payload in this layout".into(),
         None => "none".into(),
     };
