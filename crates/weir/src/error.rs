@@ -158,11 +158,11 @@ pub enum Error {
     )]
     ReloadOutsideSandbox { sink: String, permitted: String },
     #[error(
-        "the queues of {sinks} sinks ({closing} are being closed) can grow to {needed}, and {room} is left for them \
+        "the queues of {sinks} sinks ({closing} are being closed) can grow to {needed}{views}, and {room} is left for them \
          beside the flow caches ({limit}); name fewer sinks, change them in several reloads, or raise the limit and \
          restart the probe"
     )]
-    ReloadSinks { sinks: usize, closing: usize, needed: String, room: String, limit: String },
+    ReloadSinks { sinks: usize, closing: usize, needed: String, views: String, room: String, limit: String },
 
     // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
     #[error("no interface '{name}'; there is {existing}")]

@@ -17,6 +17,7 @@ mod findings;
 mod input;
 mod ledger_text;
 mod memory;
+mod missing_options;
 mod outputs;
 mod pages;
 mod plan;

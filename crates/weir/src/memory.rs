@@ -75,23 +75,36 @@ fn default_groups_in(free_bytes: u64, group_bytes: u64) -> usize {
 pub struct SinkMemory {
     /// Batches in the queue of each sink.
     pub queue_batches: usize,
-    /// What the flow caches leave for queues, bytes, and what limits it.
+    /// The views of the start.
+    pub views: ViewMemory,
+    /// What the flow caches and these views leave for queues and more views, bytes, and what limits it.
     room: Option<(u64, String)>,
 }
 
 impl SinkMemory {
     /// Batches in the queues of new sinks, beside sinks that stay open and sinks that still write the
-    /// records in their queues.
+    /// records in their queues. `view_bytes` is the memory of the groups of all views.
     ///
     /// # Errors
     /// [`Error::ReloadSinks`] if not even short queues fit.
-    pub fn queue_batches_of_new(&self, kept: usize, closing: usize, new: usize) -> Result<usize, Error> {
+    pub fn queue_batches_of_new(
+        &self,
+        kept: usize,
+        closing: usize,
+        new: usize,
+        view_bytes: u64,
+    ) -> Result<usize, Error> {
         let Some((room_bytes, limit)) = self.room.as_ref().filter(|_| new > 0) else { return Ok(self.queue_batches) };
-        let needed = |batches| queue_bytes(kept + closing, self.queue_batches) + queue_bytes(new, batches);
+        let more_bytes = view_bytes.saturating_sub(self.views.bytes);
+        let needed = |batches| more_bytes + queue_bytes(kept + closing, self.queue_batches) + queue_bytes(new, batches);
         halves(self.queue_batches).find(|&batches| needed(batches) <= *room_bytes).ok_or_else(|| Error::ReloadSinks {
             sinks: kept + closing + new,
             closing,
             needed: units::quantity(needed(MIN_QUEUE_BATCHES.min(self.queue_batches)), "B"),
+            views: match more_bytes {
+                0 => String::new(),
+                bytes => format!(" with {} of groups of more views (--groups)", units::quantity(bytes, "B")),
+            },
             room: units::quantity(*room_bytes, "B"),
             limit: limit.clone(),
         })
@@ -128,7 +141,8 @@ impl MemoryUse {
     /// [`FlowCacheTooLarge`] if the requested caches do not fit, or not even small ones.
     pub fn fit(&self, config: &mut Config, is_requested: bool) -> Result<SinkMemory, Error> {
         let bounds = weir_host::memory_bounds(&Sysroot::live());
-        let usual = SinkMemory { queue_batches: Exporter::queue_batches(self.back_pressure), room: None };
+        let queue_batches = Exporter::queue_batches(self.back_pressure);
+        let usual = SinkMemory { queue_batches, views: self.views, room: None };
         bounds
             .into_iter()
             .min_by_key(|bound| bound.free_bytes)
@@ -206,7 +220,7 @@ impl MemoryUse {
             let (free, limit) = (units::quantity(bound.free_bytes, "B"), bound_text(bound));
             info!(flows, default, free, limit, "memory is limited, so the flow cache has fewer slots than by default");
         }
-        Ok(SinkMemory { queue_batches, room: Some((left_bytes, bound_text(bound))) })
+        Ok(SinkMemory { queue_batches, views: self.views, room: Some((left_bytes, bound_text(bound))) })
     }
 }
 
@@ -342,15 +356,21 @@ mod tests {
     #[test]
     fn new_sinks_get_shorter_queues_or_are_refused() {
         let (_, memory) = fitted_with_sinks(1, 1, 1 << 16, true, 390_000_000).unwrap();
-        assert_eq!(memory.queue_batches_of_new(1, 0, 0).ok(), Some(memory.queue_batches));
-        assert_eq!(memory.queue_batches_of_new(0, 0, 1).ok(), Some(memory.queue_batches));
-        assert!(memory.queue_batches_of_new(0, 0, 4).unwrap() < memory.queue_batches);
+        let of_new = |kept, closing, new| memory.queue_batches_of_new(kept, closing, new, 0);
+        assert_eq!(of_new(1, 0, 0).ok(), Some(memory.queue_batches));
+        assert_eq!(of_new(0, 0, 1).ok(), Some(memory.queue_batches));
+        assert!(of_new(0, 0, 4).unwrap() < memory.queue_batches);
         // Another sink in the place of one.
-        let [without, with] = [0, 1].map(|closing| memory.queue_batches_of_new(0, closing, 2).unwrap());
+        let [without, with] = [0, 1].map(|closing| of_new(0, closing, 2).unwrap());
         assert!(with < without, "{with} {without}");
-        let error = memory.queue_batches_of_new(1, 9, 290).unwrap_err().to_string();
+        let error = of_new(1, 9, 290).unwrap_err().to_string();
         assert!(error.starts_with("the queues of 300 sinks (9 are being closed) can grow to "), "{error}");
-        assert_eq!(SinkMemory { queue_batches: 8, room: None }.queue_batches_of_new(0, 0, 1000).ok(), Some(8));
+        let unlimited = SinkMemory { queue_batches: 8, ..SinkMemory::default() };
+        assert_eq!(unlimited.queue_batches_of_new(0, 0, 1000, u64::MAX).ok(), Some(8));
+        // A new view.
+        assert_eq!(memory.queue_batches_of_new(1, 0, 1, 1000).ok(), of_new(1, 0, 1).ok());
+        let error = memory.queue_batches_of_new(1, 0, 1, GIB).unwrap_err().to_string();
+        assert!(error.contains(" with 1.07 GB of groups of more views (--groups), and "), "{error}");
     }
 
     #[test]

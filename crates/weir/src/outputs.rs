@@ -95,6 +95,11 @@ impl Outputs {
         self.on_standard_output.as_ref().is_some_and(is_text)
     }
 
+    /// Whether a sink has a view instead of records.
+    pub fn shows_view(&self, sink: &str) -> bool {
+        self.view.is_some() && view_format(sink).is_some()
+    }
+
     /// What is wrong with the view and the sinks, which are not opened.
     pub fn problems(&self, options: &arguments::Sinks) -> Vec<Error> {
         let sinks = self.sinks.iter().map(|sink| self.check_sink(sink, options));

@@ -7,6 +7,7 @@ use crate::error::{Error, sink_advice};
 use crate::files;
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
+use crate::missing_options;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
@@ -35,6 +36,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let mut settings = settings(&read.metering)?;
+    missing_options::warn(&outputs.sinks, &read.sinks, &settings, &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;

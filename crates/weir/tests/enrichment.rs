@@ -106,9 +106,8 @@ fn records_have_places_and_tags() {
     let count = |expression: &str| read(&["--where", expression, "-o", "json:-", "-q"]).lines().count();
     for (expression, flows) in [
         ("tags = bad", 2),
-        ("tags = ba", 0),
         ("tags = all", 3),
-        ("tags in {bad, x}", 2),
+        ("tags in {bad, all}", 3),
         ("not tags = bad", 1),
         ("src_tags = bad", 0),
         ("dst_country = FR", 2),
@@ -119,6 +118,13 @@ fn records_have_places_and_tags() {
         ("as 64500 and src country DE", 2),
     ] {
         assert_eq!(count(expression), flows, "{expression}");
+    }
+    // A tag that no list has.
+    for (expression, unknown, flows) in [("tags in {bda, bad}", "bda", 2), ("tags = ba", "ba", 0)] {
+        let more = ["-q", "-o", "json:-", "--where", expression];
+        let (code, out, err) = weir(["read", &capture].iter().chain(&more).chain(&options));
+        let warning = format!("weir: warning: --where: no record has the tag {unknown:?}: --tags has bad, all\n");
+        assert_eq!((code, out.lines().count(), err), (0, flows, warning));
     }
     // Without the options, nothing is added.
     assert!(!success(["read", &capture, "-o", "json:-", "-q"]).contains("src_network"));

@@ -155,6 +155,38 @@ fn a_reload_with_sinks_that_do_not_fit_is_refused_with_figures() {
 }
 
 #[test]
+fn a_reload_with_a_view_that_does_not_fit_is_refused_with_figures() {
+    let Some(group) = ControlGroup::new("views", 400_000_000) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let [config, log] = ["probe.toml", "log"].map(|name| folder.path().join(name));
+    let write = |views: usize| {
+        let view = |number| format!("\"table:{}/{number}.txt\"", folder.path().display());
+        let views = (0..views).map(view).collect::<Vec<_>>();
+        let text = format!(
+            "input = [\"-\"]\nflows = 1000\nby = \"host\"\ngroups = \"1M\"\noutput = [{}]\n# {}\n",
+            views.join(", "),
+            views.len()
+        );
+        fs::write(&config, text).unwrap();
+        permit_all_users(&config);
+    };
+    write(1);
+    let mut probe = group.command(&["probe", "--config", config.to_str().unwrap()]);
+    let mut probe = probe.stdin(Stdio::piped()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut input = probe.stdin.take().unwrap();
+    input.write_all(&Pcap::new().0).unwrap();
+    let logged = || fs::read_to_string(&log).unwrap();
+    until("the probe runs", || logged().contains("active="));
+    write(2);
+    signal(&probe, libc::SIGHUP);
+    until("the reload is refused", || logged().contains(" of groups of more views (--groups), and "));
+    assert!(!logged().contains("configuration reloaded"), "{}", logged());
+    drop(input);
+    assert_eq!(probe.wait().unwrap().code(), Some(0), "{}", logged());
+}
+
+#[test]
 fn requested_flow_caches_larger_than_the_memory_of_the_machine_are_refused() {
     for command in ["read", "probe"] {
         let err = failure(1, [command, "-i", "synth:velan,packets=1", "--flows", "2G"]);

@@ -409,3 +409,41 @@ fn views_and_tables_are_compressed_by_the_ending_of_the_file() {
         assert!(String::from_utf8(output.stderr).unwrap().contains("received"), "{scheme}:-.{ending}");
     }
 }
+
+#[test]
+fn a_field_that_no_record_has_without_an_option_is_named() {
+    let web = capture("web.pcap");
+    let warnings = |options: &[&str]| {
+        let (code, _, err) = weir([&["read", &web, "-q"], options].concat());
+        assert_eq!(code, 0, "{err}");
+        err
+    };
+    for (options, warning) in [
+        (&["--where", "src_mac = 02:00:00:00:00:01"][..], "--where: no record has src_mac without --mac-addresses"),
+        (&["--where", "tcp and ether host 02:00:00:00:00:01"], "--where: no record has mac without --mac-addresses"),
+        (&["--where", "sni ends-with x or port 80", "--dpi", "off"], "--where: no record has sni without --dpi light"),
+        (&["--where", "http_path = /"], "--where: no record has http_path without --dpi-fields"),
+        (&["-o", "csv:-?where=not src_country = DE"], "-o csv:-: where: no record has src_country without --geo"),
+        (&["--where", "src as 5"], "--where: no record has as without --geo"),
+        (&["--where", "dst_site = Bonn"], "--where: no record has dst_site without --networks"),
+        (&["--where", "tags = bad"], "--where: no record has tags without --tags"),
+        (&["--where", "tunnel gre"], "--where: no record has tunnel without --decap"),
+        (&["--where", "ethertype = 0x806"], "--where: no record has ethertype without --layer2"),
+        (&["--by", "application", "--dpi", "off"], "--by: no record has application without --dpi light"),
+    ] {
+        assert_eq!(warnings(options), format!("weir: warning: {warning}\n"), "{options:?}");
+    }
+    for options in [
+        &["--where", "src_mac = 02:00:00:00:00:01", "--mac-addresses"][..],
+        &["--where", "mac 02:00:00:00:00:01", "--layer2"],
+        &["--where", "sni = x and http_path = /", "--dpi-fields"],
+        &["--where", "tunnel gre", "--decap"],
+        &["--by", "host", "--where", "bytes > 1 and vlan 5"],
+    ] {
+        assert_eq!(warnings(options), "", "{options:?}");
+    }
+    let check = ["probe", "-i", "synth:mix,packets=9", "--check", "-o", "json:-?where=dst_as = 5"];
+    let (code, _, err) = weir(check);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.ends_with("-o json:-: where: no record has dst_as without --geo\n"), "{err}");
+}

@@ -33,12 +33,14 @@ Live interfaces, with settings after the name, each after a comma:
     attach=auto            auto, native or generic
     snap=OCTETS            truncate frames to this length [default: whole frames]
     frames=4096            frame buffers per queue
+  dpdk:DEVICE            in a build with DPDK (docs/dpdk.md)
 
 Sinks, with settings after ?, joined by &:
   PATH.json, PATH.csv, PATH.ipfix, each also with .gz or .zst; json:PATH, csv:PATH, ipfix:PATH,
   where - is standard output, and -.gz or -.zst compresses it
     fields=LIST            fields: basic, tcp, all, names, patterns
-    rotate=5m              begin another file after a time, or after a size (1GiB)
+    rotate=5m              begin another file after a time, or after a size (1GiB); the name has the
+                           time: flows-%Y%m%d-%H%M.csv
   ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT
     template=basic         IPFIX, NetFlow v9: basic, full, or a profile (docs/collectors.md)
     fields=LIST            IPFIX, NetFlow v9: elements of the records
@@ -56,15 +58,15 @@ pub(super) use settings_help;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub struct Sinks {
-    /// Sink for flow records; may be repeated. A file name that ends with .json, .csv or .ipfix; table:PATH, json:PATH,
-    /// csv:PATH, ipfix:PATH (use - as PATH for standard output), ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or
-    /// netflow5+udp://HOST:PORT; see below [default: table:-]
+    /// Sink for flow records; may be repeated. A file name that ends with .json, .csv or .ipfix (and .gz or .zst after that);
+    /// table:PATH, json:PATH, csv:PATH, ipfix:PATH (use - as PATH for standard output), ipfix+udp://HOST:PORT,
+    /// netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT; see below [default: table:-]
     #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
     pub outputs: Vec<String>,
 
-    /// Fields of JSON and CSV: names, profiles (basic, layer2, tcp, all) and patterns with *, separated by commas; see weir
-    /// fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic; with --layer2, --mac-addresses and --key
-    /// also their fields]
+    /// Fields of JSON, CSV and the table: names, profiles (basic, layer2, tcp, places, application, all) and patterns with *,
+    /// separated by commas; see weir fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic, and the fields
+    /// of --layer2, --mac-addresses, --key, --networks, --geo and --tags if these are given]
     #[arg(long, value_name = "FIELDS", value_parser = parse_fields, conflicts_with_all = ["by", "every_ns"])]
     pub fields: Option<FieldList>,
 
@@ -78,8 +80,8 @@ pub struct Sinks {
     #[arg(long = "sort", value_name = "NAME")]
     pub order: Option<Order>,
 
-    /// Sum up flows by these fields: host, src_ip, dst_ip, port, service_port, server_ip, protocol, vlan, interface,
-    /// tunnel, a prefix as in src_ip/24, or any field (docs/views.md). Tables, CSV and JSON have a row per group
+    /// Sum up flows by these fields: host, src_ip, dst_ip, port, service_port, server_ip, protocol, application, vlan,
+    /// interface, tunnel, country and as (with --geo), a prefix as in src_ip/24, or any field (docs/views.md). Tables, CSV and JSON have a row per group
     #[arg(long = "by", value_name = "FIELD", value_delimiter = ',')]
     pub by: Vec<GroupField>,
 
@@ -99,7 +101,7 @@ pub struct Sinks {
     #[arg(long = "where", value_name = "EXPRESSION")]
     pub records: Option<Expression>,
 
-    /// Write each bidirectional flow as two unidirectional records
+    /// Write each bidirectional flow as two unidirectional records. Flows are metered as without this option
     #[arg(long)]
     pub uniflow: bool,
 
@@ -151,7 +153,7 @@ pub struct Metering {
     #[arg(long)]
     pub mac_addresses: bool,
 
-    /// Add fields to the flow key; separate several with commas
+    /// Add fields to the flow key: packets that differ in them belong to different flows. Separate several with commas
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub key: Vec<KeyField>,
 
@@ -260,13 +262,24 @@ impl Enrichment {
 
     /// Columns that JSON and CSV have besides, because of these options.
     pub fn columns(&self) -> impl Iterator<Item = &'static Column> {
-        let of_option = [
-            (self.networks.is_some(), "src_network,dst_network,*_site,*_role,*_local"),
-            (!self.geo.is_empty(), "src_country,dst_country,src_as,dst_as,*_as_org"),
-            (!self.tags.is_empty(), "tags,src_tags,dst_tags"),
-        ];
+        self.options().into_iter().filter(|(is_given, ..)| *is_given).flat_map(|(.., columns)| columns)
+    }
+
+    /// The option that gives records a column, if it is left out.
+    pub fn missing_option(&self, column: &str) -> Option<&'static str> {
+        let gives = |columns: &[&Column]| columns.iter().any(|of_option| of_option.name == column);
+        let mut missing = self.options().into_iter().filter(|(is_given, ..)| !is_given);
+        missing.find(|(.., columns)| gives(columns)).map(|(_, option, _)| option)
+    }
+
+    /// Whether each option is given, its name, and the columns that it gives records.
+    fn options(&self) -> [(bool, &'static str, Vec<&'static Column>); 3] {
         let columns = |fields| select_columns(fields).expect("these columns exist");
-        of_option.into_iter().filter(|(is_given, _)| *is_given).flat_map(move |(_, fields)| columns(fields))
+        [
+            (self.networks.is_some(), "--networks", columns("src_network,dst_network,*_site,*_role,*_local")),
+            (!self.geo.is_empty(), "--geo", columns("src_country,dst_country,src_as,dst_as,*_as_org")),
+            (!self.tags.is_empty(), "--tags", columns("tags,src_tags,dst_tags")),
+        ]
     }
 }
 

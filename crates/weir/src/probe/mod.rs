@@ -29,7 +29,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::probe_settings;
 use crate::signals::{signal_flag, stop_signal};
-use crate::{input, summary};
+use crate::{input, missing_options, summary};
 use monitor::Monitor;
 use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
@@ -84,6 +84,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let Some(settings) = metering.filter(|_| is_valid) else {
         return Error::of(problems).map(|()| RunStatus::Problems);
     };
+    missing_options::warn(&outputs.sinks, &probe.sinks, &settings, &probe.enrichment);
     if probe.check {
         let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
         return Error::of(problems).map(|()| printed);

@@ -10,6 +10,7 @@ use crate::error::{Error, IncompleteConfig};
 use crate::files::{self, Target};
 use crate::input;
 use crate::memory::SinkMemory;
+use crate::missing_options;
 use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
 use crate::settings::{key_options, probe_settings};
@@ -136,7 +137,10 @@ impl Effective {
         let path = self.options.config.as_ref().expect("only a probe with a configuration file reloads it");
         let text = config::read_settled(path)?;
         let new = self.check(path, &text)?;
-        let (outputs, before) = (outputs(&new), self.outputs());
+        let (mut outputs, before) = (outputs(&new), self.outputs());
+        if let Some(view) = &mut outputs.view {
+            view.groups = self.sink_memory.views.groups;
+        }
         let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
         files::check_targets(&inputs, &outputs.targets)?;
         let settings = probe_settings(&new)?;
@@ -158,9 +162,24 @@ impl Effective {
         }
         let added = outputs.sinks.iter().filter(is_new).count();
         let kept = outputs.sinks.len() - added;
+        let views = |outputs: &Outputs, is_counted: &dyn Fn(&&String) -> bool| {
+            outputs.sinks.iter().filter(is_counted).filter(|sink| outputs.shows_view(sink)).count()
+        };
+        let (added_views, all_views) = (views(&outputs, &is_new), views(&outputs, &|_| true));
+        // Sinks that earlier reloads closed may have been views.
+        let closing_views = closing + views(&before, &|sink| is_new(sink) || !outputs.sinks.contains(sink));
+        let views = if added_views > 0 { all_views + closing_views } else { 0 };
+        let view_bytes = outputs.view.as_ref().map_or(0, |view| view.max_memory_bytes() * views as u64);
         let closing = closing + before.sinks.len().saturating_sub(kept);
-        let queue_batches = Some(self.sink_memory.queue_batches_of_new(kept, closing, added)?);
+        let queue_batches = Some(self.sink_memory.queue_batches_of_new(kept, closing, added, view_bytes)?);
         let settings = Settings { queue_batches, ..settings };
+        let new_sinks: Vec<String> = outputs.sinks.iter().filter(is_new).cloned().collect();
+        missing_options::warn(
+            &new_sinks,
+            &Sinks { records: None, by: Vec::new(), ..new.sinks.clone() },
+            &settings,
+            &new.enrichment,
+        );
         let sinks = if same_options && outputs.sinks == before.sinks {
             None
         } else {
