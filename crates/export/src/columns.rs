@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use weir_flow::KeyOptions;
 
 /// The columns of the profile `basic`.
-const BASIC: [&str; 26] = [
+const BASIC: [&str; 27] = [
     "start_time",
     "end_time",
     "duration_ns",
@@ -36,6 +36,7 @@ const BASIC: [&str; 26] = [
     "sampling_max",
     "approximate",
     "community_id",
+    "application",
 ];
 /// The columns of the profile `layer2`.
 const LAYER2: [&str; 3] = ["ethertype", "src_mac", "dst_mac"];
@@ -225,8 +226,8 @@ mod tests {
             ]
         );
         assert_eq!(names("*rtt*")[..2], ["fwd_tcp_handshake_rtt_ns", "rev_tcp_handshake_rtt_ns"]);
-        assert!(names("tcp").len() > 80 && names("tcp")[..26] == BASIC && names("tcp").contains(&"rev_tcp_mss"));
-        assert_eq!(names("basic,*vlan_id").len(), 30);
+        assert!(names("tcp").len() > 80 && names("tcp")[..26] == BASIC[..26] && names("tcp").contains(&"rev_tcp_mss"));
+        assert_eq!(names("basic,*vlan_id").len(), 31);
         assert_eq!(names("fwd_*").len(), names("rev_*").len());
     }
 
@@ -250,7 +251,7 @@ mod tests {
             default_columns(key, layer2, false).iter().map(|column| column.name).collect()
         };
         assert_eq!(names(KeyOptions::default(), false), BASIC);
-        assert_eq!(names(KeyOptions::default(), true)[26..], LAYER2);
+        assert_eq!(names(KeyOptions::default(), true)[26..], [&["application"], &LAYER2[..]].concat());
         for layer2 in [false, true] {
             let columns = default_columns(KeyOptions::default(), layer2, true);
             assert_eq!(columns.iter().filter(|column| column.name.ends_with("_mac")).count(), 2);
