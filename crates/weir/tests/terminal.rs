@@ -191,10 +191,10 @@ fn selected_fields_lose_columns_and_not_lines() {
     assert!(lines[0].starts_with("duration_ns src_ip ") && lines[3].contains("2001:db8::2 "), "{out}");
     assert!(lines[4].starts_with("3 of 8 flows"), "{out}");
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("left out to fit the terminal: 19 columns: end_time, start_time, community_id,"), "{out}");
-    assert!(words.ends_with(" and 11 more (| less -S shows all)"), "{out}");
+    assert!(words.contains("left out to fit the terminal: 20 columns: end_time, start_time, application,"), "{out}");
+    assert!(words.ends_with(" and 12 more (| less -S shows all)"), "{out}");
     let all = text_of(&plain_command(&["read", &web, "--fields", "basic", "-q"]).output().unwrap()).1;
-    assert_eq!(all.lines().next().unwrap().split_whitespace().count(), 26, "{all}");
+    assert_eq!(all.lines().next().unwrap().split_whitespace().count(), 27, "{all}");
     // What the table is sorted by stays, in its place.
     for name in ["bytes", "start_time", "rev_l2_bytes"] {
         let out = printed(&["read", &web, "--fields", "basic", "--sort", name, "-q"]);

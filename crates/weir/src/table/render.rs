@@ -118,6 +118,7 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
     ];
     debug_assert_eq!(columns[KEY_COLUMNS].heading, "pkts→");
     let optional = [
+        Column::new("app", false, each(application)).named("application").optional(2),
         Column::new("flags", false, each(flags)).optional(6),
         Column::new("end", false, each(|flow| flow.end_reason.name().into())).optional(7),
         Column::new("vlan", false, each(vlan)).optional(2),
@@ -144,6 +145,11 @@ fn start_column(flows: &[FlowRecord]) -> Column {
 /// The forward direction, or the reverse one if only that has packets.
 fn first_direction(flow: &FlowRecord) -> &Direction {
     if flow.forward.packets > 0 { &flow.forward } else { &flow.reverse }
+}
+
+fn application(flow: &FlowRecord) -> String {
+    let application = flow.findings.as_ref().and_then(|findings| findings.application());
+    application.map_or_else(String::new, |(application, _)| application.name().into())
 }
 
 fn protocol(flow: &FlowRecord) -> String {
