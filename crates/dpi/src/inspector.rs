@@ -141,6 +141,9 @@ struct Session {
     entry: u32,
     is_open: bool,
     is_tcp: bool,
+    /// Packets with payload that were shown to the readers.
+    packets: u32,
+    is_recognised: bool,
     /// The endpoint that sent payload first.
     first: usize,
     /// Readers that have not said no, one bit each.
@@ -182,18 +185,21 @@ pub struct Inspector {
 impl Inspector {
     /// An inspector for this number of flows.
     pub fn new(settings: InspectionSettings, flows: usize) -> Self {
+        let settings = InspectionSettings {
+            octets: settings.octets.clamp(1, InspectionSettings::MAX_OCTETS),
+            sessions: settings.sessions.clamp(1, NONE - 2),
+            ..settings
+        };
+        // The system provides pages when they are first touched.
+        let mut sessions = Vec::with_capacity(settings.sessions as usize + 1);
+        sessions.push(Session::new(settings.personal));
         Self {
-            settings: InspectionSettings {
-                octets: settings.octets.clamp(1, InspectionSettings::MAX_OCTETS),
-                sessions: settings.sessions.clamp(1, NONE - 2),
-                ..settings
-            },
+            settings,
             candidates: Box::new(Candidates::new()),
-            // The system provides its pages when they are first touched.
             entries: Vec::with_capacity(flows),
             free_entry: NONE,
-            sessions: vec![Session::new(settings.personal)],
-            free_sessions: Vec::new(),
+            free_sessions: Vec::with_capacity(sessions.capacity()),
+            sessions,
             oldest: 0,
             findings_octets: 0,
             session_octets: 0,
@@ -255,6 +261,7 @@ impl Inspector {
         }
         let before = session.octets();
         let is_open = session.inspect_first(payload, flow, self.settings.octets);
+        session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         if is_open {
             let index = self.free_session();
@@ -278,6 +285,7 @@ impl Inspector {
         let session = &mut self.sessions[index as usize];
         let before = session.octets();
         let is_open = session.inspect(payload, flow, self.settings.octets);
+        session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.bound_session_octets(index);
         if !is_open {
@@ -462,12 +470,22 @@ impl Session {
 
     /// Forgets the flow, and keeps at most this much memory in each list.
     fn close(&mut self, kept_octets: usize) {
-        self.is_open = false;
+        (self.is_open, self.is_recognised, self.packets) = (false, false, 0);
         self.streams.iter_mut().for_each(|stream| stream.clear(kept_octets));
         self.findings.clear(kept_octets);
         match &mut self.quic {
             Some(state) if kept_octets > 0 => state.clear(),
             state => *state = None,
+        }
+    }
+
+    /// Counts a packet that was shown to the readers, and the flow if it was the one that decided.
+    fn count_packet(&mut self, payload: &Payload<'_>, counters: &mut InspectionCounters) {
+        self.packets += u32::from(!payload.octets.is_empty());
+        if !self.is_recognised && self.findings.application().is_some() {
+            self.is_recognised = true;
+            let last = counters.recognised_by_packet.len() - 1;
+            counters.recognised_by_packet[last.min(self.packets.saturating_sub(1) as usize)] += 1;
         }
     }
 
@@ -618,7 +636,15 @@ mod tests {
         assert!(inspector.findings_octets > 0);
         inspector.end_flow(&mut flow);
         assert_eq!((inspector.findings(&flow), inspector.findings_octets, flow), (None, 0, FlowInspection::default()));
-        assert_eq!(inspector.counters(), &InspectionCounters { flows: 1, recognised: 1, ..Default::default() });
+        assert_eq!(
+            inspector.counters(),
+            &InspectionCounters {
+                flows: 1,
+                recognised: 1,
+                recognised_by_packet: [1, 0, 0, 0, 0, 0, 0, 0],
+                ..Default::default()
+            }
+        );
     }
 
     #[test]
@@ -717,6 +743,37 @@ mod tests {
         inspector.inspect(&mut flows[0], &Payload { tcp: Some((7, false)), ..datagram(&start) });
         inspector.inspect(&mut flows[1], &Payload { tcp: Some((7, false)), ..datagram(&start) });
         assert_eq!(inspector.counters().given_up, given_up);
+    }
+
+    /// A million connections that begin a ClientHello and never end it, a half of them with a gap.
+    #[test]
+    fn a_million_half_open_handshakes_take_bounded_memory() {
+        let count = if cfg!(miri) { 100 } else { 1_000_000 };
+        let settings = InspectionSettings { sessions: 1000, session_octets: 1 << 20, ..Default::default() };
+        let mut inspector = Inspector::new(settings, count);
+        let limit = Inspector::memory_octets_for(&settings, count);
+        let start = [&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
+        let mut flows = vec![FlowInspection::default(); count];
+        for (number, flow) in flows.iter_mut().enumerate() {
+            inspector.inspect(flow, &Payload { tcp: Some((7, false)), ..datagram(&start) });
+            let sequence = if number % 2 == 0 { 7 + start.len() as u32 } else { 7000 };
+            inspector.inspect(flow, &Payload { tcp: Some((sequence, false)), ..datagram(&[0; 9]) });
+            let lists: u64 = inspector.sessions.iter().take(10).map(Session::octets).sum();
+            assert!(inspector.session_octets >= lists && inspector.session_octets <= (1 << 20) + 20_000);
+            assert!(inspector.sessions.len() <= 1001);
+        }
+        let taken = inspector.sessions.iter().map(Session::octets).sum::<u64>()
+            + (inspector.sessions.capacity() * size_of::<Session>()) as u64
+            + (inspector.entries.capacity() * size_of::<Entry>()) as u64
+            + inspector.findings_octets;
+        assert!(taken <= limit, "{taken} {limit}");
+        let counters = *inspector.counters();
+        assert_eq!((counters.flows, counters.recognised_by_packet[0]), (count as u64, count as u64));
+        assert!(counters.given_up >= count as u64 - 1000);
+        let found = inspector.findings(&flows[0]).unwrap();
+        assert_eq!(found.application().unwrap().0, Application::Tls);
+        flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+        assert_eq!((inspector.findings_octets, inspector.counters().recognised), (0, count as u64));
     }
 
     #[test]

@@ -99,6 +99,9 @@ pub struct InspectionCounters {
     pub flows: u64,
     /// Flows whose application was recognised.
     pub recognised: u64,
+    /// These flows by the number of their packet with payload that decided, 1 to 8. The last one also
+    /// counts later packets.
+    pub recognised_by_packet: [u64; 8],
     /// Flows that were given up because too many were undecided.
     pub given_up: u64,
     /// Flows whose facts were left out because the memory for facts was full.
@@ -109,6 +112,9 @@ impl InspectionCounters {
     pub(crate) fn merge(&mut self, other: Self) {
         self.flows += other.flows;
         self.recognised += other.recognised;
+        for (sum, flows) in self.recognised_by_packet.iter_mut().zip(other.recognised_by_packet) {
+            *sum += flows;
+        }
         self.given_up += other.given_up;
         self.facts_left_out += other.facts_left_out;
     }
