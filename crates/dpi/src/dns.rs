@@ -6,6 +6,7 @@
 //! without values that RFC 6895 reserves are DNS. On those three, a good header and question are
 //! enough ([`Confidence::Pattern`]). Messages of NetBIOS (port 137) have the same form and are not DNS.
 
+use crate::learned::Names;
 use crate::{Application, Confidence, Datagram, Fact, Findings, MAX_TEXT_OCTETS, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
 use std::io::Write;
@@ -93,8 +94,41 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
     verdict(findings)
 }
 
+/// Many clients ask for two types at once: the second answer teaches addresses, too.
 fn verdict(findings: &Findings) -> Verdict {
-    if findings.has(Fact::DnsRcode) { Verdict::Complete } else { Verdict::Recognised }
+    let has_second = !findings.has(Fact::DnsSecondQuestion) || findings.has(Fact::DnsSecondAnswer);
+    if findings.has(Fact::DnsRcode) && has_second { Verdict::Complete } else { Verdict::Recognised }
+}
+
+/// The addresses in a response to one of the first two questions of a flow, and the name that was asked for.
+pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Option<Names<'a>> {
+    let (id, asker, _) = question(findings)?;
+    let message = Message::read(datagram.payload).ok()?;
+    let is_asked = id == message.id || findings.number(Fact::DnsSecondQuestion) == Some(message.id.into());
+    if !is_asked || asker == datagram.from_first || !message.is_response() || message.rest.is_err() {
+        return None;
+    }
+    // The second question is mostly for another type of the same name.
+    let name = findings.text(Fact::DnsName)?;
+    let mut asked = Text::default();
+    message.push_name(message.question?.0, &mut asked);
+    let mut names = Names { name, addresses: ArrayVec::new() };
+    let mut at = message.answers_at;
+    for _ in 0..message.counts[1] {
+        let record = message.record(at).ok()?;
+        let address = match (record.kind, &message.octets[record.data_at..record.end]) {
+            (record_type::A, &[a, b, c, d]) => Some(Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets()),
+            (record_type::AAAA, octets) => octets.try_into().ok(),
+            _ => None,
+        };
+        if let Some(address) = address
+            && names.addresses.try_push((address, record.ttl)).is_err()
+        {
+            break;
+        }
+        at = record.end;
+    }
+    (*asked == *name.as_bytes() && !names.addresses.is_empty()).then_some(names)
 }
 
 /// Reads the messages of one side. Each follows its length in 2 octets (RFC 1035 section 4.2.2).
@@ -398,7 +432,13 @@ impl<'a> Message<'a> {
                 question[2] = u8::from(from_first);
                 question[3..].copy_from_slice(&time_ns.unwrap_or_default().to_be_bytes());
                 findings.set_octets(Fact::DnsQuestion, &question);
+            } else if asked.is_some_and(|(id, ..)| id != self.id) {
+                findings.set_number(Fact::DnsSecondQuestion, self.id.into());
             }
+            return;
+        }
+        if findings.number(Fact::DnsSecondQuestion) == Some(self.id.into()) {
+            findings.set_number(Fact::DnsSecondAnswer, 1);
             return;
         }
         if findings.has(Fact::DnsRcode) {

@@ -89,11 +89,18 @@ pub enum Fact {
     NdpiRisks,
     /// Octets: the first question of DNS, for its reader, which makes [`Self::DnsResponseNs`] of it.
     DnsQuestion,
+    /// Number: the id of a second question of DNS, for its reader.
+    DnsSecondQuestion,
+    /// Number, 1: it was answered.
+    DnsSecondAnswer,
+    /// Text: the name that a response of DNS had for the address of the other side, which the client asked
+    /// for before.
+    LearnedName,
 }
 
 impl Fact {
     /// All facts in the order of their numbers.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::ServerName,
         Self::AlpnOffered,
         Self::AlpnSelected,
@@ -131,6 +138,9 @@ impl Fact {
         Self::NdpiConfidence,
         Self::NdpiRisks,
         Self::DnsQuestion,
+        Self::DnsSecondQuestion,
+        Self::DnsSecondAnswer,
+        Self::LearnedName,
     ];
 
     /// Whether it may tell something about a person. Such facts are kept on request only.
@@ -214,6 +224,11 @@ impl Findings {
     /// Octets of all facts.
     pub(crate) fn octets_of_facts(&self) -> usize {
         self.facts.len()
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.application.is_none() && self.facts.is_empty()
     }
 
     /// The application and how it is known, if it is.

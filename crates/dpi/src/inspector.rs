@@ -14,10 +14,12 @@
 //! Memory is bounded: by the number of sessions, the octets that a session keeps, and the octets of
 //! all findings. If all sessions are in use, the one that was begun longest ago is given up.
 
+use crate::learned::Learned;
 use crate::readers::Candidates;
 use crate::reassembly::{Segment, Stream};
 use crate::{
-    Application, Confidence, DATAGRAM_READERS, Datagram, Findings, Note, STREAM_READERS, Streams, Verdict, quic,
+    Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, Note, STREAM_READERS, Streams, Verdict, dns,
+    quic, sip,
 };
 use bytemuck::Zeroable;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub struct InspectionSettings {
     pub session_octets: u64,
     /// Memory for the findings of decided flows, octets.
     pub findings_octets: u64,
+    /// Names of addresses, learned from DNS, that are known at the same time.
+    pub names: u32,
     /// Personal facts are kept: see [`crate::Fact::is_personal`].
     pub personal: bool,
 }
@@ -52,6 +56,7 @@ impl InspectionSettings {
         let octets = (OCTETS_PER_FLOW * u64::from(flows)).max(LEAST_OCTETS);
         Self {
             sessions: self.sessions.min(flows),
+            names: self.names.min(flows),
             session_octets: self.session_octets.min(octets),
             findings_octets: self.findings_octets.min(octets),
             ..self
@@ -67,6 +72,7 @@ impl Default for InspectionSettings {
             sessions: 1 << 15,
             session_octets: 64 << 20,
             findings_octets: 64 << 20,
+            names: 1 << 15,
             personal: false,
         }
     }
@@ -125,6 +131,8 @@ pub struct Payload<'a> {
     pub endpoint: usize,
     /// Port of the sender, of the receiver.
     pub ports: [u16; 2],
+    /// Address of the sender, of the receiver; of IPv4 the mapped one.
+    pub addresses: [&'a [u8; 16]; 2],
     /// Time of the packet, ns since 1970 UTC.
     pub time_ns: u64,
     /// Of TCP: the sequence number of the first octet, and whether a FIN follows the last one.
@@ -179,6 +187,7 @@ pub struct Inspector {
     session_octets: u64,
     /// Findings without facts, which all flows share.
     without_facts: Vec<Arc<Findings>>,
+    learned: Learned,
     counters: InspectionCounters,
 }
 
@@ -204,6 +213,7 @@ impl Inspector {
             findings_octets: 0,
             session_octets: 0,
             without_facts: Vec::new(),
+            learned: Learned::new(settings.names),
             counters: InspectionCounters::default(),
         }
     }
@@ -224,7 +234,7 @@ impl Inspector {
         let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
         let sessions = (u64::from(settings.sessions) + 1) * (size_of::<Session>() + size_of::<u32>()) as u64;
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;
-        let tables = size_of::<Candidates>() as u64 + shared;
+        let tables = size_of::<Candidates>() as u64 + shared + Learned::memory_octets_for(settings.names);
         (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + tables
     }
 
@@ -256,13 +266,28 @@ impl Inspector {
             Some(_) => self.candidates.of_stream(payload.octets[0]),
             None => self.candidates.of_datagram(payload.octets[0]),
         };
-        if session.candidates == 0 {
+        let [client, server] = match flow.client {
+            0 => payload.addresses,
+            client if client as usize == (payload.endpoint & 1) + 1 => payload.addresses,
+            _ => [payload.addresses[1], payload.addresses[0]],
+        };
+        let name = self.learned.name(client, server, payload.time_ns);
+        let is_medium =
+            payload.is_rtp() && self.learned.expects_media(payload.addresses, payload.ports, payload.time_ns);
+        if session.candidates == 0 && name.is_none() && !is_medium {
             return false;
         }
         let before = session.octets();
-        let is_open = session.inspect_first(payload, flow, self.settings.octets);
+        if let Some(name) = name {
+            session.findings.set_text(Fact::LearnedName, name.as_bytes());
+        }
+        let is_open = session.candidates != 0 && session.inspect_first(payload, flow, self.settings.octets);
+        if is_medium && !is_open && session.findings.application().is_none() {
+            session.findings.recognise(Application::Rtp, Confidence::Announced);
+        }
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
+        self.learn(FIRST_SESSION, payload);
         if is_open {
             let index = self.free_session();
             self.sessions.swap(FIRST_SESSION as usize, index as usize);
@@ -287,6 +312,7 @@ impl Inspector {
         let is_open = session.inspect(payload, flow, self.settings.octets);
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
+        self.learn(index, payload);
         self.bound_session_octets(index);
         if !is_open {
             self.end_session(index);
@@ -298,13 +324,29 @@ impl Inspector {
         is_open
     }
 
+    /// Learns what a datagram of DNS or SIP says about later flows.
+    fn learn(&mut self, session: u32, payload: &Payload<'_>) {
+        let Session { findings, first, .. } = &self.sessions[session as usize];
+        match findings.application() {
+            Some((Application::Dns, _)) if payload.tcp.is_none() => {
+                if let Some(names) = dns::learned(&payload.datagram(*first), findings) {
+                    self.learned.add_names(payload.addresses[1], &names, payload.time_ns);
+                }
+            }
+            Some((Application::Sip, _)) if payload.tcp.is_none() => {
+                self.learned.add_media(&sip::media(payload.octets), payload.time_ns);
+            }
+            _ => {}
+        }
+    }
+
     /// What is known of a flow.
     pub fn findings(&mut self, flow: &FlowInspection) -> Option<Arc<Findings>> {
         match self.entries.get(flow.state.wrapping_sub(FIRST_ENTRY) as usize)? {
             Entry::Decided(findings) => Some(Arc::clone(findings)),
             &Entry::Undecided(session) => {
                 let findings = &self.sessions[session as usize].findings;
-                findings.application().is_some().then(|| Arc::new(findings.clone()))
+                (!findings.is_empty()).then(|| Arc::new(findings.clone()))
             }
             Entry::Nothing | Entry::Free(_) => None,
         }
@@ -399,8 +441,7 @@ impl Inspector {
 
     fn take_findings(&mut self, index: u32) -> Option<Arc<Findings>> {
         let findings = &mut self.sessions[index as usize].findings;
-        let (application, confidence) = findings.application()?;
-        self.counters.recognised += 1;
+        self.counters.recognised += u64::from(findings.application().is_some());
         let octets = memory_of(findings);
         if octets > 0 && self.findings_octets + octets > self.settings.findings_octets {
             self.counters.facts_left_out += 1;
@@ -410,6 +451,7 @@ impl Inspector {
             self.findings_octets += octets;
             return Some(Arc::new(findings.clone()));
         }
+        let (application, confidence) = findings.application()?;
         let notes = findings.notes();
         let same =
             |known: &&Arc<Findings>| known.application() == Some((application, confidence)) && known.notes() == notes;
@@ -447,7 +489,27 @@ fn memory_of(findings: &Findings) -> u64 {
     }
 }
 
-impl Payload<'_> {
+impl<'a> Payload<'a> {
+    /// What the readers of UDP get to see. `first`: the endpoint that sent payload first.
+    fn datagram(&self, first: usize) -> Datagram<'a> {
+        let [source_port, destination_port] = self.ports;
+        Datagram {
+            payload: self.octets,
+            wire_octets: self.wire_octets,
+            from_first: self.endpoint & 1 == first,
+            source_port,
+            destination_port,
+            time_ns: self.time_ns,
+        }
+    }
+
+    /// Whether it has the form of RTP (RFC 3550 section 5.1), and not of RTCP (RFC 5761 section 4).
+    fn is_rtp(&self) -> bool {
+        let is_rtp = |kind: u8| !(64..=95).contains(&(kind & 0x7f));
+        self.tcp.is_none()
+            && matches!(self.octets, [0x80..=0xbf, kind, _, _, _, _, _, _, _, _, _, _, ..] if is_rtp(*kind))
+    }
+
     /// Whether it is not yet a payload of the flow.
     fn is_empty(&self, flow: &FlowInspection) -> bool {
         // An octet before the first one is probably a keep-alive: the capture began later than the
@@ -537,15 +599,7 @@ impl Session {
             }
             None if payload.octets.is_empty() => {}
             None => {
-                let [source_port, destination_port] = payload.ports;
-                let datagram = Datagram {
-                    payload: payload.octets,
-                    wire_octets: payload.wire_octets,
-                    from_first: endpoint == self.first,
-                    source_port,
-                    destination_port,
-                    time_ns: payload.time_ns,
-                };
+                let datagram = payload.datagram(self.first);
                 let mut state = self.quic.take();
                 self.read(|reader, findings| match DATAGRAM_READERS.get(reader) {
                     Some(read) => read(&datagram, findings),
@@ -605,13 +659,21 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Fact};
 
     const QUESTION: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01";
 
     fn datagram(octets: &[u8]) -> Payload<'_> {
         let wire_octets = octets.len() as u32;
-        Payload { octets, wire_octets, endpoint: 1, ports: [40_000, 53], time_ns: 5, tcp: None, is_last: false }
+        Payload {
+            octets,
+            wire_octets,
+            endpoint: 1,
+            ports: [40_000, 53],
+            addresses: [&[1; 16], &[2; 16]],
+            time_ns: 5,
+            tcp: None,
+            is_last: false,
+        }
     }
 
     fn answer() -> Vec<u8> {

@@ -24,6 +24,7 @@ mod http2;
 mod inspector;
 mod kerberos;
 mod ldap;
+mod learned;
 mod lines;
 mod mqtt;
 mod mysql;

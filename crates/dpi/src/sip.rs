@@ -1,8 +1,10 @@
 //! SIP (RFC 3261) over UDP and TCP: the first request or response.
 
-use crate::lines::{fields, is_text};
+use crate::learned::Media;
+use crate::lines::{fields, is_text, lines};
 use crate::start::{Read, Start, require, verdict, whole_verdict};
 use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict};
+use std::net::IpAddr;
 
 /// Octets of the first line.
 const MAX_LINE_OCTETS: usize = 1024;
@@ -49,6 +51,35 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
         }
     });
     Ok(if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised })
+}
+
+/// Where a message says that media are expected (SDP, RFC 8866): each `m=` line of RTP with the address of
+/// the `c=` line that counts for it.
+pub(crate) fn media(octets: &[u8]) -> Media {
+    let mut media = Media::new();
+    let Some(body) = octets.windows(4).position(|window| window == b"\r\n\r\n") else { return media };
+    let (mut of_session, mut is_in_media) = (None, false);
+    for line in lines(&octets[body + 4..]) {
+        let words = || line.split(|&octet| octet == b' ').filter_map(|word| std::str::from_utf8(word).ok());
+        if line.starts_with(b"c=IN ") {
+            // A TTL may follow a multicast address.
+            let address = words().nth(2).and_then(|word| word.split('/').next()?.parse::<IpAddr>().ok());
+            let address = address.map(|address| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            });
+            match (media.last_mut(), address) {
+                (Some((of_media, _)), Some(address)) if is_in_media => *of_media = address,
+                _ => of_session = address,
+            }
+        } else if line.starts_with(b"m=") {
+            let is_rtp = words().nth(2).is_some_and(|protocol| protocol.contains("RTP/"));
+            let port = words().nth(1).and_then(|port| port.split('/').next()?.parse().ok()).filter(|port| *port > 0);
+            let place = port.filter(|_| is_rtp).map(|port| (of_session.unwrap_or_default(), port));
+            is_in_media = place.is_some_and(|place| media.try_push(place).is_ok());
+        }
+    }
+    media
 }
 
 /// The address in `"Name" <address>;parameters` or `address;parameters` (RFC 3261 section 20.10).

@@ -53,6 +53,7 @@ fn facts(findings: &Findings) -> String {
         match (findings.text(fact), findings.number(fact), findings.octets(fact)) {
             // What fingerprints are made of.
             _ if [Fact::DnsQuestion, Fact::TlsClientHello, Fact::TlsServerHello].contains(&fact) => {}
+            _ if [Fact::DnsSecondQuestion, Fact::DnsSecondAnswer].contains(&fact) => {}
             (Some(value), None, _) => writeln!(text, "{fact:?} {value}").unwrap(),
             (Some(value), Some(_), _) if value.chars().all(|character| !character.is_control()) => {
                 writeln!(text, "{fact:?} {value}").unwrap();

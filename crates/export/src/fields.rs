@@ -507,6 +507,8 @@ fields! {
         [], |r| fact_text(r, Fact::DnsAnswers);
     dpi "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
         [], |r| fact_number(r, Fact::DnsResponseNs);
+    dpi "dst_dns_name", Text, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
+        [], |r| fact_text(r, Fact::LearnedName);
     dpi "http_host", Text, "", "Host of the first request.",
         [], |r| fact_text(r, Fact::HttpHost);
     dpi "http_method", Text, "", "Method of the first request.",

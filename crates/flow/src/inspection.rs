@@ -128,6 +128,7 @@ impl Inspection {
             wire_octets: packet.payload_bytes,
             endpoint,
             ports: [packet.source_port, packet.destination_port],
+            addresses: [&packet.source, &packet.destination],
             time_ns: packet.time_ns,
             tcp,
             is_last,

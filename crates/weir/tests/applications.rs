@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{metered, weir};
+use common::{Pcap, ipv4, metered, number, weir};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,4 +92,99 @@ fn views_and_expressions_have_applications() {
     let (code, _, err) = read(&["--where", "application = dsn"]);
     assert_eq!(code, 1);
     assert!(err.contains("application has no value \"dsn\"; there are tls, quic, dns"), "{err}");
+}
+
+#[test]
+fn most_flows_are_recognised_by_their_first_packet_with_payload() {
+    let mut flows_by_packet = [0; 8];
+    for path in captures().iter().chain(&common::capture_files()) {
+        let (_, _, ledger) = common::ledger_of(["read", path.to_str().unwrap(), "-q", "-o", "csv:/dev/null"]);
+        let inspection = &ledger["inspection"];
+        let counted = inspection["recognised_by_packet"].as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(counted.iter().map(number).sum::<u64>(), inspection["recognised"].as_u64().unwrap_or(0));
+        flows_by_packet.iter_mut().zip(counted).for_each(|(sum, flows)| *sum += number(flows));
+    }
+    let [first, second, later @ ..] = flows_by_packet;
+    assert!(first > 100 && second * 20 < first && later == [0; 6], "{flows_by_packet:?}");
+}
+
+const CLIENT: [u8; 4] = [192, 0, 2, 1];
+const OTHER: [u8; 4] = [192, 0, 2, 2];
+const RESOLVER: [u8; 4] = [192, 0, 2, 53];
+const SERVER: [u8; 4] = [198, 51, 100, 7];
+
+fn datagram(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let length = 8 + payload.len() as u16;
+    let words = [source.1, destination.1, length, 0].map(u16::to_be_bytes).concat();
+    ipv4(17, source.0, destination.0, &[&words, payload].concat())
+}
+
+/// A question for `a.example`, or the answer to it: one record with a time to live of 100 s.
+fn dns(id: u8, kind: u8, answer: &[u8]) -> Vec<u8> {
+    let (flags, count) = if answer.is_empty() { ([1, 0], 0) } else { ([0x81, 0x80], 1) };
+    let mut message =
+        [&[0, id][..], &flags, &[0, 1, 0, count, 0, 0, 0, 0], b"\x01a\x07example\0", &[0, kind, 0, 1]].concat();
+    if !answer.is_empty() {
+        message.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 100, 0, answer.len() as u8]);
+        message.extend(answer);
+    }
+    message
+}
+
+fn field<'a>(records: &'a [Value], name: &str, source_port: u16) -> &'a Value {
+    let record = records.iter().find(|record| record["src_port"] == source_port);
+    &record.unwrap_or_else(|| panic!("no record of port {source_port}: {records:#?}"))[name]
+}
+
+#[test]
+fn dns_teaches_names_of_later_flows_of_the_same_client_for_the_lifetime_of_the_answer() {
+    let to_server = |client, port| datagram((client, port), (SERVER, 9999), b"\xff\xff\xff\xff");
+    let ask = |payload: &[u8]| datagram((CLIENT, 5000), (RESOLVER, 53), payload);
+    let answer = |payload: &[u8]| datagram((RESOLVER, 53), (CLIENT, 5000), payload);
+    // The questions for both types come first, as glibc asks; the answers come in the other order.
+    let capture = Pcap::new()
+        .frame(1, 0, &to_server(CLIENT, 6000))
+        .frame(2, 0, &ask(&dns(1, 28, &[])))
+        .frame(2, 1, &ask(&dns(2, 1, &[])))
+        .frame(2, 2, &answer(&dns(2, 1, &SERVER)))
+        .frame(2, 3, &answer(&dns(1, 28, &[0x20; 16])))
+        .frame(3, 0, &to_server(CLIENT, 6001))
+        .frame(4, 0, &to_server(OTHER, 6002))
+        // An answer without a question.
+        .frame(5, 0, &datagram((RESOLVER, 53), (OTHER, 5001), &dns(3, 1, &SERVER)))
+        .frame(6, 0, &to_server(OTHER, 6003))
+        .frame(101, 0, &to_server(CLIENT, 6004))
+        .frame(103, 0, &to_server(CLIENT, 6005))
+        .saved();
+    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "application"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (port, expected) in
+        [(6000, None), (6001, Some("a.example")), (6002, None), (6003, None), (6004, Some("a.example")), (6005, None)]
+    {
+        assert_eq!(field(&records, "dst_dns_name", port).as_str(), expected, "{port}");
+        assert!(field(&records, "application", port).is_null());
+    }
+}
+
+#[test]
+fn rtp_is_recognised_where_sip_announced_it() {
+    let invite = b"INVITE sip:b@b.example SIP/2.0\r\nFrom: <sip:a@a.example>\r\nContent-Type: application/sdp\r\n\r\n\
+        v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\nm=video 40002 RTP/AVP 96\r\n\
+        c=IN IP4 192.0.2.2\r\n";
+    let rtp = [&[0x80, 0, 0, 1][..], &[7; 168]].concat();
+    let media = |source, destination: ([u8; 4], u16)| datagram((SERVER, source), destination, &rtp);
+    let capture = Pcap::new()
+        .frame(1, 0, &media(7000, (CLIENT, 40000)))
+        .frame(2, 0, &datagram((CLIENT, 5060), (SERVER, 5060), invite))
+        .frame(3, 0, &media(7001, (CLIENT, 40000)))
+        .frame(3, 1, &media(7002, (OTHER, 40002)))
+        .frame(3, 2, &media(7003, (CLIENT, 40002)))
+        .frame(3, 3, &datagram((SERVER, 7004), (CLIENT, 40000), &[0xff; 172]))
+        .saved();
+    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "application"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (port, expected) in [(7000, None), (7001, Some("rtp")), (7002, Some("rtp")), (7003, None), (7004, None)] {
+        assert_eq!(field(&records, "application", port).as_str(), expected, "{port}");
+        assert_eq!(field(&records, "application_by", port).as_str(), expected.map(|_| "announced"), "{port}");
+    }
 }
