@@ -38,6 +38,7 @@ fn missing_option(field: &str, settings: &Settings, enrichment: &Enrichment) -> 
         "http_path" | "http_user_agent" | "user_name" if inspection.is_some() => {
             unless(inspection.is_some_and(|settings| settings.personal), "--dpi-fields")
         }
+        name if name.starts_with("ndpi_") => unless(settings.meter.second_opinion, "--dpi full"),
         name if name.contains("tunnel") || name.contains("outer_") => unless(settings.decode.decapsulate, "--decap"),
         name => {
             let is_found = weir_export::column(name).is_ok_and(|column| column.of_application);

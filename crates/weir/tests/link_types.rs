@@ -162,6 +162,7 @@ fn an_unsupported_link_type_is_named() {
     assert!((out + &err).contains("2 packets (link type 127 IEEE802_11_RADIOTAP: 2): Weir does not decode"), "{err}");
     // The figures of the ledger are aligned, although this label is long.
     let label = "  refused, link type 127 IEEE802_11_RADIOTAP";
-    assert!(err.contains(&format!("{label} {:>20}\n", 2)), "{err}");
-    assert!(err.contains(&format!("{:<1$} {2:>20} ", "received", label.len(), 2)), "{err}");
+    let line = |start| err.lines().find(|line: &&str| line.starts_with(start)).unwrap();
+    let (received, refused) = (line("received"), line(label));
+    assert!(refused.ends_with(" 2") && received.get(refused.len() - 2..).unwrap().starts_with(" 2 "), "{err}");
 }

@@ -126,7 +126,7 @@ fn a_flow_whose_mac_addresses_change_is_flagged_in_every_format() {
     success(arguments!["read", capture, "-q", "--mac-addresses", "-o", sinks[0], "-o", sinks[1]]);
     let text = std::fs::read_to_string(&csv).unwrap();
     let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
-    assert_eq!(header[26..], ["src_mac", "dst_mac"], "the default has the two columns");
+    assert_eq!(header[27..], ["src_mac", "dst_mac"], "the default has the two columns");
     let column = |name: &str| header.iter().position(|column| *column == name).unwrap();
     let row = |source: &str| {
         let line = text.lines().find(|line| line.contains(source)).unwrap();
