@@ -422,6 +422,7 @@ fn a_field_that_no_record_has_without_an_option_is_named() {
         (&["--where", "src_mac = 02:00:00:00:00:01"][..], "--where: no record has src_mac without --mac-addresses"),
         (&["--where", "tcp and ether host 02:00:00:00:00:01"], "--where: no record has mac without --mac-addresses"),
         (&["--where", "sni ends-with x or port 80", "--dpi", "off"], "--where: no record has sni without --dpi light"),
+        (&["--where", "ndpi_category = Web"], "--where: no record has ndpi_category without --dpi full"),
         (&["--where", "http_path = /"], "--where: no record has http_path without --dpi-fields"),
         (&["-o", "csv:-?where=not src_country = DE"], "-o csv:-: where: no record has src_country without --geo"),
         (&["--where", "src as 5"], "--where: no record has as without --geo"),
