@@ -8,7 +8,6 @@ use common::{
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
