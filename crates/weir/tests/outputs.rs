@@ -1,10 +1,7 @@
 //! The outputs of `weir read`: files, pipes and standard output, compressed or not, and their errors.
 
 mod common;
-use common::{
-    arguments, command, failure, ledger_of, packets, small, success, text_of, udp, weir, weir_with_closed_output,
-};
-use serde_json::json;
+use common::{arguments, command, failure, ledger_of, small, success, text_of, weir_with_closed_output};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
