@@ -1,7 +1,12 @@
 //! Packet inspection: all readers over any octets.
 
 use super::Input;
-use weir_dpi::{DATAGRAM_READERS, Datagram, Findings, STREAM_READERS, Streams, Verdict, quic};
+use std::sync::Arc;
+use weir_dpi::{
+    DATAGRAM_READERS, Datagram, Findings, FlowInspection, InspectionSettings, Inspector, Payload, STREAM_READERS,
+    Streams, Verdict, quic,
+};
+use weir_ledger::InspectionCounters;
 
 /// Input: ports, which side opened the connection, octets of the first side, then both streams.
 ///
@@ -56,6 +61,67 @@ pub fn dpi_quic(input: &[u8]) {
         assert!(claims(verdict) || !is_claimed, "{verdict:?} after a claim");
         is_claimed = claims(verdict);
     }
+}
+
+/// Input: packets of four flows that share an inspector with little memory. Each has its flow, side and kind
+/// (TCP or UDP, SYN, FIN, last one), ports and addresses, sequence number, octets that were not captured, the
+/// length of the payload, and the payload.
+///
+/// After the inspector wanted no more packets of a flow, its findings stay. Flows are counted once.
+pub fn dpi_inspector(input: &[u8]) {
+    const PORTS: [u16; 8] = [53, 5353, 123, 5060, 25, 443, 40_000, 40_001];
+    let mut input = Input(input);
+    let settings = InspectionSettings {
+        packets: 16,
+        octets: 1 << 10,
+        sessions: 2,
+        session_octets: 1 << 13,
+        findings_octets: 1 << 10,
+        names: 2,
+        personal: true,
+    };
+    let mut inspector = Inspector::new(settings, 4);
+    let mut flows = [FlowInspection::default(); 4];
+    let mut ended: [Option<Option<Arc<Findings>>>; 4] = Default::default();
+    let mut time_ns = 0;
+    while !input.is_empty() {
+        let [kind, ports, addresses] = input.octets();
+        let (sequence, missing) = (input.u16(), u32::from(input.octet() % 4));
+        let length = usize::from(input.u16());
+        let octets = input.take(length);
+        let (number, endpoint) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
+        let flow = &mut flows[number];
+        if kind & 0x10 != 0 {
+            flow.note_syn(endpoint, sequence.into(), kind & 0x20 != 0);
+        }
+        let tcp = (number < 2).then_some((u32::from(sequence), kind & 0x40 != 0));
+        let address = |number: u8| [[1; 16], [2; 16], [3; 16], [4; 16]][usize::from(number & 3)];
+        time_ns += 1_000_000_000 * u64::from(kind >> 3 & 1);
+        let payload = Payload {
+            octets,
+            wire_octets: octets.len() as u32 + missing,
+            endpoint,
+            ports: [PORTS[usize::from(ports & 7)], PORTS[usize::from(ports >> 3 & 7)]],
+            addresses: [&address(addresses), &address(addresses >> 2)],
+            time_ns,
+            tcp,
+            is_last: kind & 0x80 != 0,
+        };
+        let needs_more = inspector.inspect(flow, &payload);
+        let findings = inspector.findings(flow);
+        match &ended[number] {
+            Some(before) => {
+                assert!(!needs_more, "it wanted no more packets before");
+                assert_eq!(&findings, before);
+            }
+            None if !needs_more => ended[number] = Some(findings),
+            None => {}
+        }
+    }
+    flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+    let InspectionCounters { flows, recognised, recognised_by_packet, .. } = *inspector.counters();
+    assert_eq!(recognised_by_packet.iter().sum::<u64>(), recognised);
+    assert!(recognised <= flows && flows <= 4);
 }
 
 fn claims(verdict: Verdict) -> bool {

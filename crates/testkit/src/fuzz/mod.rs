@@ -15,7 +15,7 @@ mod meter;
 mod tcp;
 
 pub use captures::{compressed, pcap, pcapng};
-pub use dpi::{dpi_datagram, dpi_quic, dpi_streams};
+pub use dpi::{dpi_datagram, dpi_inspector, dpi_quic, dpi_streams};
 pub use export::export;
 pub use expression::expression;
 pub use filter::filter;
@@ -27,10 +27,11 @@ pub use tcp::tcp;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("compressed", compressed),
     ("decode", decode),
     ("dpi_datagram", dpi_datagram),
+    ("dpi_inspector", dpi_inspector),
     ("dpi_quic", dpi_quic),
     ("dpi_streams", dpi_streams),
     ("export", export),
