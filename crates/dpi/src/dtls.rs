@@ -1,14 +1,16 @@
 //! DTLS 1.0 (RFC 4347), 1.2 (RFC 6347) and 1.3 (RFC 9147).
 //!
-//! Reads the messages that the reader of TLS reads, datagram by datagram. Of a message in fragments
-//! it reads the first fragment alone: such a ClientHello has no fingerprint. A certificate is read
-//! if it begins in the datagram of the ServerHello. Records without a hello are a pattern
+//! Reads the messages that the reader of TLS reads, datagram by datagram. The fragments of a message
+//! may come in any order and over several datagrams. Records without a hello are a pattern
 //! ([`Confidence::Pattern`]). Encrypted records of DTLS 1.3 have other headers, and recognise
 //! nothing.
 
 use crate::cursor::Cursor;
-use crate::tls::hello::{CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message};
-use crate::{Application, Confidence, Datagram, Fact, Findings, Verdict};
+use crate::quic::crypto_stream::CryptoStream;
+use crate::tls::hello::{
+    CERTIFICATE, CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message,
+};
+use crate::{Application, Confidence, Datagram, Fact, Findings, Note, Verdict};
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
@@ -25,8 +27,31 @@ struct Record<'a> {
     content: &'a [u8],
 }
 
-/// Reads the payload of a UDP datagram.
+/// What the reader keeps of a flow between datagrams: a message in fragments.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The side that sent payload first sent the ServerHello.
+    server_is_first: Option<bool>,
+    message: Option<Head>,
+    octets: CryptoStream,
+}
+
+/// The head of a message, which all its fragments have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    from_first: bool,
+    kind: u8,
+    number: u16,
+    octets: usize,
+}
+
+/// Reads one datagram alone.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    read(&mut None, datagram, findings)
+}
+
+/// Reads the next datagram of a flow. The state is made for the first message that needs it.
+pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
     let mut rest = Cursor(datagram.payload);
     let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
@@ -38,7 +63,7 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
         are_records = true;
         match record {
             Record { kind: HANDSHAKE, epoch: 0, content } => {
-                is_finished |= read_messages(content, &mut is_message, findings);
+                is_finished |= read_messages(state, content, datagram.from_first, &mut is_message, findings);
             }
             Record { kind, epoch: 0, content } => {
                 // The server refuses the ClientHello.
@@ -79,37 +104,76 @@ fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<
 
 /// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is
 /// left to be read of the flow.
-fn read_messages(content: &[u8], is_message: &mut bool, findings: &mut Findings) -> bool {
+fn read_messages(
+    state: &mut Option<Box<State>>,
+    content: &[u8],
+    from_first: bool,
+    is_message: &mut bool,
+    findings: &mut Findings,
+) -> bool {
     let mut cursor = Cursor(content);
-    while let Some((kind, fragment, whole)) = split_message(&mut cursor) {
-        match kind {
-            CLIENT_HELLO => {
-                let reading = read_client_hello(fragment, whole, Application::Dtls, findings);
-                *is_message |= matches!(reading, Reading::Incomplete | Reading::Finished);
-            }
-            // Other messages have nothing that only they have.
-            _ if kind == SERVER_HELLO || *is_message => {
-                let next = read_server_message(kind, fragment, whole, Application::Dtls, findings);
-                *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
-                if next == Next::Nothing {
-                    return true;
-                }
-            }
+    while let Some((head, offset, fragment)) = split_fragment(&mut cursor, from_first) {
+        // Other messages than hellos have nothing that only they have.
+        let is_of_server = state.as_ref().is_some_and(|state| state.server_is_first == Some(from_first));
+        let has_facts = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO | CERTIFICATE);
+        let is_expected = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO) || *is_message || is_of_server;
+        if !is_expected || (offset > 0 && !has_facts) {
+            continue;
+        }
+        let next = if fragment.len() == head.octets || !has_facts {
+            read_message(head, fragment, findings)
+        } else {
+            read_message(head, state.get_or_insert_default().add(head, offset, fragment, findings), findings)
+        };
+        *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
+        match (head.kind, next) {
+            (SERVER_HELLO, Next::Message) => state.get_or_insert_default().server_is_first = Some(from_first),
+            (CLIENT_HELLO, _) => {}
+            (_, Next::Nothing) => return true,
             _ => {}
         }
     }
     false
 }
 
-/// Splits off a message, if its first fragment begins here (RFC 6347 section 4.2.2).
-fn split_message<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8], bool)> {
-    let (kind, octets, _number) = (cursor.u8()?, cursor.u24()?, cursor.u16()?);
+impl State {
+    /// Adds a fragment of a message, which replaces an earlier message. Returns the message so far.
+    fn add(&mut self, head: Head, offset: usize, fragment: &[u8], findings: &mut Findings) -> &[u8] {
+        if self.message != Some(head) {
+            self.message = Some(head);
+            self.octets.clear();
+        }
+        if !self.octets.insert(offset as u64, fragment) {
+            findings.note(Note::Limit);
+        }
+        let octets = self.octets.contiguous();
+        &octets[..octets.len().min(head.octets)]
+    }
+}
+
+/// Reads a message as far as it is there.
+fn read_message(head: Head, octets: &[u8], findings: &mut Findings) -> Next {
+    let whole = octets.len() == head.octets;
+    if head.kind != CLIENT_HELLO {
+        return read_server_message(head.kind, octets, whole, Application::Dtls, findings);
+    }
+    match read_client_hello(octets, whole, Application::Dtls, findings) {
+        Reading::Foreign => Next::Foreign,
+        Reading::Undecided => Next::Undecided,
+        Reading::Incomplete => Next::Incomplete,
+        Reading::Finished => Next::Message,
+    }
+}
+
+/// Splits off a fragment of a message (RFC 6347 section 4.2.2): where it is in the message, and its octets as
+/// far as they were captured.
+fn split_fragment<'a>(cursor: &mut Cursor<'a>, from_first: bool) -> Option<(Head, usize, &'a [u8])> {
+    let (kind, octets, number) = (cursor.u8()?, cursor.u24()?, cursor.u16()?);
     let (offset, fragment_octets) = (cursor.u24()?, cursor.u24()?);
-    if offset != 0 || fragment_octets > octets {
+    if offset + fragment_octets > octets {
         return None;
     }
-    let fragment = cursor.take_up_to(fragment_octets);
-    Some((kind, fragment, fragment.len() == octets))
+    Some((Head { from_first, kind, number, octets }, offset, cursor.take_up_to(fragment_octets)))
 }
 
 #[cfg(test)]
@@ -152,13 +216,29 @@ mod tests {
     }
 
     #[test]
-    fn the_first_fragment_of_a_hello_has_facts_but_no_fingerprint() {
+    fn fragments_of_a_hello_in_any_order_and_in_several_datagrams_are_put_together() {
         let octets = client_hello().len();
-        let fragments = [fragment(0..octets - 5), fragment(octets - 5..octets)];
-        for payload in [fragments[0].clone(), fragments.concat()] {
-            let (verdict, findings) = read(&payload, payload.len());
-            assert_eq!((verdict, findings.text(Fact::ServerName)), (Verdict::Recognised, Some("a.example")));
-            assert_eq!(ja4(&findings), None);
+        let [first, second, third] = [0..40, 40..octets - 5, octets - 5..octets].map(fragment);
+        let (verdict, findings) = read(&[&first[..], &second].concat(), first.len() + second.len());
+        assert_eq!((verdict, findings.text(Fact::ServerName)), (Verdict::Recognised, Some("a.example")));
+        assert_eq!(ja4(&findings), None);
+        let whole = fragment(0..octets);
+        let expected = ja4(&read(&whole, whole.len()).1);
+        for order in [[&first, &second, &third], [&first, &third, &second]] {
+            let (mut state, mut findings) = (None, Findings::new(false));
+            for payload in order {
+                let datagram = Datagram {
+                    payload,
+                    wire_octets: payload.len() as u32,
+                    from_first: true,
+                    source_port: 1,
+                    destination_port: 2,
+                    time_ns: 0,
+                };
+                super::read(&mut state, &datagram, &mut findings);
+            }
+            assert_eq!((findings.text(Fact::ServerName), ja4(&findings)), (Some("a.example"), expected));
+            assert!(expected.is_some());
         }
     }
 

@@ -19,7 +19,7 @@ use crate::readers::Candidates;
 use crate::reassembly::{Segment, Stream};
 use crate::{
     Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, Note, STREAM_READERS, Streams, Verdict, dns,
-    quic, sip,
+    dtls, quic, sip,
 };
 use bytemuck::Zeroable;
 use std::sync::Arc;
@@ -98,6 +98,8 @@ const FIRST_ENTRY: u32 = 2;
 const FIRST_SESSION: u32 = 0;
 /// No session.
 const NONE: u32 = u32::MAX;
+/// The reader of DTLS among those of datagrams. Here it has a state.
+const DTLS_READER: usize = 0;
 /// Memory of findings beside their facts: the reference counts, the structure, and the allocator's.
 const FINDINGS_OCTETS: u64 = 128;
 /// Memory that an idle session keeps at most in each of its lists.
@@ -160,6 +162,8 @@ struct Session {
     findings: Findings,
     /// Of the reader of QUIC, made for the first flow that it reads.
     quic: Option<Box<quic::State>>,
+    /// Of the reader of DTLS, made for messages in fragments.
+    dtls: Option<Box<dtls::State>>,
 }
 
 #[derive(Debug)]
@@ -527,7 +531,9 @@ impl Session {
     /// Memory of its lists.
     fn octets(&self) -> u64 {
         let streams: usize = self.streams.iter().map(Stream::capacity).sum();
-        (streams + self.findings.capacity() + self.quic.as_ref().map_or(0, |state| size_of_val(&**state))) as u64
+        let quic = self.quic.as_ref().map_or(0, |state| size_of_val(&**state));
+        let dtls = self.dtls.as_ref().map_or(0, |state| size_of_val(&**state));
+        (streams + self.findings.capacity() + quic + dtls) as u64
     }
 
     /// Forgets the flow, and keeps at most this much memory in each list.
@@ -539,6 +545,7 @@ impl Session {
             Some(state) if kept_octets > 0 => state.clear(),
             state => *state = None,
         }
+        self.dtls = None;
     }
 
     /// Counts a packet that was shown to the readers, and the flow if it was the one that decided.
@@ -600,12 +607,13 @@ impl Session {
             None if payload.octets.is_empty() => {}
             None => {
                 let datagram = payload.datagram(self.first);
-                let mut state = self.quic.take();
+                let (mut state, mut dtls) = (self.quic.take(), self.dtls.take());
                 self.read(|reader, findings| match DATAGRAM_READERS.get(reader) {
+                    Some(_) if reader == DTLS_READER => dtls::read(&mut dtls, &datagram, findings),
                     Some(read) => read(&datagram, findings),
                     None => quic::read(state.get_or_insert_default(), &datagram, findings),
                 });
-                self.quic = state;
+                (self.quic, self.dtls) = (state, dtls);
             }
         }
         self.needs_more(payload)

@@ -15,7 +15,7 @@ mod ber;
 mod bittorrent;
 mod cursor;
 mod dns;
-mod dtls;
+pub mod dtls;
 mod findings;
 mod greeting;
 mod hpack;

@@ -145,3 +145,26 @@ fn segments_of_any_length_give_the_same_findings() {
         }
     }
 }
+
+/// The certificate of a server of DTLS mostly comes in fragments over several datagrams.
+#[test]
+fn messages_of_dtls_are_put_together_from_several_datagrams() {
+    let fixture = fixtures::all().into_iter().find(|fixture| fixture.name == "dtls-1.2").expect("it is there");
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let mut flow = FlowInspection::default();
+    for datagram in fixture.datagrams() {
+        let payload = Payload {
+            octets: datagram.payload,
+            wire_octets: datagram.wire_octets,
+            endpoint: usize::from(!datagram.from_first),
+            ports: [datagram.source_port, datagram.destination_port],
+            addresses: [&[1; 16], &[2; 16]],
+            time_ns: datagram.time_ns,
+            tcp: None,
+            is_last: false,
+        };
+        inspector.inspect(&mut flow, &payload);
+    }
+    let findings = inspector.findings(&flow).expect("it is recognised");
+    assert!(findings.has(Fact::CertificateNames) && findings.has(Fact::TlsClientHello), "{findings:?}");
+}

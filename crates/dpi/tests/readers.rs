@@ -8,8 +8,8 @@ mod fixtures;
 use fixtures::Fixture;
 use std::fmt::Write;
 use weir_dpi::{
-    Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict, ja3, ja3s,
-    ja4, quic,
+    Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict, dtls, ja3,
+    ja3s, ja4, quic,
 };
 
 /// Octets of a stream or datagram that are cut and changed.
@@ -29,9 +29,14 @@ fn claimants(fixture: &Fixture) -> Vec<(usize, Findings)> {
         }
     }
     for (at, reader) in DATAGRAM_READERS.iter().enumerate() {
-        let mut findings = Findings::new(true);
+        let (mut dtls, mut findings) = (None, Findings::new(true));
+        let mut read = |datagram: &Datagram<'_>| match at {
+            // The reader of DTLS, which comes first, has a state.
+            0 => dtls::read(&mut dtls, datagram, &mut findings),
+            _ => reader(datagram, &mut findings),
+        };
         // Every datagram is read, as after a verdict other than `No`.
-        if fixture.datagrams().filter(|datagram| claims(reader(datagram, &mut findings))).count() > 0 {
+        if fixture.datagrams().filter(|datagram| claims(read(datagram))).count() > 0 {
             found.push((at, findings));
         }
     }

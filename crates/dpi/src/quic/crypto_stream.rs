@@ -1,10 +1,11 @@
-//! The start of a stream of CRYPTO frames, which come in any order (RFC 9000 section 19.6).
+//! The start of octets that come in pieces of any order: of a stream of CRYPTO frames (RFC 9000 section
+//! 19.6), of a message of DTLS in fragments (RFC 6347 section 4.2.3).
 
 /// Octets of the stream that are kept: a ClientHello with a key share of ML-KEM-1024 fits.
-pub(super) const OCTETS: usize = 3584;
+pub(crate) const OCTETS: usize = 3584;
 
 #[derive(Clone, Debug)]
-pub(super) struct CryptoStream {
+pub(crate) struct CryptoStream {
     octets: [u8; OCTETS],
     /// One bit for each octet that is there.
     known: [u64; OCTETS / 64],
@@ -18,12 +19,12 @@ impl Default for CryptoStream {
 
 impl CryptoStream {
     /// Forgets all octets.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.known = [0; OCTETS / 64];
     }
 
     /// Adds octets at an offset. Those that are there already stay. Returns whether they fit.
-    pub(super) fn insert(&mut self, offset: u64, octets: &[u8]) -> bool {
+    pub(crate) fn insert(&mut self, offset: u64, octets: &[u8]) -> bool {
         let start = usize::try_from(offset).map_or(OCTETS, |offset| offset.min(OCTETS));
         for (at, octet) in (start..OCTETS).zip(octets) {
             let (word, bit) = (at / 64, 1 << (at % 64));
@@ -36,7 +37,7 @@ impl CryptoStream {
     }
 
     /// The octets from the start to the first that is missing.
-    pub(super) fn contiguous(&self) -> &[u8] {
+    pub(crate) fn contiguous(&self) -> &[u8] {
         let whole = self.known.iter().take_while(|word| **word == u64::MAX).count();
         let more = self.known.get(whole).map_or(0, |word| word.trailing_ones() as usize);
         &self.octets[..64 * whole + more]

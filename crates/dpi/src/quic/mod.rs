@@ -9,7 +9,7 @@
 //! version that cannot be decrypted is a pattern ([`Confidence::Pattern`]): its lengths agree.
 //! Connections that began before the capture are not recognised: their packets show nothing.
 
-mod crypto_stream;
+pub(crate) mod crypto_stream;
 mod initial;
 mod packet;
 #[cfg(test)]

@@ -11,7 +11,8 @@ use arrayvec::ArrayVec;
 pub(crate) const CLIENT_HELLO: u8 = 1;
 /// Type of the handshake message ServerHello, and of HelloRetryRequest.
 pub(crate) const SERVER_HELLO: u8 = 2;
-const CERTIFICATE: u8 = 11;
+/// Type of the handshake message Certificate.
+pub(crate) const CERTIFICATE: u8 = 11;
 /// Messages that follow the place of the server's Certificate if it has none: NewSessionTicket
 /// (resumption), ServerKeyExchange, CertificateRequest, ServerHelloDone, Finished.
 const AFTER_CERTIFICATE: [u8; 5] = [4, 12, 13, 14, 20];
