@@ -19,7 +19,7 @@ use crate::readers::Candidates;
 use crate::reassembly::{Segment, Stream};
 use crate::{
     Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, Note, STREAM_READERS, Streams, Verdict, dns,
-    dtls, quic, sip,
+    dtls, ports, quic, sip,
 };
 use bytemuck::Zeroable;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct InspectionSettings {
     pub names: u32,
     /// Personal facts are kept: see [`crate::Fact::is_personal`].
     pub personal: bool,
+    /// The application of a flow whose payload tells nothing is guessed from its ports.
+    pub ports: bool,
 }
 
 impl InspectionSettings {
@@ -62,6 +64,16 @@ impl InspectionSettings {
             ..self
         }
     }
+
+    /// Guesses the application from the ports, if that is asked for and it is not known.
+    fn guess(&self, is_tcp: bool, ports: [u16; 2], findings: &mut Findings) {
+        if self.ports
+            && findings.application().is_none()
+            && let Some(application) = ports::application(is_tcp, ports)
+        {
+            findings.recognise(application, Confidence::Port);
+        }
+    }
 }
 
 impl Default for InspectionSettings {
@@ -74,6 +86,7 @@ impl Default for InspectionSettings {
             findings_octets: 64 << 20,
             names: 1 << 15,
             personal: false,
+            ports: false,
         }
     }
 }
@@ -151,6 +164,7 @@ struct Session {
     entry: u32,
     is_open: bool,
     is_tcp: bool,
+    ports: [u16; 2],
     /// Packets with payload that were shown to the readers.
     packets: u32,
     is_recognised: bool,
@@ -278,9 +292,10 @@ impl Inspector {
         let name = self.learned.name(client, server, payload.time_ns);
         let is_medium =
             payload.is_rtp() && self.learned.expects_media(payload.addresses, payload.ports, payload.time_ns);
-        if session.candidates == 0 && name.is_none() && !is_medium {
+        if session.candidates == 0 && name.is_none() && !is_medium && !self.settings.ports {
             return false;
         }
+        (session.is_tcp, session.ports, session.first) = (payload.tcp.is_some(), payload.ports, payload.endpoint & 1);
         let before = session.octets();
         if let Some(name) = name {
             session.findings.set_text(Fact::LearnedName, name.as_bytes());
@@ -349,8 +364,10 @@ impl Inspector {
         match self.entries.get(flow.state.wrapping_sub(FIRST_ENTRY) as usize)? {
             Entry::Decided(findings) => Some(Arc::clone(findings)),
             &Entry::Undecided(session) => {
-                let findings = &self.sessions[session as usize].findings;
-                (!findings.is_empty()).then(|| Arc::new(findings.clone()))
+                let session = &self.sessions[session as usize];
+                let mut findings = session.findings.clone();
+                self.settings.guess(session.is_tcp, session.ports, &mut findings);
+                (!findings.is_empty()).then(|| Arc::new(findings))
             }
             Entry::Nothing | Entry::Free(_) => None,
         }
@@ -444,8 +461,9 @@ impl Inspector {
     }
 
     fn take_findings(&mut self, index: u32) -> Option<Arc<Findings>> {
-        let findings = &mut self.sessions[index as usize].findings;
+        let Session { findings, is_tcp, ports, .. } = &mut self.sessions[index as usize];
         self.counters.recognised += u64::from(findings.application().is_some());
+        self.settings.guess(*is_tcp, *ports, findings);
         let octets = memory_of(findings);
         if octets > 0 && self.findings_octets + octets > self.settings.findings_octets {
             self.counters.facts_left_out += 1;
@@ -561,7 +579,6 @@ impl Session {
     /// Shows the first payload of a flow to the readers that are left. They read it in the packet: it is
     /// copied only if more octets are needed. Returns whether they are.
     fn inspect_first(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
-        (self.is_tcp, self.first) = (payload.tcp.is_some(), payload.endpoint & 1);
         let in_order = |sequence| flow.expected(payload.endpoint).is_none_or(|expected| expected == sequence);
         let Some((sequence, fin)) = payload.tcp else { return self.inspect(payload, flow, limit) };
         if !in_order(sequence) {

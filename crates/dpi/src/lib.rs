@@ -30,6 +30,7 @@ mod mqtt;
 mod mysql;
 mod ntp;
 mod openvpn;
+mod ports;
 mod postgresql;
 pub mod quic;
 mod rdp;

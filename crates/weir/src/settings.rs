@@ -33,6 +33,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         packets: metering.dpi_packets,
         octets: metering.dpi_octets,
         personal: metering.dpi_fields,
+        ports: metering.dpi_ports,
         ..InspectionSettings::default()
     });
     let meter = Config {

@@ -188,3 +188,23 @@ fn rtp_is_recognised_where_sip_announced_it() {
         assert_eq!(field(&records, "application_by", port).as_str(), expected.map(|_| "announced"), "{port}");
     }
 }
+
+#[test]
+fn port_is_a_guess_on_request_for_payload_that_tells_nothing() {
+    let capture = Pcap::new()
+        .frame(1, 0, &datagram((CLIENT, 6000), (SERVER, 443), b"\xff\xff\xff\xff"))
+        .frame(1, 1, &datagram((CLIENT, 6001), (SERVER, 443), b""))
+        .frame(1, 2, &datagram((CLIENT, 6002), (SERVER, 9999), b"\xff\xff\xff\xff"))
+        .frame(1, 3, &datagram((CLIENT, 6003), (SERVER, 443), &dns(1, 1, &[])))
+        .saved();
+    for (option, expected) in [(&[][..], None), (&["--dpi-ports"], Some(("quic", "port")))] {
+        let arguments = [&["read", capture.name(), "-q", "--fields", "application"], option].concat();
+        let (code, err, records, ledger) = metered(&arguments);
+        assert_eq!((code, err.as_str()), (0, ""));
+        for (port, expected) in [(6000, expected), (6001, None), (6002, None), (6003, Some(("dns", "message")))] {
+            assert_eq!(field(&records, "application", port).as_str(), expected.map(|(name, _)| name), "{port}");
+            assert_eq!(field(&records, "application_by", port).as_str(), expected.map(|(_, by)| by), "{port}");
+        }
+        assert_eq!(ledger["inspection"]["recognised"], 1);
+    }
+}

@@ -79,6 +79,7 @@ pub fn dpi_inspector(input: &[u8]) {
         findings_octets: 1 << 10,
         names: 2,
         personal: true,
+        ports: false,
     };
     let mut inspector = Inspector::new(settings, 4);
     let mut flows = [FlowInspection::default(); 4];

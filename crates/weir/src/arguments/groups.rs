@@ -190,6 +190,10 @@ pub struct Metering {
     #[arg(long, help_heading = INSPECTION)]
     pub dpi_fields: bool,
 
+    /// Guess the application from the port where the payload tells nothing; application_by is then port
+    #[arg(long, help_heading = INSPECTION)]
+    pub dpi_ports: bool,
+
     /// How to treat packets of new flows when the flow cache is full
     #[arg(long, value_name = "POLICY", default_value = "overflow")]
     pub full: FullPolicy,
