@@ -133,6 +133,34 @@ fn records_have_places_and_tags() {
 }
 
 #[test]
+fn tags_follow_from_names_and_fingerprints_in_the_payload() {
+    let folder = Folder::new();
+    let lists = [
+        folder.list("ja3", "5a1edc7f170af1014fc65c994878e63c # curl\n"),
+        folder.list("ja4", "q13d0307h3_55b375c5d22e_1cecd519fee8\n"),
+        folder.list("web", "example.test\n"),
+        folder.list("cdn", "cdn.example.test\n"),
+        folder.list("other", "ample.test\n192.0.2.7\n"),
+    ];
+    let options: Vec<&str> = lists.iter().flat_map(|list| ["--tags", list]).collect();
+    let of_capture = |name: &str, more: &[&str]| {
+        let capture = format!("{}/../dpi/testdata/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
+        let arguments = ["read", &capture, "-q", "-o", "csv:-", "--fields", "tags"];
+        success(arguments.iter().chain(&options).chain(more)).trim_end().to_owned()
+    };
+    for (name, tags) in [
+        ("tls-1.2", "ja3 web"),
+        ("quic-1", "ja4 web"),
+        ("http-get", "web"),
+        ("dns-udp", "web"),
+        ("ssh-openssh", ""),
+    ] {
+        assert_eq!(of_capture(name, &[]), format!("tags\n{tags}").trim_end(), "{name}");
+        assert_eq!(of_capture(name, &["--dpi", "off"]), "tags", "{name}: nothing is known without inspection");
+    }
+}
+
+#[test]
 fn uniflow_records_have_the_places_of_their_source() {
     let folder = Folder::new();
     let [countries, _] = folder.geo();
