@@ -138,7 +138,7 @@ impl Enrichment {
             _ => TagSet::default(),
         };
         let tags = self.text(of_source | of_destination | of_findings);
-        Places { source, destination, tags, has_geo: !self.geo.is_empty() }
+        Places { source, destination, tags, interface: None, has_geo: !self.geo.is_empty() }
     }
 
     /// The place of an address, and the lists that have it.

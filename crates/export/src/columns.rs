@@ -42,7 +42,8 @@ const BASIC: [&str; 27] = [
 const LAYER2: [&str; 3] = ["ethertype", "src_mac", "dst_mac"];
 
 /// The columns of the profile `places`.
-const PLACES: [&str; 17] = [
+const PLACES: [&str; 18] = [
+    "interface_name",
     "src_network",
     "dst_network",
     "src_site",

@@ -86,7 +86,7 @@ mod tests {
         let names: BTreeSet<&str> = of_others.filter(|column| !has(column)).map(|column| column.name).collect();
         let texts = ["network", "site", "role", "as_org", "tags"];
         let of_sides = ["src", "dst"].into_iter().flat_map(|side| texts.map(|text| format!("{side}_{text}")));
-        let of_sides: Vec<String> = of_sides.chain(["tags".into()]).collect();
+        let of_sides: Vec<String> = of_sides.chain(["tags".into(), "interface_name".into()]).collect();
         assert_eq!(names, of_sides.iter().map(|name| &name[..]).collect());
     }
 }

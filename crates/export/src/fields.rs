@@ -234,6 +234,8 @@ fields! {
         [Element::weir(65, "communityId", DataType::String, Semantics::Default, Units::None)
             .in_octets(crate::community_id::LENGTH as u16).only_listed()],
         |r| optional(community_id(r.flow), FieldValue::CommunityId);
+    flow "interface_name", Text, "", "Name of `interface`, if the source knows it; with --interface-names (enrichment.md).",
+        [], |r| r.flow.places.as_ref().and_then(|places| places.interface.as_deref()).map_or(FieldValue::NotApplicable, text);
     flow "src_network", Text, "", "Name of the network of the source in the table of `--networks` (enrichment.md).",
         [], |r| network(r.flow, SOURCE, |n| &n.name);
     flow "dst_network", Text, "", "Name of the network of the destination.",

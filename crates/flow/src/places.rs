@@ -1,4 +1,5 @@
-//! What tables, databases and lists of the user say about the endpoints of a flow.
+//! What tables, databases and lists of the user say about the endpoints of a flow, and the name of
+//! its interface.
 //!
 //! Enrichment sets it before records are exported; the meter leaves it out.
 
@@ -14,6 +15,8 @@ pub struct Places {
     /// Names of the lists that have one of the addresses, or a name or fingerprint of the flow,
     /// separated by spaces.
     pub tags: Option<Box<str>>,
+    /// Name of the interface of the record.
+    pub interface: Option<Arc<str>>,
     /// Databases were asked for countries and autonomous systems.
     pub has_geo: bool,
 }

@@ -9,6 +9,7 @@
 
 use crate::account::Account;
 use crate::admission::{Admission, SelfTrafficFilter};
+use crate::interface_names::SeenInterfaces;
 use crate::load_shedder::{LevelSettings, LoadShedder};
 use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
@@ -48,14 +49,24 @@ pub(crate) struct ReadingStage {
     losses: LossCounter,
     shedder: LoadShedder,
     sampling_population: u32,
+    interfaces: Option<SeenInterfaces>,
     /// What became of the frames. Decoded packets count as metered.
     pub ledger: Ledger,
 }
 
 impl ReadingStage {
     pub fn new(settings: &Settings) -> Self {
-        let Settings { filter, decode, layer2, meter, self_traffic, overload, sampling_population, .. } =
-            settings.clone();
+        let Settings {
+            filter,
+            decode,
+            layer2,
+            meter,
+            self_traffic,
+            overload,
+            sampling_population,
+            interface_names,
+            ..
+        } = settings.clone();
         let mac_addresses = meter.mac_addresses;
         let shedder = LoadShedder::new(overload);
         let mut ledger = Ledger::default();
@@ -70,6 +81,7 @@ impl ReadingStage {
             losses,
             shedder,
             sampling_population,
+            interfaces: interface_names.map(SeenInterfaces::new),
             ledger,
         };
         reader.apply_level();
@@ -116,6 +128,10 @@ impl ReadingStage {
             self.decode::<false>(&burst, packets, &mut frame_of)
         };
         hand_over(&packets[..count], &BurstPayloads { burst: &burst, frame_of: &frame_of, options: self.decode });
+        drop(burst);
+        if let Some(interfaces) = &mut self.interfaces {
+            interfaces.note(&packets[..count], source);
+        }
         Ok(Some((count, burst_was_short)))
     }
 

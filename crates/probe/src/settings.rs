@@ -1,6 +1,7 @@
 //! Settings of pipelines.
 
 use crate::admission::SelfTrafficFilter;
+use crate::interface_names::InterfaceNames;
 use crate::load_shedder::OverloadPolicy;
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub queue_batches: Option<usize>,
     /// Gets every batch of records, whatever sinks lose.
     pub observer: Option<RecordObserver>,
+    /// Gets the names of interfaces before their records are exported.
+    pub interface_names: Option<InterfaceNames>,
     /// Adds to records before sinks get them.
     pub enricher: Option<RecordEnricher>,
 }

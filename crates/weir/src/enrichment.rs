@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use tracing::{debug, error, info, warn};
 use weir_enrich::{Enrichment, Report, Sources};
 use weir_flow::{FlowRecord, Places};
-use weir_probe::{BackPressure, Exporter, RecordEnricher};
+use weir_probe::{BackPressure, Exporter, InterfaceNames, RecordEnricher};
 use weir_text::units;
 
 /// While files are read again, they take this multiple of the memory of their tables: sorted
@@ -24,6 +24,8 @@ const RELOAD_FACTOR: u64 = 4;
 #[derive(Clone)]
 pub struct Enricher {
     sources: Sources,
+    /// With `--interface-names`.
+    interface_names: Option<InterfaceNames>,
     current: Arc<Mutex<Arc<Enrichment>>>,
 }
 
@@ -34,20 +36,29 @@ impl Enricher {
     /// A file cannot be used.
     pub fn load(options: &arguments::Enrichment) -> Result<Option<Self>, Error> {
         let sources = options.sources();
-        if sources.is_empty() {
+        let interface_names = options.interface_names.then(InterfaceNames::default);
+        if sources.is_empty() && interface_names.is_none() {
             return Ok(None);
         }
         let (enrichment, reports) = Enrichment::load(&sources).map_err(Error::Enrichment)?;
         log_reports(&reports, &enrichment);
-        Ok(Some(Self { sources, current: Arc::new(Mutex::new(Arc::new(enrichment))) }))
+        Ok(Some(Self { sources, interface_names, current: Arc::new(Mutex::new(Arc::new(enrichment))) }))
     }
 
-    /// Sets places and tags of records.
+    /// The names of interfaces, if records get them.
+    pub fn interface_names(&self) -> Option<InterfaceNames> {
+        self.interface_names.clone()
+    }
+
+    /// Sets places, tags and names of interfaces of records.
     pub fn record_enricher(&self) -> RecordEnricher {
-        let current = self.current.clone();
+        let (current, names) = (self.current.clone(), self.interface_names.clone());
         RecordEnricher(Arc::new(move |records: &mut [FlowRecord]| {
             let enrichment = get(&current);
-            records.iter_mut().for_each(|record| record.places = Some(Arc::new(enrichment.places(record))));
+            for record in records {
+                let interface = names.as_ref().and_then(|names| names.name(record.interface));
+                record.places = Some(Arc::new(Places { interface, ..enrichment.places(record) }));
+            }
         }))
     }
 

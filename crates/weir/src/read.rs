@@ -61,8 +61,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let observer = Some(summary::observer(&open.summary));
     let sinks = std::mem::take(&mut open.sinks);
+    let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
-    let settings = Settings { observer, enricher, ..settings };
+    let settings = Settings { observer, interface_names, enricher, ..settings };
     let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
         .map_err(Error::Thread)?;
     let pipeline =

@@ -60,6 +60,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         sampling_population: 1,
         queue_batches: None,
         observer: None,
+        interface_names: None,
         enricher: None,
     })
 }

@@ -129,7 +129,7 @@ fn records_have_places_and_tags() {
     // Without the options, nothing is added.
     assert!(!success(["read", &capture, "-o", "json:-", "-q"]).contains("src_network"));
     let all = success(["read", &capture, "-o", "json:-", "--fields", "places", "-q"]);
-    assert!(all.lines().all(|line| line.matches("null").count() == 17), "{all}");
+    assert!(all.lines().all(|line| line.matches("null").count() == 18), "{all}");
 }
 
 #[test]
@@ -148,16 +148,43 @@ fn tags_follow_from_names_and_fingerprints_in_the_payload() {
         let arguments = ["read", &capture, "-q", "-o", "csv:-", "--fields", "tags"];
         success(arguments.iter().chain(&options).chain(more)).trim_end().to_owned()
     };
-    for (name, tags) in [
-        ("tls-1.2", "ja3 web"),
-        ("quic-1", "ja4 web"),
-        ("http-get", "web"),
-        ("dns-udp", "web"),
-        ("ssh-openssh", ""),
-    ] {
+    for (name, tags) in
+        [("tls-1.2", "ja3 web"), ("quic-1", "ja4 web"), ("http-get", "web"), ("dns-udp", "web"), ("ssh-openssh", "")]
+    {
         assert_eq!(of_capture(name, &[]), format!("tags\n{tags}").trim_end(), "{name}");
         assert_eq!(of_capture(name, &["--dpi", "off"]), "tags", "{name}: nothing is known without inspection");
     }
+}
+
+#[test]
+fn records_have_the_names_of_their_interfaces() {
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/captures/loss.pcapng");
+    let by_name = |command: &[&str]| {
+        let more = ["--interface-names", "--fields", "interface,interface_name", "-o", "csv:-", "-q"];
+        let csv = success(command.iter().chain(&more));
+        let mut rows: Vec<&str> = csv.lines().skip(1).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows.join(" ")
+    };
+    assert_eq!(by_name(&["read", capture, "--key", "interface"]), "1,host 2,wire");
+    for layout in ["fused", "split", "spread"] {
+        assert_eq!(by_name(&["probe", "-i", capture, "--key", "interface", "--layout", layout]), "1,host 2,wire");
+    }
+    let without = success(["read", capture, "--fields", "interface_name", "-o", "csv:-", "-q"]);
+    assert!(without.lines().skip(1).all(|name| name.is_empty() || name == "\"\""), "{without}");
+    let (code, _, err) = weir(["read", capture, "--where", "interface_name = wire", "-q"]);
+    assert_eq!((code, err.contains("without --interface-names")), (0, true), "{err}");
+}
+
+#[test]
+fn a_live_interface_has_its_name() {
+    let Some(mut sender) = live::wire() else { return };
+    let probe = Running::probe("af_packet:right", &["--interface-names"]);
+    live::send_requests(&mut sender, 1..3);
+    probe.wait_for(" active=");
+    let (err, flows, _) = probe.stop(0);
+    assert!(!flows.is_empty() && flows.iter().all(|flow| flow["interface_name"] == "right"), "{err} {flows:?}");
 }
 
 #[test]

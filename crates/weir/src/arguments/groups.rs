@@ -239,7 +239,7 @@ pub enum FullPolicy {
     Drop,
 }
 
-/// What is added to flow records from files: `weir read` and `weir probe`.
+/// What is added to flow records, most of it from files: `weir read` and `weir probe`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = ENRICHMENT)]
 pub struct Enrichment {
@@ -256,6 +256,10 @@ pub struct Enrichment {
     /// Tag flows with NAME whose addresses, domain name, JA3 or JA4 are in this list, one entry per line; may be repeated
     #[arg(long, value_name = "NAME=FILE")]
     pub tags: Vec<TagList>,
+
+    /// Add the name of the interface that captured the flow
+    #[arg(long)]
+    pub interface_names: bool,
 }
 
 impl Enrichment {
@@ -277,12 +281,13 @@ impl Enrichment {
     }
 
     /// Whether each option is given, its name, and the columns that it gives records.
-    fn options(&self) -> [(bool, &'static str, Vec<&'static Column>); 3] {
+    fn options(&self) -> [(bool, &'static str, Vec<&'static Column>); 4] {
         let columns = |fields| select_columns(fields).expect("these columns exist");
         [
             (self.networks.is_some(), "--networks", columns("src_network,dst_network,*_site,*_role,*_local")),
             (!self.geo.is_empty(), "--geo", columns("src_country,dst_country,src_as,dst_as,*_as_org")),
             (!self.tags.is_empty(), "--tags", columns("tags,src_tags,dst_tags")),
+            (self.interface_names, "--interface-names", columns("interface_name")),
         ]
     }
 }

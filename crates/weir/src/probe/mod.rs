@@ -137,7 +137,9 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     });
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));
-    let settings = Settings { observer, enricher: enricher.as_ref().map(Enricher::record_enricher), ..settings };
+    let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
+    let record_enricher = enricher.as_ref().map(Enricher::record_enricher);
+    let settings = Settings { observer, interface_names, enricher: record_enricher, ..settings };
     let mut monitor = Monitor::new(&probe);
     let (mut running, sink_memory) = start::start(
         &probe,
