@@ -84,7 +84,7 @@ fn each_side_has_its_network_country_system_and_tags() {
             "--tags scanner 2 None"
         ]
     );
-    let Places { source, destination, tags, has_geo } = enrichment.places(&record("1.0.0.1", "2.0.0.2"));
+    let Places { source, destination, tags, has_geo, .. } = enrichment.places(&record("1.0.0.1", "2.0.0.2"));
     assert_eq!((texts(&source), texts(&destination)), ((Some("AU"), Some(64_500)), (None, Some(4_200_000_000))));
     assert_eq!(source.autonomous_system.unwrap().organization.as_deref(), Some("Example Ltd"));
     assert_eq!(destination.autonomous_system.unwrap().organization.as_deref(), Some("B\u{fc}cher"));

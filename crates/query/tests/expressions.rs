@@ -361,7 +361,13 @@ fn placed() -> FlowRecord {
         autonomous_system: Some(Arc::new(AutonomousSystem { number, organization: None })),
         ..Place::default()
     };
-    let places = Places { source: place(b"LT", 64_500), destination: place(b"DE", 3320), tags: None, has_geo: true };
+    let places = Places {
+        source: place(b"LT", 64_500),
+        destination: place(b"DE", 3320),
+        tags: None,
+        interface: None,
+        has_geo: true,
+    };
     FlowRecord { places: Some(Arc::new(places)), ..web() }
 }
 
