@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use weir_capture::{Input, Source};
 use weir_packet::Packet;
 
+type NamesByNumber = Vec<(u32, Arc<str>)>;
+
 /// Names by interface number. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct InterfaceNames(Arc<Mutex<Vec<(u32, Arc<str>)>>>);
+pub struct InterfaceNames(Arc<Mutex<NamesByNumber>>);
 
 impl InterfaceNames {
     /// The name of an interface, as far as it is known.

@@ -31,7 +31,13 @@ pub fn unidirectional(flow: &FlowRecord) -> Vec<FlowRecord> {
         tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
         places: flow.places.as_ref().map(|of| {
             let (source, destination) = (of.destination.clone(), of.source.clone());
-            Arc::new(Places { source, destination, tags: of.tags.clone(), has_geo: of.has_geo })
+            Arc::new(Places {
+                source,
+                destination,
+                tags: of.tags.clone(),
+                interface: of.interface.clone(),
+                has_geo: of.has_geo,
+            })
         }),
         ..flow.clone()
     };

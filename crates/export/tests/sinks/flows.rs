@@ -167,7 +167,8 @@ fn places(seed: u32) -> Option<Arc<Places>> {
         tags: (bits & 128 != 0).then(|| "one two-2".into()),
     };
     let tags = (seed & 4 != 0).then(|| "three".into());
-    let places = || Places { source: place(seed >> 3), destination: place(seed >> 11), tags, has_geo };
+    let interface = (seed & 1 << 19 != 0).then(|| "eth0, \"a\"".into());
+    let places = || Places { source: place(seed >> 3), destination: place(seed >> 11), tags, interface, has_geo };
     (seed & 1 != 0).then(|| Arc::new(places()))
 }
 

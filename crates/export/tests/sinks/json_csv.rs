@@ -69,6 +69,7 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
         insert("tags", place.tags.map(|tags| json!(tags)));
     }
     insert("tags", places.tags.map(|tags| json!(tags)));
+    insert("interface_name", places.interface.map(|name| json!(*name)));
     for (reverse, prefix) in ["fwd_", "rev_"].into_iter().enumerate() {
         let direction = [&flow.forward, &flow.reverse][reverse];
         let some = direction.packets > 0;
