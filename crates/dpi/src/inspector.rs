@@ -281,6 +281,8 @@ impl Inspector {
         flow.state = DONE;
         let session = &mut self.sessions[FIRST_SESSION as usize];
         session.candidates = match payload.tcp {
+            // The first octet of the stream is still to come.
+            Some(_) if !payload.is_in_order(flow) => u32::MAX >> (u32::BITS as usize - STREAM_READERS.len()),
             Some(_) => self.candidates.of_stream(payload.octets[0]),
             None => self.candidates.of_datagram(payload.octets[0]),
         };
@@ -525,6 +527,12 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Whether it begins with the first octet of its side of a TCP connection, as far as that is known.
+    fn is_in_order(&self, flow: &FlowInspection) -> bool {
+        let expected = flow.expected(self.endpoint);
+        self.tcp.is_some_and(|(sequence, _)| expected.is_none_or(|expected| expected == sequence))
+    }
+
     /// Whether it has the form of RTP (RFC 3550 section 5.1), and not of RTCP (RFC 5761 section 4).
     fn is_rtp(&self) -> bool {
         let is_rtp = |kind: u8| !(64..=95).contains(&(kind & 0x7f));
@@ -579,12 +587,9 @@ impl Session {
     /// Shows the first payload of a flow to the readers that are left. They read it in the packet: it is
     /// copied only if more octets are needed. Returns whether they are.
     fn inspect_first(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
-        let in_order = |sequence| flow.expected(payload.endpoint).is_none_or(|expected| expected == sequence);
-        let Some((sequence, fin)) = payload.tcp else { return self.inspect(payload, flow, limit) };
-        if !in_order(sequence) {
-            self.candidates = u32::MAX >> (u32::BITS as usize - STREAM_READERS.len());
+        let Some((sequence, fin)) = payload.tcp.filter(|_| payload.is_in_order(flow)) else {
             return self.inspect(payload, flow, limit);
-        }
+        };
         let first = &payload.octets[..payload.octets.len().min(limit as usize)];
         let is_cut = payload.octets.len() < payload.wire_octets as usize;
         if is_cut {

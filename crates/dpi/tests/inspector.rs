@@ -168,3 +168,136 @@ fn messages_of_dtls_are_put_together_from_several_datagrams() {
     let findings = inspector.findings(&flow).expect("it is recognised");
     assert!(findings.has(Fact::CertificateNames) && findings.has(Fact::TlsClientHello), "{findings:?}");
 }
+
+/// The packets of a flow: endpoint, sequence number of TCP, payload.
+fn packets(fixture: &fixtures::Fixture) -> Vec<(usize, Option<u32>, Vec<u8>)> {
+    let datagrams =
+        fixture.datagrams().map(|datagram| (usize::from(!datagram.from_first), None, datagram.payload.to_vec()));
+    let segments = fixture.streams.iter().enumerate().flat_map(|(endpoint, stream)| {
+        let segments = stream.chunks(1000).enumerate();
+        segments.map(move |(at, octets)| (endpoint, Some(100 + 1000 * at as u32), octets.to_vec()))
+    });
+    datagrams.chain(segments).take(6).collect()
+}
+
+fn found_in(inspector: &mut Inspector, ports: [u16; 2], packets: &[(usize, Option<u32>, Vec<u8>)]) -> Findings {
+    let mut flow = FlowInspection::default();
+    for (endpoint, sequence, octets) in packets {
+        let (ports, addresses) = match endpoint {
+            0 => (ports, [&[1; 16], &[2; 16]]),
+            _ => ([ports[1], ports[0]], [&[2; 16], &[1; 16]]),
+        };
+        let payload = Payload {
+            octets,
+            wire_octets: octets.len() as u32,
+            endpoint: *endpoint,
+            ports,
+            addresses,
+            time_ns: 0,
+            tcp: sequence.map(|sequence| (sequence, false)),
+            is_last: false,
+        };
+        inspector.inspect(&mut flow, &payload);
+    }
+    let findings = inspector.findings(&flow).map(|findings| (*findings).clone()).unwrap_or_default();
+    inspector.end_flow(&mut flow);
+    findings
+}
+
+#[test]
+fn packets_that_are_cut_or_changed_cause_no_panic() {
+    let mut inspector = Inspector::new(InspectionSettings { sessions: 2, ..InspectionSettings::default() }, 8);
+    for fixture in fixtures::all() {
+        let ports = fixture
+            .datagrams()
+            .next()
+            .map_or(fixture.streams().ports, |datagram| [datagram.source_port, datagram.destination_port]);
+        let mut packets = packets(&fixture);
+        for number in 0..packets.len() {
+            let whole = packets[number].2.clone();
+            for at in 0..whole.len().min(600) {
+                packets[number].2.truncate(at);
+                found_in(&mut inspector, ports, &packets);
+                packets[number].2.clone_from(&whole);
+                for value in [0, 0xff, whole[at] ^ 1, whole[at] ^ 0x80] {
+                    packets[number].2[at] = value;
+                    found_in(&mut inspector, ports, &packets);
+                }
+                packets[number].2[at] = whole[at];
+            }
+        }
+    }
+}
+
+/// An attacker who sends other octets for the same place changes nothing that was found, and is told.
+#[test]
+fn octets_that_came_first_count_and_the_conflict_is_told() {
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let fixture = fixtures::all().into_iter().find(|fixture| fixture.name == "tls-1.2").expect("it is there");
+    let [client, _] = &fixture.streams;
+    let name = client.windows(4).position(|octets| octets == b"www.").expect("the server name is there");
+    let mut other = client.clone();
+    other[name..name + 3].copy_from_slice(b"xxx");
+    let part = |octets: &[u8], from: usize, to: usize| (0, Some(100 + from as u32), octets[from..to].to_vec());
+    let end = client.len();
+    for packets in [
+        [part(client, 0, name + 4), part(&other, 0, name + 4), part(client, name + 4, end)],
+        // Behind a gap, which the first octets fill.
+        [part(client, name - 2, end), part(&other, name - 1, end), part(client, 0, name)],
+        [part(client, name - 2, end), part(&other, 0, end), part(client, 0, end)],
+    ] {
+        let mut flow = FlowInspection::default();
+        flow.note_syn(0, 99, false);
+        for (endpoint, sequence, octets) in &packets {
+            let payload = Payload {
+                octets,
+                wire_octets: octets.len() as u32,
+                endpoint: *endpoint,
+                ports: [40_000, 443],
+                addresses: [&[1; 16], &[2; 16]],
+                time_ns: 0,
+                tcp: sequence.map(|sequence| (sequence, false)),
+                is_last: false,
+            };
+            inspector.inspect(&mut flow, &payload);
+        }
+        let findings = inspector.findings(&flow).expect("it is recognised");
+        inspector.end_flow(&mut flow);
+        assert_eq!(findings.text(Fact::ServerName), Some("www.example.test"));
+        assert!(findings.notes().names().any(|note| note == "conflict"), "{findings:?}");
+    }
+}
+
+/// The first octet of a segment that overtook the first one says nothing.
+#[test]
+fn first_two_segments_may_come_in_either_order() {
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    for fixture in fixtures::all().iter().filter(|fixture| fixture.datagrams.is_empty()) {
+        let [first, _] = &fixture.streams;
+        let first = &first[..first.len().min(1200)];
+        let mut found = [0, 1].map(|_| Vec::new());
+        for cut in 1..first.len() {
+            for (found, order) in found.iter_mut().zip([[0, 1], [1, 0]]) {
+                let mut flow = FlowInspection::default();
+                flow.note_syn(0, 99, false);
+                let segments = [(100, &first[..cut]), (100 + cut as u32, &first[cut..])];
+                for (sequence, octets) in order.map(|at: usize| segments[at]) {
+                    let payload = Payload {
+                        octets,
+                        wire_octets: octets.len() as u32,
+                        endpoint: 0,
+                        ports: fixture.streams().ports,
+                        addresses: [&[1; 16], &[2; 16]],
+                        time_ns: 0,
+                        tcp: Some((sequence, false)),
+                        is_last: false,
+                    };
+                    inspector.inspect(&mut flow, &payload);
+                }
+                found.push(inspector.findings(&flow).and_then(|findings| findings.application()));
+                inspector.end_flow(&mut flow);
+            }
+        }
+        assert_eq!(found[0], found[1], "{}", fixture.name);
+    }
+}
