@@ -1,5 +1,6 @@
 //! The expected flow records (ground truth) of generated traffic.
 
+use crate::expected_application::ExpectedApplication;
 use crate::expected_tcp::ExpectedTcp;
 use crate::frame::Endpoint;
 use std::collections::HashMap;
@@ -77,6 +78,8 @@ pub(super) struct ExpectedFlows {
     pub(super) flows: Vec<ExpectedFlow>,
     /// TCP counters of each flow, forward and reverse, if the profile is `lossy`.
     pub(super) tcp: Vec<[ExpectedTcp; 2]>,
+    /// Application of each flow, if the profile is `apps`.
+    pub(super) applications: Vec<ExpectedApplication>,
     /// Index of a flow by its number, for a profile that generates flows in any order.
     indexes: HashMap<u32, usize>,
 }
@@ -101,13 +104,15 @@ impl ExpectedFlows {
 /// both directions; fields that do not apply (TCP flags of UDP, times of a direction without
 /// packets) are empty. `tcp` is the result of
 /// [`TrafficGenerator::expected_tcp`](super::TrafficGenerator::expected_tcp); its counters follow
-/// in the columns `fwd_tcp_NAME` and `rev_tcp_NAME`.
+/// in the columns `fwd_tcp_NAME` and `rev_tcp_NAME`. `applications` is that of
+/// [`TrafficGenerator::expected_applications`](super::TrafficGenerator::expected_applications).
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn write_expected_flows(
     flows: &[ExpectedFlow],
     tcp: &[[ExpectedTcp; 2]],
+    applications: &[ExpectedApplication],
     mut output: impl Write,
 ) -> io::Result<()> {
     write!(
@@ -118,6 +123,9 @@ pub fn write_expected_flows(
     )?;
     for prefix in if tcp.is_empty() { &[][..] } else { &["fwd_tcp", "rev_tcp"] } {
         ExpectedTcp::NAMES.iter().try_for_each(|name| write!(output, ",{prefix}_{name}"))?;
+    }
+    for name in if applications.is_empty() { &[][..] } else { &ExpectedApplication::NAMES } {
+        write!(output, ",{name}")?;
     }
     writeln!(output)?;
     for (at, flow) in flows.iter().enumerate() {
@@ -139,6 +147,10 @@ pub fn write_expected_flows(
         }
         for number in tcp.get(at).iter().flat_map(|directions| directions.iter()).flat_map(ExpectedTcp::values) {
             write!(output, ",{number}")?;
+        }
+        for value in applications.get(at).iter().flat_map(|application| application.values()) {
+            // A list of protocols has a comma.
+            if value.contains(',') { write!(output, ",\"{value}\"")? } else { write!(output, ",{value}")? }
         }
         writeln!(output)?;
     }

@@ -1,5 +1,6 @@
 //! Writes frames: Ethernet, IPv4 or IPv6, TCP or UDP, with correct checksums. All but the first
-//! bytes of a payload are zeros, which do not change a checksum and so cost nothing.
+//! bytes of a payload are zeros, which do not change a checksum and so cost nothing. The profile `apps`
+//! has other octets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_capture::MAX_BURST_FRAMES;
@@ -33,7 +34,7 @@ pub(super) const ACK: u8 = 0x10;
 pub(super) struct Slot {
     pub(super) time_ns: u64,
     pub(super) wire_bytes: u32,
-    /// Zeros after the headers and the first payload bytes.
+    /// Zeros after the headers and the first payload bytes, if all its frames are of [`Headers::write`].
     pub(super) octets: [u8; 1588],
 }
 
@@ -155,6 +156,28 @@ impl Headers {
         }
         let ip_bytes = ip_header as u32 + u32::from(transport_bytes);
         slot.wire_bytes = (ETHERNET as u32 + ip_bytes).max(SHORTEST as u32);
+        ip_bytes
+    }
+
+    /// As [`Self::write`], with these octets at the start of the payload in place of `opening`. The
+    /// slot need not have zeros after its headers.
+    pub(super) fn write_payload(&self, octets: &[u8], slot: &mut Slot) -> u32 {
+        let ip_bytes = self.write(slot);
+        let at = ETHERNET + if self.ipv6 { 40 } else { 20 };
+        let (header_bytes, checksum_at) = match self.transport {
+            Transport::Udp => (8, at + 6),
+            Transport::Tcp { .. } => (usize::from(slot.octets[at + 12] >> 4) * 4, at + 16),
+        };
+        let payload = &mut slot.octets[at + header_bytes..][..self.payload.into()];
+        let (start, rest) = payload.split_at_mut(octets.len());
+        start.copy_from_slice(octets);
+        rest.fill(0);
+        let last = octets.chunks_exact(2).remainder().first().map_or(0, |octet| u32::from(*octet) << 8);
+        let checksum = &mut slot.octets[checksum_at..checksum_at + 2];
+        let before = !u16::from_be_bytes([checksum[0], checksum[1]]);
+        let after = finish(u32::from(before) + sum(octets) + last);
+        let after = if matches!(self.transport, Transport::Udp) { udp_checksum(after) } else { after };
+        checksum.copy_from_slice(&after.to_be_bytes());
         ip_bytes
     }
 }

@@ -16,12 +16,18 @@
 //!   [`ExpectedTcp`]. Segments have no timestamp option, and acknowledgments no SACK. Pure
 //!   acknowledgments and RSTs of hosts without identification are not duplicated, because a duplicate
 //!   could not be distinguished from a second segment.
+//! * `apps`: conversations that begin with the messages of an application (TLS, QUIC, HTTP, DNS, SSH,
+//!   and octets of none), some with faults among these packets. The expected flow records include the
+//!   application and its facts, see [`ExpectedApplication`].
 //!
-//! All checksums are correct; payloads are zeros.
+//! All checksums are correct; except in `apps`, payloads are zeros.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+mod apps;
 mod bounds;
+mod conversation;
 mod expected;
+mod expected_application;
 mod expected_tcp;
 mod frame;
 mod hosts;
@@ -33,11 +39,13 @@ mod sender;
 mod velan;
 
 pub use expected::{ExpectedDirection, ExpectedFlow, write_expected_flows};
+pub use expected_application::ExpectedApplication;
 pub use expected_tcp::ExpectedTcp;
 pub use random::Random;
 pub use sender::Sender;
 pub use velan::{VELAN_PRESETS, VelanPreset};
 
+use apps::Apps;
 use expected::ExpectedFlows;
 use frame::Slot;
 use lossy::Lossy;
@@ -45,7 +53,7 @@ use mix::Mix;
 use velan::Velan;
 use weir_capture::{Burst, Error, FIRST_INTERFACE, Frame, Progress, SettingsError, Source};
 
-const PROFILES: &[&str] = &["velan", "mix", "lossy"];
+const PROFILES: &[&str] = &["velan", "mix", "lossy", "apps"];
 
 const ETHERNET_LINK_TYPE: u16 = 1;
 
@@ -63,11 +71,12 @@ enum Profile {
     Velan(Velan),
     Mix(Mix),
     Lossy(Lossy),
+    Apps(Box<Apps>),
 }
 
 impl TrafficGenerator {
-    /// Creates a generator from a specification: the profile `velan`, `mix` or `lossy`, then
-    /// `key=value` pairs, separated by commas. Numbers take the suffixes `k`, `M` and `G`,
+    /// Creates a generator from a specification: the profile (`velan`, `mix`, `lossy`, `apps`),
+    /// then `key=value` pairs, separated by commas. Numbers take the suffixes `k`, `M` and `G`,
     /// durations `ms`, `s`, `m` and `h`; fractions are 0 to 1 or percent.
     ///
     /// # Errors
@@ -79,6 +88,7 @@ impl TrafficGenerator {
             "velan" => Velan::new(rest).map(|(velan, snap)| (Profile::Velan(velan), snap))?,
             "mix" => Mix::new(rest).map(|(mix, snap)| (Profile::Mix(mix), snap))?,
             "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Profile::Lossy(lossy), snap))?,
+            "apps" => Apps::new(rest).map(|(apps, snap)| (Profile::Apps(Box::new(apps)), snap))?,
             _ => return Err(SettingsError::UnknownProfile(kind.into(), PROFILES)),
         };
         Ok(Self { profile, snap, slots: frame::slots(), expected: None, done_bytes: 0 })
@@ -103,6 +113,11 @@ impl TrafficGenerator {
     pub fn expected_tcp(&self) -> &[[ExpectedTcp; 2]] {
         self.expected.as_ref().map_or(&[], |expected| &expected.tcp)
     }
+
+    /// Returns the expected application of each of these flows; none unless the profile is `apps`.
+    pub fn expected_applications(&self) -> &[ExpectedApplication] {
+        self.expected.as_ref().map_or(&[], |expected| &expected.applications)
+    }
 }
 
 impl Source for TrafficGenerator {
@@ -112,6 +127,7 @@ impl Source for TrafficGenerator {
             Profile::Velan(velan) => velan.fill(&mut self.slots, expected),
             Profile::Mix(mix) => mix.fill(&mut self.slots, expected),
             Profile::Lossy(lossy) => lossy.fill(&mut self.slots, expected),
+            Profile::Apps(apps) => apps.fill(&mut self.slots, expected),
         };
         for slot in &self.slots[..filled] {
             let bytes = &slot.octets[..slot.wire_bytes.min(self.snap) as usize];
@@ -132,7 +148,7 @@ impl Source for TrafficGenerator {
         let total_bytes = match &self.profile {
             Profile::Velan(velan) => velan.total_bytes(self.snap),
             // Sizes are random.
-            Profile::Mix(_) | Profile::Lossy(_) => None,
+            Profile::Mix(_) | Profile::Lossy(_) | Profile::Apps(_) => None,
         };
         Progress { done_bytes: self.done_bytes, total_bytes }
     }

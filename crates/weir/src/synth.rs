@@ -50,9 +50,13 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
         Err(error) => status = log_incomplete(&synth.output, error),
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
-        && let Err(error) =
-            weir_trafficgen::write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut truth)
-                .and_then(|()| truth.flush())
+        && let Err(error) = weir_trafficgen::write_expected_flows(
+            source.expected_flows(),
+            source.expected_tcp(),
+            source.expected_applications(),
+            &mut truth,
+        )
+        .and_then(|()| truth.flush())
     {
         status = status.and(log_incomplete(path, error));
     }

@@ -1,5 +1,6 @@
 //! Checks generated traffic with an independent parser and an independent count of flows.
 
+mod apps;
 mod frame;
 mod lossy;
 
@@ -82,6 +83,7 @@ fn recount(packets: &[Seen]) -> Vec<ExpectedFlow> {
 fn same_specification_gives_the_same_frames_bit_by_bit() {
     for (spec, expected) in [
         ("lossy,flows=100,packets=20k,seed=7", 0xd6f9_190b_2d88_2ebe),
+        ("apps,flows=100,new=500,packets=20k,seed=7,undecided=5%", 0x2906_fa91_e8de_8daf),
         ("velan,flows=1000,packets=10k", 0xb8d0_ee02_c425_2b34),
         ("velan,flows=1000,packets=10k,seed=2,size=200,directions=2", 0x2b09_3cca_9a32_1e7e),
         ("velan,flows=1000,packets=3k,order=round,rate=1M", 0x7f0b_de20_a3bc_7dd2),
@@ -90,7 +92,7 @@ fn same_specification_gives_the_same_frames_bit_by_bit() {
     ] {
         assert_eq!(digest(spec), expected, "{spec}: {:#x}", digest(spec));
     }
-    for spec in ["mix,flows=100,packets=1k", "lossy,packets=1k"] {
+    for spec in ["mix,flows=100,packets=1k", "lossy,packets=1k", "apps,packets=1k"] {
         assert_ne!(digest(spec), digest(&format!("{spec},seed=2")));
     }
 }
@@ -439,7 +441,8 @@ fn csv_of_expected_flows_has_all_columns_and_empty_fields_where_none_apply() {
     let mut source = recording("velan,flows=1,packets=2,rate=1000");
     all(&mut source);
     let mut text = Vec::new();
-    write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut text).unwrap();
+    write_expected_flows(source.expected_flows(), source.expected_tcp(), source.expected_applications(), &mut text)
+        .unwrap();
     let text = String::from_utf8(text).unwrap();
     let expected = "src_ip,dst_ip,src_port,dst_port,protocol_number,start_ns,end_ns,\
         fwd_packets,fwd_bytes,fwd_l2_bytes,fwd_tcp_flags_number,fwd_first_ns,fwd_last_ns,\
@@ -454,9 +457,9 @@ fn wrong_specification_is_refused_with_the_right_ones() {
     let message = |spec: &str| TrafficGenerator::new(spec).err().unwrap().to_string();
     assert_eq!(
         message("velam"),
-        "there is no traffic profile 'velam' (did you mean velan?); the profiles are: velan, mix, lossy"
+        "there is no traffic profile 'velam' (did you mean velan?); the profiles are: velan, mix, lossy, apps"
     );
-    assert_eq!(message(""), "there is no traffic profile ''; the profiles are: velan, mix, lossy");
+    assert_eq!(message(""), "there is no traffic profile ''; the profiles are: velan, mix, lossy, apps");
     assert!(message("velan,flow=1").contains("'flow' (did you mean flows?); its keys are: flows, size, packets"));
     assert!(message("mix,size=64").starts_with("mix has no key 'size'"));
     for spec in [

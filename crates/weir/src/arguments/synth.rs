@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Synth {
-    /// Traffic profile (velan, mix or lossy) and its settings (see below), separated by commas:
+    /// Traffic profile (velan, mix, lossy or apps) and its settings (see below), separated by commas:
     /// velan,flows=131072,size=64,packets=8M,seed=1
     #[arg(value_name = "SPEC")]
     pub spec: String,
@@ -16,7 +16,8 @@ pub struct Synth {
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Also write the true flows as CSV, for the profile lossy with their true TCP events. Keeps all flows in memory
+    /// Also write the true flows as CSV, for lossy with their true TCP events, for apps with their applications. Keeps all
+    /// flows in memory
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
 
@@ -27,7 +28,7 @@ pub struct Synth {
 
 const EXAMPLES: &str = "\
 Settings of all profiles:
-  packets=N       stop after N packets [default: velan 8M, mix and lossy 1M; none with duration]
+  packets=N       stop after N packets [default: velan 8M, others 1M; none with duration]
   duration=TIME   stop after this capture time
   seed=1          seed of the random generator; the same settings give the same packets everywhere
   snap=BYTES      truncate frames to this length
@@ -60,10 +61,25 @@ lossy: TCP with known losses, retransmissions and duplicates, to test TCP analys
   routed=0        of these: captured before and after a router
   keepalive=1% zerowindow=1% conversations with keep-alives, with zero windows
 
+apps: conversations that begin as those of applications, to test packet inspection
+  flows=10000     concurrent conversations
+  new=N           new conversations per second [default: flows / 10]
+  ramp=1s         time in which the first conversations begin
+  ipv6=30% rst=10%           shares of the conversations
+  tls12=15% tls13=35% quic=20% http=8% dns=15% ssh=2% unknown=5% undecided=0
+                  shares of the applications; those not given have the rest
+  split=15%       first messages of clients that are cut into several segments
+  records=5%      ClientHellos that are cut into several records
+  missing=2%      conversations with a first packet that was not captured
+  loss=2% duplicate=2% overlap=2% conflict=2% reorder=2%
+                  with one that is retransmitted, captured twice, overlapping, repeated with other
+                  octets, out of order
+
 Examples:
   weir synth velan,flows=131072,size=64,packets=8M -o velan.pcap
   weir synth mix,flows=10000,packets=1M,seed=7 -o mix.pcap --truth flows.csv
   weir synth lossy,loss=5%,reorder=2% -o lossy.pcap --truth flows.csv
+  weir synth apps,quic=50%,split=30% -o apps.pcap --truth flows.csv
   weir synth mix,packets=100k -o - | tshark -r -
 
 Exit codes:

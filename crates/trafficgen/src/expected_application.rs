@@ -1,0 +1,47 @@
+//! The expected applications (ground truth) of the profile `apps`.
+
+/// The application of a flow of the profile `apps`, and what its first packets show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedApplication {
+    /// How the flow begins: the name of the share that it belongs to.
+    pub kind: &'static str,
+    /// The application protocol; empty if it is of none that is known.
+    pub application: &'static str,
+    /// The facts that its messages have, in the order of [`Self::FACTS`].
+    pub facts: [Option<String>; Self::FACTS.len()],
+    /// What was done to its first packets, in words of the settings.
+    pub first_packets: Vec<&'static str>,
+    /// Names of the facts that the captured octets do not show, because others before them are missing.
+    pub hidden: Vec<&'static str>,
+    /// The traffic ended before the flow had sent all its first packets.
+    pub is_cut: bool,
+}
+
+impl ExpectedApplication {
+    /// Names of the facts.
+    pub const FACTS: [&'static str; 7] =
+        ["sni", "alpn_offered", "alpn", "http_host", "dns_name", "ssh_client", "ssh_server"];
+    /// Column headers for [`Self::values`].
+    pub const NAMES: [&'static str; 11] = [
+        "conversation",
+        "application",
+        "sni",
+        "alpn_offered",
+        "alpn",
+        "http_host",
+        "dns_name",
+        "ssh_client",
+        "ssh_server",
+        "first_packets",
+        "hidden",
+    ];
+
+    /// Returns all values as text, in the order of [`Self::NAMES`]. Lists are separated by spaces.
+    pub fn values(&self) -> [String; Self::NAMES.len()] {
+        let [sni, offered, alpn, host, name, client, server] = self.facts.clone().map(Option::unwrap_or_default);
+        let events = self.first_packets.iter().copied().chain(self.is_cut.then_some("cut"));
+        let events = events.collect::<Vec<_>>().join(" ");
+        let hidden = self.hidden.join(" ");
+        [self.kind.into(), self.application.into(), sni, offered, alpn, host, name, client, server, events, hidden]
+    }
+}
