@@ -107,6 +107,11 @@ impl Frames {
         self.span_ns
     }
 
+    /// Time of the frame with this index, or of the last one if there are fewer.
+    pub fn time_ns(&self, index: u64) -> u64 {
+        self.descriptors[index.min(self.packets - 1) as usize][0] + self.shift_ns
+    }
+
     #[inline(always)]
     pub fn iter(&self) -> FrameIter<'_> {
         let descriptors = &self.descriptors[..self.packets as usize];
@@ -129,6 +134,44 @@ pub struct FrameIter<'a> {
     /// The same, [`PREFETCH_DISTANCE`] frames ahead.
     ahead: (std::slice::Iter<'a, [u64; 2]>, &'a [u8]),
     shift_ns: u64,
+}
+
+impl<'a> FrameIter<'a> {
+    /// The next frames as a source of its own, all at the given time if there is one. Adds the frames
+    /// that are read, and their octets on the wire, to `read`.
+    pub fn chunk<'iter>(
+        &'iter mut self,
+        packets: u64,
+        time_ns: Option<u64>,
+        read: &'iter mut [u64; 2],
+    ) -> Chunk<'iter, 'a> {
+        Chunk { frames: self, packets, time_ns, read }
+    }
+}
+
+/// A part of the frames.
+pub struct Chunk<'iter, 'frames> {
+    frames: &'iter mut FrameIter<'frames>,
+    packets: u64,
+    time_ns: Option<u64>,
+    read: &'iter mut [u64; 2],
+}
+
+impl Source for Chunk<'_, '_> {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
+        let packets = self.packets.min(MAX_BURST_FRAMES as u64);
+        self.packets -= packets;
+        for frame in self.frames.take(packets as usize) {
+            self.read[0] += 1;
+            self.read[1] += u64::from(frame.wire_bytes);
+            burst.push(Frame { time_ns: self.time_ns.unwrap_or(frame.time_ns), ..frame });
+        }
+        Ok(!burst.is_empty())
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
 }
 
 impl<'a> Iterator for FrameIter<'a> {

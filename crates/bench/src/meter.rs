@@ -5,10 +5,10 @@ use crate::frames::Frames;
 use crate::measure::{Fact, Run, Work, timed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weir_capture::{Frame, Input, MAX_BURST_FRAMES};
+use weir_capture::{Frame, Input, MAX_BURST_FRAMES, Source};
 use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
-use weir_ledger::{Ledger, RecordTotals, SinkCounters};
+use weir_ledger::{InspectionCounters, Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
@@ -26,6 +26,8 @@ pub struct Fused {
     /// Packets and octets of all rounds.
     given: [u64; 2],
     created: u64,
+    /// Counters of inspection before this round.
+    inspection: InspectionCounters,
 }
 
 impl Fused {
@@ -36,7 +38,7 @@ impl Fused {
             Exporter::new(vec![Box::new(CountingSink::default())], CpuAffinity::default(), BackPressure::Block)
                 .map_err(failed)?;
         let pipeline = Pipeline::new(settings, exporter.handle()).map_err(failed)?;
-        Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
+        Ok(Self { pipeline, exporter, given: [0; 2], created: 0, inspection: InspectionCounters::default() })
     }
 
     /// Checks that all packets and octets are in the ledger.
@@ -50,25 +52,53 @@ impl Fused {
     }
 }
 
-impl Work<Frames> for Fused {
-    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let mut source = Input::File(Box::new(frames.iter()));
+impl Fused {
+    /// Processes all frames of a source. Returns the time that this took, s.
+    pub fn process(&mut self, source: impl Source + Send) -> Result<f64, Error> {
+        let mut source = Input::File(Box::new(source));
         let (result, seconds) = timed(|| {
             while self.pipeline.process_burst(&mut source)? {}
             Ok::<_, weir_capture::Error>(())
         });
         result?;
-        self.given[0] += frames.packets;
-        self.given[1] += frames.wire_bytes;
+        Ok(seconds)
+    }
+
+    /// Notes packets and octets that the pipeline got.
+    pub fn add_given(&mut self, read: [u64; 2]) {
+        self.given[0] += read[0];
+        self.given[1] += read[1];
+    }
+
+    /// Checks the counters after a round, in which the pipeline got these frames and perhaps others.
+    /// `seconds` is the time that these frames took. All that it got has to be noted before.
+    pub fn finish_round(&mut self, frames: &Frames, seconds: f64) -> Result<Run, Error> {
         let ledger = self.exporter.ledger([self.pipeline.account()]);
         Self::check(self.given, &ledger).map_err(|mismatch| mismatch.in_case("a round"))?;
         let created = ledger.flows_created - std::mem::replace(&mut self.created, ledger.flows_created);
-        let facts = vec![
+        let mut facts = vec![
             ("records live", ledger.live.flows as f64),
             ("new records/s of capture", created as f64 * 1e9 / frames.span_ns() as f64),
             ("new records/s of run time", created as f64 / seconds),
         ];
+        let before = std::mem::replace(&mut self.inspection, ledger.inspection);
+        if ledger.inspection.flows > 0 {
+            let per_1000 = |now: u64, before: u64| (now - before) as f64 * 1e3 / frames.packets as f64;
+            facts.extend([
+                ("inspected/1000 packets", per_1000(ledger.inspection.flows, before.flows)),
+                ("recognised/1000 packets", per_1000(ledger.inspection.recognised, before.recognised)),
+                ("given up/1000 packets", per_1000(ledger.inspection.given_up, before.given_up)),
+            ]);
+        }
         Ok(Run { facts, ..Run::new(frames.packets, seconds) })
+    }
+}
+
+impl Work<Frames> for Fused {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        self.add_given([frames.packets, frames.wire_bytes]);
+        let seconds = self.process(frames.iter())?;
+        self.finish_round(frames, seconds)
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
