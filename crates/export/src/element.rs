@@ -20,6 +20,15 @@ const SOURCE_TRANSPORT_PORT: u16 = 7;
 const DESTINATION_TRANSPORT_PORT: u16 = 11;
 const ICMP_TYPE_CODE_IPV4: u16 = 32;
 const ICMP_TYPE_CODE_IPV6: u16 = 139;
+const APPLICATION_ID: u16 = 95;
+/// The classification engine of applicationId: user-defined (RFC 6759 section 4.1), because the
+/// numbers of applications are those of Weir.
+const CLASSIFICATION_ENGINE: u64 = 6;
+/// In place of the length of an element whose values have lengths of their own (RFC 7011 section
+/// 7).
+pub(crate) const VARIABLE: u16 = 65_535;
+/// Longest text that can be sent, octets.
+pub(crate) const MAX_TEXT_OCTETS: usize = 65_535;
 /// Private enterprise number of the reverse direction of IANA elements (RFC 5103 section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
 /// Private enterprise number of ntop, whose elements many collectors support.
@@ -39,7 +48,7 @@ pub(crate) enum DataType {
     Unsigned64 = 4,
     Float64 = 10,
     MacAddress = 12,
-    /// UTF-8, in a fixed number of octets.
+    /// UTF-8.
     String = 13,
     DateTimeMilliseconds = 15,
     DateTimeNanoseconds = 17,
@@ -48,17 +57,17 @@ pub(crate) enum DataType {
 }
 
 impl DataType {
-    /// Full length, octets. The only octet array is a label stack entry without its TTL.
+    /// Full length, octets. The longest octet array is applicationId; a label stack entry without
+    /// its TTL has less.
     const fn octets(self) -> u16 {
         match self {
             Self::Unsigned8 => 1,
-            // The only other string than the code of a country is a Community ID.
-            Self::Unsigned16 | Self::String => 2,
-            Self::OctetArray => 3,
-            Self::Unsigned32 | Self::Ipv4Address => 4,
+            Self::Unsigned16 => 2,
+            Self::Unsigned32 | Self::Ipv4Address | Self::OctetArray => 4,
             Self::MacAddress => 6,
             Self::Unsigned64 | Self::Float64 | Self::DateTimeMilliseconds | Self::DateTimeNanoseconds => 8,
             Self::Ipv6Address => 16,
+            Self::String => VARIABLE,
         }
     }
 }
@@ -97,7 +106,7 @@ pub(crate) struct Element {
     pub name: &'static str,
     pub data_type: DataType,
     /// Length in a data record, octets: that of the type, or less (reduced-size encoding, RFC 7011
-    /// section 6.2).
+    /// section 6.2). 65535 if each value has a length of its own.
     pub octets: u16,
     /// Semantics and units of a Weir element; `None` for elements of IANA and ntop.
     pub weir: Option<(Semantics, Units)>,
@@ -212,13 +221,29 @@ impl Element {
         Self { min: 1, ..self }
     }
 
+    /// Whether each value has a length of its own.
+    #[inline(always)]
+    pub const fn is_variable(&self) -> bool {
+        self.octets == VARIABLE
+    }
+
+    /// Length of the shortest value, octets.
+    pub fn min_octets(&self) -> usize {
+        if self.is_variable() { 1 } else { self.octets.into() }
+    }
+
+    /// Whether the element is the application of a flow.
+    pub fn is_application_id(&self) -> bool {
+        self.number == APPLICATION_ID
+    }
+
     /// Whether the element says that a flow is of IP.
     pub fn is_of_ip(&self) -> bool {
         matches!(self.number, 8 | 12 | 27 | 28 | 4)
     }
 
-    /// Whether the element is in the flow key, of a flow of IP or of layer 2. ICMP types and codes are
-    /// in place of the ports.
+    /// Whether the element is in the flow key, of a flow of IP or of layer 2. ICMP types and codes
+    /// are in place of the ports.
     pub fn is_flow_key(&self, key: KeyOptions, of_ip: bool) -> bool {
         const TUNNEL_TYPE: u16 = WEIR_FIRST_NUMBER + 7;
         const TUNNEL_IDENTIFIER: u16 = WEIR_FIRST_NUMBER + 8;
@@ -255,8 +280,9 @@ impl Element {
         self.in_basic
     }
 
-    /// Whether the basic template of a network has an element of basic templates. ICMP has a template of its own:
-    /// nfdump 1.7.1 stores the type and code of ICMP as the destination port of any protocol.
+    /// Whether the basic template of a network has an element of basic templates. ICMP has a
+    /// template of its own: nfdump 1.7.1 stores the type and code of ICMP as the destination port
+    /// of any protocol.
     #[inline(always)]
     pub fn applies_to_basic(&self, network: Network, icmp: bool) -> bool {
         let of_protocol = match self.number {
@@ -272,7 +298,8 @@ impl Element {
         of_network && of_protocol
     }
 
-    /// Whether basic records have the element if it applies, although their template need not have it.
+    /// Whether basic records have the element if it applies, although their template need not have
+    /// it.
     #[inline(always)]
     pub fn is_optional_in_basic(&self) -> bool {
         !self.in_basic || self.basic_network.is_some()
@@ -281,7 +308,7 @@ impl Element {
     /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets
     /// is sent as the largest one, and control bits without those above FIN to CWR.
     #[inline(always)]
-    pub fn write_basic(&self, value: &FieldValue<'_>, boot_ms: u64, out: &mut Vec<u8>) {
+    pub fn write_basic(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>) {
         let value = match *value {
             FieldValue::NotApplicable if self.data_type == DataType::Ipv6Address => {
                 return out.extend_from_slice(&[0; 16]);
@@ -289,9 +316,9 @@ impl Element {
             FieldValue::NotApplicable => FieldValue::Unsigned(0),
             FieldValue::Unsigned(bits) if self.number == TCP_CONTROL_BITS => FieldValue::Unsigned(bits & 0xff),
             FieldValue::Unsigned(number) => FieldValue::Unsigned(number.min(u64::MAX >> (64 - 8 * self.octets))),
-            _ => return self.write(value, boot_ms, out),
+            _ => return self.write(value, context, out),
         };
-        self.write(&value, boot_ms, out);
+        self.write(&value, context, out);
     }
 
     /// Whether the element applies to this value. `without_anomalies`: the direction has no TCP
@@ -314,11 +341,14 @@ impl Element {
         fits && !(without_anomalies && self.with_anomalies_only) && self.network.is_none_or(|only| only == network)
     }
 
-    /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms
-    /// since 1970-01-01 UTC.
+    /// Appends a value for which [`Self::applies`].
     #[inline(always)]
-    pub fn write(&self, value: &FieldValue<'_>, boot_ms: u64, out: &mut Vec<u8>) {
+    pub fn write(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>) {
         let number = match *value {
+            FieldValue::NoValue if self.is_variable() => return append_text("", context, out),
+            FieldValue::Text(ref text) if self.is_variable() => return append_text(text, context, out),
+            FieldValue::Code(_, name) if self.is_variable() => return append_text(name, context, out),
+            FieldValue::Code(number, _) if self.is_application_id() => application_id(number),
             // Label, traffic class and bottom-of-stack bit. A flow record only has the label.
             FieldValue::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
             FieldValue::Unsigned(number) if self.ntop_reverse.is_some() => {
@@ -331,10 +361,11 @@ impl Element {
             FieldValue::Time(ns) => match self.data_type {
                 DataType::DateTimeMilliseconds => ns / 1_000_000,
                 DataType::DateTimeNanoseconds => ntp(ns),
-                _ => u64::from(uptime_ms(ns, boot_ms)),
+                _ => u64::from(uptime_ms(ns, context.boot_ms)),
             },
             FieldValue::Code(number, _) => u64::from(number),
             FieldValue::Approximate(set) => u64::from(set.0),
+            FieldValue::Notes(set) => u64::from(set.0),
             FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
             FieldValue::Ip(IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
@@ -343,7 +374,7 @@ impl Element {
                 return out.extend(octets.take(self.octets.into()));
             }
             FieldValue::CommunityId(id) => return out.extend_from_slice(&id),
-            FieldValue::Notes(_) | FieldValue::Protocol(_) | FieldValue::TcpFlags(_) | FieldValue::NotApplicable => {
+            FieldValue::Protocol(_) | FieldValue::TcpFlags(_) | FieldValue::NotApplicable => {
                 unreachable!("no element applies to such a value")
             }
         };
@@ -351,8 +382,42 @@ impl Element {
     }
 }
 
-/// Smallest message size limit, octets: it holds the longest full template and the longest records of
-/// one flow with one, and is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
+/// What the encoding of a value depends on besides the value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// Boot time of the exporter, ms since 1970-01-01 UTC.
+    pub boot_ms: u64,
+    /// Octets of a text that are sent at most: up to [`MAX_TEXT_OCTETS`].
+    pub text_octets: usize,
+}
+
+/// The value of applicationId of an application: classification engine and selector.
+pub(crate) const fn application_id(number: u8) -> u64 {
+    CLASSIFICATION_ENGINE << 24 | number as u64
+}
+
+/// The first characters of a text that have at most this many octets.
+pub(crate) fn cut(text: &str, octets: usize) -> &str {
+    let end = (0..=octets.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or_default()]
+}
+
+/// Appends a text with its length (RFC 7011 section 7).
+fn append_text(text: &str, context: Context, out: &mut Vec<u8>) {
+    let text = cut(text, context.text_octets);
+    match u8::try_from(text.len()) {
+        Ok(length) if length < u8::MAX => out.push(length),
+        _ => {
+            out.push(u8::MAX);
+            out.extend((text.len() as u16).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Smallest message size limit, octets: it holds the longest full template and the longest records
+/// of one flow with one, and is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200
+/// section 5).
 pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 
 /// Appends the low `octets` octets (1 to 8) of a number in network byte order.

@@ -14,7 +14,7 @@ use crate::field_value::FieldValue;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use weir_dpi::{Application, Confidence, Fact, Findings, Notes};
-use weir_flow::{Approximate, Direction, FlowRecord, NamedNetwork, Place};
+use weir_flow::{Approximate, Direction, FlowRecord, NamedNetwork, Place, Places};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{SegmentClass, TcpReport};
 
@@ -68,10 +68,31 @@ impl Field {
     }
 }
 
+/// The number of elements in a list of fields, or in the reverse direction.
+pub(crate) const fn count_elements(list: &[Field], reverse: bool) -> usize {
+    let (mut elements, mut at) = (0, 0);
+    while at < list.len() {
+        elements += if !reverse || list[at].is_of_direction() { list[at].elements.len() } else { 0 };
+        at += 1;
+    }
+    elements
+}
+
+/// For each field the number of elements before it.
+const fn elements_before<const N: usize>(list: &[Field], reverse: bool) -> [usize; N] {
+    let (mut before, mut at) = ([0; N], 0);
+    while at < N {
+        before[at] = count_elements(list.split_at(at).0, reverse);
+        at += 1;
+    }
+    before
+}
+
 /// Receives the fields of a record one after the other.
 pub(crate) trait Visitor {
-    /// Receives the next field and a function that reads its value.
-    fn visit<'a>(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue<'a>);
+    /// Receives the next field, the number of elements of the fields before it, and a function that
+    /// reads its value.
+    fn visit<'a>(&mut self, field: &'static Field, elements_before: usize, value: impl FnOnce() -> FieldValue<'a>);
 }
 
 /// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to
@@ -124,12 +145,15 @@ macro_rules! fields {
 
         #[inline(always)]
         pub(crate) fn $visit<const REVERSE: bool>(record: &DirectionView<'_>, visitor: &mut impl Visitor) {
+            static ELEMENTS_BEFORE: [[usize; $list.len()]; 2] =
+                [elements_before($list, false), elements_before($list, true)];
             let mut list = $list;
             $(
                 if let Some((field, rest)) = list.split_first() {
+                    let elements_before = ELEMENTS_BEFORE[usize::from(REVERSE)][$list.len() - list.len()];
                     list = rest;
                     if !REVERSE || field.is_of_direction() {
-                        visitor.visit(field, || read(record, $read));
+                        visitor.visit(field, elements_before, || read(record, $read));
                     }
                 }
             )+
@@ -151,6 +175,16 @@ const fn anomaly_packets(number: u16, name: &'static str) -> Element {
 /// The same: octets, only sent with TCP anomalies.
 const fn anomaly_octets(number: u16, name: &'static str) -> Element {
     quantity(number, name, Unsigned64, Units::Octets).with_anomalies_only()
+}
+
+/// A text of any length, which only Weir has an element for.
+const fn text_element(number: u16, name: &'static str) -> Element {
+    Element::weir(number, name, DataType::String, Semantics::Default, Units::None).only_listed()
+}
+
+/// A text of any length of the whole flow, for which ntop has an element.
+const fn ntop_text(number: u16, name: &'static str) -> Element {
+    Element::ntop(number, number, name, DataType::String).only_listed()
 }
 
 #[inline(always)]
@@ -235,43 +269,44 @@ fields! {
             .in_octets(crate::community_id::LENGTH as u16).only_listed()],
         |r| optional(community_id(r.flow), FieldValue::CommunityId);
     flow "interface_name", Text, "", "Name of `interface`, if the source knows it; with --interface-names (enrichment.md).",
-        [], |r| r.flow.places.as_ref().and_then(|places| places.interface.as_deref()).map_or(FieldValue::NotApplicable, text);
+        [Element::iana(82, "interfaceName", DataType::String).only_listed()],
+        |r| of_places(r.flow, |places| places.interface.as_deref());
     flow "src_network", Text, "", "Name of the network of the source in the table of `--networks` (enrichment.md).",
-        [], |r| network(r.flow, SOURCE, |n| &n.name);
+        [text_element(95, "sourceNetworkName")], |r| network(r.flow, SOURCE, |n| &n.name);
     flow "dst_network", Text, "", "Name of the network of the destination.",
-        [], |r| network(r.flow, DESTINATION, |n| &n.name);
+        [text_element(96, "destinationNetworkName")], |r| network(r.flow, DESTINATION, |n| &n.name);
     flow "src_site", Text, "", "Site of the network of the source: where it is.",
-        [], |r| network(r.flow, SOURCE, |n| &n.site);
+        [text_element(97, "sourceNetworkSite")], |r| network(r.flow, SOURCE, |n| &n.site);
     flow "dst_site", Text, "", "Site of the network of the destination.",
-        [], |r| network(r.flow, DESTINATION, |n| &n.site);
+        [text_element(98, "destinationNetworkSite")], |r| network(r.flow, DESTINATION, |n| &n.site);
     flow "src_role", Text, "", "Role of the network of the source in the same table, such as servers or guests.",
-        [], |r| network(r.flow, SOURCE, |n| &n.role);
+        [text_element(99, "sourceNetworkRole")], |r| network(r.flow, SOURCE, |n| &n.role);
     flow "dst_role", Text, "", "Role of the network of the destination.",
-        [], |r| network(r.flow, DESTINATION, |n| &n.role);
+        [text_element(100, "destinationNetworkRole")], |r| network(r.flow, DESTINATION, |n| &n.role);
     flow "src_local", Integer, "", "1 if the source is in a local network of the table of `--networks`, 0 if it is not.",
         [Element::weir(90, "sourceIsLocal", Unsigned8, Semantics::Default, Units::None)], |r| local(r.flow, SOURCE);
     flow "dst_local", Integer, "", "1 if the destination is in a local network of the table, 0 if it is not.",
         [Element::weir(91, "destinationIsLocal", Unsigned8, Semantics::Default, Units::None)], |r| local(r.flow, DESTINATION);
     flow "src_country", Text, "", "Country of the source in the databases of `--geo`: two letters (ISO 3166-1).",
-        [Element::weir(92, "sourceCountryCode", DataType::String, Semantics::Default, Units::None)],
+        [Element::weir(92, "sourceCountryCode", DataType::String, Semantics::Default, Units::None).in_octets(2)],
         |r| geo(r.flow, SOURCE, |place| place.country().map(text));
     flow "dst_country", Text, "", "Country of the destination.",
-        [Element::weir(93, "destinationCountryCode", DataType::String, Semantics::Default, Units::None)],
+        [Element::weir(93, "destinationCountryCode", DataType::String, Semantics::Default, Units::None).in_octets(2)],
         |r| geo(r.flow, DESTINATION, |place| place.country().map(text));
     flow "src_as", Integer, "", "Number of the autonomous system of the source in the databases of `--geo`.",
         [Element::common(16, "bgpSourceAsNumber", Unsigned32)], |r| geo(r.flow, SOURCE, system_number);
     flow "dst_as", Integer, "", "Number of the autonomous system of the destination.",
         [Element::common(17, "bgpDestinationAsNumber", Unsigned32)], |r| geo(r.flow, DESTINATION, system_number);
     flow "src_as_org", Text, "", "Organization of the autonomous system of the source.",
-        [], |r| geo(r.flow, SOURCE, organization);
+        [text_element(101, "sourceAsOrganization")], |r| geo(r.flow, SOURCE, organization);
     flow "dst_as_org", Text, "", "Organization of the autonomous system of the destination.",
-        [], |r| geo(r.flow, DESTINATION, organization);
+        [text_element(102, "destinationAsOrganization")], |r| geo(r.flow, DESTINATION, organization);
     flow "tags", Names, "", "Lists of `--tags` that have the source, the destination, or a name or fingerprint of the flow, separated by spaces.",
-        [], |r| tags(r.flow.places.as_ref().and_then(|places| places.tags.as_deref()));
+        [text_element(103, "flowTags")], |r| of_places(r.flow, |places| places.tags.as_deref());
     flow "src_tags", Names, "", "Lists that have the source.",
-        [], |r| tags(place(r.flow, SOURCE).and_then(|place| place.tags.as_deref()));
+        [text_element(104, "sourceTags")], |r| of_places(r.flow, |places| places.source.tags.as_deref());
     flow "dst_tags", Names, "", "Lists that have the destination.",
-        [], |r| tags(place(r.flow, DESTINATION).and_then(|place| place.tags.as_deref()));
+        [text_element(105, "destinationTags")], |r| of_places(r.flow, |places| places.destination.tags.as_deref());
     flow "ethertype", Integer or 0, "", "EtherType of a layer-2 flow; 0 for frames without an EtherType, and for IP flows.",
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
@@ -317,7 +352,7 @@ fields! {
         [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
         |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan);
     each "mpls_label", Integer, "", "Top label of the outermost MPLS label stack of the first packet.",
-        [Element::common(70, "mplsTopLabelStackSection", OctetArray)],
+        [Element::common(70, "mplsTopLabelStackSection", OctetArray).in_octets(3)],
         |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
     each "tunnel_type", Word, "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
@@ -463,86 +498,86 @@ fields! {
     tcp "tcp_degraded", Words, "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
-    dpi "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md).",
-        [], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name()));
-    dpi "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain.",
-        [], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name()));
-    dpi "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory).",
-        [], notes;
+    dpi "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
+        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name()));
+    dpi "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
+        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name()));
+    dpi "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory); bits 1, 2, 4 and 8 in IPFIX.",
+        [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes;
     dpi "sni", Text, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
-        [], |r| fact_text(r, Fact::ServerName);
+        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, Fact::ServerName);
     dpi "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
-        [], |r| fact_text(r, Fact::AlpnOffered);
+        [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, Fact::AlpnOffered);
     dpi "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
-        [], |r| fact_text(r, Fact::AlpnSelected);
+        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, Fact::AlpnSelected);
     dpi "tls_version", Text, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
-        [], tls_version;
+        [text_element(70, "tlsVersion")], tls_version;
     dpi "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
-        [], |r| fact_number(r, Fact::TlsCipher);
+        [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher);
     dpi "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
-        [], |r| fact_number(r, Fact::TlsEch);
+        [Element::weir(72, "tlsEncryptedClientHello", Unsigned8, Semantics::Default, Units::None).only_listed()], |r| fact_number(r, Fact::TlsEch);
     dpi "ja3", Text, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
-        [], |r| fingerprint(r, weir_dpi::ja3);
+        [text_element(73, "ja3")], |r| fingerprint(r, weir_dpi::ja3);
     dpi "ja3s", Text, "", "JA3S, a fingerprint of the TLS server: MD5, hexadecimal.",
-        [], |r| fingerprint(r, weir_dpi::ja3s);
+        [text_element(74, "ja3s")], |r| fingerprint(r, weir_dpi::ja3s);
     dpi "ja4", Text, "", "JA4, a fingerprint of the TLS or QUIC client.",
-        [], |r| fingerprint(r, weir_dpi::ja4);
+        [text_element(75, "ja4")], |r| fingerprint(r, weir_dpi::ja4);
     dpi "cert_subject", Text, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
-        [], |r| fact_text(r, Fact::CertificateSubject);
+        [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, Fact::CertificateSubject);
     dpi "cert_issuer", Text, "", "Issuer of that certificate.",
-        [], |r| fact_text(r, Fact::CertificateIssuer);
+        [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, Fact::CertificateIssuer);
     dpi "cert_not_before", Time, "", "Begin of its validity.",
-        [], |r| time(r, Fact::CertificateNotBefore);
+        [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore);
     dpi "cert_not_after", Time, "", "End of its validity.",
-        [], |r| time(r, Fact::CertificateNotAfter);
+        [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter);
     dpi "cert_names", Text, "", "Names and addresses in that certificate, separated by commas.",
-        [], |r| fact_text(r, Fact::CertificateNames);
+        [text_element(80, "tlsCertificateNames")], |r| fact_text(r, Fact::CertificateNames);
     dpi "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
-        [], |r| fact_number(r, Fact::QuicVersion);
+        [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion);
     dpi "dns_name", Text, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
-        [], |r| fact_text(r, Fact::DnsName);
+        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, Fact::DnsName);
     dpi "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
-        [], |r| fact_number(r, Fact::DnsType);
+        [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
     dpi "dns_rcode", Integer, "", "Response code of the first answer to it: 0 is no error, 3 is NXDOMAIN.",
-        [], |r| fact_number(r, Fact::DnsRcode);
+        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode);
     dpi "dns_answers", Text, "", "Records of that answer, separated by commas.",
-        [], |r| fact_text(r, Fact::DnsAnswers);
+        [text_element(84, "dnsAnswers")], |r| fact_text(r, Fact::DnsAnswers);
     dpi "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
-        [], |r| fact_number(r, Fact::DnsResponseNs);
+        [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
     dpi "dst_dns_name", Text, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
-        [], |r| fact_text(r, Fact::LearnedName);
+        [text_element(106, "destinationDnsName")], |r| fact_text(r, Fact::LearnedName);
     dpi "http_host", Text, "", "Host of the first request.",
-        [], |r| fact_text(r, Fact::HttpHost);
+        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpHost);
     dpi "http_method", Text, "", "Method of the first request.",
-        [], |r| fact_text(r, Fact::HttpMethod);
+        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpMethod);
     dpi "http_path", Text, "", "Path of the first request; only with --dpi-fields.",
-        [], |r| fact_text(r, Fact::HttpPath);
+        [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpPath);
     dpi "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
-        [], |r| fact_text(r, Fact::HttpUserAgent);
+        [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpUserAgent);
     dpi "http_status", Integer, "", "Status of the first final response.",
-        [], |r| fact_number(r, Fact::HttpStatus);
+        [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus);
     dpi "http_content_type", Text, "", "Content type of that response.",
-        [], |r| fact_text(r, Fact::HttpContentType);
+        [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpContentType);
     dpi "ssh_client", Text, "", "Identification of the SSH client.",
-        [], |r| fact_text(r, Fact::SshClient);
+        [text_element(86, "sshClientSoftware")], |r| fact_text(r, Fact::SshClient);
     dpi "ssh_server", Text, "", "Identification of the SSH server.",
-        [], |r| fact_text(r, Fact::SshServer);
+        [text_element(87, "sshServerSoftware")], |r| fact_text(r, Fact::SshServer);
     dpi "hassh", Text, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
-        [], |r| fact_text(r, Fact::Hassh);
+        [text_element(88, "hassh")], |r| fact_text(r, Fact::Hassh);
     dpi "hassh_server", Text, "", "HASSH of the SSH server.",
-        [], |r| fact_text(r, Fact::HasshServer);
+        [text_element(89, "hasshServer")], |r| fact_text(r, Fact::HasshServer);
     dpi "user_name", Text, "", "Account, caller or client that the first message names; only with --dpi-fields.",
-        [], |r| fact_text(r, Fact::User);
+        [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, Fact::User);
     dpi "server_software", Text, "", "Software that the server names in its greeting.",
-        [], |r| fact_text(r, Fact::ServerSoftware);
+        [text_element(94, "serverSoftware")], |r| fact_text(r, Fact::ServerSoftware);
     dpi "ndpi_protocol", Text, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
-        [], |r| fact_text(r, Fact::NdpiProtocol);
+        [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, Fact::NdpiProtocol);
     dpi "ndpi_category", Text, "", "Category of that protocol: Web, Network.",
-        [], |r| fact_text(r, Fact::NdpiCategory);
+        [text_element(107, "ndpiCategory")], |r| fact_text(r, Fact::NdpiCategory);
     dpi "ndpi_confidence", Text, "", "How nDPI knows the protocol: DPI, Match by IP.",
-        [], |r| fact_text(r, Fact::NdpiConfidence);
+        [text_element(108, "ndpiConfidence")], |r| fact_text(r, Fact::NdpiConfidence);
     dpi "ndpi_risks", Text, "", "Risks that nDPI sees, separated by commas.",
-        [], |r| fact_text(r, Fact::NdpiRisks);
+        [text_element(109, "ndpiRisks")], |r| fact_text(r, Fact::NdpiRisks);
 }
 
 #[rustfmt::skip]
@@ -587,8 +622,39 @@ fn notes<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
 }
 
 fn fact_text<'a>(record: &DirectionView<'a>, fact: Fact) -> FieldValue<'a> {
-    let text = record.flow.findings.as_ref().and_then(|findings| findings.text(fact));
-    text.map_or(FieldValue::NotApplicable, |text| FieldValue::Text(text.into()))
+    fact_or_none(record, fact, |findings| findings.text(fact).map(text))
+}
+
+/// A text that follows from a fact. No value if flows of this application may have one, so that
+/// they have the same template.
+fn fact_or_none<'a>(
+    record: &DirectionView<'a>,
+    fact: Fact,
+    read: impl FnOnce(&'a Findings) -> Option<FieldValue<'a>>,
+) -> FieldValue<'a> {
+    let Some(findings) = record.flow.findings.as_deref() else { return FieldValue::NotApplicable };
+    let none = match findings.application() {
+        Some((application, _)) if may_have(application, fact) => FieldValue::NoValue,
+        _ => FieldValue::NotApplicable,
+    };
+    read(findings).unwrap_or(none)
+}
+
+/// Whether the payload of an application may have a fact that is a text.
+fn may_have(application: Application, fact: Fact) -> bool {
+    if fact == Fact::LearnedName {
+        return true;
+    }
+    use Application::{Dns, Dtls, Ftp, Http, Http2, Imap, Llmnr, Mdns, Mysql, Pop3, Quic, Smtp, Ssh, Tls};
+    match application {
+        Tls | Dtls => (Fact::ServerName..=Fact::CertificateNames).contains(&fact),
+        Quic => (Fact::ServerName..=Fact::TlsAlert).contains(&fact),
+        Dns | Mdns | Llmnr => (Fact::DnsName..=Fact::DnsAnswers).contains(&fact),
+        Http | Http2 => (Fact::HttpHost..=Fact::HttpContentType).contains(&fact),
+        Ssh => (Fact::SshClient..=Fact::HasshServer).contains(&fact),
+        Smtp | Imap | Pop3 | Ftp | Mysql => [Fact::User, Fact::ServerSoftware].contains(&fact),
+        _ => fact == Fact::User,
+    }
 }
 
 fn fact_number(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
@@ -602,28 +668,28 @@ fn time(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
     optional(seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000)), FieldValue::Time)
 }
 
-fn fingerprint<const N: usize>(
-    record: &DirectionView<'_>,
+fn fingerprint<'a, const N: usize>(
+    record: &DirectionView<'a>,
     of: fn(&Findings) -> Option<[u8; N]>,
-) -> FieldValue<'static> {
-    let text = record.flow.findings.as_ref().and_then(|findings| String::from_utf8(of(findings)?.into()).ok());
-    optional(text, |text| FieldValue::Text(text.into()))
+) -> FieldValue<'a> {
+    let read = |findings| String::from_utf8(of(findings)?.into()).ok().map(|text| FieldValue::Text(text.into()));
+    fact_or_none(record, Fact::ServerName, read)
 }
 
 fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
-    let version = record.flow.findings.as_ref().and_then(|findings| findings.number(Fact::TlsVersion));
-    optional(version, |version| {
-        FieldValue::Text(match version {
-            0x0300 => "ssl3.0".into(),
-            0x0301 => "tls1.0".into(),
-            0x0302 => "tls1.1".into(),
-            0x0303 => "tls1.2".into(),
-            0x0304 => "tls1.3".into(),
-            0xfeff => "dtls1.0".into(),
-            0xfefd => "dtls1.2".into(),
-            0xfefc => "dtls1.3".into(),
-            other => format!("{other:#06x}").into(),
-        })
+    let name = |version| match version {
+        0x0300 => "ssl3.0".into(),
+        0x0301 => "tls1.0".into(),
+        0x0302 => "tls1.1".into(),
+        0x0303 => "tls1.2".into(),
+        0x0304 => "tls1.3".into(),
+        0xfeff => "dtls1.0".into(),
+        0xfefd => "dtls1.2".into(),
+        0xfefc => "dtls1.3".into(),
+        other => format!("{other:#06x}").into(),
+    };
+    fact_or_none(record, Fact::TlsVersion, |findings| {
+        findings.number(Fact::TlsVersion).map(|version| FieldValue::Text(name(version)))
     })
 }
 
@@ -658,10 +724,11 @@ fn place(flow: &FlowRecord, endpoint: bool) -> Option<&Place> {
     Some(if endpoint == DESTINATION { &places.destination } else { &places.source })
 }
 
-/// A text of the table of networks.
+/// A text of the table of networks; no value if there is none.
 fn network(flow: &FlowRecord, endpoint: bool, read: fn(&NamedNetwork) -> &str) -> FieldValue<'_> {
-    let network = place(flow, endpoint).and_then(|place| place.network.as_ref());
-    network.map(|network| read(network)).filter(|text| !text.is_empty()).map_or(FieldValue::NotApplicable, text)
+    let Some(place) = place(flow, endpoint) else { return FieldValue::NotApplicable };
+    let name = place.network.as_ref().map(|network| read(network)).filter(|text| !text.is_empty());
+    name.map_or(FieldValue::NoValue, text)
 }
 
 fn local(flow: &FlowRecord, endpoint: bool) -> FieldValue<'static> {
@@ -688,8 +755,10 @@ fn organization(place: &Place) -> Option<FieldValue<'_>> {
     place.autonomous_system.as_ref()?.organization.as_deref().map(text)
 }
 
-fn tags(names: Option<&str>) -> FieldValue<'_> {
-    names.map_or(FieldValue::NotApplicable, text)
+/// A text that enrichment added to a flow; no value if it added none.
+fn of_places<'a>(flow: &'a FlowRecord, read: impl FnOnce(&'a Places) -> Option<&'a str>) -> FieldValue<'a> {
+    let Some(places) = flow.places.as_deref() else { return FieldValue::NotApplicable };
+    read(places).map_or(FieldValue::NoValue, text)
 }
 
 fn text(text: &str) -> FieldValue<'_> {

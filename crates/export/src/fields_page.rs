@@ -25,10 +25,11 @@ mod tests {
     const HEADING: &str =
         "| Field | Type | Unit | Profiles | Meaning | IPFIX | NetFlow v9 |\n|---|---|---|---|---|---|---|";
 
-    /// Marks the elements of basic templates, and those that only lists have.
+    /// Marks the elements that basic templates have, and those that full ones do not have.
     fn mark(element: &Element) -> &'static str {
         match (element.is_basic(), element.is_full()) {
-            (true, _) => "†",
+            (true, true) => "†",
+            (true, false) => "†‡",
             (false, true) => "",
             (false, false) => "‡",
         }
@@ -56,7 +57,11 @@ mod tests {
         let ipfix = list(Format::Ipfix, |element| {
             let number = match (element.weir, element.ntop_reverse) {
                 (None, None) => element.number.to_string(),
-                (None, Some(reverse)) => format!("{NTOP_ENTERPRISE}/{}, reverse {reverse}", element.number),
+                // Elements of the whole flow have no other number for the reverse direction.
+                (None, Some(reverse)) if reverse != element.number => {
+                    format!("{NTOP_ENTERPRISE}/{}, reverse {reverse}", element.number)
+                }
+                (None, Some(_)) => format!("{NTOP_ENTERPRISE}/{}", element.number),
                 (Some(_), _) => format!("{WEIR_ENTERPRISE}/{}", element.number),
             };
             format!(
@@ -126,7 +131,8 @@ mod tests {
             let (first, rest) = data_type.split_at(1);
             let data_type = first.to_uppercase() + rest;
             assert_eq!((name, data_type), (element.name, format!("{:?}", element.data_type)));
-            // NetFlow v9 uses some elements that IPFIX has replaced, and so do readers of basic templates.
+            // NetFlow v9 uses some elements that IPFIX has replaced, and so do readers of basic
+            // templates.
             assert!(status == "current" || element.is_basic() || !element.is_in(Format::Ipfix), "{name} is {status}");
         }
     }

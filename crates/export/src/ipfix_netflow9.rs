@@ -11,13 +11,15 @@
 //! (RFC 7011 section 8.4: there are no withdrawals over UDP), so that there is space for others.
 //! Sets are padded to 4 octets, which is less than the shortest record.
 
-use crate::element::{Format, MIN_MESSAGE_BYTES};
+use crate::element::{Context, Format, MAX_TEXT_OCTETS, MIN_MESSAGE_BYTES};
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::ipfix_file::{
     FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, MAX_TEMPLATE_ID, OPTIONS_TEMPLATE_SET, TEMPLATE_SET,
 };
-use crate::options_records::{MeteringStatus, flow_keys_record, options_records, options_templates};
+use crate::options_records::{
+    MeteringStatus, application_records, flow_keys_record, options_records, options_templates,
+};
 use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::{ElementSet, RecordEncoder};
@@ -27,18 +29,20 @@ use crate::uptime::SysUptime;
 use std::collections::HashMap;
 use std::fs::File;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_dpi::Note;
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
 
-/// Over UDP all templates are retransmitted when the data sent since then is this many times longer,
-/// after at least [`MIN_MESSAGES_BETWEEN_TEMPLATES`].
+/// Over UDP all templates are retransmitted when the data sent since then is this many times
+/// longer, after at least [`MIN_MESSAGES_BETWEEN_TEMPLATES`].
 const DATA_PER_TEMPLATE_OCTET: usize = 100;
 const MIN_MESSAGES_BETWEEN_TEMPLATES: u32 = 20;
 /// Default time after which templates and type information are retransmitted over UDP.
 const TEMPLATE_REFRESH: Duration = Duration::from_secs(60);
-/// In this time after the start, templates are retransmitted more often, for a collector that starts
-/// shortly after Weir.
+/// In this time after the start, templates are retransmitted more often, for a collector that
+/// starts shortly after Weir.
 const EARLY: Duration = Duration::from_secs(60);
 const EARLY_TEMPLATE_REFRESH: Duration = Duration::from_secs(1);
 /// The same after a message was lost.
@@ -50,15 +54,17 @@ const MAX_TEMPLATES: usize = 256;
 /// The last ID of another template in a file, which has about 32 000 templates then. They take 3 MB
 /// of memory, and the templates of a file that is continued up to 40 MB.
 const MAX_FULL_TEMPLATE_ID: u16 = MAX_TEMPLATE_ID - 24;
-/// Shorter records are not written, because the padding of a set (RFC 7011 section 3.3.1) could be
-/// taken for one. A list of elements may lead to them, and to empty ones.
+/// Records that may be shorter are not written, because the padding of a set (RFC 7011 section
+/// 3.3.1) could be taken for one. A list of elements may lead to them, and to empty ones.
 const MIN_RECORD_OCTETS: usize = MAX_PADDING + 1;
-/// Longer records and template records do not fit into the smallest message. Those of both
-/// directions together may be longer; there are two records then.
-const MAX_RECORD_OCTETS: usize = MIN_MESSAGE_BYTES - Format::Netflow9.header_octets() - SET_HEADER_OCTETS - MAX_PADDING;
-/// The same of the record of one direction, because both are in one message.
-const MAX_DIRECTION_OCTETS: usize =
-    (MIN_MESSAGE_BYTES - Format::Netflow9.header_octets()) / 2 - SET_HEADER_OCTETS - MAX_PADDING;
+/// Longer template records do not fit into the smallest message.
+const MAX_TEMPLATE_OCTETS: usize =
+    MIN_MESSAGE_BYTES - Format::Netflow9.header_octets() - SET_HEADER_OCTETS - MAX_PADDING;
+/// The texts of a record that does not fit into a message are cut to the first of these lengths
+/// with which it fits, octets.
+const CUT_TEXT_OCTETS: [usize; 5] = [255, 128, 64, 32, 16];
+/// Key in `altered` of flows whose texts were cut.
+const CUT_TEXT: &str = "cut_text";
 /// Key in `altered` of flows that were written as basic records for these reasons.
 const BASIC_TEMPLATE: &str = "basic_template";
 const SET_HEADER_OCTETS: usize = 4;
@@ -121,6 +127,8 @@ impl TemplateSettings {
 pub(crate) struct TemplateSink {
     format: Format,
     encoder: RecordEncoder,
+    /// Whether records may have texts of any length.
+    has_texts: bool,
     template_refresh: Duration,
     uniflow: bool,
     domain: u32,
@@ -166,6 +174,16 @@ pub(crate) struct TemplateSink {
     counters: SinkCounters,
 }
 
+/// What became of the records of a flow, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Written,
+    /// The records can have no template.
+    NoTemplate,
+    /// A record does not fit into a message.
+    TooLong,
+}
+
 struct Template {
     id: u16,
     /// The last refresh interval with a record of this template.
@@ -192,10 +210,11 @@ impl TemplateSink {
         transport: Transport,
         options: &ExportOptions,
     ) -> Self {
-        let encoder = RecordEncoder::new(format, &templates.elements);
+        let encoder = RecordEncoder::new(format, &templates.elements, options.applications);
         let mut sink = Self {
             format,
             fixed_sets: encoder.fixed_sets(),
+            has_texts: encoder.has_texts(),
             encoder,
             template_refresh: templates.refresh,
             uniflow: options.uniflow || format == Format::Netflow9 || templates.elements.profile.base == Layout::Basic,
@@ -229,8 +248,8 @@ impl TemplateSink {
         sink
     }
 
-    /// Begins the output, or a file that has these templates already. All others are added when records
-    /// need them.
+    /// Begins the output, or a file that has these templates already. All others are added when
+    /// records need them.
     pub fn begin(&mut self, templates: FileTemplates) {
         (self.file_templates, self.next_template_id) = (templates.ids, templates.next_id);
         (self.sequence, self.started, self.all_sent_at, self.lost_since_templates) = (0, None, None, false);
@@ -267,7 +286,7 @@ impl TemplateSink {
     fn rotate(&mut self) {
         self.send();
         if self.started.is_some() {
-            self.append_options();
+            self.append_options(false);
             self.send();
         }
         if let Transport::File(output) = &mut self.transport {
@@ -285,17 +304,26 @@ impl TemplateSink {
             self.uptime.include(flow, &mut self.counters);
         }
         self.send_templates_if_due();
-        self.encode(flow);
-        for at in 0..self.records.len() {
-            let (elements, _) = self.records[at];
-            if self.template(elements).is_none() {
-                self.add_template(elements);
+        let altered = loop {
+            let altered = self.encode(flow);
+            for at in 0..self.records.len() {
+                let (elements, _) = self.records[at];
+                if self.template(elements).is_none() {
+                    self.add_template(elements);
+                }
             }
-        }
-        // Each record may begin a set after a padded one, and the last set is padded too.
-        let needed = self.buffer.len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS) + MAX_PADDING;
-        if self.message.octets.len() + needed > self.max_message_bytes() {
-            self.send();
+            // Each record may begin a set after a padded one, and the last set is padded too.
+            let needed = self.buffer.len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS);
+            if self.message.octets.len() + needed + MAX_PADDING > self.max_message_bytes() {
+                self.send();
+            }
+            // Otherwise the path MTU fell with a message that was sent now.
+            if self.format.header_octets() + needed <= self.max_message_bytes() {
+                break altered;
+            }
+        };
+        if let Some(key) = altered {
+            *self.counters.altered.entry(key).or_default() += 1;
         }
         let records = std::mem::take(&mut self.records);
         let buffer = std::mem::take(&mut self.buffer);
@@ -309,45 +337,77 @@ impl TemplateSink {
         (self.records, self.buffer) = (records, buffer);
     }
 
-    /// Fills `buffer` and `records`: one record, or one for each direction.
-    fn encode(&mut self, flow: &FlowRecord) {
-        self.buffer.clear();
-        self.records.clear();
-        let has_reverse = flow.reverse.packets > 0;
-        let one_record = !has_reverse || !self.uniflow && flow.forward.packets > 0;
-        if one_record && self.encode_record(flow, false, false) {
-            return;
+    /// Fills `buffer` and `records`: one record, or one for each direction. Returns the key in
+    /// `altered` if they are not what was asked for.
+    fn encode(&mut self, flow: &FlowRecord) -> Option<&'static str> {
+        let outcome = self.encode_parts(flow, MAX_TEXT_OCTETS);
+        if outcome == Outcome::Written {
+            return None;
         }
-        let mut altered = false;
-        for (part, from_responder) in unidirectional(flow) {
-            if !self.encode_record(&part, from_responder, false) {
-                self.encode_record(&part, from_responder, true);
-                altered = true;
+        if outcome == Outcome::TooLong && self.has_texts {
+            let mut flow = flow.clone();
+            if let Some(findings) = &mut flow.findings {
+                Arc::make_mut(findings).note(Note::Cut);
+            }
+            if CUT_TEXT_OCTETS.into_iter().any(|octets| self.encode_parts(&flow, octets) == Outcome::Written) {
+                return Some(CUT_TEXT);
             }
         }
-        if altered {
-            *self.counters.altered.entry(BASIC_TEMPLATE).or_default() += 1;
-        }
+        Some(BASIC_TEMPLATE)
     }
 
-    /// Appends a record to `buffer` and `records`. Returns false, and appends nothing, if it is not
-    /// to be a basic record and is too short, it or its template is too long for the smallest
-    /// message, or it needs a new template and there are too many.
-    fn encode_record(&mut self, flow: &FlowRecord, from_responder: bool, basic: bool) -> bool {
-        let start = self.buffer.len();
-        let elements = self.encoder.encode(flow, from_responder, basic, self.uptime.boot_ms(), &mut self.buffer);
-        let longest = if flow.reverse.packets > 0 { MAX_RECORD_OCTETS } else { MAX_DIRECTION_OCTETS };
-        let fits = (MIN_RECORD_OCTETS..=longest).contains(&(self.buffer.len() - start));
-        let has_template = |sink: &mut Self| {
-            sink.template(elements).is_some()
-                || !sink.is_full() && sink.encoder.template(0, elements).len() <= MAX_RECORD_OCTETS
-        };
-        if !(basic || fits && has_template(self)) {
-            self.buffer.truncate(start);
-            return false;
+    /// The same with texts of at most this length. Records that cannot be written are basic ones.
+    fn encode_parts(&mut self, flow: &FlowRecord, text_octets: usize) -> Outcome {
+        self.buffer.clear();
+        self.records.clear();
+        let context = Context { boot_ms: self.uptime.boot_ms(), text_octets };
+        let is_two_way = flow.forward.packets > 0 && flow.reverse.packets > 0;
+        let one_record = !self.uniflow && is_two_way || flow.reverse.packets == 0;
+        if one_record && self.encode_record(flow, false, context, 1) == Outcome::Written {
+            return Outcome::Written;
         }
-        self.records.push((elements, self.buffer.len()));
-        true
+        let mut worst = Outcome::Written;
+        for (part, from_responder) in unidirectional(flow) {
+            let outcome = self.encode_record(&part, from_responder, context, if is_two_way { 2 } else { 1 });
+            if outcome != Outcome::Written {
+                let elements = self.encoder.encode(&part, from_responder, true, context, &mut self.buffer);
+                self.records.push((elements, self.buffer.len()));
+            }
+            worst = worst.max(outcome);
+        }
+        worst
+    }
+
+    /// Appends a record to `buffer` and `records`, or nothing. It is to fit into a message with
+    /// `records` of its length.
+    fn encode_record(
+        &mut self,
+        flow: &FlowRecord,
+        from_responder: bool,
+        context: Context,
+        records: usize,
+    ) -> Outcome {
+        let start = self.buffer.len();
+        let elements = self.encoder.encode(flow, from_responder, false, context, &mut self.buffer);
+        let longest = (self.max_message_bytes() - self.format.header_octets()) / records - SET_HEADER_OCTETS - MAX_PADDING;
+        let outcome = if self.buffer.len() - start > longest {
+            Outcome::TooLong
+        } else if self.template(elements).is_some() || self.can_add_template(elements) {
+            self.records.push((elements, self.buffer.len()));
+            return Outcome::Written;
+        } else {
+            Outcome::NoTemplate
+        };
+        self.buffer.truncate(start);
+        outcome
+    }
+
+    /// Whether a set may get a template: its records can be told from padding, and there are not
+    /// too many templates.
+    fn can_add_template(&self, elements: ElementSet) -> bool {
+        !self.is_full()
+            && self.encoder.min_octets(elements) >= MIN_RECORD_OCTETS
+            && self.encoder.template(0, elements).len() <= MAX_TEMPLATE_OCTETS
     }
 
     /// Whether only basic templates are added.
@@ -410,12 +470,17 @@ impl TemplateSink {
         self.append_record(self.format.template_set(), &template);
     }
 
-    /// Appends the options records, in front of them their templates.
-    fn append_options(&mut self) {
-        for template in options_templates(self.format) {
+    /// Appends the options records, in front of them their templates. `names`: with the names of
+    /// applications, which do not change.
+    fn append_options(&mut self, names: bool) {
+        let applications = names && self.encoder.has_applications();
+        for template in options_templates(self.format, applications) {
             self.append_record(self.format.options_template_set(), &template);
         }
         for (set, record) in options_records(self.format, self.domain, &self.status, &self.counters) {
+            self.append_record(set, &record);
+        }
+        for (set, record) in application_records(self.format, self.domain).filter(|_| applications) {
             self.append_record(set, &record);
         }
         for at in 0..self.template_order.len() {
@@ -459,8 +524,8 @@ impl TemplateSink {
             self.append_templates();
         }
         if udp {
-            // A message of templates is short if they are few. So it passes where one that data fills
-            // is too long for the path.
+            // A message of templates is short if they are few. So it passes where one that data
+            // fills is too long for the path.
             self.send();
         }
         if templates {
@@ -469,11 +534,11 @@ impl TemplateSink {
         }
         if options {
             self.status_changed = false;
-            self.append_options();
+            self.append_options(all || early);
         }
         // Type information and options records have messages of their own, which are no more than
-        // needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
-        // data records as lost.
+        // needed: nfdump 1.7.1 does not count these records in the sequence number, and reports
+        // later data records as lost.
         self.send();
     }
 
@@ -661,7 +726,7 @@ impl Sink for TemplateSink {
         }
         // A file without flow records stays empty.
         if self.started.is_some() || self.is_connected() {
-            self.append_options();
+            self.append_options(false);
             self.send();
         }
         match &mut self.transport {
@@ -691,8 +756,8 @@ pub(crate) fn write_header(version: u16, length_or_count: u16, words: &[u32], oc
     }
 }
 
-/// The options template of type information (RFC 5610 section 3): two scope fields and seven others.
-/// libfixbuf 2.4.1 ignores the records of a template without range and description.
+/// The options template of type information (RFC 5610 section 3): two scope fields and seven
+/// others. libfixbuf 2.4.1 ignores the records of a template without range and description.
 fn type_information_template() -> Vec<u8> {
     const VARIABLE: u16 = 65_535;
     let fields =

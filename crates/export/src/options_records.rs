@@ -1,14 +1,18 @@
 //! Options records: what a sink sends about its flow records as a whole (RFC 7011 sections 3.4.2
 //! and 4, RFC 5476 section 6.5.2, RFC 3954 section 6.1).
 //!
-//! Input: the status of the metering process and the counters of the sink. Output: options templates
-//! and options data records. All fields have a fixed length. NetFlow v9 gets the elements that have
-//! the same numbers in IPFIX, with the scopes that NetFlow v9 has.
+//! Input: the status of the metering process and the counters of the sink. Output: options
+//! templates and options data records. All fields have a fixed length; texts are padded with octets
+//! 0. NetFlow v9 gets the elements that have the same numbers in IPFIX, with the scopes that
+//! NetFlow v9 has.
+//!
+//! Records of applications name the values of applicationId (RFC 6759 section 4).
 //!
 //! No record has the times of the first and last packet or flow that was lost: they are not known.
 
-use crate::element::Format;
+use crate::element::{Format, VARIABLE, application_id, cut};
 use crate::ipfix_file::FIRST_TEMPLATE_ID;
+use weir_dpi::Application;
 use weir_ledger::{RecordTotals, SinkCounters};
 
 /// What a sink reports about the metering process.
@@ -42,11 +46,12 @@ enum Scope {
     Selector,
     Template,
     Interface,
+    Application,
 }
 
 impl Scope {
-    /// The element or, in NetFlow v9, the type of the scope, and its length in octets. `None` if the
-    /// format does not have it.
+    /// The element or, in NetFlow v9, the type of the scope, and its length in octets. `None` if
+    /// the format does not have it.
     const fn field(self, format: Format) -> Option<(u16, u16)> {
         Some(match (format, self) {
             (Format::Ipfix, Self::ObservationDomain) => (149, 4),
@@ -54,10 +59,11 @@ impl Scope {
             (Format::Ipfix, Self::Selector) => (302, 8),
             (Format::Ipfix, Self::Template) => (145, 2),
             (Format::Ipfix, Self::Interface) => (10, 4),
+            (Format::Ipfix, Self::Application) => (APPLICATION_ID, 4),
             // System.
             (Format::Netflow9, Self::ObservationDomain | Self::ExportingProcess) => (1, 4),
             (Format::Netflow9, Self::Interface) => (2, 4),
-            (Format::Netflow9, Self::Selector | Self::Template) => return None,
+            (Format::Netflow9, Self::Selector | Self::Template | Self::Application) => return None,
         })
     }
 }
@@ -79,7 +85,8 @@ const METERING_STATISTICS: OptionsTemplate = OptionsTemplate {
 /// ignoredPacketTotalCount and ignoredOctetTotalCount (RFC 7011 section 4.2).
 const METERING_RELIABILITY: OptionsTemplate =
     OptionsTemplate { id: FIRST_TEMPLATE_ID + 4, scope: Scope::ObservationDomain, elements: &[(164, 8), (165, 8)] };
-/// notSentFlowTotalCount, notSentPacketTotalCount and notSentOctetTotalCount (RFC 7011 section 4.3).
+/// notSentFlowTotalCount, notSentPacketTotalCount and notSentOctetTotalCount (RFC 7011 section
+/// 4.3).
 const EXPORTING_RELIABILITY: OptionsTemplate = OptionsTemplate {
     id: FIRST_TEMPLATE_ID + 5,
     scope: Scope::ExportingProcess,
@@ -92,8 +99,23 @@ const FLOW_KEYS: OptionsTemplate =
 /// interfaceName.
 const INTERFACE: OptionsTemplate =
     OptionsTemplate { id: FIRST_TEMPLATE_ID + 7, scope: Scope::Interface, elements: &[(82, INTERFACE_NAME_OCTETS)] };
-/// Names are padded with octets 0. A longer name is cut.
+/// A longer name is cut.
 const INTERFACE_NAME_OCTETS: u16 = 32;
+
+/// applicationName (RFC 6759 section 4.3). Texts of any length keep the records of all applications
+/// short, so that they fit into the message of the other options records.
+const APPLICATION: OptionsTemplate =
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 8, scope: Scope::Application, elements: &[(96, VARIABLE)] };
+/// The same in NetFlow v9, which has neither such a scope nor texts of any length, with
+/// applicationDescription. Routers use the scope System.
+const APPLICATION_NETFLOW9: OptionsTemplate = OptionsTemplate {
+    id: APPLICATION.id,
+    scope: Scope::ObservationDomain,
+    elements: &[(APPLICATION_ID, 4), (96, APPLICATION_NAME_OCTETS), (94, APPLICATION_DESCRIPTION_OCTETS)],
+};
+const APPLICATION_ID: u16 = 95;
+const APPLICATION_NAME_OCTETS: u16 = 24;
+const APPLICATION_DESCRIPTION_OCTETS: u16 = 64;
 
 const ALL: [OptionsTemplate; 7] =
     [SAMPLING, SELECTOR, METERING_STATISTICS, METERING_RELIABILITY, EXPORTING_RELIABILITY, FLOW_KEYS, INTERFACE];
@@ -103,9 +125,34 @@ const SELECTOR_ALGORITHM: u64 = 3;
 /// There is one selector.
 const SELECTOR_ID: u64 = 1;
 
-/// The options template records of a format.
-pub(crate) fn options_templates(format: Format) -> impl Iterator<Item = Vec<u8>> {
-    ALL.iter().filter_map(move |template| template.record(format))
+/// The options template records of a format, with those of `applications` if there are any.
+pub(crate) fn options_templates(format: Format, applications: bool) -> impl Iterator<Item = Vec<u8>> {
+    let of_applications = applications.then(|| application_template(format));
+    ALL.iter().chain(of_applications).filter_map(move |template| template.record(format))
+}
+
+const fn application_template(format: Format) -> &'static OptionsTemplate {
+    match format {
+        Format::Ipfix => &APPLICATION,
+        Format::Netflow9 => &APPLICATION_NETFLOW9,
+    }
+}
+
+/// The records of all applications.
+pub(crate) fn application_records(format: Format, domain: u32) -> impl Iterator<Item = (u16, Vec<u8>)> {
+    Application::ALL.iter().filter_map(move |&application| {
+        let id = application_id(application as u8);
+        if format == Format::Ipfix {
+            let (set, mut record) = APPLICATION.data(format, id, &[])?;
+            record.push(application.name().len() as u8);
+            record.extend(application.name().bytes());
+            return Some((set, record));
+        }
+        let (set, mut record) = APPLICATION_NETFLOW9.data(format, domain.into(), &[id])?;
+        append_padded(application.name(), APPLICATION_NAME_OCTETS, &mut record);
+        append_padded(application.description(), APPLICATION_DESCRIPTION_OCTETS, &mut record);
+        Some((set, record))
+    })
 }
 
 /// The set ID of each options data record, and the record. The counters do not include the message
@@ -140,15 +187,16 @@ pub(crate) fn flow_keys_record(format: Format, template_id: u16, flow_keys: u64)
 
 fn interface_record(format: Format, number: u32, name: &str) -> Option<(u16, Vec<u8>)> {
     let (set, mut record) = INTERFACE.data(format, number.into(), &[])?;
-    let end = record.len() + usize::from(INTERFACE_NAME_OCTETS);
-    for character in name.chars().take_while(|character| *character != '\0') {
-        if record.len() + character.len_utf8() > end {
-            break;
-        }
-        record.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
-    }
-    record.resize(end, 0);
+    append_padded(name.split('\0').next().unwrap_or_default(), INTERFACE_NAME_OCTETS, &mut record);
     Some((set, record))
+}
+
+/// Appends a text in a fixed number of octets: cut after a whole character, or padded with octets
+/// 0.
+fn append_padded(text: &str, octets: u16, record: &mut Vec<u8>) {
+    let end = record.len() + usize::from(octets);
+    record.extend(cut(text, octets.into()).as_bytes());
+    record.resize(end, 0);
 }
 
 impl OptionsTemplate {
@@ -175,5 +223,18 @@ impl OptionsTemplate {
             .zip(values)
             .flat_map(|(octets, value)| value.to_be_bytes().into_iter().skip(8 - usize::from(octets)));
         Some((self.id, fields.collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_descriptions_of_applications_fit() {
+        for application in Application::ALL {
+            assert!(application.name().len() <= APPLICATION_NAME_OCTETS.into(), "{application:?}");
+            assert!(application.description().len() <= APPLICATION_DESCRIPTION_OCTETS.into(), "{application:?}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Which elements the records of IPFIX and NetFlow v9 have: those of basic or full templates, those
 //! of a profile for a collector, or a list of elements.
 //!
-//! A profile is a list of differences from basic or full templates. docs/collectors.md has the table
-//! of [`PROFILES`]; the test below writes it.
+//! A profile is a list of differences from basic or full templates. docs/collectors.md has the
+//! table of [`PROFILES`]; the test below writes it.
 
 use crate::element::Element;
 use crate::fields::{FIELDS, TEMPLATE_FIELDS};
@@ -10,9 +10,9 @@ use crate::fields::{FIELDS, TEMPLATE_FIELDS};
 /// How the elements of a record follow from its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One direction per record. The elements of basic templates are in every record of their network
-    /// (IPv4 and IPv6, each with ports or with ICMP, and layer 2), with 0 if they do not apply;
-    /// other elements are in the record if they apply.
+    /// One direction per record. The elements of basic templates are in every record of their
+    /// network (IPv4 and IPv6, each with ports or with ICMP, and layer 2), with 0 if they do not
+    /// apply; other elements are in the record if they apply.
     Basic,
     /// The elements that apply. In a direction without TCP anomalies, those that follow from others
     /// are omitted.
@@ -86,6 +86,7 @@ pub(crate) const PROFILES: &[Profile] = &[
             "samplingInterval",
             "flowEndReason",
             "ethernetType",
+            "applicationId",
         ],
         reason: "goflow2 keeps nanoseconds in IPFIX, reads only the SysUptime in NetFlow v9, and ignores the rest of \
                  what is left out. It takes the sampling rate from options records.",

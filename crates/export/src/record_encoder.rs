@@ -1,19 +1,21 @@
 //! Encodes a flow record as a data record of a template. The set of elements that apply to the flow
 //! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
-use crate::element::{Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT};
+use crate::element::{Context, Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT};
 use crate::field_value::FieldValue;
-use crate::fields::{DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, visit_fields, visit_template_fields};
+use crate::fields::{
+    DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields, visit_template_fields,
+};
 use crate::profile::{ElementChoice, Layout};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_packet::Network;
 
 /// The elements of a record: one bit for each position of the encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct ElementSet([u64; 4]);
+pub(crate) struct ElementSet([u64; 5]);
 
 impl ElementSet {
-    const POSITIONS: usize = 4 * 64;
+    const POSITIONS: usize = 5 * 64;
 
     #[inline(always)]
     fn add(&mut self, position: usize) {
@@ -47,20 +49,16 @@ struct ElementPosition {
     reverse: bool,
 }
 
-/// Number of positions of the reverse direction.
-const REVERSE_POSITIONS: usize = {
-    let (mut positions, mut at) = (0, 0);
-    while at < FIELDS.len() + TEMPLATE_FIELDS.len() {
-        let field = if at < FIELDS.len() { &FIELDS[at] } else { &TEMPLATE_FIELDS[at - FIELDS.len()] };
-        positions += if field.is_of_direction() { field.elements.len() } else { 0 };
-        at += 1;
-    }
-    positions
-};
+/// Positions of the first elements: the reverse direction with its two lists of fields, then the
+/// forward direction.
+const REVERSE_TEMPLATE_FIELDS: usize = count_elements(FIELDS, true);
+const FORWARD_FIELDS: usize = REVERSE_TEMPLATE_FIELDS + count_elements(TEMPLATE_FIELDS, true);
+const FORWARD_TEMPLATE_FIELDS: usize = FORWARD_FIELDS + count_elements(FIELDS, false);
 
 impl RecordEncoder {
     /// `format` is IPFIX or NetFlow v9; only IPFIX has elements of the reverse direction.
-    pub fn new(format: Format, choice: &ElementChoice) -> Self {
+    /// `applications`: records of basic templates have the application.
+    pub fn new(format: Format, choice: &ElementChoice, applications: bool) -> Self {
         // The reverse direction is first: nfdump 1.7.1 stores unknown reverse elements as the
         // forward ones, and keeps the last value.
         let positions: Vec<ElementPosition> = [true, false]
@@ -80,19 +78,43 @@ impl RecordEncoder {
             all.filter(|(_, of)| of.element.is_in(format) && has(of.element)).for_each(|(at, _)| set.add(at));
             set
         };
-        let (chosen, basic) = (positions_of(&|element| choice.has(element)), positions_of(&Element::is_basic));
-        Self { format, layout: choice.layout(), chosen, basic, positions }
+        let layout = choice.layout();
+        let is_possible = |element: &Element| applications || layout == Layout::List || !element.is_application_id();
+        let chosen = positions_of(&|element| choice.has(element) && is_possible(element));
+        let basic = positions_of(&|element| element.is_basic() && (applications || !element.is_application_id()));
+        Self { format, layout, chosen, basic, positions }
     }
 
-    /// Appends the elements that apply to a flow and returns their set. SysUptime counts from
-    /// `boot_ms`. `basic`: the record has a basic template, whatever the choice of elements. NetFlow
-    /// v9 and basic templates support unidirectional flows only.
+    /// Whether records may have an element.
+    fn has(&self, is_wanted: fn(&Element) -> bool) -> bool {
+        self.positions.iter().enumerate().any(|(at, of)| self.chosen.has(at) && is_wanted(of.element))
+    }
+
+    /// Whether records may have the application.
+    pub fn has_applications(&self) -> bool {
+        self.has(Element::is_application_id)
+    }
+
+    /// Whether records may have texts of any length.
+    pub fn has_texts(&self) -> bool {
+        self.has(Element::is_variable)
+    }
+
+    /// Length of the shortest record with these elements, octets.
+    pub fn min_octets(&self, elements: ElementSet) -> usize {
+        let positions = self.positions.iter().enumerate().filter(|(at, _)| elements.has(*at));
+        positions.map(|(_, position)| position.element.min_octets()).sum()
+    }
+
+    /// Appends the elements that apply to a flow and returns their set. `basic`: the record has a
+    /// basic template, whatever the choice of elements. NetFlow v9 and basic templates support
+    /// unidirectional flows only.
     pub fn encode(
         &self,
         flow: &FlowRecord,
         from_responder: bool,
         basic: bool,
-        boot_ms: u64,
+        context: Context,
         out: &mut Vec<u8>,
     ) -> ElementSet {
         let (format, network) = (self.format, flow.network);
@@ -100,33 +122,31 @@ impl RecordEncoder {
         let without_anomalies = |record: &DirectionView<'_>| {
             layout == Layout::Full && record.tcp.is_some_and(|report| !report.has_anomalies())
         };
-        let mut encoder = Encoder {
+        let mut state = EncoderState {
             chosen,
             basic: layout == Layout::Basic,
             network,
             icmp: flow.is_icmp(),
             without_anomalies: false,
-            boot_ms,
+            context,
             out,
-            position: 0,
             elements: ElementSet::default(),
         };
         if format == Format::Ipfix && flow.reverse.packets > 0 {
             let record = DirectionView::new(flow, true, from_responder);
-            encoder.without_anomalies = without_anomalies(&record);
-            visit_fields::<true>(&record, &mut encoder);
-            visit_template_fields::<true>(&record, &mut encoder);
+            state.without_anomalies = without_anomalies(&record);
+            visit_fields::<true>(&record, &mut Encoder::<0>(&mut state));
+            visit_template_fields::<true>(&record, &mut Encoder::<REVERSE_TEMPLATE_FIELDS>(&mut state));
         }
-        encoder.position = REVERSE_POSITIONS;
         let record = DirectionView::new(flow, false, from_responder);
-        encoder.without_anomalies = without_anomalies(&record);
-        visit_fields::<false>(&record, &mut encoder);
-        visit_template_fields::<false>(&record, &mut encoder);
-        encoder.elements
+        state.without_anomalies = without_anomalies(&record);
+        visit_fields::<false>(&record, &mut Encoder::<FORWARD_FIELDS>(&mut state));
+        visit_template_fields::<false>(&record, &mut Encoder::<FORWARD_TEMPLATE_FIELDS>(&mut state));
+        state.elements
     }
 
-    /// The sets of all records, if these follow from the network and from ICMP alone: those of basic
-    /// templates. Otherwise none.
+    /// The sets of all records, if these follow from the network and from ICMP alone: those of
+    /// basic templates. Otherwise none.
     pub fn fixed_sets(&self) -> Vec<ElementSet> {
         if self.layout != Layout::Basic || self.chosen != self.basic {
             return Vec::new();
@@ -217,8 +237,8 @@ impl RecordEncoder {
     }
 }
 
-/// Appends the elements that apply to the value of each field.
-struct Encoder<'a> {
+/// A record that is being encoded.
+struct EncoderState<'a> {
     chosen: ElementSet,
     /// Elements of basic templates are written even if they do not apply.
     basic: bool,
@@ -226,35 +246,38 @@ struct Encoder<'a> {
     icmp: bool,
     /// The direction has TCP analysis without anomalies, so some elements are omitted.
     without_anomalies: bool,
-    boot_ms: u64,
+    context: Context,
     out: &'a mut Vec<u8>,
-    /// Position of the next element.
-    position: usize,
     elements: ElementSet,
 }
 
-impl Visitor for Encoder<'_> {
+/// Appends the elements that apply to the value of each field. The first one has the position
+/// `FIRST`, a constant, so that a field without a chosen element costs a comparison.
+struct Encoder<'a, 'b, const FIRST: usize>(&'b mut EncoderState<'a>);
+
+impl<const FIRST: usize> Visitor for Encoder<'_, '_, FIRST> {
     #[inline(always)]
-    fn visit<'a>(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue<'a>) {
-        let positions = self.position..self.position + field.elements.len();
-        if !positions.clone().any(|position| self.chosen.has(position)) {
-            self.position = positions.end;
+    fn visit<'a>(&mut self, field: &'static Field, elements_before: usize, value: impl FnOnce() -> FieldValue<'a>) {
+        let state = &mut *self.0;
+        let first = FIRST + elements_before;
+        if !(first..first + field.elements.len()).any(|position| state.chosen.has(position)) {
             return;
         }
         let value = value();
-        for element in field.elements {
-            if self.chosen.has(self.position) {
-                if self.basic && element.is_basic() && element.applies_to_basic(self.network, self.icmp) {
-                    element.write_basic(&value, self.boot_ms, self.out);
-                    self.elements.add(self.position);
-                } else if (!self.basic || element.is_optional_in_basic())
-                    && element.applies(&value, self.network, self.without_anomalies)
-                {
-                    element.write(&value, self.boot_ms, self.out);
-                    self.elements.add(self.position);
-                }
+        for (at, element) in field.elements.iter().enumerate() {
+            let position = first + at;
+            if !state.chosen.has(position) {
+                continue;
             }
-            self.position += 1;
+            if state.basic && element.is_basic() && element.applies_to_basic(state.network, state.icmp) {
+                element.write_basic(&value, state.context, state.out);
+                state.elements.add(position);
+            } else if (!state.basic || element.is_optional_in_basic())
+                && element.applies(&value, state.network, state.without_anomalies)
+            {
+                element.write(&value, state.context, state.out);
+                state.elements.add(position);
+            }
         }
     }
 }
@@ -268,6 +291,8 @@ mod tests {
     use weir_packet::{NO_VLAN, Packet};
     use weir_tcp::{ResponseTimes, SegmentClass, SegmentCount, TcpReport};
 
+    const CONTEXT: Context = Context { boot_ms: 0, text_octets: 0 };
+
     #[test]
     fn the_smallest_message_holds_every_template_and_every_flow() {
         let all = ElementChoice { list: elements().map(|element| element.name).collect(), ..ElementChoice::FULL };
@@ -275,7 +300,7 @@ mod tests {
         for ((format, header, reverse, records), choice) in
             cases.into_iter().flat_map(|case| [(case, ElementChoice::FULL), (case, all.clone())])
         {
-            let layout = RecordEncoder::new(format, &choice);
+            let layout = RecordEncoder::new(format, &choice, true);
             // The longest are those of TCP over IPv6 in tunnels over IPv6: all elements that apply
             // to such a flow.
             let other = |element: &Element| {
@@ -287,14 +312,16 @@ mod tests {
             };
             let positions = || {
                 let chosen = layout.positions.iter().enumerate().filter(|(at, _)| layout.chosen.has(*at));
+                // No application has all texts.
+                let chosen = chosen.filter(|(_, position)| !position.element.is_variable());
                 chosen.filter(|(_, position)| (reverse || !position.reverse) && !other(position.element))
             };
             let record: usize = positions().map(|(_, position)| usize::from(position.element.octets)).sum();
             let mut elements = ElementSet::default();
             positions().for_each(|(at, _)| elements.add(at));
             let template = layout.template(0, elements).len();
-            // With a list of all elements, flows with longer records or templates are written in another
-            // way: see `TemplateSink::encode`.
+            // With a list of all elements, flows with longer records or templates are written in
+            // another way: see `TemplateSink::encode`.
             let is_list = !choice.list.is_empty();
             assert!(is_list || header + records * (record + 4 + 3) <= MIN_MESSAGE_BYTES, "records of {record}");
             assert!(is_list && reverse || header + 4 + template + 3 <= MIN_MESSAGE_BYTES, "template of {template}");
@@ -304,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_bidirectional_tcp_flow_without_anomalies_has_at_most_60_fields() {
-        let layout = RecordEncoder::new(Format::Ipfix, &ElementChoice::FULL);
+        let layout = RecordEncoder::new(Format::Ipfix, &ElementChoice::FULL, true);
         let fields = |network, inner_vlan, report: TcpReport| {
             let direction = Direction {
                 packets: 4,
@@ -322,7 +349,7 @@ mod tests {
                 tcp: Some([report; 2]),
                 ..FlowRecord::default()
             };
-            layout.encode(&flow, false, false, 0, &mut Vec::new()).count()
+            layout.encode(&flow, false, false, CONTEXT, &mut Vec::new()).count()
         };
         let mut report = TcpReport {
             unique_bytes: 1000,

@@ -94,6 +94,8 @@ pub struct ExportOptions {
     pub observation_domain: u32,
     /// The flow key of the records, which IPFIX reports.
     pub key: KeyOptions,
+    /// Payload is inspected: records of basic templates have the application.
+    pub applications: bool,
     /// A collector that cannot be reached is no error: [`Sink::connect`] tries it again.
     pub retries: bool,
     /// The columns of JSON and CSV, if the sink does not select others.
@@ -110,6 +112,7 @@ impl Default for ExportOptions {
             uniflow: false,
             observation_domain: 1,
             key: KeyOptions::default(),
+            applications: false,
             retries: false,
             columns: columns().iter().collect(),
             file_mode: FileMode::New,

@@ -35,6 +35,8 @@ pub struct Outputs {
     pub on_standard_output: Option<String>,
     /// Collectors that cannot be reached are tried again while the command runs.
     pub retries: bool,
+    /// Payload is inspected.
+    pub applications: bool,
     /// Columns of JSON and CSV.
     pub columns: Vec<&'static Column>,
     /// The view that table, CSV and JSON have instead of records.
@@ -87,7 +89,18 @@ impl Outputs {
         }
         let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
         let stats = stats.map(Path::to_path_buf);
-        Self { sinks, targets, on_standard_output, retries: false, columns, view, view_memory, owner: None, stats }
+        Self {
+            sinks,
+            targets,
+            on_standard_output,
+            retries: false,
+            applications: metering.inspects(),
+            columns,
+            view,
+            view_memory,
+            owner: None,
+            stats,
+        }
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -271,6 +284,7 @@ impl Outputs {
             uniflow: options.uniflow,
             observation_domain: options.domain,
             key,
+            applications: self.applications,
             retries: self.retries,
             columns: self.columns.clone(),
             file_mode,

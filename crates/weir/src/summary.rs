@@ -157,6 +157,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
                 "time_beyond_format" => {
                     "the 32-bit times of the format cannot express their times (longer than 49.7 days, or after 2106)"
                 }
+                "cut_text" => "with shorter texts: the records did not fit into a message",
                 "basic_template" => "written as basic records: the sink has no template for their elements",
                 key => key,
             };

@@ -51,7 +51,28 @@ pub struct Header {
 pub struct Field {
     enterprise: u32,
     number: u16,
+    /// [`VARIABLE`] if each value has its own.
     octets: usize,
+}
+
+/// Length of an element whose values have lengths of their own (RFC 7011 section 7).
+const VARIABLE: usize = 65_535;
+
+impl Field {
+    fn min_octets(&self) -> usize {
+        if self.octets == VARIABLE { 1 } else { self.octets }
+    }
+
+    fn octets<'a>(&self, reader: &mut Reader<'a>) -> &'a [u8] {
+        let octets = match self.octets {
+            VARIABLE => match reader.number(1) as usize {
+                255 => reader.number(2) as usize,
+                short => short,
+            },
+            fixed => fixed,
+        };
+        reader.take(octets)
+    }
 }
 
 /// Reads octets from the front.
@@ -86,6 +107,9 @@ impl Decoder {
         }
         for number in [109, 110, 111, 112, 417, 418, 421, 422] {
             decoder.registry.insert((NTOP, number), (format!("ntop {number}"), "unsigned".into()));
+        }
+        for (number, name) in [(119, "L7_PROTO_NAME"), (188, "TLS_SERVER_NAME"), (205, "DNS_QUERY")] {
+            decoder.registry.insert((NTOP, number), (name.into(), "string".into()));
         }
         decoder
     }
@@ -195,7 +219,7 @@ impl Decoder {
                 let enterprise = reader.number(4) as u32;
                 let number = reader.number(2) as u16;
                 let data_type = match reader.number(1) {
-                    1..=4 => "unsigned",
+                    1..=4 | 15 => "unsigned",
                     10 => "float64",
                     13 => "string",
                     18 => "ipv4Address",
@@ -227,8 +251,9 @@ impl Decoder {
     }
 
     fn records(&self, fields: &[Field], mut reader: Reader<'_>) -> Vec<Record> {
-        let shortest: usize = fields.iter().map(|field| field.octets).sum();
+        let shortest: usize = fields.iter().map(Field::min_octets).sum();
         let mut records = Vec::new();
+        assert!(shortest >= 4, "the padding of a set could be a record");
         while reader.0.len() >= shortest {
             let mut record = Record::new();
             for field in fields {
@@ -241,7 +266,7 @@ impl Decoder {
                     (format!("{enterprise}/{}", field.number), "octetArray".to_owned())
                 };
                 let (name, data_type) = self.registry.get(&(enterprise, field.number)).unwrap_or(&unknown);
-                let old = record.insert(format!("{prefix}{name}"), value(data_type, reader.take(field.octets)));
+                let old = record.insert(format!("{prefix}{name}"), value(data_type, field.octets(&mut reader)));
                 assert_eq!(old, None, "{name} occurs once");
             }
             records.push(record);

@@ -1,5 +1,6 @@
 //! Decodes the output of the sinks and compares it with the flow records that were written.
 
+mod applications;
 mod basic;
 mod counters;
 mod decode;

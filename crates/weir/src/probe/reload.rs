@@ -229,7 +229,8 @@ impl Effective {
 /// The outputs of a probe.
 pub fn outputs(options: &ProbeOptions) -> Outputs {
     let ProbeOptions { sinks, metering, enrichment, reporting, .. } = options;
-    Outputs { retries: true, ..Outputs::new(sinks, metering, enrichment, reporting.stats.as_deref()) }
+    let outputs = Outputs::new(sinks, metering, enrichment, reporting.stats.as_deref());
+    Outputs { retries: true, applications: options.inspects(), ..outputs }
 }
 
 #[cfg(test)]

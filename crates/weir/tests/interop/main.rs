@@ -4,6 +4,7 @@
 //! Tests of a collector that is not installed are skipped; `make test` installs all of them, except
 //! Go for goflow2.
 
+mod applications;
 #[path = "../common/mod.rs"]
 mod common;
 mod export;

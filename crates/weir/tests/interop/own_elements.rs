@@ -25,13 +25,17 @@ struct Field {
     number: u16,
 }
 
-/// The columns that have an element of Weir. Words are numbers in IPFIX; addresses have two elements,
-/// of which no record here has one.
+/// The columns that have an element of Weir. Words are numbers in IPFIX; addresses have two
+/// elements, of which no record here has one.
 fn fields() -> Vec<Field> {
     let page: &'static str = include_str!("../../../../docs/fields.md");
     let mut fields = Vec::new();
     for line in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split(" | ").collect();
+        // The module `applications` has those.
+        if cells.get(3).is_some_and(|profiles| ["application", "places"].contains(profiles)) {
+            continue;
+        }
         let Some((_, rest)) = cells.get(5).and_then(|cell| cell.split_once(ENTERPRISE)) else { continue };
         let number: u16 = rest.split(')').next().unwrap().parse().unwrap();
         for column in cells[0].split('`').skip(1).step_by(2) {
