@@ -229,7 +229,7 @@ fn packets_that_are_cut_or_changed_cause_no_panic() {
     }
 }
 
-/// An attacker who sends other octets for the same place changes nothing that was found, and is told.
+/// An attacker who sends other octets for the same place changes nothing that was found, and is reported.
 #[test]
 fn octets_that_came_first_count_and_the_conflict_is_told() {
     let mut inspector = Inspector::new(InspectionSettings::default(), 8);
