@@ -668,10 +668,7 @@ fn time(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
     optional(seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000)), FieldValue::Time)
 }
 
-fn fingerprint<'a, const N: usize>(
-    record: &DirectionView<'a>,
-    of: fn(&Findings) -> Option<[u8; N]>,
-) -> FieldValue<'a> {
+fn fingerprint<'a, const N: usize>(record: &DirectionView<'a>, of: fn(&Findings) -> Option<[u8; N]>) -> FieldValue<'a> {
     let read = |findings| String::from_utf8(of(findings)?.into()).ok().map(|text| FieldValue::Text(text.into()));
     fact_or_none(record, Fact::ServerName, read)
 }

@@ -380,16 +380,11 @@ impl TemplateSink {
 
     /// Appends a record to `buffer` and `records`, or nothing. It is to fit into a message with
     /// `records` of its length.
-    fn encode_record(
-        &mut self,
-        flow: &FlowRecord,
-        from_responder: bool,
-        context: Context,
-        records: usize,
-    ) -> Outcome {
+    fn encode_record(&mut self, flow: &FlowRecord, from_responder: bool, context: Context, records: usize) -> Outcome {
         let start = self.buffer.len();
         let elements = self.encoder.encode(flow, from_responder, false, context, &mut self.buffer);
-        let longest = (self.max_message_bytes() - self.format.header_octets()) / records - SET_HEADER_OCTETS - MAX_PADDING;
+        let longest =
+            (self.max_message_bytes() - self.format.header_octets()) / records - SET_HEADER_OCTETS - MAX_PADDING;
         let outcome = if self.buffer.len() - start > longest {
             Outcome::TooLong
         } else if self.template(elements).is_some() || self.can_add_template(elements) {

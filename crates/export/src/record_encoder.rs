@@ -1,7 +1,9 @@
 //! Encodes a flow record as a data record of a template. The set of elements that apply to the flow
 //! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
-use crate::element::{Context, Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT};
+use crate::element::{
+    Context, Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
+};
 use crate::field_value::FieldValue;
 use crate::fields::{
     DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields, visit_template_fields,

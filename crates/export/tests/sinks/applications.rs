@@ -189,7 +189,8 @@ fn texts_are_cut_to_the_first_length_that_fits() {
         // One record for both directions.
         (format!("?mtu=1232&template=full&fields={fields}"), 1, 250, 0),
     ] {
-        let (counters, datagrams) = send("ipfix+udp", &settings, &ExportOptions::default(), std::slice::from_ref(&flow));
+        let (counters, datagrams) =
+            send("ipfix+udp", &settings, &ExportOptions::default(), std::slice::from_ref(&flow));
         let (_, found) = decode(&datagrams);
         assert_eq!((found.len(), counters.altered.get("cut_text").copied().unwrap_or(0)), (records, altered));
         for name in ["TLS_SERVER_NAME", "tlsCertificateNames", "tlsCertificateSubject"] {
@@ -234,7 +235,8 @@ fn records_that_may_be_shorter_than_padding_are_basic_records() {
 
 #[test]
 fn flows_of_an_application_have_the_same_template() {
-    let texts = [Fact::ServerName, Fact::AlpnOffered, Fact::AlpnSelected, Fact::CertificateSubject, Fact::CertificateNames];
+    let texts =
+        [Fact::ServerName, Fact::AlpnOffered, Fact::AlpnSelected, Fact::CertificateSubject, Fact::CertificateNames];
     let flows: Vec<FlowRecord> = (0..32)
         .map(|number| {
             let facts = texts.iter().enumerate().filter(|(at, _)| number >> at & 1 == 1);

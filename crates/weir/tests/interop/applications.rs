@@ -293,7 +293,8 @@ fn netflow_parser_reads_the_application_of_netflow9() {
                     v9::FlowSetBody::OptionsData(data) => {
                         for record in &data.fields {
                             let value = |name: &str| {
-                                let found = record.options_fields.iter().find(|(field, _)| format!("{field:?}") == name);
+                                let found =
+                                    record.options_fields.iter().find(|(field, _)| format!("{field:?}") == name);
                                 found.map(|(_, value)| octets(value))
                             };
                             if let (Some(id), Some(name)) = (value("ApplicationTag"), value("ApplicationName")) {
@@ -362,7 +363,8 @@ fn tshark_reads_every_fact_of_ipfix() {
             },
             _ => continue,
         };
-        let mut theirs: Vec<String> = shown.lines().filter_map(|line| Some(line.split_once(&name)?.1.to_owned())).collect();
+        let mut theirs: Vec<String> =
+            shown.lines().filter_map(|line| Some(line.split_once(&name)?.1.to_owned())).collect();
         if element.enterprise == WEIR {
             let octets = |text: &String| -> Vec<u8> {
                 let octets = text.split_whitespace().map_while(|octet| u8::from_str_radix(octet, 16).ok());
