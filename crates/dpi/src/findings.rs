@@ -284,9 +284,14 @@ impl Findings {
         self.octets(fact)?.try_into().ok().map(u64::from_be_bytes)
     }
 
+    /// Whether a fact is kept and not yet known.
+    fn takes(&self, fact: Fact) -> bool {
+        (self.personal || !fact.is_personal()) && !self.has(fact)
+    }
+
     /// Sets a fact that is octets, unless it is known, is not kept, or does not fit.
     pub fn set_octets(&mut self, fact: Fact, value: &[u8]) {
-        if self.has(fact) || (fact.is_personal() && !self.personal) {
+        if !self.takes(fact) {
             return;
         }
         let Some(length) =
@@ -311,6 +316,10 @@ impl Findings {
 
     /// Sets a fact that is a list of texts.
     pub fn set_list<'a>(&mut self, fact: Fact, values: impl IntoIterator<Item = &'a [u8]>) {
+        // Readers see the same octets again with each packet.
+        if !self.takes(fact) {
+            return;
+        }
         let mut text = EscapedText::default();
         for (at, value) in values.into_iter().enumerate() {
             if at > 0 {
@@ -360,7 +369,12 @@ impl EscapedText {
         }
     }
 
-    fn push_escaped(&mut self, value: &[u8]) {
+    fn push_escaped(&mut self, mut value: &[u8]) {
+        // Most texts are of this kind.
+        let plain = value.iter().position(|octet| !matches!(octet, b' '..=b'~') || *octet == b'\\');
+        let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(MAX_TEXT_OCTETS - self.length));
+        self.push(start);
+        value = rest;
         for chunk in value.utf8_chunks() {
             for character in chunk.valid().chars() {
                 let mut buffer = [0; 4];

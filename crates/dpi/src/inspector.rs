@@ -194,7 +194,7 @@ enum Entry {
 #[derive(Debug)]
 pub struct Inspector {
     settings: InspectionSettings,
-    candidates: Box<Candidates>,
+    candidates: &'static Candidates,
     entries: Vec<Entry>,
     free_entry: u32,
     sessions: Vec<Session>,
@@ -222,7 +222,7 @@ impl Inspector {
         sessions.push(Session::new(settings.personal));
         Self {
             settings,
-            candidates: Box::new(Candidates::new()),
+            candidates: Candidates::get(),
             entries: Vec::with_capacity(flows),
             free_entry: NONE,
             free_sessions: Vec::with_capacity(sessions.capacity()),

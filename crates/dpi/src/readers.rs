@@ -5,6 +5,7 @@ use crate::{
     ntp, openvpn, postgresql, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
 };
 use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 /// Reads the start of a TCP connection.
 pub type StreamReader = fn(&Streams<'_>, &mut Findings) -> Verdict;
@@ -78,7 +79,13 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    pub fn new() -> Self {
+    /// The table, which is made once.
+    pub fn get() -> &'static Self {
+        static CANDIDATES: LazyLock<Candidates> = LazyLock::new(Candidates::new);
+        &CANDIDATES
+    }
+
+    fn new() -> Self {
         let mut candidates = Self { streams: [0; 256], datagrams: [0; 256] };
         let mut findings = Findings::default();
         for octet in 0..=u8::MAX {
