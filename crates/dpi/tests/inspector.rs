@@ -231,7 +231,7 @@ fn packets_that_are_cut_or_changed_cause_no_panic() {
 
 /// An attacker who sends other octets for the same place changes nothing that was found, and is reported.
 #[test]
-fn octets_that_came_first_count_and_the_conflict_is_told() {
+fn octets_that_came_first_count_and_the_conflict_is_noted() {
     let mut inspector = Inspector::new(InspectionSettings::default(), 8);
     let fixture = fixtures::all().into_iter().find(|fixture| fixture.name == "tls-1.2").expect("it is there");
     let [client, _] = &fixture.streams;
