@@ -16,6 +16,7 @@ use weir_text::units::number;
 
 const OFF: &str = "dpi off";
 const LIGHT: &str = "dpi light";
+const FULL: &str = "dpi full";
 const IDLE_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Memory of a flow with TCP analysis and inspection, bytes.
 const FLOW_BYTES: usize = 800;
@@ -58,6 +59,13 @@ fn pipelines(config: Config) -> Result<[Fused; 2], Error> {
     Ok([Fused::new(Config { inspection: None, ..config })?, Fused::new(Config { inspection, ..config })?])
 }
 
+/// The pipeline with nDPI too, if it is built in.
+fn with_ndpi(config: Config) -> Result<Option<Fused>, Error> {
+    let inspection = Some(InspectionSettings::default());
+    let full = weir_flow::ndpi_version().map(|_| Fused::new(Config { inspection, second_opinion: true, ..config }));
+    full.transpose()
+}
+
 /// Flows of applications, with further settings of their traffic.
 fn applications(
     bench: &mut Bench<'_>,
@@ -74,9 +82,15 @@ fn applications(
     (bench.say)(&format!("dpi: {row}: warming up until flows end as fast as they begin"));
     let mut frames = Frames::continuing(&format!("apps,flows={flows}{settings}"), packets)?;
     let [mut off, mut light] = pipelines(config)?;
-    warm_up(bench, &mut frames, &mut [&mut off, &mut light])?;
-    let group =
+    let mut full = with_ndpi(config)?;
+    let mut cases: Vec<&mut dyn Work<Frames>> = vec![&mut off, &mut light];
+    cases.extend(full.as_mut().map(|full| full as _));
+    warm_up(bench, &mut frames, &mut cases)?;
+    let mut group =
         Group::new(row, 0.0).case(NULL, Null).case(DECODED, Decoded::new(flows)?).case(OFF, off).case(LIGHT, light);
+    if let Some(full) = full {
+        group = group.case(FULL, full);
+    }
     group.measure(bench, table, &mut frames, Frames::next_round)
 }
 
