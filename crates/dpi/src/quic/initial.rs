@@ -2,7 +2,7 @@
 //! client chose, so everyone on the path can decrypt them (RFC 9001 section 5.2, RFC 9369 section
 //! 3.3).
 
-use super::packet::Packet;
+use super::packet::{MAX_ID_OCTETS, Packet};
 use super::version::{Version, version};
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -28,6 +28,7 @@ pub(super) enum Sender {
 }
 
 /// Keys of the Initial packets of one side.
+#[derive(Clone, Debug)]
 pub(super) struct Keys {
     key: [u8; 16],
     nonce: [u8; 12],
@@ -67,19 +68,44 @@ impl Keys {
     }
 }
 
+/// The keys that a connection needed last. To derive them takes longer than to decrypt a packet, and
+/// a side sends several packets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastKeys(Option<(u32, ArrayVec<u8, MAX_ID_OCTETS>, Sender, Keys)>);
+
+impl LastKeys {
+    /// Forgets them.
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// The keys of a connection whose client first sent to `id`. `None`: the version is unknown, or the
+    /// id too long.
+    fn of(&mut self, number: u32, id: &[u8], sender: Sender) -> Option<&Keys> {
+        let is_same = |(of, last_id, last_sender, _): &(u32, ArrayVec<u8, _>, Sender, Keys)| {
+            *of == number && **last_id == *id && *last_sender == sender
+        };
+        if !self.0.as_ref().is_some_and(is_same) {
+            let keys = Keys::new(version(number)?, id, sender);
+            self.0 = Some((number, id.try_into().ok()?, sender, keys));
+        }
+        self.0.as_ref().map(|(.., keys)| keys)
+    }
+}
+
 /// Decrypts an Initial packet of a connection whose client first sent to `id`. Returns where its
 /// frames are in the plaintext. `None`: it is not one, or is too long.
 pub(super) fn decrypt(
     packet: &Packet<'_>,
-    id: &[u8],
-    sender: Sender,
+    (id, sender): (&[u8], Sender),
+    keys: &mut LastKeys,
     plaintext: &mut Plaintext,
 ) -> Option<Range<usize>> {
     plaintext.clear();
     plaintext.try_extend_from_slice(packet.octets).ok()?;
     let number_at = packet.number_at;
     let sample = plaintext.get(number_at + 4..)?.first_chunk()?;
-    let keys = Keys::new(version(packet.version)?, id, sender);
+    let keys = keys.of(packet.version, id, sender)?;
     let mask = keys.mask(sample);
     plaintext[0] ^= mask[0] & 0x0f;
     let frames_at = number_at + usize::from(plaintext[0] & 3) + 1;

@@ -22,7 +22,7 @@ use crate::tls::split_message;
 use crate::{Application, Confidence, Datagram, Fact, Findings, Note, Verdict};
 use arrayvec::ArrayVec;
 use crypto_stream::CryptoStream;
-use initial::{Plaintext, Sender, decrypt};
+use initial::{LastKeys, Plaintext, Sender, decrypt};
 use packet::{Kind, MAX_ID_OCTETS, Packet, split, variable};
 
 /// What is read next.
@@ -45,6 +45,7 @@ pub struct State {
     stage: Stage,
     /// The connection id from which the keys follow.
     id: ArrayVec<u8, MAX_ID_OCTETS>,
+    keys: LastKeys,
     /// Octets of the messages of the side that is read.
     stream: CryptoStream,
 }
@@ -57,6 +58,7 @@ impl State {
         (self.is_recognised, self.first_is_client, self.has_retry) = (false, None, false);
         self.stage = Stage::ClientHello;
         self.id.clear();
+        self.keys.clear();
         self.stream.clear();
     }
 }
@@ -117,17 +119,17 @@ impl State {
                 if self.id.is_empty() {
                     self.use_id(packet.destination_id);
                 }
-                decrypt(packet, &self.id, Sender::Client, &mut plaintext).or_else(|| {
+                decrypt(packet, (&self.id, Sender::Client), &mut self.keys, &mut plaintext).or_else(|| {
                     // The Retry was not captured, or another connection has the same ports.
                     let is_other = *self.id != *packet.destination_id;
-                    let frames = is_other
-                        .then(|| decrypt(packet, packet.destination_id, Sender::Client, &mut plaintext))
-                        .flatten()?;
+                    let id = (packet.destination_id, Sender::Client);
+                    let frames =
+                        is_other.then(|| decrypt(packet, id, &mut self.keys, &mut plaintext)).flatten()?;
                     self.use_id(packet.destination_id);
                     Some(frames)
                 })
             }
-            Stage::ServerHello if !is_client => decrypt(packet, &self.id, Sender::Server, &mut plaintext),
+            Stage::ServerHello if !is_client => decrypt(packet, (&self.id, Sender::Server), &mut self.keys, &mut plaintext),
             _ => return,
         };
         let Some(frames) = frames else { return };
@@ -153,6 +155,9 @@ impl State {
     fn read_frames(&mut self, frames: &[u8], findings: &mut Findings) -> bool {
         let mut cursor = Cursor(frames);
         loop {
+            // Padding is most of the packet of a client.
+            let padding = cursor.0.iter().take_while(|&&octet| octet == 0).count();
+            cursor.0 = &cursor.0[padding..];
             match self.read_frame(&mut cursor, findings) {
                 Some(false) => {}
                 Some(true) => return true,
