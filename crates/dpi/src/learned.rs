@@ -82,7 +82,7 @@ impl Learned {
 #[derive(Debug)]
 struct Bounded<K, V> {
     /// Values with the end of their time, ns.
-    entries: HashMap<K, (V, u64)>,
+    entries: HashMap<K, (V, u64), ahash::RandomState>,
     /// The keys in the order in which they came.
     order: VecDeque<K>,
     limit: usize,
@@ -90,7 +90,7 @@ struct Bounded<K, V> {
 
 impl<K: Copy + Eq + Hash, V> Bounded<K, V> {
     fn new(limit: usize) -> Self {
-        Self { entries: HashMap::new(), order: VecDeque::new(), limit }
+        Self { entries: HashMap::default(), order: VecDeque::new(), limit }
     }
 
     fn insert(&mut self, key: K, value: V, until_ns: u64) {
