@@ -156,8 +156,11 @@ impl State {
         let mut cursor = Cursor(frames);
         loop {
             // Padding is most of the packet of a client.
-            let padding = cursor.0.iter().take_while(|&&octet| octet == 0).count();
-            cursor.0 = &cursor.0[padding..];
+            while let Some((padding, rest)) = cursor.0.split_first_chunk::<16>()
+                && *padding == [0; 16]
+            {
+                cursor.0 = rest;
+            }
             match self.read_frame(&mut cursor, findings) {
                 Some(false) => {}
                 Some(true) => return true,
