@@ -123,13 +123,14 @@ impl State {
                     // The Retry was not captured, or another connection has the same ports.
                     let is_other = *self.id != *packet.destination_id;
                     let id = (packet.destination_id, Sender::Client);
-                    let frames =
-                        is_other.then(|| decrypt(packet, id, &mut self.keys, &mut plaintext)).flatten()?;
+                    let frames = is_other.then(|| decrypt(packet, id, &mut self.keys, &mut plaintext)).flatten()?;
                     self.use_id(packet.destination_id);
                     Some(frames)
                 })
             }
-            Stage::ServerHello if !is_client => decrypt(packet, (&self.id, Sender::Server), &mut self.keys, &mut plaintext),
+            Stage::ServerHello if !is_client => {
+                decrypt(packet, (&self.id, Sender::Server), &mut self.keys, &mut plaintext)
+            }
             _ => return,
         };
         let Some(frames) = frames else { return };
