@@ -368,6 +368,9 @@ impl Inspector {
             &Entry::Undecided(session) => {
                 let session = &self.sessions[session as usize];
                 let mut findings = session.findings.clone();
+                if session.has_gap() {
+                    findings.note(Note::Gap);
+                }
                 self.settings.guess(session.is_tcp, session.ports, &mut findings);
                 (!findings.is_empty()).then(|| Arc::new(findings))
             }
@@ -641,10 +644,18 @@ impl Session {
         self.needs_more(payload)
     }
 
+    /// Whether octets are missing before others of a recognised flow.
+    fn has_gap(&self) -> bool {
+        self.findings.application().is_some() && self.streams.iter().any(Stream::has_gap)
+    }
+
     /// Whether packets after this one are of use.
     fn needs_more(&mut self, payload: &Payload<'_>) -> bool {
         if payload.is_last && self.candidates != 0 {
             self.findings.note(Note::Limit);
+            if self.has_gap() {
+                self.findings.note(Note::Gap);
+            }
             return false;
         }
         self.candidates != 0

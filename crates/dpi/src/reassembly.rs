@@ -57,6 +57,11 @@ impl Stream {
         self.contiguous().len() as u32 >= self.end.map_or(limit, |end| end.min(limit))
     }
 
+    /// Whether octets before others are missing.
+    pub fn has_gap(&self) -> bool {
+        self.ranges.last().is_some_and(|&(begin, _)| begin > 0)
+    }
+
     /// Memory, octets.
     pub fn capacity(&self) -> usize {
         self.octets.capacity()
