@@ -4,7 +4,7 @@ use crate::field::{initial_rtt_ns, server_responses};
 use weir_flow::FlowRecord;
 
 /// Sums over records. Of the two directions, the first is that of the initiator; in a group of a
-/// side (a host), what this side sent.
+/// side (a host), what this side sent and what it received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     /// Number of records.
@@ -13,6 +13,10 @@ pub struct Sums {
     pub packets: [u64; 2],
     /// IP octets of both directions.
     pub bytes: [u64; 2],
+    /// Packets between two sides of one group: they are in both values of `packets`.
+    pub inner_packets: u64,
+    /// IP octets of these packets.
+    pub inner_bytes: u64,
     /// Octets on the wire, both directions together.
     pub l2_bytes: u64,
     /// Earliest packet, ns since 1970 UTC; `u64::MAX` without records.
@@ -51,6 +55,8 @@ impl Sums {
         flows: 0,
         packets: [0; 2],
         bytes: [0; 2],
+        inner_packets: 0,
+        inner_bytes: 0,
         l2_bytes: 0,
         first_ns: u64::MAX,
         last_ns: 0,
@@ -95,6 +101,12 @@ impl Sums {
         Self { packets: swapped(self.packets), bytes: swapped(self.bytes), ..self }
     }
 
+    /// The figures in the group of both sides: all that one sends the other receives.
+    pub(crate) fn of_both_sides(self) -> Self {
+        let (packets, bytes) = (self.all_packets(), self.all_bytes());
+        Self { packets: [packets; 2], bytes: [bytes; 2], inner_packets: packets, inner_bytes: bytes, ..self }
+    }
+
     /// The part of the figures in a part of the time of one record, from `from_ns` to `to_ns` of its
     /// time. The parts of consecutive times add up to the whole. The record itself and its times
     /// count at its start.
@@ -109,6 +121,8 @@ impl Sums {
             flows: starts.flows,
             packets: both(self.packets),
             bytes,
+            inner_packets: 0,
+            inner_bytes: 0,
             l2_bytes: part(self.l2_bytes),
             first_ns: self.first_ns + from_ns,
             last_ns: self.first_ns + to_ns,
@@ -136,6 +150,8 @@ impl Sums {
             self.packets[side] += other.packets[side];
             self.bytes[side] += other.bytes[side];
         }
+        self.inner_packets += other.inner_packets;
+        self.inner_bytes += other.inner_bytes;
         self.l2_bytes += other.l2_bytes;
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);
@@ -152,12 +168,12 @@ impl Sums {
 
     /// Packets of both directions together.
     pub fn all_packets(&self) -> u64 {
-        self.packets[0] + self.packets[1]
+        self.packets[0] + self.packets[1] - self.inner_packets
     }
 
     /// IP octets of both directions together.
     pub fn all_bytes(&self) -> u64 {
-        self.bytes[0] + self.bytes[1]
+        self.bytes[0] + self.bytes[1] - self.inner_bytes
     }
 
     /// Time from the earliest to the latest packet, ns.

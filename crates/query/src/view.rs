@@ -4,7 +4,8 @@
 //! is bounded by a number of groups: records of further groups are summed up as "others".
 //!
 //! Always: the sum of all groups and of the others is the sum of all records, except that a record of
-//! two sides (`host`) is in the groups of both. [`View::total`] counts each record once.
+//! two sides (`host`) is in the groups of both, and once in a group of both. [`View::total`] counts
+//! each record once.
 
 use crate::group_field::GroupField;
 use crate::order::{InvalidOrder, Metric, Order, RowOrder};
@@ -172,13 +173,16 @@ impl View {
     fn add_to_sides(&mut self, flow: &FlowRecord, start_ns: Option<u64>, sums: &Sums) {
         let [mut source, mut other] = std::mem::take(&mut self.key_memory).map(recycle);
         self.read_key(flow, start_ns, 0, &mut source);
-        self.add_to_group(&source, sums);
         if self.has_sides {
             self.read_key(flow, start_ns, 1, &mut other);
-            // A record of a host with itself counts once.
-            if source != other {
+        }
+        match self.has_sides {
+            true if source == other => self.add_to_group(&source, &sums.of_both_sides()),
+            true => {
+                self.add_to_group(&source, sums);
                 self.add_to_group(&other, &sums.of_other_side());
             }
+            false => self.add_to_group(&source, sums),
         }
         self.key_memory = [source, other].map(recycle);
     }

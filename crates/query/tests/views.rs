@@ -101,11 +101,14 @@ fn a_record_is_in_the_groups_of_both_hosts_and_counts_once_in_the_total() {
     assert_eq!(
         figures(&view),
         [
-            ("10.0.0.1".into(), 3, [7, 9], [1120, 2240]),
+            // What it sent to itself it has received.
+            ("10.0.0.1".into(), 3, [8, 10], [1240, 2300]),
             ("198.51.100.20".into(), 1, [7, 5], [2000, 1000]),
             ("10.0.0.53".into(), 1, [1, 1], [120, 60]),
         ]
     );
+    let itself = view.rows()[0].sums;
+    assert_eq!((itself.all_packets(), itself.all_bytes()), (16, 3360));
     assert_eq!(of(view.total()), (3, 16, 3360, 3360 + 14 * 16));
 }
 

@@ -121,6 +121,27 @@ fn sums_of_every_view_of_every_capture_equal_the_ledger() {
 }
 
 #[test]
+fn traffic_within_a_group_was_sent_and_received_there_and_counts_once() {
+    let pcap = concat!(env!("CARGO_MANIFEST_DIR"), "/../dpi/testdata/redis-cli.pcap");
+    for field in ["host", "host/24", "host/0"] {
+        for every in [&[][..], &["--every", "1ms"]] {
+            let rows = rows(&[&["read", pcap, "--by", field][..], every].concat());
+            for name in ["bytes", "sent_bytes", "received_bytes"] {
+                assert_eq!(sum(&rows, name), 568, "{field} {name}: {rows:?}");
+            }
+            assert_eq!(sum(&rows, "sent_packets"), sum(&rows, "packets"), "{field}: {rows:?}");
+        }
+    }
+    // All hosts are one group.
+    let web = capture("web.pcap");
+    let flows = rows(&["read", &web, "--where", "ip4"]);
+    let all = rows(&["read", &web, "--where", "ip4", "--by", "host/0"]);
+    for name in ["bytes", "sent_bytes", "received_bytes"] {
+        assert_eq!(sum(&all, name), sum(&flows, "bytes"), "{name}: {all:?}");
+    }
+}
+
+#[test]
 fn a_table_has_its_rest_and_its_total() {
     let out = success(["read", &capture("web.pcap"), "--by", "host", "--top", "2", "-q"]);
     let expected = "\
