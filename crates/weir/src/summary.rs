@@ -131,11 +131,11 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         }
     }
     for sink in ledger.sinks.iter().filter(|sink| sink.filtered.flows > 0) {
-        let RecordTotals { flows, packets, bytes } = sink.total().saturating_sub(sink.filtered);
-        let all = sink.total().flows;
+        let all = sink.total().saturating_sub(sink.not_open);
+        let RecordTotals { flows, packets, bytes } = all.saturating_sub(sink.filtered);
         let of = |n, thing| units::count(n, thing);
         let sizes = format!("{}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
-        fact("selected", format!("{flows} of {} for {}: {sizes}", of(all, "flow"), sink.sink));
+        fact("selected", format!("{flows} of {} for {}: {sizes}", of(all.flows, "flow"), sink.sink));
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
         let which = match reason {

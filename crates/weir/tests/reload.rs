@@ -138,6 +138,32 @@ fn broken_files_change_nothing_and_leave_nothing_open() {
 }
 
 #[test]
+fn the_summary_counts_only_what_a_sink_was_open_for() {
+    let mut probe = Probe::start();
+    let good = lines(probe.folder.path());
+    let sink = format!("json:{}?where=bytes > 10M", probe.path("large.json").display());
+    probe.write_config(&good.replace("\"]\nidle", &format!("\", \"{sink}\"]\nidle")));
+    probe.reload("configuration reloaded", ["another sink", "large.json"]);
+    probe.send_flows(300);
+    probe.send_flows(1);
+    until("the sinks have flows", || read_flows(&probe.path("flows.json")).len() >= 128);
+    let bad = sink.replace("bytes >", "byts >");
+    probe.write_config(&good.replace("\"]\nidle", &format!("\", \"{bad}\"]\nidle")));
+    probe.reload(REFUSED, ["the expression of an open sink", "there is no field \"byts\"; did you mean bytes?"]);
+    probe.write_config(&good);
+    probe.reload("configuration reloaded", ["without the sink", "configuration reloaded"]);
+    drop(probe.input);
+    let (code, err, _, ledger) = probe.running.wait();
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let large = sinks.iter().find(|counts| counts["sink"] == *sink).unwrap();
+    let flows = |name: &str| large[name]["flows"].as_u64().unwrap();
+    assert!(code == 0 && flows("filtered") >= 128 && flows("not_open") > 0, "{err}");
+    let selected = format!("selected   0 of {} flows for {sink}: 0 packets, 0 bytes on the wire", flows("filtered"));
+    // The lines are wrapped.
+    assert!(err.split_whitespace().collect::<Vec<_>>().join(" ").contains(&selected.replace("   ", " ")), "{err}");
+}
+
+#[test]
 fn a_slow_reload_stops_neither_status_nor_signals() {
     let probe = Probe::start();
     let good = lines(probe.folder.path());

@@ -141,6 +141,9 @@ impl Effective {
         if let Some(view) = &mut outputs.view {
             view.groups = self.sink_memory.views.groups;
         }
+        if let Some(problem) = outputs.problems(&new.sinks).into_iter().next() {
+            return Err(problem);
+        }
         let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
         files::check_targets(&inputs, &outputs.targets)?;
         let settings = probe_settings(&new)?;
