@@ -1,5 +1,7 @@
 //! Lines of text, for protocols that have them.
 
+use memchr::memchr;
+
 /// Lines that are read.
 pub(crate) const MAX_LINES: usize = 128;
 
@@ -37,13 +39,13 @@ pub(crate) fn contains(octets: &[u8], word: &str) -> bool {
 /// `Some`: what follows the head. `None`: its end is not among the octets.
 pub(crate) fn fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
     for _ in 0..MAX_LINES {
-        let end = octets.iter().position(|&octet| octet == b'\n')?;
+        let end = memchr(b'\n', octets)?;
         let line = octets[..end].trim_ascii();
         octets = &octets[end + 1..];
         if line.is_empty() {
             return Some(octets);
         }
-        if let Some(colon) = line.iter().position(|&octet| octet == b':') {
+        if let Some(colon) = memchr(b':', line) {
             read(line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
         }
     }
