@@ -116,6 +116,9 @@ pub fn truncate(file: File) -> io::Result<File> {
 /// from a pipe.
 pub struct WholeTexts(pub File);
 
+/// As [`WholeTexts`], but of a text that cannot be written whole the whole lines stay.
+pub struct WholeLines(pub File);
+
 impl Write for WholeTexts {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.0.write(text)
@@ -125,6 +128,27 @@ impl Write for WholeTexts {
         let length = self.0.metadata()?.len();
         // Fails for a pipe.
         self.0.write_all(text).inspect_err(|_| self.0.set_len(length).unwrap_or(()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Write for WholeLines {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write(text)
+    }
+
+    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        let length = self.0.metadata()?.len();
+        self.0.write_all(text).inspect_err(|_| {
+            let written = self.0.metadata().map_or(0, |file| file.len().saturating_sub(length)) as usize;
+            let lines =
+                text[..written.min(text.len())].iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1);
+            // Fails for a pipe.
+            self.0.set_len(length + lines as u64).unwrap_or(());
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -258,8 +258,11 @@ impl Outputs {
                 Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(sink.into())),
                 Target::File(path) => {
                     let OutputFile { file, unused } = weir_export::open_file(sink, &path, mode, self.owner)?;
-                    let output: Box<dyn Write + Send> =
-                        if mode == FileMode::Append { Box::new(files::WholeTexts(file)) } else { Box::new(file) };
+                    let output: Box<dyn Write + Send> = if mode == FileMode::Append || compression.is_some() {
+                        Box::new(files::WholeTexts(file))
+                    } else {
+                        Box::new(files::WholeLines(file))
+                    };
                     let mut table = Table::new(sink, content, output, None);
                     table.unused = unused;
                     table

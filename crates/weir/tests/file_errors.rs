@@ -333,6 +333,37 @@ fn a_file_that_was_emptied_because_the_disk_was_full_begins_as_a_new_one() {
 }
 
 #[test]
+fn a_view_that_does_not_fit_ends_with_a_whole_row() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, has_rows) in [("view.csv", true), ("view.json", true), ("view.csv.gz", false)] {
+        let [whole, path] = ["whole", "cut"].map(|folder_name| {
+            let folder = folder.path().join(folder_name);
+            let _ = fs::create_dir(&folder);
+            folder.join(name)
+        });
+        let run = |path: &Path, limit| {
+            let mut command = command();
+            command.args([
+                "read",
+                "synth:velan,flows=2k,packets=20k",
+                "-q",
+                "--by",
+                "src_ip,src_port,dst_ip,dst_port",
+                "-o",
+            ]);
+            limit_file_size(command.arg(path), limit);
+            text_of(&command.output().unwrap())
+        };
+        assert_eq!(run(&whole, 1 << 30).0, 0, "{name}");
+        let (code, _, err) = run(&path, 20_001);
+        let [whole, cut] = [whole, path].map(|path| fs::read(path).unwrap());
+        assert!(code == 2 && err.contains("File too large") && err.contains("lost, write_failed"), "{name}: {err}");
+        assert!(cut.is_empty() || cut.ends_with(b"\n") && whole.starts_with(&cut), "{name}: {} octets", cut.len());
+        assert_eq!(cut.len() > 19_000, has_rows, "{name}: {} octets", cut.len());
+    }
+}
+
+#[test]
 fn a_table_or_ledger_that_does_not_fit_is_not_written_in_part() {
     let capture = small().saved();
     let [table, stats] = ["table", "ledger"].map(|name| capture.beside(name));
