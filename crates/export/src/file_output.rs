@@ -240,6 +240,7 @@ impl FileOutput {
             self.rotate(counters);
             return true;
         }
+        self.end_frames(counters);
         let old = self.file.take();
         match self.open_path(FileMode::Append, whole_records) {
             Ok(_) => {
@@ -299,8 +300,19 @@ impl FileOutput {
 
     /// Writes octets and counts the records in them. Returns whether all octets are written.
     pub fn write(&mut self, octets: &[u8], boundaries: &[RecordBoundary], counters: &mut SinkCounters) -> bool {
-        let mut written = 0;
         let frame = self.compression.filter(|_| !octets.is_empty()).map(|compression| compression.compress(octets));
+        self.write_frame(frame, octets, boundaries, counters)
+    }
+
+    /// As [`FileOutput::write`]: the octets, or a frame of them.
+    fn write_frame(
+        &mut self,
+        frame: Option<Vec<u8>>,
+        octets: &[u8],
+        boundaries: &[RecordBoundary],
+        counters: &mut SinkCounters,
+    ) -> bool {
+        let mut written = 0;
         // No record of an incomplete frame can be read.
         let end = |boundary: &RecordBoundary| frame.as_ref().map_or(boundary.end, Vec::len);
         let octets = frame.as_deref().unwrap_or(octets);
@@ -332,6 +344,17 @@ impl FileOutput {
             }
         }
         self.failed.is_none()
+    }
+
+    /// Ends an output that stays. Without content, a compressed one gets an empty frame: to programs
+    /// that decompress it, a file without octets is damaged.
+    fn end_frames(&mut self, counters: &mut SinkCounters) {
+        if let Some(compression) = self.compression
+            && self.is_empty
+            && self.is_ready()
+        {
+            self.write_frame(Some(compression.compress(&[])), &[], &[], counters);
+        }
     }
 
     /// Removes the incomplete record at the end of the file.
@@ -379,7 +402,10 @@ impl FileOutput {
     pub fn finish(&mut self, counters: &mut SinkCounters) -> Result<(), Error> {
         match self.rotation {
             Some(_) => self.end_file(counters),
-            None => self.unused.take().into_iter().for_each(UnusedFile::keep),
+            None => {
+                self.unused.take().into_iter().for_each(UnusedFile::keep);
+                self.end_frames(counters);
+            }
         }
         self.report_end()
     }
@@ -425,12 +451,23 @@ fn cut_to_whole_records(
     compression: Option<Compression>,
     whole_records: WholeRecords<'_>,
 ) -> io::Result<Option<u64>> {
+    if is_empty_frame(file, length, compression)? {
+        file.set_len(0)?;
+        return Ok(Some(0));
+    }
     let whole = if length == 0 { Some(0) } else { whole_records(compression, file, length)? };
     if let Some(whole) = whole.filter(|&whole| whole < length) {
         file.set_len(whole)?;
         warn!(sink = name, octets = length - whole, "removed the incomplete last record of the file");
     }
     Ok(whole)
+}
+
+/// Whether a file has the frame of an output that had no content, and nothing else.
+fn is_empty_frame(file: &File, length: u64, compression: Option<Compression>) -> io::Result<bool> {
+    let Some(frame) = compression.map(|compression| compression.compress(&[])) else { return Ok(false) };
+    let mut content = vec![0; frame.len()];
+    Ok(length == frame.len() as u64 && file.read_exact_at(&mut content, 0).map(|()| content == frame)?)
 }
 
 /// Ends rotated files that a run which was killed has left: removes incomplete records, and gives them

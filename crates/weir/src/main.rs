@@ -34,6 +34,7 @@ mod table;
 mod tcp;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
+use clap::builder::StyledStr;
 use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
 use console::{print, printable, style};
@@ -66,16 +67,16 @@ fn main() -> ExitCode {
             if wants_json && error.use_stderr() {
                 log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);
                 print_failure(error.to_string().trim_start_matches("error: ").trim_end());
-            } else {
+            } else if error.use_stderr() {
                 print_usage_error(&error);
+            } else {
+                return print_help(&error.render());
             }
-            return ExitCode::from(u8::from(error.use_stderr()));
+            return ExitCode::from(1);
         }
     };
     let Some(command) = arguments.command else {
-        let help = Arguments::command().render_help();
-        let is_styled = style::is_on(&std::io::stdout());
-        return print(if is_styled { help.ansi().to_string() } else { help.to_string() }.as_bytes()).into();
+        return print_help(&Arguments::command().render_help());
     };
     // `weir probe` starts the log when it has read its configuration file.
     let is_quiet = command.is_quiet();
@@ -116,10 +117,17 @@ fn print_failure(message: &str) {
     }
 }
 
-/// Prints the message of the command line parser, or the help that the user asked for.
+/// Prints help or version.
+fn print_help(help: &StyledStr) -> ExitCode {
+    log::init(Logging { log_level: None, log_format: LogFormat::Text }, false, Prefix::Program);
+    let is_styled = style::is_on(&std::io::stdout());
+    print(if is_styled { help.ansi().to_string() } else { help.to_string() }.as_bytes()).into()
+}
+
+/// Prints the message of the command line parser.
 fn print_usage_error(error: &clap::Error) {
     let (plain, wrapped) = (error.to_string(), console::wrapped_error("", &error.to_string()));
-    if error.use_stderr() && wrapped != plain {
+    if wrapped != plain {
         console::eprint_styled(&wrapped, style::failure);
     } else {
         let _ = error.print();

@@ -45,6 +45,57 @@ fn a_full_disk_at_standard_output_has_exit_code_2() {
 }
 
 #[test]
+fn help_on_a_full_disk_has_exit_code_2() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["--help"][..], &["read", "-h"], &["-V"], &[]] {
+        let (code, _, err) = text_of(&command().args(arguments).stdout(full()).output().unwrap());
+        assert_eq!(code, 2, "{arguments:?}: {err}");
+        assert!(err.contains("cannot write to standard output: No space left"), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_compressed_file_without_records_decompresses_to_nothing() {
+    let decompress = [("gz", common::gunzip as fn(&[u8]) -> Vec<u8>), ("zst", common::unzstd)];
+    for (format, (ending, decompress)) in
+        ["json", "ipfix", "csv"].into_iter().flat_map(|format| decompress.map(|of| (format, of)))
+    {
+        let capture = small().saved();
+        let path = capture.beside("flows");
+        let sink = format!("{format}:{}.{ending}", path.display());
+        let path = path.with_extension(ending);
+        let content = || decompress(&std::fs::read(&path).unwrap());
+        let whole = {
+            success(["read", capture.name(), "-q", "-o", &sink]);
+            content()
+        };
+        let header = if format == "csv" { whole.iter().position(|&octet| octet == b'\n').unwrap() + 1 } else { 0 };
+        // `weir probe` continues the file.
+        for command in ["read", "probe", "probe"] {
+            let overwrite = if command == "read" { &["--overwrite"][..] } else { &[] };
+            success([&[command, "-i", capture.name(), "-q", "--where", "port 1", "-o", &sink], overwrite].concat());
+            assert_eq!(content(), whole[..header], "{command} {sink}");
+            let octets = std::fs::metadata(&path).unwrap().len();
+            assert!(octets > 0 && (format == "csv" || octets < 30), "{command} {sink}: {octets}");
+        }
+        success(["probe", "-i", capture.name(), "-q", "-o", &sink]);
+        let continued = content();
+        let is_same = if format == "ipfix" { continued.len() == whole.len() } else { continued == whole };
+        assert!(is_same, "{sink}: {} and {} octets", continued.len(), whole.len());
+        let stdout = ["read", capture.name(), "-q", "--where", "port 1", "-o", &format!("{format}:-.{ending}")];
+        let out = command().args(stdout).output().unwrap().stdout;
+        assert!(!out.is_empty() && decompress(&out) == whole[..header], "{sink}: {out:?}");
+    }
+    // Another format takes the place of an empty frame.
+    let capture = small().saved();
+    let path = capture.beside("flows.gz");
+    let sink = |format: &str| format!("{format}:{}", path.display());
+    success(["read", capture.name(), "-q", "--where", "port 1", "-o", &sink("json")]);
+    success(["probe", "-i", capture.name(), "-q", "-o", &sink("csv")]);
+    assert!(common::gunzip(&std::fs::read(&path).unwrap()).starts_with(b"start_time,"));
+}
+
+#[test]
 fn a_failed_sink_does_not_stop_the_others() {
     let capture = small().saved();
     let good = capture.beside("good.txt");
