@@ -50,8 +50,13 @@ const FAILURE_TIME: Duration = Duration::from_secs(5);
 const SPACES: [char; 5] = ['\t', '\n', '\x0b', '\x0c', '\r'];
 
 fn main() -> ExitCode {
-    let given: Vec<OsString> = std::env::args_os().collect();
-    let parsed = match Arguments::try_parse_from(&given) {
+    let mut given: Vec<OsString> = std::env::args_os().collect();
+    let mut parsed = Arguments::try_parse_from(&given);
+    while let Some(joined) = parsed.as_ref().err().and_then(|error| arguments::join_value(&given, error)) {
+        given = joined;
+        parsed = Arguments::try_parse_from(&given);
+    }
+    let parsed = match parsed {
         Ok(arguments) => Ok((arguments, given.clone(), vec![])),
         Err(error) => probe::without_invalid_values(&given).ok_or(error),
     };
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
             let wants_json = given.join("=").contains("--log-format=json");
             // The message repeats arguments: here those without control characters.
             let error = arguments::with_short_value(Arguments::try_parse_from(&given).err().unwrap_or(error));
-            let error = arguments::with_tip(error);
+            let error = arguments::with_tip(error, &given);
             if wants_json && error.use_stderr() {
                 log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);
                 print_failure(error.to_string().trim_start_matches("error: ").trim_end());

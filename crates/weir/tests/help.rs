@@ -156,6 +156,54 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
 }
 
 #[test]
+fn unknown_options_get_no_advice_about_other_things() {
+    for (arguments, tips) in [
+        (&["read", "x", "-s", "bytes"][..], &["--by FIELD sums up flows, --sort NAME sorts"][..]),
+        (&["read", "x", "-A", "srcip"], &["--by FIELD sums up flows"]),
+        (&["read", "x", "--agg", "host"], &["--by FIELD sums up flows"]),
+        (&["read", "x", "-n", "10"], &["--top N lists the N largest"]),
+        (&["read", "-r", "x"], &["name the file without an option: 'weir read FILE'"]),
+        (&["probe", "-r", "x"], &["-i SOURCE names a file or an interface"]),
+        (&["read", "x", "-w", "y"], &["-o flows.csv writes flow records"]),
+        (&["tcp", "x", "-o", "csv:-"], &["--csv FILE, --json FILE, --html FILE write the report"]),
+        (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
+        (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
+        (&["tcp", "x", "-A", "host"], &["weir read and weir probe have --by"]),
+        (&["tcp", "x", "--where", "port 80"], &["weir read and weir probe have --where"]),
+        (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
+        (&["--where", "port 80"], &["weir read and weir probe have --where"]),
+        (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
+        (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
+        (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),
+        (&["read", "x", "--colour", "on"], &[]),
+        (&["read", "x", "-z"], &[]),
+    ] {
+        let err = failure(1, arguments);
+        let found: Vec<&str> = err.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")).collect();
+        assert_eq!(found, tips, "{arguments:?}: {err}");
+        let command = arguments[0].trim_start_matches("--where");
+        assert!(err.contains(&format!("Usage: weir {command}").trim_end().to_owned()), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_value_with_a_hyphen_is_refused_as_a_value() {
+    assert_usage_errors(&[
+        (&["read", "x", "--top", "-1"], "invalid value '-1' for '--top <N>'"),
+        (&["read", "x", "--domain", "-1"], "invalid value '-1' for '--domain <N>'"),
+        (&["read", "x", "--idle", "-1s"], "invalid value '-1s' for '--idle <TIME>'"),
+        (&["tcp", "x", "--top", "-1"], "invalid value '-1' for '--top <N>'"),
+        (&["read", "x", "--by", "host", "--sort", "-bytes", "--top", "-1"], "invalid value '-1' for '--top <N>'"),
+        (&["read", "x", "--by", "host", "--sort", "-bytes"], "\"-bytes\"; did you mean bytes?"),
+        (&["read", "x", "--sort", "-bytes"], "there is no field \"-bytes\"; did you mean bytes"),
+        (&["read", "x", "-o", "-.csv"], "csv:-.csv: this is not standard output: use - for it"),
+        // An option that exists is not a value.
+        (&["read", "x", "--sort", "--by", "host"], "a value is required for '--sort <NAME>'"),
+        (&["read", "x", "--", "--top"], "--top: No such file"),
+    ]);
+}
+
+#[test]
 fn control_characters_of_arguments_are_not_printed() {
     for arguments in [&["--x\nweir: error: forged"][..], &["read", "-", "--idle", "5\u{1b}[2J\nweir: forged"]] {
         let err = failure(1, arguments);

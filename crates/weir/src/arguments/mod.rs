@@ -10,6 +10,7 @@ mod probe;
 mod read;
 mod synth;
 mod tcp;
+mod usage;
 mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
@@ -19,15 +20,14 @@ pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
+pub use usage::{join_value, with_short_value, with_tip};
 pub use values::{Cores, FieldList};
 
-use crate::error::live_source;
 use values::parse_fields;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
 
 /// Headings of option groups in help texts.
@@ -116,35 +116,6 @@ impl Logging {
     pub fn level(&self, quiet: bool) -> LevelFilter {
         self.log_level.unwrap_or(if quiet { LevelFilter::WARN } else { LevelFilter::INFO })
     }
-}
-
-/// An error that says what to do with the name of an interface or a capture instead of a command.
-pub fn with_tip(mut error: clap::Error) -> clap::Error {
-    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) {
-        let tip = if Path::new(name).is_file() {
-            format!("to read this file: 'weir read {name}'")
-        } else if weir_capture::is_live(name) || weir_capture::is_interface(name) {
-            format!("to meter this traffic: 'weir read -i {}'", live_source(name))
-        } else {
-            return error;
-        };
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    }
-    error
-}
-
-/// An error that shows only the beginning of a long value: the parser repeats all of it, and an
-/// expression may have thousands of addresses.
-pub fn with_short_value(mut error: clap::Error) -> clap::Error {
-    const SHOWN: usize = 60;
-    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
-        && value.chars().count() > SHOWN
-    {
-        let short = value.chars().take(SHOWN).chain(['…']).collect();
-        error.insert(ContextKind::InvalidValue, ContextValue::String(short));
-    }
-    error
 }
 
 fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
