@@ -115,13 +115,17 @@ impl Outputs {
 
     /// What is wrong with the view and the sinks, which are not opened.
     pub fn problems(&self, options: &arguments::Sinks) -> Vec<Error> {
-        let sinks = self.sinks.iter().map(|sink| self.check_sink(sink, options));
-        std::iter::once(self.check_columns(options)).chain(sinks).filter_map(Result::err).collect()
+        let sinks = self.sinks.iter().map(|sink| self.check_sink(sink));
+        [self.check_columns(options), self.check_order(options)]
+            .into_iter()
+            .chain(sinks)
+            .filter_map(Result::err)
+            .collect()
     }
 
     /// Checks a sink without opening it.
-    pub fn check_sink(&self, sink: &str, options: &arguments::Sinks) -> Result<(), Error> {
-        self.check_view(sink, options)?;
+    pub fn check_sink(&self, sink: &str) -> Result<(), Error> {
+        self.check_view(sink)?;
         let plain = split_where(sink).0;
         let is_written_at_end = view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
         if is_written_at_end && weir_export::is_rotated(plain) {
@@ -144,11 +148,11 @@ impl Outputs {
         Ok(())
     }
 
-    /// Checks the expression and the view of a sink.
-    fn check_view(&self, sink: &str, options: &arguments::Sinks) -> Result<(), Error> {
+    /// Checks the expression and the fields of a sink.
+    fn check_view(&self, sink: &str) -> Result<(), Error> {
         expression(sink)?;
         let Some(format) = view_format(sink) else { return Ok(()) };
-        self.content(split_where(sink).0, format, options)?;
+        self.fields_of_sink(split_where(sink).0)?;
         let is_for_records = matches!(format, Format::Csv | Format::Json);
         if is_for_records && self.retries && self.view.is_some() {
             return Err(Error::ViewOfProbe(sink.into()));
@@ -169,10 +173,29 @@ impl Outputs {
         names().enumerate().find_map(is_twice).map_or(Ok(()), |name| Err(Error::ColumnTwice(name)))
     }
 
+    /// Checks `--sort`, which applies to all sinks that may have a table or a view.
+    fn check_order(&self, options: &arguments::Sinks) -> Result<(), Error> {
+        if !self.sinks.iter().any(|sink| view_format(sink).is_some()) {
+            return Ok(());
+        }
+        match &self.view {
+            Some(view) => View::new(view.clone()).map(drop)?,
+            None => options.order.as_ref().map(RecordOrder::new).transpose().map(drop)?,
+        }
+        Ok(())
+    }
+
+    /// The fields that a sink selects with `fields=`. A view has its own.
+    fn fields_of_sink(&self, sink: &str) -> Result<Option<Vec<&'static Column>>, Error> {
+        let fields = weir_export::columns_of_file(sink)?;
+        if fields.is_some() && self.view.is_some() { Err(Error::FieldsOfView(sink.into())) } else { Ok(fields) }
+    }
+
     /// Checks the expressions of the sinks and the view, before any sink is opened.
     fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.check_columns(options)?;
-        self.sinks.iter().try_for_each(|sink| self.check_view(sink, options))
+        self.check_order(options)?;
+        self.sinks.iter().try_for_each(|sink| self.check_view(sink))
     }
 
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
@@ -298,15 +321,12 @@ impl Outputs {
     /// What a sink writes at the end of the run: a view, or the largest flows.
     fn content(&self, sink: &str, format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
         const DEFAULT_TOP: usize = 20;
-        let fields = weir_export::columns_of_file(sink)?;
+        let fields = self.fields_of_sink(sink)?;
         let Some(view) = &self.view else {
             let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
             let fields = fields.or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
             return Ok(Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields)));
         };
-        if fields.is_some() {
-            return Err(Error::FieldsOfView(sink.into()));
-        }
         let view = View::new(view.clone())?;
         Ok(Content::View(Box::new(ViewTable { view, format, top: options.top })))
     }

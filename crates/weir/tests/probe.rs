@@ -271,6 +271,30 @@ fn check_lists_all_invalid_options() {
 }
 
 #[test]
+fn check_lists_what_is_wrong_with_a_sink_beside_an_invalid_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    for (view, order) in [("", "there is no field \"foo\""), ("by = \"host\"\n", "a view has no number \"foo\"")] {
+        let text = "input = [\"synth:mix\"]\nsort = \"foo\"\nstatus = \"xml\"\n\
+                    output = [\"table:/nonexist/a\", \"f-%H.csv?rotate=5m\", \"csv:b?fields=x\"]\n";
+        fs::write(&file, format!("{text}{view}")).unwrap();
+        let err = failure(1, ["probe", "--check", "--config", file.to_str().unwrap()]);
+        let err = err.replace(file.to_str().unwrap(), "FILE");
+        for problem in [
+            &format!("--sort: {order}"),
+            "table:/nonexist/a: No such file or directory",
+            "f-%H.csv?rotate=5m: ",
+            "csv:b?fields=x: ",
+            "FILE: line 3: status: invalid value 'xml' for '--status <FORMAT>' [possible values: text, json]",
+        ] {
+            let is_named = |line: &&str| line.contains(problem);
+            assert_eq!(err.lines().filter(is_named).count(), 1, "{problem}: {err}");
+        }
+        assert_eq!(err.lines().count(), 5, "{err}");
+    }
+}
+
+#[test]
 fn check_refuses_wait_for_a_source_that_cannot_wait() {
     // No interface has to exist.
     for (source, can_wait) in [

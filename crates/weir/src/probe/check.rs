@@ -73,7 +73,7 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     let check = |sink: &String| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
     };
-    let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink, &probe.sinks).is_ok());
+    let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink).is_ok());
     problems.extend(valid.filter_map(|sink| check(sink).err()));
     if let Some(path) = outputs.stats.as_deref().filter(|path| *path != Path::new("-")) {
         let checked = weir_export::check_file(&path.display().to_string(), path);

@@ -298,7 +298,8 @@ fn scalar(value: &toml::Value) -> Result<String, ConfigProblem> {
 fn first_paragraph(error: clap::Error) -> String {
     let text = arguments::with_short_value(error).to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default().trim_end();
-    paragraph.strip_prefix("error: ").unwrap_or(paragraph).into()
+    // The possible values are a line of their own, and only the first line is listed among others.
+    paragraph.strip_prefix("error: ").unwrap_or(paragraph).replace("\n  [possible values", " [possible values")
 }
 
 fn to_toml(value: &str) -> String {
