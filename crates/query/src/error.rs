@@ -118,6 +118,8 @@ pub(crate) enum Problem {
     UnknownWord { field: &'static str, word: String, near: Option<&'static str>, words: Words },
     #[error("{0:?} is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA")]
     UnknownFlag(char),
+    #[error("TCP flags are letters; for {name:?} write {letters}, as in flags {letters}")]
+    FlagName { name: String, letters: String },
     #[error("{0:?} is not a time; write for example 2026-11-20T12:00:00Z (without a zone: UTC)")]
     NotATime(String),
 }

@@ -319,8 +319,28 @@ pub(crate) fn unknown_word(field: &Field, words: Words, word: &str) -> Problem {
     Problem::UnknownWord { field: field.name, word: word.into(), near: near.copied(), words }
 }
 
+/// The letters of names of TCP flags: `SYN`, `SYN-ACK`, `tcp-syn`. The letters of some names are those
+/// of other flags.
+fn letters_of_flag_names(text: &str) -> Option<String> {
+    const NAMES: [&str; 8] = ["SYN", "ACK", "PSH", "FIN", "RST", "URG", "ECE", "CWR"];
+    let upper = text.to_ascii_uppercase();
+    let mut rest = upper.as_str();
+    let mut letters = String::new();
+    while !rest.is_empty() {
+        rest = rest.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+        rest = rest.strip_prefix("TCP-").unwrap_or(rest);
+        let name = NAMES.iter().find(|&&name| rest.starts_with(name))?;
+        letters += &name[..1];
+        rest = &rest[name.len()..];
+    }
+    Some(letters).filter(|letters| !letters.is_empty())
+}
+
 /// Letters of TCP flags as bits.
 pub(crate) fn flags(text: &str) -> Result<u16, Problem> {
+    if let Some(letters) = letters_of_flag_names(text) {
+        return Err(Problem::FlagName { name: text.into(), letters });
+    }
     let bit = |letter: char| {
         Ok(match letter.to_ascii_uppercase() {
             'F' => 0x01,

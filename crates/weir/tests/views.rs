@@ -83,6 +83,17 @@ fn words_of_fields_are_checked_and_a_long_expression_is_not_repeated() {
     };
     let ordered = records("fwd_tcp_flags = SAPF");
     assert_eq!((ordered, records("fwd_tcp_flags = PFAS")), (3, 3));
+    for (expression, problem, mark) in [
+        ("flags SYN", "TCP flags are letters; for \"SYN\" write S, as in flags S", "^^^"),
+        ("flags = syn", "write S, as in flags S", "^^^"),
+        ("flags = 'SYN|ACK'", "write SA, as in flags SA", "^^^^^^^^^"),
+        ("fwd_tcp_flags contains tcp-syn", "write S, as in flags S", "^^^^^^^"),
+        ("flags ECE", "write E, as in flags E", "^^^"),
+        ("flags Q", "'Q' is not a TCP flag", "^"),
+    ] {
+        let err = failure(1, ["read", &capture, "--where", expression]);
+        assert!(err.contains(problem) && err.contains(&format!(" {mark}\n")), "{expression}: {err}");
+    }
     let long = format!("{}byts > 1", "host 10.0.0.1 or ".repeat(3000));
     let err = failure(1, ["read", &capture, "--where", &long]);
     assert!(err.contains("did you mean bytes?") && err.contains("^^^^") && err.len() < 600, "{} bytes", err.len());
