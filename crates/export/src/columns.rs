@@ -93,12 +93,13 @@ pub struct UnknownColumn {
     pub similar: Option<&'static str>,
 }
 
-/// A column by its name.
+/// A column by its name. `app` is the heading of `application` in the table.
 ///
 /// # Errors
 /// No column has the name.
 pub fn column(name: &str) -> Result<&'static Column, UnknownColumn> {
     let columns = columns();
+    let name = if name == "app" { "application" } else { name };
     columns.iter().find(|column| column.name == name).ok_or_else(|| UnknownColumn {
         name: name.into(),
         similar: most_similar(
@@ -120,21 +121,22 @@ pub enum InvalidFields {
 }
 
 /// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
-/// `layer2`, `tcp`, `places`, `application` and `all`, separated by commas. They are in the order of
-/// the selection, each once.
+/// `layer2`, `tcp`, `places`, `application` and `all`, separated by commas, without regard to case.
+/// They are in the order of the selection, each once.
 ///
 /// # Errors
 /// A name is unknown, or a pattern matches no column.
 pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFields> {
     let mut selected: Vec<&'static Column> = Vec::new();
     for item in selection.split(',') {
+        let lower = item.to_ascii_lowercase();
         let of_item: Vec<&'static Column> =
-            if let Some((_, has)) = FIELD_PROFILES.iter().find(|(name, _)| *name == item) {
+            if let Some((_, has)) = FIELD_PROFILES.iter().find(|(name, _)| *name == lower) {
                 columns().iter().filter(|column| has(column)).collect()
             } else if item.contains('*') {
-                columns().iter().filter(|column| matches(item, column.name)).collect()
+                columns().iter().filter(|column| matches(&lower, column.name)).collect()
             } else {
-                vec![column(item)?]
+                vec![column(&lower).map_err(|unknown| UnknownColumn { name: item.into(), ..unknown })?]
             };
         if of_item.is_empty() {
             return Err(InvalidFields::NoMatch(item.into()));

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use weir_dpi::{Application, Confidence, Note};
-use weir_export::{Column, ColumnKind, FieldValue, columns};
+use weir_export::{Column, ColumnKind, FieldValue, column, columns};
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{Degradation, ResponseTimes, TcpReport};
@@ -242,7 +242,7 @@ const fn sides(
 pub(crate) fn field(name: &str) -> Option<Field> {
     let word = WORDS.iter().find(|word| word.name == name).copied();
     word.or_else(|| {
-        let column = columns().iter().find(|column| column.name == name)?;
+        let column = column(name).ok()?;
         Some(Field { name: column.name, kind: Kind::of(column), read: Read::Column(column) })
     })
 }

@@ -61,7 +61,12 @@ impl FromStr for Order {
             Some((name, "desc")) => (name, false),
             Some((_, direction)) => return Err(InvalidOrder::Direction(direction.into())),
         };
-        Ok(Self { name: name.trim().to_ascii_lowercase(), ascending })
+        let name = match name.trim().to_ascii_lowercase().as_str() {
+            // Heading of the table.
+            "app" => "application".into(),
+            name => name.into(),
+        };
+        Ok(Self { name, ascending })
     }
 }
 

@@ -378,6 +378,11 @@ fn capture_with_advice(error: &weir_capture::Error) -> String {
             if weir_capture::is_interface(&name) {
                 return format!("{name}: there is no such file; to capture from the interface: -i af_packet:{name}");
             }
+            if name == "any" {
+                return "any: there is no such file, and no interface that stands for all; name the interfaces, joined \
+                        with +: -i af_packet:eth0+eth1"
+                    .into();
+            }
             match name.split_once(':') {
                 Some((scheme, _)) if !scheme.contains(['/', '.']) => {
                     let live = weir_capture::LIVE_SCHEMES.join(", ");

@@ -113,6 +113,32 @@ fn fields_that_do_not_exist_are_refused_with_a_near_match() {
 }
 
 #[test]
+fn case_does_not_matter_and_the_heading_app_is_a_name() {
+    let capture = small().saved();
+    let csv = |fields: &str| success(["read", capture.name(), "-q", "-o", "csv:-", "--fields", fields]);
+    assert_eq!(csv("TCP"), csv("tcp"));
+    assert_eq!(csv("Src_IP,FWD_*"), csv("src_ip,fwd_*"));
+    // The profile of this name has more fields.
+    assert_eq!(header(&csv("app")), ["application"]);
+    for sink in ["csv:-", "json:-", "table:-"] {
+        let selected = |fields: &str| success(["read", capture.name(), "-q", "-o", &format!("{sink}?fields={fields}")]);
+        assert_eq!(selected("TCP"), selected("tcp"), "{sink}");
+    }
+    let by = |field: &str, order: &str| {
+        success(["read", capture.name(), "-q", "-o", "csv:-", "--by", field, "--sort", order])
+    };
+    assert_eq!(by("app", "flows"), by("application", "flows"));
+    assert_eq!(by("application", "app"), by("application", "application"));
+    assert_eq!(by("App", "app:asc"), by("application", "application:asc"));
+}
+
+#[test]
+fn the_number_of_basic_fields_is_that_of_the_documents() {
+    let fields = success(["fields", "basic"]).lines().count() - 1;
+    assert!(include_str!("../../../docs/outputs.md").contains(&format!("| the {fields} most used: ")), "{fields}");
+}
+
+#[test]
 fn the_configuration_file_selects_fields() {
     let capture = small().saved();
     let [config, csv] = ["probe.toml", "flows.csv"].map(|name| capture.beside(name));

@@ -94,6 +94,7 @@ fn words_of_fields_are_checked_and_a_long_expression_is_not_repeated() {
         let err = failure(1, ["read", &capture, "--where", expression]);
         assert!(err.contains(problem) && err.contains(&format!(" {mark}\n")), "{expression}: {err}");
     }
+    assert_eq!(records("application = HTTP"), records("app = HTTP"));
     let long = format!("{}byts > 1", "host 10.0.0.1 or ".repeat(3000));
     let err = failure(1, ["read", &capture, "--where", &long]);
     assert!(err.contains("did you mean bytes?") && err.contains("^^^^") && err.len() < 600, "{} bytes", err.len());
