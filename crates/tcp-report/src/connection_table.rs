@@ -412,10 +412,15 @@ impl<'a> ConnectionTable<'a> {
             endpoint("server", false, &|connection| connection.server.to_string()),
         ];
         // If the terminal is narrow, the last columns are left out, but not the first, nor what the list
-        // is sorted by.
+        // is sorted by, and the delay, which is the answer, only after all others.
         columns.extend((0..).zip(&self.text_columns).map(|(rank, &(column, side))| {
             let texts = connections.iter().map(|connection| (column.cell)(connection, side).text);
-            let rank = if sorted.is(column, side) { 0 } else { rank };
+            let rank = match rank {
+                0 => 0,
+                _ if sorted.is(column, side) => 0,
+                _ if column.heading == DELAY.heading => 1,
+                _ => rank + 1,
+            };
             Column::new(column.text_headings[side], !column.is_text, texts).optional(rank)
         }));
         let is_shown = self.text_columns.iter().any(|&(column, side)| sorted.is(column, side));

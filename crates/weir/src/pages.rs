@@ -45,7 +45,11 @@ fn fields_text(fields: &[&weir_export::Column], terminal_columns: Option<usize>)
             before = "";
         }
     }
-    text + &left_out
+    if left_out.is_empty() {
+        return text;
+    }
+    let lines = weir_text::wrap(&left_out, terminal_columns.unwrap_or(usize::MAX));
+    lines.into_iter().fold(text, |text, line| text + &line + "\n")
 }
 
 pub fn completions(completions: &Completions) -> Result<RunStatus, Error> {

@@ -120,6 +120,8 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["read", "-i", "lo"], "lo: there is no such file; to capture from the interface: -i af_packet:lo"),
         (&["read", "-i", "any"], "no interface that stands for all; name the interfaces, joined with +: -i af_packet:"),
         (&["probe", "-i", "any"], "any: there is no such file, and no interface that stands for all"),
+        (&["read", "-", "--by", "host", "--groups", "99999G"], "must be from 1 to 4294967295"),
+        (&["read", "-", "--by", "host", "--groups", "0"], "must be from 1 to 4294967295"),
         (&["probe", "-i", "lo"], "to capture from the interface: -i af_packet:lo"),
         (&["read", "-", "-o", "ipfix://127.0.0.1:4739"], "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
         (&["read", "-", "-o", "table://h:99"], "there is no sink table://"),

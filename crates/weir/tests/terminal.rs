@@ -209,6 +209,20 @@ fn selected_fields_lose_columns_and_not_lines() {
 }
 
 #[test]
+fn fields_fit_40_columns_and_60_keep_the_delay_of_connections() {
+    let printed = |arguments: &[&str], columns: &str| {
+        let output = plain_command(arguments).env("COLUMNS", columns).output().unwrap();
+        text_of(&output).1
+    };
+    let fields = printed(&["fields"], "40");
+    assert!(fields.lines().all(|line| line.chars().count() <= 40) && fields.contains("left out"), "{fields}");
+    let report = printed(&["tcp", &capture("web.pcap")], "60");
+    assert!(report.lines().all(|line| line.chars().count() <= 60), "{report}");
+    let heads: Vec<&str> = report.lines().filter(|line| line.trim_start().starts_with("# ")).collect();
+    assert!(heads.len() == 2 && heads[1].ends_with(" delay"), "{report}");
+}
+
+#[test]
 fn connections_keep_the_column_that_they_are_sorted_by() {
     let web = capture("web.pcap");
     for (order, headings) in [

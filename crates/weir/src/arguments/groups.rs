@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use super::values::{FieldList, parse_fields, parse_interval};
+use super::values::{FieldList, parse_fields, parse_groups, parse_interval};
 use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -9,7 +9,7 @@ use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
 use weir_export::{Column, select_columns};
 use weir_query::{Expression, GroupField, Order, ViewSettings};
-use weir_text::units::{parse_count, parse_duration, parse_flows, parse_length};
+use weir_text::units::{parse_duration, parse_flows, parse_length};
 
 /// Settings of sources and sinks in the help texts of `weir read` and `weir probe`. docs/reference.md
 /// has the same.
@@ -92,7 +92,7 @@ pub struct Sinks {
     /// Groups of --by that are kept in memory, about 150 bytes each and 32 per field; with --every the intervals, or the
     /// pairs of a group and an interval. Suffixes k, M and G. Further groups are summed up as others [default: 1M; fewer
     /// where memory is limited]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, value_name = "N", value_parser = parse_groups)]
     pub groups: Option<u64>,
 
     /// Only pass flow records that match this expression to the sinks, as in 'src net 10.0.0.0/8 and port 443 and
@@ -117,7 +117,7 @@ impl Sinks {
         is_view.then(|| {
             let (fields, every_ns, order) = (self.by.clone(), self.every_ns, self.order.clone());
             let mut view = ViewSettings { fields, every_ns, order, groups: 1 };
-            let groups = self.groups.map(|groups| groups.min(u32::MAX.into()) as usize);
+            let groups = self.groups.map(|groups| groups as usize);
             view.groups = groups.unwrap_or_else(|| default_groups(&view));
             view
         })

@@ -56,6 +56,15 @@ pub fn parse_interval(text: &str) -> Result<u64, InvalidValue> {
     }
 }
 
+/// Parses `--groups`: the groups of a view have numbers of 32 bits.
+pub fn parse_groups(text: &str) -> Result<u64, InvalidValue> {
+    const MAX: u64 = u32::MAX as u64;
+    match parse_number(text)? {
+        groups @ 1..=MAX => Ok(groups),
+        _ => Err(ParseError::Range { min: 1, max: MAX }.into()),
+    }
+}
+
 /// Parses `--sample`: N of "one packet in N".
 pub fn parse_sample(text: &str) -> Result<u32, InvalidValue> {
     match parse_number(text)? {
