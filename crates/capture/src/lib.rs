@@ -45,5 +45,4 @@ pub use settings::{SettingsError, SourceSettings};
 pub use source::{
     Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source,
 };
-pub use system::is_standard_output_closed;
 pub use write::PcapWriter;

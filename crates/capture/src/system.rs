@@ -12,7 +12,6 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `ETHTOOL_GCHANNELS`.
@@ -51,27 +50,6 @@ struct Timestamps {
 /// Returns the time of the system's clock, ns since 1970-01-01 UTC.
 pub(crate) fn realtime_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Standard output was closed when the program started.
-static IS_OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn look_at_output() {
-    // SAFETY: asks for the flags of a number that need not be a descriptor.
-    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-    IS_OUTPUT_CLOSED.store(flags == -1, Ordering::Relaxed);
-}
-
-// SAFETY: the C library calls the functions in this section once, before Rust's runtime starts. This
-// one needs no runtime.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOOK_AT_OUTPUT: extern "C" fn() = look_at_output;
-
-/// Whether standard output was closed when the program started. Rust's runtime opens `/dev/null` in
-/// its place, to which every write succeeds.
-pub fn is_standard_output_closed() -> bool {
-    IS_OUTPUT_CLOSED.load(Ordering::Relaxed)
 }
 
 /// Returns the index of an interface of this network namespace.

@@ -101,8 +101,6 @@ pub enum Error {
     GroupsWithoutView,
     #[error("--by: the view would have two columns with the name {0}")]
     ColumnTwice(&'static str),
-    #[error("{0}: standard output is closed; open it, or name a file")]
-    ClosedOutput(String),
     #[error("{0}: no program reads this pipe")]
     NoPipeReader(String),
 

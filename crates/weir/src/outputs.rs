@@ -207,9 +207,6 @@ impl Outputs {
         stop: &AtomicBool,
     ) -> Result<OpenOutputs, Error> {
         self.check_views(options)?;
-        if let Some(sink) = self.on_standard_output.as_ref().filter(|_| weir_capture::is_standard_output_closed()) {
-            return Err(Error::ClosedOutput(sink.clone()));
-        }
         let mut sinks: Vec<_> = self.sinks.iter().map(|_| None).collect();
         let mut stats = None;
         // Opening files may empty them, so pipes come first: a signal may end the wait for their readers.

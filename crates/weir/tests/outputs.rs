@@ -55,27 +55,6 @@ fn help_on_a_full_disk_has_exit_code_2() {
 }
 
 #[test]
-fn a_closed_standard_output_is_an_error_and_not_opened_as_dev_null() {
-    let capture = small().saved();
-    let run = |arguments: &[&str]| {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_weir")]).args(arguments);
-        let (code, _, err) = text_of(&shell.output().unwrap());
-        (code, err)
-    };
-    for sink in ["csv:-", "json:-", "ipfix:-", "table:-", "csv:-.gz"] {
-        let expected = format!("weir: {sink}: standard output is closed; open it, or name a file\n");
-        for command in ["read", "probe"] {
-            assert_eq!(run(&[command, "-i", capture.name(), "-q", "-o", sink]), (1, expected.clone()));
-        }
-    }
-    let (code, err) = run(&["--help"]);
-    assert!(code == 2 && err.contains("cannot write to standard output: it is closed"), "{err}");
-    let file = capture.beside("flows.csv");
-    assert_eq!(run(&["read", capture.name(), "-q", "-o", file.to_str().unwrap()]), (0, String::new()));
-}
-
-#[test]
 fn a_compressed_file_without_records_decompresses_to_nothing() {
     let decompress = [("gz", common::gunzip as fn(&[u8]) -> Vec<u8>), ("zst", common::unzstd)];
     for (format, (ending, decompress)) in

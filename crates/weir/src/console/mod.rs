@@ -48,10 +48,6 @@ pub fn print_styled_with(rule: Rule, write: impl FnOnce(&mut dyn Write) -> io::R
 
 /// Lets `write` write to a buffered standard output. A closed pipe is not an error.
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> RunStatus {
-    if weir_capture::is_standard_output_closed() {
-        error!("cannot write to standard output: it is closed");
-        return RunStatus::Problems;
-    }
     let mut output = BufWriter::new(io::stdout().lock());
     match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
