@@ -10,7 +10,7 @@
 //!
 //! No record has the times of the first and last packet or flow that was lost: they are not known.
 
-use crate::element::{Format, VARIABLE, application_id, cut};
+use crate::element::{Format, application_id, cut};
 use crate::ipfix_file::FIRST_TEMPLATE_ID;
 use weir_dpi::Application;
 use weir_ledger::{RecordTotals, SinkCounters};
@@ -105,16 +105,19 @@ const INTERFACE_NAME_OCTETS: u16 = 32;
 /// applicationName (RFC 6759 section 4.3). Texts of any length keep the records of all applications
 /// short, so that they fit into the message of the other options records.
 const APPLICATION: OptionsTemplate =
-    OptionsTemplate { id: FIRST_TEMPLATE_ID + 8, scope: Scope::Application, elements: &[(96, VARIABLE)] };
+    OptionsTemplate { id: FIRST_TEMPLATE_ID + 8, scope: Scope::Application, elements: &[(96, APPLICATION_NAME_OCTETS)] };
 /// The same in NetFlow v9, which has neither such a scope nor texts of any length, with
 /// applicationDescription. Routers use the scope System.
 const APPLICATION_NETFLOW9: OptionsTemplate = OptionsTemplate {
     id: APPLICATION.id,
     scope: Scope::ObservationDomain,
-    elements: &[(APPLICATION_ID, 4), (96, APPLICATION_NAME_OCTETS), (94, APPLICATION_DESCRIPTION_OCTETS)],
+    elements: &[(APPLICATION_ID, 4), (96, NETFLOW9_NAME_OCTETS), (94, APPLICATION_DESCRIPTION_OCTETS)],
 };
 const APPLICATION_ID: u16 = 95;
-const APPLICATION_NAME_OCTETS: u16 = 24;
+/// A fixed length, because python-netflow 0.12 reads no set with texts of any length.
+const APPLICATION_NAME_OCTETS: u16 = 16;
+/// As routers have it.
+const NETFLOW9_NAME_OCTETS: u16 = 24;
 const APPLICATION_DESCRIPTION_OCTETS: u16 = 64;
 
 const ALL: [OptionsTemplate; 7] =
@@ -144,12 +147,11 @@ pub(crate) fn application_records(format: Format, domain: u32) -> impl Iterator<
         let id = application_id(application as u8);
         if format == Format::Ipfix {
             let (set, mut record) = APPLICATION.data(format, id, &[])?;
-            record.push(application.name().len() as u8);
-            record.extend(application.name().bytes());
+            append_padded(application.name(), APPLICATION_NAME_OCTETS, &mut record);
             return Some((set, record));
         }
         let (set, mut record) = APPLICATION_NETFLOW9.data(format, domain.into(), &[id])?;
-        append_padded(application.name(), APPLICATION_NAME_OCTETS, &mut record);
+        append_padded(application.name(), NETFLOW9_NAME_OCTETS, &mut record);
         append_padded(application.description(), APPLICATION_DESCRIPTION_OCTETS, &mut record);
         Some((set, record))
     })
