@@ -244,7 +244,7 @@ fn a_reload_keeps_what_cannot_be_read() {
     let (kept, reports, errors) = old.reload(&sources);
     assert_eq!((kept.places(&flow), reports.len()), (before, 0));
     let options: Vec<&str> = errors.iter().map(|error: &Error| error.option.as_str()).collect();
-    assert_eq!(options, ["--networks", "--geo", "--tags a"]);
+    assert_eq!(options, ["--networks", "--geo", "--tags a", "--tags b"]);
     // A file in the place of another one.
     file(&folder, "new.csv", "prefix,name\n1.0.0.0/8,two\n");
     fs::rename(folder.path().join("new.csv"), folder.path().join("networks.csv")).unwrap();
