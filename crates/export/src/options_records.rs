@@ -104,8 +104,11 @@ const INTERFACE_NAME_OCTETS: u16 = 32;
 
 /// applicationName (RFC 6759 section 4.3). Texts of any length keep the records of all applications
 /// short, so that they fit into the message of the other options records.
-const APPLICATION: OptionsTemplate =
-    OptionsTemplate { id: FIRST_TEMPLATE_ID + 8, scope: Scope::Application, elements: &[(96, APPLICATION_NAME_OCTETS)] };
+const APPLICATION: OptionsTemplate = OptionsTemplate {
+    id: FIRST_TEMPLATE_ID + 8,
+    scope: Scope::Application,
+    elements: &[(96, APPLICATION_NAME_OCTETS)],
+};
 /// The same in NetFlow v9, which has neither such a scope nor texts of any length, with
 /// applicationDescription. Routers use the scope System.
 const APPLICATION_NETFLOW9: OptionsTemplate = OptionsTemplate {
