@@ -55,10 +55,13 @@ impl InspectionSettings {
     pub fn within(self, flows: u32) -> Self {
         const OCTETS_PER_FLOW: u64 = 64;
         const LEAST_OCTETS: u64 = 1 << 20;
+        // More than a quarter of the flows are undecided, or have names to learn, in small caches only.
+        const LEAST_ENTRIES: u32 = 1024;
+        let entries = (flows / 4).max(LEAST_ENTRIES).min(flows);
         let octets = (OCTETS_PER_FLOW * u64::from(flows)).max(LEAST_OCTETS);
         Self {
-            sessions: self.sessions.min(flows),
-            names: self.names.min(flows),
+            sessions: self.sessions.min(entries),
+            names: self.names.min(entries),
             session_octets: self.session_octets.min(octets),
             findings_octets: self.findings_octets.min(octets),
             ..self

@@ -78,10 +78,7 @@ impl Mix {
             udp: values.fraction_billionths("udp")?.map_or(Fraction::percent(40), Fraction),
             rst: values.fraction_billionths("rst")?.map_or(Fraction::percent(10), Fraction),
         };
-        for participant in 0..flows {
-            let spacing_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(flows);
-            mix.schedule.set(participant as u32, START_NS + spacing_ns as u64);
-        }
+        mix.schedule.set_all(START_NS, ramp_ns);
         Ok((mix, snap))
     }
 

@@ -67,6 +67,15 @@ impl Schedule {
         *list = participant;
     }
 
+    /// Sets the first events of all participants, evenly over a time.
+    pub(super) fn set_all(&mut self, start_ns: u64, ramp_ns: u64) {
+        let participants = self.events.len() as u32;
+        for participant in 0..participants {
+            let after_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(participants);
+            self.set(participant, start_ns + after_ns as u64);
+        }
+    }
+
     /// Removes the next event and returns its time and participant. There must be an event.
     #[inline]
     pub(super) fn next(&mut self) -> (u64, u32) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info;
-use weir_export::{FileMode, UnusableFile};
+use weir_export::{Compression, FileMode, UnusableFile};
 
 /// Where an output goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +110,20 @@ pub fn truncate(file: File) -> io::Result<File> {
         file.set_len(0)?;
     }
     Ok(file)
+}
+
+/// A file in which each write is a frame of its own.
+pub struct CompressedFile(pub File, pub Compression);
+
+impl Write for CompressedFile {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&self.1.compress(octets))?;
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// A file to which texts are appended. A text that cannot be written whole is removed again, except

@@ -410,6 +410,9 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
     let mut json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
     json.push(b'\n');
     let Some(file) = file else { return console::print(&json) };
+    if let Some(compression) = Compression::of(&path.to_string_lossy()) {
+        json = compression.compress(&json);
+    }
     if let Err(error) = files::truncate(file).and_then(|file| files::WholeTexts(file).write_all(&json)) {
         error!(error = %Error::file(path, error), "cannot write the ledger");
         return RunStatus::Problems;

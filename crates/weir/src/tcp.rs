@@ -4,7 +4,7 @@ use crate::arguments::{EngineChoice, Tcp};
 use crate::console::progress::Progress;
 use crate::console::{self, print_styled_with, print_with, style};
 use crate::error::{Error, TcpError};
-use crate::files::{self, Target};
+use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::ledger_text::has_problems;
 use crate::outputs::{open_stats, print_ledger, write_stats};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
 use weir_capture::{PacketFilter, Source};
-use weir_export::FileMode;
+use weir_export::{Compression, FileMode};
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, LookupError, PacketConsumer, PacketReader, Pass, ReportOptions,
@@ -275,6 +275,23 @@ fn open_outputs(outputs: &[Output], plots: Option<&Path>, stop: &AtomicBool) -> 
     Ok(files)
 }
 
+/// Writes a report to its file, compressed if the name ends so.
+fn write_report(report: &CaptureReport, path: &Path, format: Format, file: File) -> io::Result<()> {
+    /// Content of a frame of a compressed report, octets.
+    const FRAME_OCTETS: usize = 1 << 20;
+    let Some(compression) = Compression::of(&path.to_string_lossy()) else {
+        let mut file = BufWriter::new(file);
+        return format(report, &mut file).and_then(|()| file.flush());
+    };
+    let mut frames = BufWriter::with_capacity(FRAME_OCTETS, CompressedFile(file, compression));
+    format(report, &mut frames)?;
+    // A report without lines is an empty frame.
+    if frames.get_ref().0.metadata()?.len() == 0 && frames.buffer().is_empty() {
+        frames.get_mut().0.write_all(&compression.compress(&[]))?;
+    }
+    frames.flush()
+}
+
 fn write_outputs(
     report: &CaptureReport,
     outputs: &[Output],
@@ -294,8 +311,7 @@ fn write_outputs(
             printed = print_with(|output| format(report, output));
             continue;
         };
-        let file = files::truncate(file).map(BufWriter::new);
-        write_file(path, file.and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())));
+        write_file(path, files::truncate(file).and_then(|file| write_report(report, path, format, file)));
     }
     if let Some(directory) = plots {
         for (name, plot) in report.plots() {

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Pcap, ipv4, metered, number, weir};
+use common::{Pcap, captures_of_applications, ipv4, metered, number, weir};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Facts of the list beside a capture, and the fields that have them.
 const FIELDS: [(&str, &str); 20] = [
@@ -31,14 +31,6 @@ const FIELDS: [(&str, &str); 20] = [
     ("Hassh", "hassh"),
 ];
 
-fn captures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dpi/testdata");
-    let files = std::fs::read_dir(folder).expect("the folder can be listed").map(|entry| entry.unwrap().path());
-    let mut captures: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pcap")).collect();
-    captures.sort();
-    captures
-}
-
 /// The only record of a capture.
 fn record(path: &Path, options: &[&str]) -> Value {
     let (code, err, records, _) = metered(&[&["read", path.to_str().unwrap(), "-q"], options].concat());
@@ -49,7 +41,7 @@ fn record(path: &Path, options: &[&str]) -> Value {
 
 #[test]
 fn fields_have_the_facts_of_the_payload() {
-    let captures = captures();
+    let captures = captures_of_applications();
     assert!(captures.len() > 10);
     for path in captures {
         let facts = std::fs::read_to_string(path.with_extension("facts")).expect("each capture has a list of facts");
@@ -68,7 +60,7 @@ fn fields_have_the_facts_of_the_payload() {
 
 #[test]
 fn inspection_can_be_off_and_personal_facts_are_kept_on_request_only() {
-    for path in captures() {
+    for path in captures_of_applications() {
         let without = record(&path, &["--fields", "application", "--dpi", "off"]);
         assert!(without["application"].is_null() && without["sni"].is_null() && without["dns_name"].is_null());
         let default = record(&path, &["--fields", "application"]);
@@ -80,7 +72,7 @@ fn inspection_can_be_off_and_personal_facts_are_kept_on_request_only() {
 
 #[test]
 fn views_and_expressions_have_applications() {
-    let of = |name: &str| captures().into_iter().find(|path| path.file_stem().unwrap() == name).unwrap();
+    let of = |name: &str| captures_of_applications().into_iter().find(|path| path.file_stem().unwrap() == name).unwrap();
     let (tls, dns) = (of("tls-1.2"), of("dns-udp"));
     let files = ["read", tls.to_str().unwrap(), dns.to_str().unwrap(), "-q"];
     let read = |options: &[&str]| weir(files.iter().chain(options));
@@ -97,7 +89,7 @@ fn views_and_expressions_have_applications() {
 #[test]
 fn most_flows_are_recognised_by_their_first_packet_with_payload() {
     let mut flows_by_packet = [0; 8];
-    for path in captures().iter().chain(&common::capture_files()) {
+    for path in captures_of_applications().iter().chain(&common::capture_files()) {
         let (_, _, ledger) = common::ledger_of(["read", path.to_str().unwrap(), "-q", "-o", "csv:/dev/null"]);
         let inspection = &ledger["inspection"];
         let counted = inspection["recognised_by_packet"].as_array().map_or(&[][..], Vec::as_slice);

@@ -2,19 +2,13 @@
 
 mod common;
 
+use common::captures_of_applications;
 #[cfg(feature = "ndpi")]
 use common::metered;
 #[cfg(feature = "ndpi")]
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-fn captures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dpi/testdata");
-    let files = std::fs::read_dir(folder).expect("the folder can be listed").map(|entry| entry.unwrap().path());
-    let mut captures: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pcap")).collect();
-    captures.sort();
-    captures
-}
+#[cfg(feature = "ndpi")]
+use std::path::Path;
 
 #[cfg(feature = "ndpi")]
 fn records(path: &Path, options: &[&str]) -> Vec<Value> {
@@ -26,7 +20,7 @@ fn records(path: &Path, options: &[&str]) -> Vec<Value> {
 #[cfg(not(feature = "ndpi"))]
 #[test]
 fn full_inspection_needs_ndpi() {
-    let err = common::failure(1, ["read", captures()[0].to_str().unwrap(), "--dpi", "full"]);
+    let err = common::failure(1, ["read", captures_of_applications()[0].to_str().unwrap(), "--dpi", "full"]);
     assert!(err.contains("--dpi full: this weir was built without nDPI; build it with --features ndpi"), "{err}");
 }
 
@@ -74,7 +68,7 @@ const DIFFERENT: [&str; 4] =
 #[test]
 fn ndpi_agrees_with_our_own_inspection() {
     let (mut compared, mut unknown, mut different) = (0, Vec::new(), Vec::new());
-    for path in captures() {
+    for path in captures_of_applications() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         for record in records(&path, &["--dpi", "full", "--fields", "application,ndpi_*"]) {
             let Some(application) = record["application"].as_str() else { continue };
@@ -98,7 +92,7 @@ fn ndpi_agrees_with_our_own_inspection() {
 #[cfg(feature = "ndpi")]
 #[test]
 fn records_are_the_same_with_ndpi_beside() {
-    for path in captures() {
+    for path in captures_of_applications() {
         let own = |level| records(&path, &["--dpi", level, "--fields", "application"]);
         let without = |mut records: Vec<Value>| {
             for record in &mut records {
@@ -119,7 +113,7 @@ fn answers_are_those_of_ndpireader() {
         return eprintln!("SKIPPED: ndpiReader is not installed (libndpi-bin)");
     }
     let mut compared = 0;
-    for path in captures() {
+    for path in captures_of_applications() {
         let output = std::process::Command::new("ndpiReader").arg("-i").arg(&path).args(["-v", "2"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // 1 TCP 127.0.0.1:1 <-> 127.0.0.1:2 [proto: 91.7/TLS.HTTP]...[Confidence: DPI]...

@@ -137,6 +137,25 @@ fn csv_has_the_failures_of_json() {
 }
 
 #[test]
+fn reports_and_ledgers_are_compressed_by_the_ending_of_the_name() {
+    let capture = failed_capture();
+    for (option, ending) in [("--csv", "csv"), ("--json", "json"), ("--html", "html")] {
+        let report = |compression: &str| {
+            let path = capture.beside(&format!("report.{ending}{compression}"));
+            let written = ["tcp", capture.name(), "-q", option, path.to_str().unwrap()];
+            assert_eq!(common::weir(written), (0, String::new(), String::new()));
+            std::fs::read(&path).unwrap()
+        };
+        let plain = report("");
+        assert!(common::gunzip(&report(".gz")) == plain && common::unzstd(&report(".zst")) == plain, "{option}");
+    }
+    let stats = capture.beside("stats.json.gz");
+    success(["tcp", capture.name(), "-q", "--stats", stats.to_str().unwrap()]);
+    let ledger: Value = serde_json::from_slice(&common::gunzip(&std::fs::read(stats).unwrap())).unwrap();
+    assert!(ledger["packets"].is_object() || ledger["sources"].is_array(), "{ledger}");
+}
+
+#[test]
 fn failed_connections_are_a_list_of_their_own() {
     let capture = failed_capture();
     let page = capture.beside("page.html");

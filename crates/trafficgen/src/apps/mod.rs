@@ -99,10 +99,7 @@ impl Apps {
             },
             opening: Opening::default(),
         };
-        for participant in 0..flows {
-            let spacing_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(flows);
-            apps.schedule.set(participant as u32, START_NS + spacing_ns as u64);
-        }
+        apps.schedule.set_all(START_NS, ramp_ns);
         Ok((apps, snap))
     }
 

@@ -101,9 +101,7 @@ impl Lossy {
             mean_life_ns: flows * SECOND_NS / new,
             seed,
         };
-        for participant in 0..flows {
-            lossy.schedule.set(participant as u32, START_NS + participant * RAMP_NS / flows);
-        }
+        lossy.schedule.set_all(START_NS, RAMP_NS);
         Ok((lossy, snap))
     }
 

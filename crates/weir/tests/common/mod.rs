@@ -140,6 +140,16 @@ pub fn request_and_response(number: u16) -> [Vec<u8>; 2] {
     [udp(client, server, 40), udp(server, client, 400)]
 }
 
+/// The captures of single flows of the crate `dpi`, in the order of their names.
+pub fn captures_of_applications() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dpi/testdata");
+    let files = std::fs::read_dir(folder).expect("the folder can be listed").map(|entry| entry.unwrap().path());
+    let mut captures: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pcap")).collect();
+    captures.sort();
+    assert!(captures.len() > 50);
+    captures
+}
+
 /// A capture of three flows: a TCP connection with handshake, data in both directions and FIN from
 /// both sides; a UDP request and its response; a ping.
 pub fn small() -> Pcap {

@@ -1,7 +1,7 @@
 //! Applications, facts and places in IPFIX and NetFlow v9: the crate netflow_parser, tshark and
 //! nfdump read what JSON has, from the captures of single flows in crates/dpi/testdata.
 
-use crate::common::{Nfcapd, command, free_port, is_installed, read_flows};
+use crate::common::{Nfcapd, captures_of_applications, command, free_port, is_installed, read_flows};
 use crate::export::{receive, send, write_capture};
 use crate::{PORT, TEMPLATES_OF_ANY_SIZE, tshark_text};
 use ::netflow_parser::variable_versions::ipfix::lookup::IPFixField;
@@ -10,7 +10,7 @@ use ::netflow_parser::{AutoScopedParser, FieldValue, NetflowPacket};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use weir_dpi::{Application, Confidence, Note};
 
 const PROFILES: [&str; 2] = ["application", "places"];
@@ -98,15 +98,6 @@ impl Element {
         let number = octets.iter().fold(0, |number: u64, &octet| number << 8 | u64::from(octet));
         if number == 0 && self.name.starts_with("bgp") { String::new() } else { number.to_string() }
     }
-}
-
-fn captures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dpi/testdata");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut captures: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pcap")).collect();
-    captures.sort();
-    assert!(captures.len() > 50);
-    captures
 }
 
 /// `--networks`, `--geo` and `--tags` that match the captures.
@@ -210,7 +201,7 @@ fn exported(sink: &str) -> Vec<(PathBuf, Vec<Value>, Vec<Vec<u8>>)> {
         let (records, datagrams) = receive(&socket, sending);
         (capture, records, datagrams)
     };
-    captures().into_iter().map(of_capture).collect()
+    captures_of_applications().into_iter().map(of_capture).collect()
 }
 
 /// The only record of each capture.
@@ -224,7 +215,7 @@ fn own_records(places: &Places) -> Vec<(PathBuf, Value)> {
         let [record] = &read_flows(&json)[..] else { panic!("{}", capture.display()) };
         (capture, record.clone())
     };
-    captures().into_iter().map(of_capture).collect()
+    captures_of_applications().into_iter().map(of_capture).collect()
 }
 
 #[test]
@@ -322,7 +313,7 @@ fn nfdump_names_the_application() {
     let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
     let mut collector = Nfcapd::start(port);
     let mut own = BTreeSet::new();
-    for capture in captures() {
+    for capture in captures_of_applications() {
         for record in send(&capture, 1, "netflow9+udp", port, folder.path(), &[]).records {
             let name = record["application"].as_str().unwrap().to_owned();
             let application = Application::ALL.iter().find(|of| of.name() == name).unwrap();
