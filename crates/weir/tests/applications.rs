@@ -72,7 +72,8 @@ fn inspection_can_be_off_and_personal_facts_are_kept_on_request_only() {
 
 #[test]
 fn views_and_expressions_have_applications() {
-    let of = |name: &str| captures_of_applications().into_iter().find(|path| path.file_stem().unwrap() == name).unwrap();
+    let of =
+        |name: &str| captures_of_applications().into_iter().find(|path| path.file_stem().unwrap() == name).unwrap();
     let (tls, dns) = (of("tls-1.2"), of("dns-udp"));
     let files = ["read", tls.to_str().unwrap(), dns.to_str().unwrap(), "-q"];
     let read = |options: &[&str]| weir(files.iter().chain(options));
