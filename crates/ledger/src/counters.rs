@@ -1,6 +1,6 @@
 //! Counters of one side of the ledger: packets or octets, flow records, a sink, load shedding.
 
-use crate::reasons::{ExportLossReason, ReasonCounters, RefusalReason};
+use crate::reasons::{ExportLossReason, OutputDropReason, ReasonCounters, RefusalReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -185,6 +185,67 @@ impl RecordTotals {
             flows: self.flows.saturating_sub(other.flows),
             packets: self.packets.saturating_sub(other.packets),
             bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+/// Packets, and the octets of them that were handed on: a packet may have been cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PacketTotals {
+    /// Packets.
+    pub packets: u64,
+    /// Their octets from the link layer on, after cutting.
+    pub octets: u64,
+}
+
+impl PacketTotals {
+    /// Counts a packet.
+    #[inline]
+    pub fn add(&mut self, octets: usize) {
+        self.packets += 1;
+        self.octets += octets as u64;
+    }
+
+    /// Adds other packets.
+    pub fn merge(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.octets += other.octets;
+    }
+}
+
+/// What became of the packets that were handed to one output: they are sent, waiting or dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OutputCounters {
+    /// The output as the user wrote it.
+    pub output: String,
+    /// Accepted by the operating system, the NIC or the file system.
+    pub sent: PacketTotals,
+    /// In the queue of the output. 0 at the end of a run.
+    pub waiting: PacketTotals,
+    /// By key of the [`OutputDropReason`].
+    pub dropped: BTreeMap<&'static str, PacketTotals>,
+}
+
+impl OutputCounters {
+    /// Counts packets as dropped.
+    pub fn add_dropped(&mut self, reason: OutputDropReason, packets: PacketTotals) {
+        self.dropped.entry(reason.key()).or_default().merge(packets);
+    }
+
+    /// Packets that were handed to the output.
+    pub fn total(&self) -> PacketTotals {
+        let mut total = self.sent;
+        total.merge(self.waiting);
+        self.dropped.values().for_each(|&dropped| total.merge(dropped));
+        total
+    }
+
+    /// Adds the counters of the same output in another pipeline.
+    pub fn merge(&mut self, other: &Self) {
+        self.sent.merge(other.sent);
+        self.waiting.merge(other.waiting);
+        for (&reason, &dropped) in &other.dropped {
+            self.dropped.entry(reason).or_default().merge(dropped);
         }
     }
 }

@@ -15,6 +15,9 @@ mod counters;
 mod ledger;
 mod reasons;
 
-pub use counters::{ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
+pub use counters::{
+    ClockCounters, InspectionCounters, OutputCounters, OverloadCounters, PacketTotals, RecordTotals, SinkCounters,
+    TrafficCounters,
+};
 pub use ledger::{Imbalance, Ledger};
-pub use reasons::{ExportLossReason, PacketAnomaly, ReasonCounters, RefusalReason};
+pub use reasons::{ExportLossReason, OutputDropReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -126,6 +126,24 @@ reasons! {
     }
 }
 
+reasons! {
+    /// Why a packet was not sent by an output.
+    OutputDropReason {
+        /// The consumer was slower than the traffic, and the queue was full.
+        QueueFull = "queue_full",
+        /// The interface refused the packet: it has no link, or no room.
+        InterfaceRefused = "interface_refused",
+        /// The packet is longer than the interface can send.
+        TooLong = "too_long",
+        /// The output has no place for packets of this link type.
+        LinkType = "link_type",
+        /// The reader of the output closed it.
+        Closed = "closed",
+        /// The operating system rejected the write: the disk is full, or a device failed.
+        WriteFailed = "write_failed",
+    }
+}
+
 /// One counter per reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonCounters<R, const N: usize> {

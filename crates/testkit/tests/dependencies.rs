@@ -5,10 +5,11 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 20] = [
+const ALLOWED: [(&str, &str); 21] = [
     ("bench", "capture dpi export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
     ("dpi", "ledger"),
+    ("egress", "capture ledger packet"),
     ("enrich", "dpi flow"),
     ("export", "dpi flow ledger packet tcp"),
     ("flow", "dpi ledger ndpi packet tcp"),
