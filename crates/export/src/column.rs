@@ -27,6 +27,10 @@ pub enum ColumnKind {
     TcpFlags,
     /// [`FieldValue::CommunityId`] or [`FieldValue::Text`].
     Text,
+    /// [`FieldValue::Text`] in which the case of ASCII letters means nothing.
+    CaselessText,
+    /// The same: a name of a host (RFC 4343), or several.
+    HostName,
 }
 
 impl ColumnKind {
@@ -42,6 +46,8 @@ impl ColumnKind {
             Self::Words => "words",
             Self::Names => "names",
             Self::TcpFlags | Self::Text => "text",
+            Self::CaselessText => "caseless",
+            Self::HostName => "hostname",
         }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) const FIELD_PROFILES: [FieldProfile; 6] = [
     ("layer2", |column| LAYER2.contains(&column.name)),
     ("tcp", |column| column.of_tcp || BASIC.contains(&column.name)),
     ("places", |column| PLACES.contains(&column.name)),
-    ("application", |column| column.of_application || BASIC.contains(&column.name)),
+    ("applications", |column| column.of_application || BASIC.contains(&column.name)),
     ("all", |_| true),
 ];
 
@@ -121,7 +121,7 @@ pub enum InvalidFields {
 }
 
 /// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
-/// `layer2`, `tcp`, `places`, `application` and `all`, separated by commas, without regard to case.
+/// `layer2`, `tcp`, `places`, `applications` and `all`, separated by commas, without regard to case.
 /// They are in the order of the selection, each once.
 ///
 /// # Errors
@@ -205,6 +205,12 @@ mod tests {
         assert_eq!(column("rev_packet").unwrap_err().similar, Some("rev_packets"));
         assert_eq!(column("start").unwrap_err().similar, Some("start_time"));
         assert_eq!(column("xyz").unwrap_err().to_string(), "there is no field \"xyz\" (names: weir fields)");
+    }
+
+    #[test]
+    fn no_profile_has_the_name_of_a_field() {
+        let is_field = |name: &&&str| column(name).is_ok();
+        assert_eq!(FIELD_PROFILES.iter().map(|(name, _)| name).find(is_field), None);
     }
 
     fn names(selection: &str) -> Vec<&'static str> {

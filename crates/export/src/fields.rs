@@ -287,10 +287,10 @@ fields! {
         [Element::weir(90, "sourceIsLocal", Unsigned8, Semantics::Default, Units::None)], |r| local(r.flow, SOURCE);
     flow "dst_local", Integer, "", "1 if the destination is in a local network of the table, 0 if it is not.",
         [Element::weir(91, "destinationIsLocal", Unsigned8, Semantics::Default, Units::None)], |r| local(r.flow, DESTINATION);
-    flow "src_country", Text, "", "Country of the source in the databases of `--geo`: two letters (ISO 3166-1).",
+    flow "src_country", CaselessText, "", "Country of the source in the databases of `--geo`: two letters (ISO 3166-1).",
         [Element::weir(92, "sourceCountryCode", DataType::String, Semantics::Default, Units::None).in_octets(2)],
         |r| geo(r.flow, SOURCE, |place| place.country().map(text));
-    flow "dst_country", Text, "", "Country of the destination.",
+    flow "dst_country", CaselessText, "", "Country of the destination.",
         [Element::weir(93, "destinationCountryCode", DataType::String, Semantics::Default, Units::None).in_octets(2)],
         |r| geo(r.flow, DESTINATION, |place| place.country().map(text));
     flow "src_as", Integer, "", "Number of the autonomous system of the source in the databases of `--geo`.",
@@ -504,49 +504,49 @@ fields! {
         [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name()));
     dpi "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory); bits 1, 2, 4 and 8 in IPFIX.",
         [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes;
-    dpi "sni", Text, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
+    dpi "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
         [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, Fact::ServerName);
     dpi "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
         [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, Fact::AlpnOffered);
     dpi "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
         [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, Fact::AlpnSelected);
-    dpi "tls_version", Text, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
+    dpi "tls_version", CaselessText, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
         [text_element(70, "tlsVersion")], tls_version;
     dpi "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
         [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher);
     dpi "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
         [Element::weir(72, "tlsEncryptedClientHello", Unsigned8, Semantics::Default, Units::None).only_listed()], |r| fact_number(r, Fact::TlsEch);
-    dpi "ja3", Text, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
+    dpi "ja3", CaselessText, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
         [text_element(73, "ja3")], |r| fingerprint(r, weir_dpi::ja3);
-    dpi "ja3s", Text, "", "JA3S, a fingerprint of the TLS server: MD5, hexadecimal.",
+    dpi "ja3s", CaselessText, "", "JA3S, a fingerprint of the TLS server: MD5, hexadecimal.",
         [text_element(74, "ja3s")], |r| fingerprint(r, weir_dpi::ja3s);
-    dpi "ja4", Text, "", "JA4, a fingerprint of the TLS or QUIC client.",
+    dpi "ja4", CaselessText, "", "JA4, a fingerprint of the TLS or QUIC client.",
         [text_element(75, "ja4")], |r| fingerprint(r, weir_dpi::ja4);
-    dpi "cert_subject", Text, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
+    dpi "cert_subject", CaselessText, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
         [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, Fact::CertificateSubject);
-    dpi "cert_issuer", Text, "", "Issuer of that certificate.",
+    dpi "cert_issuer", CaselessText, "", "Issuer of that certificate.",
         [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, Fact::CertificateIssuer);
     dpi "cert_not_before", Time, "", "Begin of its validity.",
         [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore);
     dpi "cert_not_after", Time, "", "End of its validity.",
         [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter);
-    dpi "cert_names", Text, "", "Names and addresses in that certificate, separated by commas.",
+    dpi "cert_names", HostName, "", "Names and addresses in that certificate, separated by commas.",
         [text_element(80, "tlsCertificateNames")], |r| fact_text(r, Fact::CertificateNames);
     dpi "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
         [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion);
-    dpi "dns_name", Text, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
+    dpi "dns_name", HostName, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
         [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, Fact::DnsName);
     dpi "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
         [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
     dpi "dns_rcode", Integer, "", "Response code of the first answer to it: 0 is no error, 3 is NXDOMAIN.",
         [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode);
-    dpi "dns_answers", Text, "", "Records of that answer, separated by commas.",
+    dpi "dns_answers", CaselessText, "", "Records of that answer, separated by commas.",
         [text_element(84, "dnsAnswers")], |r| fact_text(r, Fact::DnsAnswers);
     dpi "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
         [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
-    dpi "dst_dns_name", Text, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
+    dpi "dst_dns_name", HostName, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
         [text_element(106, "destinationDnsName")], |r| fact_text(r, Fact::LearnedName);
-    dpi "http_host", Text, "", "Host of the first request.",
+    dpi "http_host", HostName, "", "Host of the first request.",
         [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpHost);
     dpi "http_method", Text, "", "Method of the first request.",
         [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpMethod);
@@ -556,27 +556,27 @@ fields! {
         [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpUserAgent);
     dpi "http_status", Integer, "", "Status of the first final response.",
         [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus);
-    dpi "http_content_type", Text, "", "Content type of that response.",
+    dpi "http_content_type", CaselessText, "", "Content type of that response.",
         [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpContentType);
     dpi "ssh_client", Text, "", "Identification of the SSH client.",
         [text_element(86, "sshClientSoftware")], |r| fact_text(r, Fact::SshClient);
     dpi "ssh_server", Text, "", "Identification of the SSH server.",
         [text_element(87, "sshServerSoftware")], |r| fact_text(r, Fact::SshServer);
-    dpi "hassh", Text, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
+    dpi "hassh", CaselessText, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
         [text_element(88, "hassh")], |r| fact_text(r, Fact::Hassh);
-    dpi "hassh_server", Text, "", "HASSH of the SSH server.",
+    dpi "hassh_server", CaselessText, "", "HASSH of the SSH server.",
         [text_element(89, "hasshServer")], |r| fact_text(r, Fact::HasshServer);
     dpi "user_name", Text, "", "Account, caller or client that the first message names; only with --dpi-fields.",
         [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, Fact::User);
     dpi "server_software", Text, "", "Software that the server names in its greeting.",
         [text_element(94, "serverSoftware")], |r| fact_text(r, Fact::ServerSoftware);
-    dpi "ndpi_protocol", Text, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
+    dpi "ndpi_protocol", CaselessText, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
         [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, Fact::NdpiProtocol);
-    dpi "ndpi_category", Text, "", "Category of that protocol: Web, Network.",
+    dpi "ndpi_category", CaselessText, "", "Category of that protocol: Web, Network.",
         [text_element(107, "ndpiCategory")], |r| fact_text(r, Fact::NdpiCategory);
-    dpi "ndpi_confidence", Text, "", "How nDPI knows the protocol: DPI, Match by IP.",
+    dpi "ndpi_confidence", CaselessText, "", "How nDPI knows the protocol: DPI, Match by IP.",
         [text_element(108, "ndpiConfidence")], |r| fact_text(r, Fact::NdpiConfidence);
-    dpi "ndpi_risks", Text, "", "Risks that nDPI sees, separated by commas.",
+    dpi "ndpi_risks", CaselessText, "", "Risks that nDPI sees, separated by commas.",
         [text_element(109, "ndpiRisks")], |r| fact_text(r, Fact::NdpiRisks);
 }
 

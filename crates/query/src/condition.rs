@@ -4,7 +4,7 @@
 //! `!=`; `not` of such a comparison is true. A field of both sides is compared with both values: one
 //! has to match, except for `!=` and `not in`, where none may match.
 
-use crate::field::Field;
+use crate::field::{Field, Kind};
 use crate::literal::{Values, address_key, mac_key};
 use std::cell::RefCell;
 use weir_export::FieldValue;
@@ -55,7 +55,7 @@ pub(crate) struct Test {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Check {
-    /// The field has a value.
+    /// The field has a value, or at least one of several words.
     Present,
     Values(Values),
     /// All of these TCP flags are set; those of a flow are of both directions together.
@@ -83,15 +83,28 @@ impl TextOperator {
         })
     }
 
-    pub fn holds(self, text: &str, pattern: &str) -> bool {
+    /// Whether a text of a field of this kind matches.
+    pub fn holds(self, kind: Kind, text: &str, pattern: &str) -> bool {
+        let (text, pattern) = match (kind, self) {
+            (Kind::HostName, Self::Equal | Self::EndsWith) => (without_final_dot(text), without_final_dot(pattern)),
+            _ => (text, pattern),
+        };
+        let is_caseless = matches!(kind, Kind::CaselessText | Kind::HostName);
+        let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
+        let is_equal = |part: &[u8]| if is_caseless { part.eq_ignore_ascii_case(pattern) } else { part == pattern };
         match self {
-            Self::Equal => text == pattern,
-            Self::Has => text.split(' ').any(|name| name == pattern),
-            Self::StartsWith => text.starts_with(pattern),
-            Self::EndsWith => text.ends_with(pattern),
-            Self::Contains => text.contains(pattern),
+            Self::Equal => is_equal(text),
+            Self::Has => text.split(|octet| *octet == b' ').any(is_equal),
+            Self::StartsWith => text.get(..pattern.len()).is_some_and(is_equal),
+            Self::EndsWith => text.len().checked_sub(pattern.len()).is_some_and(|at| is_equal(&text[at..])),
+            Self::Contains => pattern.is_empty() || text.windows(pattern.len()).any(is_equal),
         }
     }
+}
+
+/// A name of a host without the dot at its end, which stands for the root.
+pub(crate) fn without_final_dot(name: &str) -> &str {
+    name.strip_suffix('.').filter(|name| !name.is_empty()).unwrap_or(name)
 }
 
 impl Test {
@@ -111,10 +124,10 @@ impl Test {
             let mut any = false;
             known.all(|value| {
                 any = true;
-                !self.check.holds(value)
+                !self.check.holds(self.field.kind, value)
             }) && any
         } else {
-            known.any(|value| self.check.holds(value))
+            known.any(|value| self.check.holds(self.field.kind, value))
         }
     }
 }
@@ -125,8 +138,11 @@ fn is_known(value: &FieldValue<'_>) -> bool {
 
 impl Check {
     /// Whether a value that is known matches.
-    fn holds(&self, value: &FieldValue<'_>) -> bool {
+    fn holds(&self, kind: Kind, value: &FieldValue<'_>) -> bool {
         match (self, value) {
+            (Self::Present, FieldValue::Approximate(set)) => set.0 != 0,
+            (Self::Present, FieldValue::Degraded(set)) => set.0 != 0,
+            (Self::Present, FieldValue::Notes(set)) => set.0 != 0,
             (Self::Present, _) => true,
             (Self::Flags(bits), FieldValue::TcpFlags(flags)) => *flags & bits == *bits,
             (Self::Values(Values::Whole(set)), value) => whole(value).is_some_and(|number| set.contains(number)),
@@ -134,7 +150,7 @@ impl Check {
             (Self::Values(Values::Fraction(set)), value) => whole(value).is_some_and(|n| set.contains(n as f64)),
             (Self::Values(Values::Address(set)), FieldValue::Ip(address)) => set.contains(address_key(*address)),
             (Self::Text(operator, patterns), value) => {
-                with_text(value, |text| patterns.iter().any(|pattern| operator.holds(text, pattern)))
+                with_text(value, |text| patterns.iter().any(|pattern| operator.holds(kind, text, pattern)))
             }
             _ => false,
         }

@@ -77,6 +77,14 @@ pub(crate) enum Problem {
     MixedAndOr,
     #[error("there is no field {name:?}{}", nearest(.near))]
     UnknownField { name: String, near: Vec<String> },
+    #[error("there is no field {0:?}; for the application write application = {0}")]
+    ApplicationName(&'static str),
+    #[error("for flows in which {field} has a value write {field}, for the others not {field}")]
+    Presence { field: &'static str },
+    #[error("0 is a value of {field}, too; compare it, as in {field} > 0")]
+    Count { field: &'static str },
+    #[error("{field} has no empty value; for flows without a value write not {field}")]
+    EmptyWord { field: &'static str },
     #[error(
         "{word} is about the length of a packet, which a flow does not have; select packets with -f '{word} N', or flows \
          with bytes {operator} N (octets of all packets) or bpp {operator} N (octets per packet)"

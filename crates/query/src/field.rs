@@ -34,6 +34,10 @@ pub(crate) enum Kind {
     Names,
     /// Text that is compared exactly.
     Text,
+    /// Text that is compared without regard to the case of ASCII letters.
+    CaselessText,
+    /// The same, for names of hosts: a dot at the end means nothing, either.
+    HostName,
 }
 
 /// The words that a field can have.
@@ -100,6 +104,8 @@ impl Kind {
             (ColumnKind::Mac, _) => Self::Mac,
             (ColumnKind::TcpFlags, _) => Self::Flags,
             (ColumnKind::Names, _) => Self::Names,
+            (ColumnKind::CaselessText, _) => Self::CaselessText,
+            (ColumnKind::HostName, _) => Self::HostName,
             (ColumnKind::Word | ColumnKind::Words | ColumnKind::Text, _) => {
                 Words::of_column(column.name).map_or(Self::Text, Self::Words)
             }
@@ -108,10 +114,13 @@ impl Kind {
 
     /// Whether `<` and `>` have a meaning.
     pub fn is_ordered(self) -> bool {
-        !matches!(
-            self,
-            Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words(_) | Self::Names | Self::Text
-        )
+        !matches!(self, Self::Address | Self::Mac | Self::Protocol | Self::Flags | Self::Words(_) | Self::Names)
+            && !self.is_text()
+    }
+
+    /// Whether the values are any text.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::CaselessText | Self::HostName)
     }
 
     /// Whether the values are a number of nanoseconds.
@@ -134,7 +143,7 @@ impl fmt::Display for Kind {
             Self::Flags => "a set of TCP flags",
             Self::Words(_) => "a word",
             Self::Names => "a name",
-            Self::Text => "text",
+            Self::Text | Self::CaselessText | Self::HostName => "text",
         })
     }
 }
@@ -163,6 +172,15 @@ impl fmt::Debug for Field {
 }
 
 impl Field {
+    /// Whether it is a number of which 0 says that there is none.
+    pub fn is_count(self) -> bool {
+        let is_counted = match self.read {
+            Read::Column(column) => matches!(column.unit, "packets" | "octets"),
+            Read::One(_) | Read::Sides(..) => matches!(self.name, "retransmitted" | "bps" | "pps" | "bpp"),
+        };
+        is_counted || self.name.ends_with("_local")
+    }
+
     /// The field of the source or of the destination, for a field of both sides.
     pub fn of_side(self, is_source: bool) -> Self {
         match self.read {
@@ -208,7 +226,7 @@ const WORDS: [Field; 25] = [
     sides("mpls", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
     sides("mac", Kind::Mac, |flow| mac(flow.mac_addresses()[0]), |flow| mac(flow.mac_addresses()[1])),
     sides("as", Kind::Number(u32::MAX as u64), |flow| system(flow, 0), |flow| system(flow, 1)),
-    sides("country", Kind::Text, |flow| country(flow, 0), |flow| country(flow, 1)),
+    sides("country", Kind::CaselessText, |flow| country(flow, 0), |flow| country(flow, 1)),
     one("tunnel", Kind::Words(Words::TunnelType), |flow| {
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),

@@ -1,8 +1,10 @@
 //! The fields by which a view groups records: `host`, `dst_port`, `src_ip/24`.
 
+use crate::condition::without_final_dot;
 use crate::error::nearest;
 use crate::field::{Field, Kind, Read, field, near_names, of_first};
 use crate::literal::mask;
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use weir_export::FieldValue;
@@ -100,6 +102,15 @@ fn view_field(name: &str) -> Option<Field> {
     }
 }
 
+/// A name of a host as all that are equal to it are written: in lower case, without the final dot.
+fn comparable(name: Cow<'_, str>) -> Cow<'_, str> {
+    let short = without_final_dot(&name);
+    if short.len() == name.len() && !name.bytes().any(|octet| octet.is_ascii_uppercase()) {
+        return name;
+    }
+    Cow::Owned(short.to_ascii_lowercase())
+}
+
 fn known(applies: bool, number: u64) -> Option<FieldValue<'static>> {
     applies.then_some(FieldValue::Unsigned(number))
 }
@@ -131,6 +142,7 @@ impl GroupField {
             (FieldValue::Ip(address), Some([ipv4, ipv6])) => {
                 FieldValue::Ip(mask(address, if address.is_ipv4() { ipv4 } else { ipv6 }))
             }
+            (FieldValue::Text(name), _) if self.field.kind == Kind::HostName => FieldValue::Text(comparable(name)),
             (value, _) => value,
         }
     }

@@ -312,6 +312,9 @@ fn words(field: &Field, words: Words, text: &str) -> Result<u64, Problem> {
 
 /// The problem of a word that a field cannot have.
 pub(crate) fn unknown_word(field: &Field, words: Words, word: &str) -> Problem {
+    if word.is_empty() {
+        return Problem::EmptyWord { field: field.name };
+    }
     let all: Vec<&str> = words.all().into_iter().map(|(_, name)| name).collect();
     let lower = word.to_ascii_lowercase();
     let similarity = |name: &&&str| (strsim::jaro_winkler(name, &lower) * 1000.0) as u32;

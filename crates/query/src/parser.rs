@@ -7,6 +7,7 @@
 //! condition = protocol [condition]                 tcp, udp dst port 53, ip6 host ::1
 //!           | side kind literal                    src net 10.0.0.0/8, dst port 443
 //!           | field test                           bytes > 1M, port in {80, 443}
+//!           | field                                sni: the flows in which it has a value
 //!           | literal                              repeats the words before: port 80 or 443
 //! test      = operator literal | ["not"] "in" (literal | "{" literal {","} "}") | text operator
 //! ```
@@ -19,6 +20,7 @@ use crate::limits::MAX_DEPTH;
 use crate::literal::{self, Literal, Values};
 use std::net::IpAddr;
 use std::ops::Range;
+use weir_dpi::Application;
 
 pub(crate) fn parse(text: &str) -> Result<Node, ExpressionError> {
     let tokens = tokens(text)?;
@@ -59,6 +61,11 @@ impl<'a> Parser<'a> {
         let token = self.peek();
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         token
+    }
+
+    /// Where the last token was.
+    fn before(&self) -> Range<usize> {
+        self.tokens[self.at.saturating_sub(1)].place()
     }
 
     fn error(&self, place: Range<usize>, problem: Problem) -> ExpressionError {
@@ -131,13 +138,15 @@ impl<'a> Parser<'a> {
             "host" | "net" => self.with_words(of("host"), protocol)?,
             "port" | "portrange" => self.with_words(of("port"), protocol)?,
             "proto" | "protocol" => self.comparison(of("protocol"), true)?,
+            "vlan" | "inner_vlan" | "mpls" | "tunnel" | "mac" | "as" | "country" if self.ends_condition() => {
+                Node::Test(Test::present(of(&word)))
+            }
             "flags" | "mac" | "as" | "country" => self.with_words(of(&word), protocol)?,
             "ether" => self.of_ethernet(protocol)?,
             "greater" | "less" => {
                 let operator = if word == "less" { "<=" } else { ">=" };
                 return Err(self.error(token.place(), Problem::PacketLength { word, operator }));
             }
-            "vlan" | "inner_vlan" | "mpls" | "tunnel" if self.ends_condition() => Node::Test(Test::present(of(&word))),
             "vlan" | "inner_vlan" | "mpls" | "tunnel" => self.with_words(of(&word), protocol)?,
             "icmp-type" => self.comparison(of("icmp_type"), true)?,
             "layer2" => Node::Not(Box::new(Node::Test(Test::present(of("ip_version"))))),
@@ -250,6 +259,9 @@ impl<'a> Parser<'a> {
     fn repeated(&mut self, token: Token<'a>) -> Parsed<Node> {
         let Some((protocol, field)) = self.last.clone().filter(|_| is_literal(token.text)) else {
             let name = token.text.to_string();
+            if let Some(application) = Application::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(&name)) {
+                return Err(self.error(token.place(), Problem::ApplicationName(application.name())));
+            }
             let near = near_names(&name.to_ascii_lowercase());
             return Err(self.error(token.place(), Problem::UnknownField { name, near }));
         };
@@ -290,6 +302,13 @@ impl<'a> Parser<'a> {
                 Test { field, check: Check::Flags(self.flags(token)?), negate: false }
             }
             _ if needs_no_operator => Test { field, check: self.one(field)?, negate: false },
+            _ if self.ends_condition() && field.is_count() => {
+                return Err(self.error(self.before(), Problem::Count { field: field.name }));
+            }
+            _ if self.ends_condition() => Test::present(field),
+            (TokenKind::Word, _) if is_word_of_presence(token.text) => {
+                return Err(self.error(token.place(), Problem::Presence { field: field.name }));
+            }
             _ => return Err(self.expected(operators(field.kind))),
         };
         Ok(Node::Test(test))
@@ -361,7 +380,7 @@ impl<'a> Parser<'a> {
                     self.next();
                 }
                 TokenKind::Word | TokenKind::Quoted => match field.kind {
-                    Kind::Text | Kind::Names => texts.push(self.text_literal(field)?),
+                    kind if text_equality(kind).is_some() => texts.push(self.text_literal(field)?),
                     _ => literals.push(self.literal(field)?),
                 },
                 _ => return Err(self.error(open.start..self.peek().start, Problem::OpenSet)),
@@ -388,11 +407,11 @@ impl<'a> Parser<'a> {
     /// What follows `starts-with`, `ends-with` or `contains`, the token `of_operator`.
     fn part_of_text(&mut self, field: Field, operator: TextOperator, of_operator: Token<'a>) -> Parsed<Check> {
         match field.kind {
-            Kind::Text | Kind::Names => Ok(Check::Text(operator, [self.text_literal(field)?].into())),
+            kind if text_equality(kind).is_some() => Ok(Check::Text(operator, [self.text_literal(field)?].into())),
             Kind::Words(words) => {
                 let place = self.peek().place();
                 let text = self.text_literal(field)?;
-                let is_part = |part: &&str| words.all().iter().any(|(_, word)| operator.holds(word, part));
+                let is_part = |part: &&str| words.all().iter().any(|(_, word)| operator.holds(field.kind, word, part));
                 match text.split_whitespace().find(|part| !is_part(part)) {
                     Some(unknown) => Err(self.error(place, literal::unknown_word(&field, words, unknown))),
                     None => Ok(Check::Text(operator, [text].into())),
@@ -458,7 +477,7 @@ impl Node {
 /// The operators of a field.
 fn operators(kind: Kind) -> &'static str {
     match kind {
-        Kind::Text | Kind::Names | Kind::Words(_) => {
+        kind if kind.is_text() || matches!(kind, Kind::Names | Kind::Words(_)) => {
             "an operator (= != in starts-with ends-with contains), as in sni ends-with .example"
         }
         Kind::Flags => "an operator (= != in contains), as in flags contains SA",
@@ -467,10 +486,15 @@ fn operators(kind: Kind) -> &'static str {
     }
 }
 
+/// Whether other languages ask with this word whether a field has a value.
+fn is_word_of_presence(word: &str) -> bool {
+    ["is", "exists", "missing", "present", "null"].iter().any(|other| word.eq_ignore_ascii_case(other))
+}
+
 /// How `=` compares a field that is text.
 fn text_equality(kind: Kind) -> Option<TextOperator> {
     match kind {
-        Kind::Text => Some(TextOperator::Equal),
+        kind if kind.is_text() => Some(TextOperator::Equal),
         Kind::Names => Some(TextOperator::Has),
         _ => None,
     }

@@ -242,7 +242,18 @@ fn errors_name_the_problem() {
         ("  ", 0, "the expression is empty"),
         ("ttl_min > 3", 0, "there is no field \"ttl_min\"; did you mean fwd_ttl_min or rev_ttl_min?"),
         ("foo", 0, "there is no field \"foo\" (weir fields lists all)"),
-        ("bytes", 5, "here an operator (= != < <= > >= in), as in bytes > 1M must follow"),
+        ("bytes", 0, "0 is a value of bytes, too; compare it, as in bytes > 0"),
+        ("not src_local", 4, "0 is a value of src_local, too; compare it, as in src_local > 0"),
+        ("bytes 5", 6, "here an operator (= != < <= > >= in), as in bytes > 1M must follow"),
+        ("tcp and TLS", 8, "there is no field \"tls\"; for the application write application = tls"),
+        ("sni is null", 4, "for flows in which sni has a value write sni, for the others not sni"),
+        (
+            "application exists",
+            12,
+            "for flows in which application has a value write application, for the others not app",
+        ),
+        ("application = ''", 14, "application has no empty value; for flows without a value write not application"),
+        ("approximate = ''", 14, "approximate has no empty value; for flows without a value write not approximate"),
         ("bytes >", 7, "here a value of bytes: a number of octets must follow"),
         ("bytes > many", 8, "\"many\" is not a number, and bytes is a number of octets"),
         ("bytes > 1x", 8, "\"x\" is not a unit of bytes; use k, M, G, T (decimal) or Ki, Mi, Gi, Ti (binary)"),
@@ -387,13 +398,14 @@ fn words_of_nfdump_and_tcpdump_for_operators_systems_and_mac_addresses() {
             "src as lt 64501",
             "src country LT",
             "src country eq LT and country DE",
-            "src_country = LT",
+            "src_country = lt",
+            "country and as and dst_country",
             "country in {FR, DE}",
             "tcp and\n\r\n\x0b port\n443",
         ],
-        &["src as 3320", "src and dst as 64500", "dst country LT", "port eq 80", "as 1", "country lt"],
+        &["src as 3320", "src and dst as 64500", "dst country LT", "port eq 80", "as 1", "country de-"],
     );
-    check(&web(), &[], &["as >= 0", "country != DE"]);
+    check(&web(), &[], &["as >= 0", "country != DE", "as", "country"]);
     check(
         &layer2(),
         &["ether host 02:00:00:00:00:01", "ether src 02:00:00:00:00:01", "ETHER SRC HOST 02:00:00:00:00:01"],

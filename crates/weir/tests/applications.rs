@@ -45,7 +45,7 @@ fn fields_have_the_facts_of_the_payload() {
     assert!(captures.len() > 10);
     for path in captures {
         let facts = std::fs::read_to_string(path.with_extension("facts")).expect("each capture has a list of facts");
-        let record = record(&path, &["--fields", "application", "--dpi-fields"]);
+        let record = record(&path, &["--fields", "applications", "--dpi-fields"]);
         let (application, by) = facts.lines().next().and_then(|line| line.split_once(" by ")).expect("the first line");
         assert_eq!((&record["application"], &record["application_by"]), (&application.into(), &by.into()));
         let facts: BTreeMap<&str, &str> = facts.lines().skip(1).filter_map(|line| line.split_once(' ')).collect();
@@ -61,9 +61,9 @@ fn fields_have_the_facts_of_the_payload() {
 #[test]
 fn inspection_can_be_off_and_personal_facts_are_kept_on_request_only() {
     for path in captures_of_applications() {
-        let without = record(&path, &["--fields", "application", "--dpi", "off"]);
+        let without = record(&path, &["--fields", "applications", "--dpi", "off"]);
         assert!(without["application"].is_null() && without["sni"].is_null() && without["dns_name"].is_null());
-        let default = record(&path, &["--fields", "application"]);
+        let default = record(&path, &["--fields", "applications"]);
         for field in ["http_path", "http_user_agent", "user_name"] {
             assert!(default[field].is_null(), "{} {field}", path.display());
         }
@@ -114,9 +114,13 @@ fn datagram(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8])
 
 /// A question for `a.example`, or the answer to it: one record with a time to live of 100 s.
 fn dns(id: u8, kind: u8, answer: &[u8]) -> Vec<u8> {
+    dns_of(b"\x01a\x07example", id, kind, answer)
+}
+
+/// The same for a name as it is on the wire, without the root.
+fn dns_of(name: &[u8], id: u8, kind: u8, answer: &[u8]) -> Vec<u8> {
     let (flags, count) = if answer.is_empty() { ([1, 0], 0) } else { ([0x81, 0x80], 1) };
-    let mut message =
-        [&[0, id][..], &flags, &[0, 1, 0, count, 0, 0, 0, 0], b"\x01a\x07example\0", &[0, kind, 0, 1]].concat();
+    let mut message = [&[0, id][..], &flags, &[0, 1, 0, count, 0, 0, 0, 0], name, &[0, 0, kind, 0, 1]].concat();
     if !answer.is_empty() {
         message.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 100, 0, answer.len() as u8]);
         message.extend(answer);
@@ -149,7 +153,7 @@ fn dns_teaches_names_of_later_flows_of_the_same_client_for_the_lifetime_of_the_a
         .frame(101, 0, &to_server(CLIENT, 6004))
         .frame(103, 0, &to_server(CLIENT, 6005))
         .saved();
-    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "application"]);
+    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "applications"]);
     assert_eq!((code, err.as_str()), (0, ""));
     for (port, expected) in
         [(6000, None), (6001, Some("a.example")), (6002, None), (6003, None), (6004, Some("a.example")), (6005, None)]
@@ -174,7 +178,7 @@ fn rtp_is_recognised_where_sip_announced_it() {
         .frame(3, 2, &media(7003, (CLIENT, 40002)))
         .frame(3, 3, &datagram((SERVER, 7004), (CLIENT, 40000), &[0xff; 172]))
         .saved();
-    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "application"]);
+    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "applications"]);
     assert_eq!((code, err.as_str()), (0, ""));
     for (port, expected) in [(7000, None), (7001, Some("rtp")), (7002, Some("rtp")), (7003, None), (7004, None)] {
         assert_eq!(field(&records, "application", port).as_str(), expected, "{port}");
@@ -191,7 +195,7 @@ fn port_is_a_guess_on_request_for_payload_that_tells_nothing() {
         .frame(1, 3, &datagram((CLIENT, 6003), (SERVER, 443), &dns(1, 1, &[])))
         .saved();
     for (option, expected) in [(&[][..], None), (&["--dpi-ports"], Some(("quic", "port")))] {
-        let arguments = [&["read", capture.name(), "-q", "--fields", "application"], option].concat();
+        let arguments = [&["read", capture.name(), "-q", "--fields", "applications"], option].concat();
         let (code, err, records, ledger) = metered(&arguments);
         assert_eq!((code, err.as_str()), (0, ""));
         for (port, expected) in [(6000, expected), (6001, None), (6002, None), (6003, Some(("dns", "message")))] {
@@ -200,4 +204,73 @@ fn port_is_a_guess_on_request_for_payload_that_tells_nothing() {
         }
         assert_eq!(ledger["inspection"]["recognised"], 1);
     }
+}
+
+/// Questions of DNS for names on the wire, and a datagram that tells nothing. Clients have the ports
+/// from 5000 on.
+fn questions(names: &[&[u8]]) -> common::SavedCapture {
+    let ask = |(at, name): (usize, &&[u8])| {
+        datagram((CLIENT, 5000 + at as u16), (RESOLVER, 53), &dns_of(name, at as u8, 1, &[]))
+    };
+    let mut frames: Vec<Vec<u8>> = names.iter().enumerate().map(ask).collect();
+    frames.push(datagram((CLIENT, 6000), (SERVER, 9999), b"\xff\xff\xff\xff"));
+    Pcap::of(&frames).saved()
+}
+
+/// RFC 4343.
+#[test]
+fn names_of_hosts_are_compared_and_grouped_without_regard_to_case() {
+    let capture = questions(&[b"\x01a\x07example", b"\x01A\x07Example", b"\x01b\x07EXAMPLE"]);
+    let read = |options: &[&str]| {
+        let (code, text, err) = weir(["read", capture.name(), "-q", "-o", "csv:-"].iter().chain(options));
+        assert_eq!((code, err.as_str()), (0, ""), "{options:?}");
+        text
+    };
+    for (expression, flows) in [
+        ("dns_name = a.example", 2),
+        ("dns_name = A.EXAMPLE.", 2),
+        ("dns_name != a.example", 1),
+        ("dns_name in {A.example, c.example}", 2),
+        ("dns_name not in {A.example, c.example}", 1),
+        ("dns_name starts-with A", 2),
+        ("dns_name ends-with .example", 3),
+        ("dns_name ends-with .EXAMPLE.", 3),
+        ("dns_name contains EXAM", 3),
+        ("dns_name = a.exampl", 0),
+        ("community_id starts-with 1:", 4),
+        ("dns_answers contains x", 0),
+    ] {
+        assert_eq!(read(&["--where", expression]).lines().count(), 1 + flows, "{expression}");
+    }
+    let groups = read(&["--by", "dns_name", "--sort", "dns_name:asc"]);
+    let rows: Vec<[&str; 2]> =
+        groups.lines().skip(1).map(|row| [0, 2].map(|at| row.split(',').nth(at).unwrap())).collect();
+    assert_eq!(rows, [["a.example", "2"], ["b.example", "1"], ["", "1"]], "{groups}");
+    // Records have the name as it was sent.
+    assert!(read(&["--fields", "dns_name"]).contains("\nA.Example\n"));
+}
+
+#[test]
+fn a_field_alone_selects_flows_in_which_it_has_a_value() {
+    let capture = questions(&[b"\x01a\x07example"]);
+    let ports = |expression: &str| {
+        let options = ["read", capture.name(), "-q", "-o", "csv:-", "--fields", "src_port", "--where", expression];
+        let (code, text, err) = weir(options);
+        assert_eq!((code, err.as_str()), (0, ""), "{expression}");
+        text.lines().skip(1).map(String::from).collect::<Vec<_>>().join(" ")
+    };
+    for (expression, expected) in [
+        ("application", "5000"),
+        ("!application", "6000"),
+        ("not app and port 9999", "6000"),
+        ("dns_name", "5000"),
+        ("dns_name and not dns_rcode", "5000"),
+        ("(application_notes or not udp) or dns_type", "5000"),
+        ("approximate", ""),
+    ] {
+        assert_eq!(ports(expression), expected, "{expression}");
+    }
+    let (code, _, err) = weir(["read", capture.name(), "--where", "application = \"\""]);
+    assert_eq!(code, 1);
+    assert!(err.contains("application has no empty value; for flows without a value write not application"), "{err}");
 }

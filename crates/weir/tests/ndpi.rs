@@ -70,7 +70,7 @@ fn ndpi_agrees_with_our_own_inspection() {
     let (mut compared, mut unknown, mut different) = (0, Vec::new(), Vec::new());
     for path in captures_of_applications() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        for record in records(&path, &["--dpi", "full", "--fields", "application,ndpi_*"]) {
+        for record in records(&path, &["--dpi", "full", "--fields", "applications,ndpi_*"]) {
             let Some(application) = record["application"].as_str() else { continue };
             let Some(names) = of_ndpi(application) else { continue };
             let Some(protocol) = record["ndpi_protocol"].as_str() else {
@@ -93,7 +93,7 @@ fn ndpi_agrees_with_our_own_inspection() {
 #[test]
 fn records_are_the_same_with_ndpi_beside() {
     for path in captures_of_applications() {
-        let own = |level| records(&path, &["--dpi", level, "--fields", "application"]);
+        let own = |level| records(&path, &["--dpi", level, "--fields", "applications"]);
         let without = |mut records: Vec<Value>| {
             for record in &mut records {
                 record.as_object_mut().unwrap().retain(|name, _| !name.starts_with("ndpi_"));

@@ -79,7 +79,7 @@ fn records_have_the_facts_of_every_flow() {
     let folder = tempfile::tempdir().unwrap();
     let (_, flows) = generated(folder.path());
     let traffic = format!("synth:{TRAFFIC}");
-    let options = ["read", "-i", &traffic, "-q", "--idle", "1h", "--active", "1h", "--fields", "application"];
+    let options = ["read", "-i", &traffic, "-q", "--idle", "1h", "--active", "1h", "--fields", "applications"];
     let (code, err, records, _) = metered(&options);
     assert_eq!((code, err.as_str()), (0, ""));
     assert_eq!(records.len(), flows.len(), "each flow is one record");

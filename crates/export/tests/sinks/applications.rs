@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn every_finding_is_read_as_in_csv(flows in prop::collection::vec(flow_with_findings(), 1..40), udp: bool) {
-        let fields = "fields=application,places";
+        let fields = "fields=applications,places";
         let (counters, records) = if udp {
             let settings = format!("?rate=0&mtu=9000&template=full&{fields}");
             let (counters, datagrams) = send("ipfix+udp", &settings, &ExportOptions::default(), &flows);
@@ -148,7 +148,7 @@ proptest! {
     /// Small messages: texts are cut, no message is too long, and no flow is lost.
     #[test]
     fn records_that_do_not_fit_have_cut_texts(flows in prop::collection::vec(flow_with_findings(), 1..40)) {
-        let settings = "?rate=0&mtu=1232&fields=application,places";
+        let settings = "?rate=0&mtu=1232&fields=applications,places";
         let (counters, datagrams) = send("ipfix+udp", settings, &ExportOptions::default(), &flows);
         prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= 1232));
         let mut decoder = Decoder::new();
@@ -245,7 +245,7 @@ fn flows_of_an_application_have_the_same_template() {
         .collect();
     let (_, octets) = export_file("ipfix", &ExportOptions::default(), &flows);
     assert_eq!(Decoder::new().file(&octets).len(), 32);
-    let settings = "?template=full&fields=application";
+    let settings = "?template=full&fields=applications";
     let (_, datagrams) = send("ipfix+udp", settings, &ExportOptions::default(), &flows);
     let (decoder, records) = decode(&datagrams);
     assert_eq!((decoder.templates.len(), records.len()), (1, 32));

@@ -64,7 +64,7 @@ pub struct Sinks {
     #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
     pub outputs: Vec<String>,
 
-    /// Fields of JSON, CSV and the table: names, profiles (basic, layer2, tcp, places, application, all) and patterns with *,
+    /// Fields of JSON, CSV and the table: names, profiles (basic, layer2, tcp, places, applications, all) and patterns with *,
     /// separated by commas; see weir fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic, and the fields
     /// of --layer2, --mac-addresses, --key, --networks, --geo and --tags if these are given]
     #[arg(long, value_name = "FIELDS", value_parser = parse_fields, conflicts_with_all = ["by", "every_ns"])]

@@ -136,7 +136,7 @@ pub enum LogFormat {
   weir fields basic                 those of JSON and CSV without --fields
   weir fields 'fwd_*,*_rtt_ns'      some fields")]
 pub struct Fields {
-    /// Fields to list: names, profiles (basic, layer2, tcp, places, application, all) and patterns with *, separated by commas
+    /// Fields to list: names, profiles (basic, layer2, tcp, places, applications, all) and patterns with *, separated by commas
     #[arg(value_name = "FIELDS", default_value = "all", value_parser = parse_fields)]
     pub fields: FieldList,
 }

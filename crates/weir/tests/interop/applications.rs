@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use weir_dpi::{Application, Confidence, Note};
 
-const PROFILES: [&str; 2] = ["application", "places"];
+const PROFILES: [&str; 2] = ["applications", "places"];
 const WEIR: u32 = 32473;
 const NTOP: u32 = 35632;
 /// tshark shows elements of other enterprises as octets, of long ones the first.
@@ -55,14 +55,14 @@ fn elements() -> Vec<Element> {
 /// length 0, which RFC 7011 section 6.1.6 permits (docs/collectors.md).
 fn selection(elements: &[Element], record: &Value) -> String {
     let with_value = elements.iter().filter(|element| !element.of_json(record).is_empty());
-    // `application` is the name of a profile.
+    // `application` selects both of its elements.
     let names = with_value.map(|of| if of.column == "application" { of.name } else { of.column });
     ["src_ip", "dst_ip"].into_iter().chain(names).collect::<Vec<_>>().join(",")
 }
 
 impl Element {
     fn is_text(&self) -> bool {
-        ["text", "names"].contains(&self.kind) || self.name == "applicationName"
+        ["text", "caseless", "hostname", "names"].contains(&self.kind) || self.name == "applicationName"
     }
 
     /// The value in JSON as this element has it; empty if there is none.
@@ -335,7 +335,7 @@ fn tshark_reads_every_fact_of_ipfix() {
     let mut own = Vec::new();
     let mut all = Vec::new();
     for (domain, (_, records, mut datagrams)) in
-        (1_u32..).zip(exported("ipfix+udp?template=full&fields=application,places"))
+        (1_u32..).zip(exported("ipfix+udp?template=full&fields=applications,places"))
     {
         // Each capture was a run of its own, with its own templates.
         datagrams.iter_mut().for_each(|datagram| datagram[12..16].copy_from_slice(&domain.to_be_bytes()));

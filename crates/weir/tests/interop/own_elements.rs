@@ -33,7 +33,7 @@ fn fields() -> Vec<Field> {
     for line in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split(" | ").collect();
         // The module `applications` has those.
-        if cells.get(3).is_some_and(|profiles| ["application", "places"].contains(profiles)) {
+        if cells.get(3).is_some_and(|profiles| ["applications", "places"].contains(profiles)) {
             continue;
         }
         let Some((_, rest)) = cells.get(5).and_then(|cell| cell.split_once(ENTERPRISE)) else { continue };
