@@ -10,18 +10,13 @@ use weir_ledger::OutputCounters;
 
 /// Where packets go. Each pipeline has its own.
 pub trait PacketOutput: Send {
-    /// Takes a frame, which may be cut. Copies it at most once, and never waits: a frame that cannot
-    /// be taken is counted as dropped.
-    fn send(&mut self, frame: &Frame<'_>);
+    /// Takes the frames of a burst, any number in their order; frames may be cut. Copies each at most
+    /// once, and never waits: a frame that cannot be taken is counted as dropped.
+    fn send(&mut self, frames: &[Frame<'_>]);
 
-    /// The end of a burst, or nothing has come for 100 ms: hands over what was gathered.
-    fn flush(&mut self);
-
-    /// What became of the frames so far.
+    /// What became of the frames so far. Allocates, so once per report rather than per burst.
     fn counters(&self) -> OutputCounters;
 
-    /// Hands over the rest, and waits for it no longer than some seconds.
-    fn finish(&mut self) {
-        self.flush();
-    }
+    /// Hands over the rest, and waits for it no longer than some seconds. Nothing is waiting then.
+    fn finish(&mut self) {}
 }
