@@ -225,7 +225,9 @@ impl Pcapng {
                 (NAME, _) => {
                     // Consumers of the name, for example collectors, may print it to a terminal.
                     let text = String::from_utf8_lossy(&value[..value.len().min(MAX_NAME_BYTES)]);
-                    name = text.replace(char::is_control, "\u{fffd}");
+                    // Others than control characters can change how a terminal shows the text around them.
+                    let is_invisible = |letter: char| !letter.is_ascii() && letter.escape_debug().len() > 1;
+                    name = text.replace(|letter: char| letter.is_control() || is_invisible(letter), "\u{fffd}");
                 }
                 _ => {}
             }

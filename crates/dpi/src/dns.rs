@@ -6,6 +6,7 @@
 //! without values that RFC 6895 reserves are DNS. On those three, a good header and question are
 //! enough ([`Confidence::Pattern`]). Messages of NetBIOS (port 137) have the same form and are not DNS.
 
+use crate::findings::EscapedText;
 use crate::learned::Names;
 use crate::{Application, Confidence, Datagram, Fact, Findings, MAX_TEXT_OCTETS, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
@@ -128,7 +129,9 @@ pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Op
         }
         at = record.end;
     }
-    (*asked == *name.as_bytes() && !names.addresses.is_empty()).then_some(names)
+    let mut escaped = EscapedText::default();
+    escaped.push_escaped(&asked);
+    (escaped.octets() == name.as_bytes() && !names.addresses.is_empty()).then_some(names)
 }
 
 /// Reads the messages of one side. Each follows its length in 2 octets (RFC 1035 section 4.2.2).

@@ -7,8 +7,9 @@ pub const MAX_FINDINGS_OCTETS: usize = 2048;
 /// Octets of a text that are kept at most, after escaping.
 pub const MAX_TEXT_OCTETS: usize = 255;
 
-/// Something that is found in payload. Texts are UTF-8 without control characters: octets that
-/// are not are written `\xNN`, and a backslash is written twice. Names of certificates have the
+/// Something that is found in payload. Texts are UTF-8 without control characters and without
+/// invisible ones: their octets, and octets that are not UTF-8, are written `\xNN`, and a backslash is
+/// written twice. Names of certificates have the
 /// escapes of RFC 4514 instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -369,7 +370,8 @@ impl EscapedText {
         }
     }
 
-    fn push_escaped(&mut self, mut value: &[u8]) {
+    /// Appends octets of the payload.
+    pub(crate) fn push_escaped(&mut self, mut value: &[u8]) {
         // Most texts are of this kind.
         let plain = value.iter().position(|octet| !matches!(octet, b' '..=b'~') || *octet == b'\\');
         let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(MAX_TEXT_OCTETS - self.length));
@@ -380,7 +382,7 @@ impl EscapedText {
                 let mut buffer = [0; 4];
                 match character {
                     '\\' => self.push(br"\\"),
-                    _ if character.is_control() => {
+                    _ if is_unprintable(character) => {
                         character.encode_utf8(&mut buffer).bytes().for_each(|octet| self.push_hexadecimal(octet));
                     }
                     _ => self.push(character.encode_utf8(&mut buffer).as_bytes()),
@@ -397,6 +399,15 @@ impl EscapedText {
         let [high, low] = hexadecimal(octet);
         self.push(&[b'\\', b'x', high, low]);
     }
+}
+
+/// Whether a character is a control character, or an invisible one that can change how the text around
+/// it looks: the direction of writing (UAX #9), line and paragraph separators,
+/// characters without width, tags.
+pub(crate) fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// An octet as two digits.

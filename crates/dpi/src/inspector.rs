@@ -303,7 +303,8 @@ impl Inspector {
         (session.is_tcp, session.ports, session.first) = (payload.tcp.is_some(), payload.ports, payload.endpoint & 1);
         let before = session.octets();
         if let Some(name) = name {
-            session.findings.set_text(Fact::LearnedName, name.as_bytes());
+            // It is a text already.
+            session.findings.set_octets(Fact::LearnedName, name.as_bytes());
         }
         let is_open = session.candidates != 0 && session.inspect_first(payload, flow, self.settings.octets);
         if is_medium && !is_open && session.findings.application().is_none() {

@@ -24,7 +24,7 @@ const NAME_OCTETS: u64 = 512;
 /// The same for a place of media.
 const MEDIUM_OCTETS: u64 = 128;
 
-/// A name, and the addresses that a response of DNS has for it, each with its time to live in s.
+/// A name as text, and the addresses that a response of DNS has for it, each with its time to live in s.
 pub(crate) struct Names<'a> {
     pub name: &'a str,
     pub addresses: ArrayVec<(Address, u32), MAX_LEARNED>,

@@ -17,6 +17,9 @@ use std::str::FromStr;
 
 /// Longest line, octets: entries are at most 253.
 const MAX_LINE_OCTETS: u64 = 1024;
+/// Some editors begin text in UTF-8 with this mark, which is not part of it (RFC 3629 section 6). The
+/// libraries that read CSV and TOML leave it out, too.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Longest name of a list, octets.
 const MAX_NAME_OCTETS: usize = 32;
 
@@ -140,9 +143,10 @@ impl TagLists {
             if is_cut {
                 list.skip_until(b'\n')?;
             }
-            let (text, is_text) = match str::from_utf8(&line) {
+            let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(&line);
+            let (text, is_text) = match str::from_utf8(line) {
                 Ok(text) => (text.into(), true),
-                Err(_) => (String::from_utf8_lossy(&line), false),
+                Err(_) => (String::from_utf8_lossy(line), false),
             };
             let entry = match without_comment(&text) {
                 "" => continue,

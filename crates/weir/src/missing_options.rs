@@ -1,9 +1,11 @@
-//! Warnings of fields in expressions and views that no record has because an option is left out.
+//! Warnings of fields in expressions and views that no record has because an option is left out, and
+//! of options that have no effect because another one is.
 //!
 //! Such a comparison never holds, which looks like traffic that is not there.
 
-use crate::arguments::{Enrichment, Sinks};
+use crate::arguments::{Enrichment, Metering, Sinks};
 use tracing::warn;
+use weir_dpi::InspectionSettings;
 use weir_probe::Settings;
 use weir_query::{GroupField, expression_of, split_where};
 
@@ -24,6 +26,21 @@ pub fn warn(sinks: &[String], options: &Sinks, settings: &Settings, enrichment: 
         for tag in expression.tags().iter().filter(|tag| !lists.is_empty() && !lists.contains(tag)) {
             warn!("{place}: no record has the tag {tag:?}: --tags has {}", lists.join(", "));
         }
+    }
+}
+
+/// Warns of options of inspection if nothing is inspected.
+pub fn warn_of_inspection(metering: &Metering, inspects: bool) {
+    let default = InspectionSettings::default();
+    let options = [
+        (metering.dpi_packets != default.packets, "--dpi-packets"),
+        (metering.dpi_octets != default.octets, "--dpi-octets"),
+        (metering.dpi_fields, "--dpi-fields"),
+        (metering.dpi_ports, "--dpi-ports"),
+    ];
+    let given: Vec<&str> = options.into_iter().filter(|(is_given, _)| *is_given).map(|(_, option)| option).collect();
+    if !inspects && !given.is_empty() {
+        warn!("no payload is inspected, so these options have no effect: {}", given.join(", "));
     }
 }
 

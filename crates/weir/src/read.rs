@@ -36,6 +36,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let mut settings = settings(&read.metering)?;
+    missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
     missing_options::warn(&outputs.sinks, &read.sinks, &settings, &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;

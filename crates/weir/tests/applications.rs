@@ -274,3 +274,54 @@ fn a_field_alone_selects_flows_in_which_it_has_a_value() {
     assert_eq!(code, 1);
     assert!(err.contains("application has no empty value; for flows without a value write not application"), "{err}");
 }
+
+#[test]
+fn characters_that_change_how_a_terminal_shows_a_name_are_escaped_everywhere() {
+    // Right-to-left override, zero-width space, a control character of ISO 6429 in UTF-8, escape.
+    let name = "\x10a\u{202e}\u{200b}\u{9b}\u{1b}[1mxyz\x07example".as_bytes();
+    let name = &[&[name.len() as u8 - 9], &name[1..]].concat()[..];
+    let ask = datagram((CLIENT, 5000), (RESOLVER, 53), &dns_of(name, 1, 1, &[]));
+    let answer = datagram((RESOLVER, 53), (CLIENT, 5000), &dns_of(name, 1, 1, &SERVER));
+    let later = datagram((CLIENT, 6000), (SERVER, 9999), b"\xff\xff\xff\xff");
+    let capture = Pcap::of(&[ask, answer, later]).saved();
+    let shown = r"a\xe2\x80\xae\xe2\x80\x8b\xc2\x9b\x1b[1mxyz.example";
+    for output in ["table:-", "csv:-", "json:-"] {
+        let options = ["-o", output, "--fields", "src_port,dns_name,dst_dns_name"];
+        let (code, text, err) = weir(["read", capture.name(), "-q"].iter().chain(&options));
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(text.chars().all(|letter| letter == '\n' || letter.is_ascii_graphic() || letter == ' '), "{text:?}");
+        // The name of the later flow is that text, too.
+        let shown = if output == "json:-" { shown.replace('\\', r"\\") } else { shown.into() };
+        assert_eq!(text.matches(&shown).count(), 2, "{text}");
+    }
+    let (_, groups, _) = weir(["read", capture.name(), "-q", "--by", "dns_name"]);
+    assert!(groups.contains(shown), "{groups}");
+    let expression = format!("dst_dns_name = '{shown}'");
+    let (_, text, _) =
+        weir(["read", capture.name(), "-q", "-o", "csv:-", "--fields", "src_port", "--where", &expression]);
+    assert_eq!(text, "src_port\n6000\n");
+}
+
+#[test]
+fn options_without_effect_are_named_when_inspection_is_off() {
+    let capture = common::small().saved();
+    let warnings = |options: &[&str]| {
+        let (code, _, err) = weir(["read", capture.name(), "-q", "-o", "csv:/dev/null"].iter().chain(options));
+        assert_eq!(code, 0, "{err}");
+        err
+    };
+    for (options, names) in [
+        (&["--dpi-ports"][..], "--dpi-ports"),
+        (&["--dpi-fields", "--dpi-packets", "3"], "--dpi-packets, --dpi-fields"),
+        (&["--dpi-octets", "100"], "--dpi-octets"),
+    ] {
+        let warning = "weir: warning: no payload is inspected, so these options have no effect";
+        let expected = format!("{warning}: {names}\n");
+        assert_eq!(warnings(&[options, &["--dpi", "off"]].concat()), expected);
+        assert_eq!(warnings(options), "");
+    }
+    assert_eq!(warnings(&["--dpi", "off"]), "");
+    let probe = ["probe", "-i", "synth:mix,packets=9", "--check", "-o", "csv:/dev/null", "--dpi-ports"];
+    let (_, _, err) = weir(probe.iter().chain(&["--layout", "split"]));
+    assert!(err.contains("no payload is inspected, so these options have no effect: --dpi-ports"), "{err}");
+}

@@ -345,3 +345,22 @@ fn a_configuration_file_has_the_options_and_a_change_needs_a_restart() {
     drop(probe.input);
     assert_eq!(probe.running.wait().0, 0);
 }
+
+/// Editors of other systems write it (RFC 3629 section 6).
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    let folder = Folder::new();
+    let capture = small(&folder);
+    let with_mark = |name: &str, text: &str| folder.write(name, format!("\u{feff}{text}"));
+    let networks = with_mark("networks.csv", "prefix,name\n192.0.2.53,dns\n");
+    let tags = format!("bad={}", with_mark("list.txt", "192.0.2.53\n198.51.100.20\n"));
+    let options = ["-o", "csv:-", "--where", "port 53", "--fields", "dst_network,tags"];
+    let out = success([&["read", &capture, "-q", "--networks", &networks, "--tags", &tags], &options[..]].concat());
+    assert_eq!(out, "dst_network,tags\ndns,bad\n");
+    let comment = format!("bad={}", with_mark("comment.txt", "# nothing yet\n"));
+    let (code, _, err) = weir(["read", &capture, "-q", "-o", "csv:/dev/null", "--tags", &comment]);
+    assert!(code == 0 && err.contains("there is no entry in this file") && err.lines().count() == 1, "{err}");
+    let config = with_mark("weir.toml", "input = [\"synth:mix,packets=9\"]\noutput = [\"csv:/dev/null\"]\n");
+    let (code, _, err) = weir(["probe", "--config", &config, "--check"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+}

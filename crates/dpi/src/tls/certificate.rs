@@ -4,7 +4,7 @@
 //! and certificates with faults elsewhere are read. Nothing is verified.
 
 use crate::cursor::Cursor;
-use crate::findings::{EscapedText, hexadecimal};
+use crate::findings::{EscapedText, hexadecimal, is_unprintable};
 use crate::{Fact, Findings, Note};
 use arrayvec::ArrayVec;
 use std::io::Write;
@@ -159,7 +159,7 @@ fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
 }
 
 /// Appends a string of ASN.1 with the escapes of RFC 4514; false: the type is not a string. Control
-/// characters, and octets that are not of UTF-8, are a backslash and two hexadecimal digits.
+/// characters, invisible ones, and octets that are not of UTF-8, are a backslash and two hexadecimal digits.
 fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
     let mut utf8 = Text::new();
     let mut push = |character: char| append(&mut utf8, character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -187,7 +187,7 @@ fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
                 '"' | '+' | ',' | ';' | '<' | '>' | '\\' => text.push(&[b'\\', octets[0]]),
                 ' ' if is_first || rest == 0 => text.push(br"\ "),
                 '#' if is_first => text.push(br"\#"),
-                _ if character.is_control() => append_octets(text, octets),
+                _ if is_unprintable(character) => append_octets(text, octets),
                 _ => text.push(octets),
             }
         }

@@ -84,6 +84,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let Some(settings) = metering.filter(|_| is_valid) else {
         return Error::of(problems).map(|()| RunStatus::Problems);
     };
+    missing_options::warn_of_inspection(&probe.metering, probe.inspects());
     missing_options::warn(&outputs.sinks, &probe.sinks, &settings, &probe.enrichment);
     if probe.check {
         let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
