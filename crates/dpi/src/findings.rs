@@ -180,9 +180,14 @@ impl Notes {
         self.0 |= note as u8;
     }
 
+    /// Whether a note is in the set.
+    pub fn has(self, note: Note) -> bool {
+        self.0 & note as u8 != 0
+    }
+
     /// Names of the notes in the set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Note::NAMES.into_iter().filter(move |(note, _)| self.0 & *note as u8 != 0).map(|(_, name)| name)
+        Note::NAMES.into_iter().filter(move |(note, _)| self.has(*note)).map(|(_, name)| name)
     }
 }
 
@@ -227,9 +232,9 @@ impl Findings {
         self.facts.len()
     }
 
-    /// Whether nothing was found.
+    /// Whether nothing was found, and no limit was the reason.
     pub fn is_empty(&self) -> bool {
-        self.application.is_none() && self.facts.is_empty()
+        self.application.is_none() && self.facts.is_empty() && !self.notes.has(Note::Limit)
     }
 
     /// The application and how it is known, if it is.

@@ -134,8 +134,12 @@ impl Protocol {
             |greeting: &&&str| server.iter().zip(greeting.bytes()).all(|(octet, expected)| *octet == expected);
         let greeting = self.greetings.iter().find(is_greeting).ok_or(Verdict::No)?;
         let mut server = Start(server);
-        let line = server.until(b'\n', MAX_LINE_OCTETS)?;
-        require(is_text(line))?;
+        let line = match server.until(b'\n', MAX_LINE_OCTETS) {
+            Ok(line) if is_text(line) => line,
+            Err(Verdict::More) => return Err(Verdict::More),
+            // A damaged greeting tells nothing: the client may.
+            _ => b"",
+        };
         let text = line.get(greeting.len()..).unwrap_or_default().trim_ascii();
         let confidence = match Start(client).until(b'\n', MAX_LINE_OCTETS) {
             Ok(line) if self.is_command(line) => Confidence::Message,
@@ -144,7 +148,9 @@ impl Protocol {
             _ => return Err(Verdict::No),
         };
         findings.recognise(self.application, confidence);
-        findings.set_text(Fact::ServerSoftware, text);
+        if !line.is_empty() {
+            findings.set_text(Fact::ServerSoftware, text);
+        }
         let [client_tls, server_tls] = [client, streams.first].map(tls_after_lines);
         if !client_tls.is_empty() || !server_tls.is_empty() {
             return Ok(tls::read_upgrade(client_tls, server_tls, findings));

@@ -24,6 +24,7 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     if first == Verdict::No {
         return Verdict::No;
     }
+    // A damaged request is `More`: the response may prove HTTP.
     let second =
         if server_is_first { read_request(streams.second, findings) } else { read_response(streams.second, findings) };
     match (first, second) {
@@ -70,22 +71,26 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
         None => (rest, None),
     };
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.iter().any(u8::is_ascii_control) {
-        return Verdict::No;
-    }
+    let is_damaged = line.iter().any(u8::is_ascii_control);
     let Some(head) = head else {
         let is_path = line.starts_with(b"/") || absolute_target(line).is_some();
-        if line.len() < LONG_LINE_OCTETS || !is_path || !USUAL_METHODS.contains(&method) {
+        let is_usual = is_path && USUAL_METHODS.contains(&method);
+        if is_damaged {
+            return if is_usual && line.len() < LONG_LINE_OCTETS { Verdict::More } else { Verdict::No };
+        }
+        if line.len() < LONG_LINE_OCTETS || !is_usual {
             return Verdict::More;
         }
         findings.recognise(Application::Http, Confidence::Pattern);
         return Verdict::Recognised;
     };
     // Some clients do not escape spaces in paths.
-    let Some(at) = line.iter().rposition(|&octet| octet == b' ').filter(|&at| at > 0) else { return Verdict::No };
-    let (target, version) = (&line[..at], &line[at + 1..]);
-    if !matches!(version, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9']) {
-        return Verdict::No;
+    let Some(at) = line.iter().rposition(|&octet| octet == b' ') else { return Verdict::No };
+    // Other white space around the target does not count (RFC 9112 section 3).
+    let (target, version) = (line[..at].trim_ascii(), &line[at + 1..]);
+    let is_version = matches!(version, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9']);
+    if !is_version || is_damaged || target.is_empty() {
+        return if version.starts_with(b"HTTP/1.") { Verdict::More } else { Verdict::No };
     }
     findings.recognise(Application::Http, Confidence::Message);
     findings.set_text(Fact::HttpMethod, method);
@@ -121,15 +126,18 @@ fn absolute_target(target: &[u8]) -> Option<(&[u8], &[u8])> {
 fn read_response(mut octets: &[u8], findings: &mut Findings) -> Verdict {
     let mut verdict = Verdict::More;
     for _ in 0..MAX_INTERIM_RESPONSES {
-        const FORM: &[u8; 12] = b"HTTP/1.0 000";
-        let is_response = octets.iter().zip(FORM).all(|(octet, form)| match form {
+        // A digit, a digit but 0, and the end of the status (RFC 9112 section 4; some servers send no reason).
+        const FORM: &[u8; 13] = b"HTTP/1.0 100 ";
+        let is_response = octets.iter().zip(FORM).enumerate().all(|(at, (octet, form))| match form {
             b'0' => octet.is_ascii_digit(),
+            b'1' if at > 8 => (b'1'..=b'9').contains(octet),
+            b' ' if at > 8 => b" \r\n".contains(octet),
             _ => octet == form,
         });
         if !is_response {
             return if verdict == Verdict::More { Verdict::No } else { verdict };
         }
-        let Some([.., a, b, c]) = octets.first_chunk::<12>() else { return verdict };
+        let Some([.., a, b, c, _]) = octets.first_chunk::<13>() else { return verdict };
         verdict = Verdict::Recognised;
         findings.recognise(Application::Http, Confidence::Message);
         let status = [a, b, c].iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
@@ -205,6 +213,44 @@ mod tests {
     }
 
     #[test]
+    fn response_proves_http_after_a_damaged_request() {
+        for first in ["GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", "GET  HTTP/1.1\r\n\r\n", "GET / HTTP/1.x\r\n\r\n"] {
+            assert_eq!(read(first.as_bytes(), b"").0, Verdict::More, "{first:?}");
+            assert_eq!(read(first.as_bytes(), b"220 a.example\r\n").0, Verdict::No);
+            let (verdict, findings) = read(first.as_bytes(), b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            assert_eq!((verdict, findings.number(Fact::HttpStatus)), (Verdict::Recognised, Some(400)));
+            assert!(!findings.has(Fact::HttpMethod) && !findings.has(Fact::HttpPath) && !findings.has(Fact::HttpHost));
+        }
+    }
+
+    #[test]
+    fn white_space_around_the_target_does_not_count() {
+        let path = |first: &str| read(first.as_bytes(), b"").1.text(Fact::HttpPath).map(String::from);
+        assert_eq!(path("GET  / HTTP/1.1\r\n\r\n").as_deref(), Some("/"));
+        assert_eq!(path("GET /a  HTTP/1.1\r\n\r\n").as_deref(), Some("/a"));
+        assert_eq!(path("GET /a b HTTP/1.1\r\n\r\n").as_deref(), Some("/a b"));
+        assert_eq!(path("GET   HTTP/1.1\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn status_has_three_digits() {
+        for (line, status) in [
+            ("HTTP/1.1 999 x\r\n\r\n", Some(999)),
+            ("HTTP/1.1 200\r\n\r\n", Some(200)),
+            ("HTTP/1.1 200\n\n", Some(200)),
+            ("HTTP/1.1 99999 x\r\n\r\n", None),
+            ("HTTP/1.1 099 x\r\n\r\n", None),
+            ("HTTP/1.1 200", None),
+        ] {
+            let (_, findings) = read(line.as_bytes(), b"");
+            assert_eq!(
+                (findings.number(Fact::HttpStatus), findings.application().is_some()),
+                (status, status.is_some())
+            );
+        }
+    }
+
+    #[test]
     fn protocols_of_the_same_form_are_refused() {
         for first in [
             "OPTIONS rtsp://a.example/ RTSP/1.0\r\n",
@@ -212,7 +258,7 @@ mod tests {
             "PRI * HTTP/2.0\r\n",
             "EHLO a.example\r\n",
             "get / HTTP/1.1\r\n",
-            "GET / HTTP/1.x\r\n",
+            "GET \x01 HTTP/2.0\r\n",
             "GET /\r\n",
             "GET \0",
             "RTSP/1.0 200 OK\r\n",

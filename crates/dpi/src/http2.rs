@@ -63,8 +63,9 @@ fn read_response(server: &[u8], findings: &mut Findings) -> bool {
                 b":status" => {
                     // Interim responses come before (RFC 9113 section 8.1).
                     is_final = !value.starts_with(b"1");
-                    let status = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-                    if let Some(status) = status.filter(|_| is_final) {
+                    // Three digits (RFC 9113 section 8.3.2).
+                    if let ([b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'], true) = (value, is_final) {
+                        let status = value.iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
                         findings.set_number(Fact::HttpStatus, status);
                     }
                 }
@@ -148,6 +149,15 @@ mod tests {
         assert_eq!(findings.text(Fact::HttpHost), Some("a.example"));
         assert_eq!(findings.number(Fact::HttpStatus), Some(404));
         assert_eq!(findings.text(Fact::HttpContentType), Some("text/html"));
+    }
+
+    #[test]
+    fn status_has_three_digits() {
+        for status in ["99999", "+20", "099", "2"] {
+            let block = [&[8, status.len() as u8][..], status.as_bytes()].concat();
+            let (_, findings) = read(&[settings(), frame(HEADERS, 4, &block)].concat(), b"");
+            assert_eq!(findings.number(Fact::HttpStatus), None, "{status}");
+        }
     }
 
     #[test]

@@ -375,6 +375,9 @@ impl Inspector {
                 if session.has_gap() {
                     findings.note(Note::Gap);
                 }
+                if session.streams.iter().any(|stream| stream.is_limited(self.settings.octets)) {
+                    findings.note(Note::Limit);
+                }
                 self.settings.guess(session.is_tcp, session.ports, &mut findings);
                 (!findings.is_empty()).then(|| Arc::new(findings))
             }
@@ -482,10 +485,11 @@ impl Inspector {
             self.findings_octets += octets;
             return Some(Arc::new(findings.clone()));
         }
-        let (application, confidence) = findings.application()?;
-        let notes = findings.notes();
-        let same =
-            |known: &&Arc<Findings>| known.application() == Some((application, confidence)) && known.notes() == notes;
+        if findings.is_empty() {
+            return None;
+        }
+        let (application, notes) = (findings.application(), findings.notes());
+        let same = |known: &&Arc<Findings>| known.application() == application && known.notes() == notes;
         Some(self.without_facts.iter().find(same).map(Arc::clone).unwrap_or_else(|| {
             let shared = Arc::new(self.sessions[index as usize].findings.clone());
             self.without_facts.push(Arc::clone(&shared));
@@ -602,8 +606,9 @@ impl Session {
         if is_cut {
             self.findings.note(Note::Gap);
         }
-        let ended = [fin || is_cut || first.len() == limit as usize, false];
-        self.read_streams(Streams { first, ended, ..Streams::default() }, payload, flow);
+        let is_limited = first.len() == limit as usize;
+        let (ended, limited) = ([fin || is_cut || is_limited, false], [is_limited, false]);
+        self.read_streams(Streams { first, ended, limited, ..Streams::default() }, payload, flow);
         if self.candidates == 0 {
             return false;
         }
@@ -628,8 +633,10 @@ impl Session {
                     let taken = std::mem::take(&mut self.streams);
                     let (first, second) = (&taken[self.first & 1], &taken[1 - (self.first & 1)]);
                     let ended = [first.has_ended(limit), second.has_ended(limit)];
+                    let limited = [first.is_limited(limit), second.is_limited(limit)];
                     let (first, second) = (first.contiguous(), second.contiguous());
-                    self.read_streams(Streams { first, second, ended, ..Streams::default() }, payload, flow);
+                    let streams = Streams { first, second, ended, limited, ..Streams::default() };
+                    self.read_streams(streams, payload, flow);
                     self.streams = taken;
                 }
             }
@@ -674,8 +681,11 @@ impl Session {
             ..streams
         };
         self.read(|reader, findings| STREAM_READERS[reader](&streams, findings));
-        if streams.ended == [true; 2] {
+        if streams.ended == [true; 2] && self.candidates != 0 {
             self.candidates = 0;
+            if streams.limited.contains(&true) {
+                self.findings.note(Note::Limit);
+            }
         }
     }
 
@@ -881,6 +891,43 @@ mod tests {
         assert_eq!(found.application().unwrap().0, Application::Tls);
         flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
         assert_eq!((inspector.findings_octets, inspector.counters().recognised), (0, count as u64));
+    }
+
+    #[test]
+    fn end_at_a_limit_is_noted_whether_or_not_the_flow_is_recognised() {
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let hello = [&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
+        // Octets that are kept, packets that are inspected, the application, whether the limit is noted.
+        for (octets, limit, packets, application, is_limited) in [
+            (&request[..], 8192, 16, Some(Application::Http), false),
+            (request, 20, 16, Some(Application::Http), true),
+            (request, 8, 16, None, true),
+            (request, 8192, 1, Some(Application::Http), true),
+            (&hello, 20, 16, Some(Application::Tls), true),
+            (&hello, 8, 16, None, true),
+            (b"\xff\xff\xff\xff\xff\xff", 8, 1, None, false),
+        ] {
+            for segment_octets in [1, 100] {
+                let settings = InspectionSettings { octets: limit, ..InspectionSettings::default() };
+                let mut inspector = Inspector::new(settings, 8);
+                let mut flow = FlowInspection::default();
+                flow.note_syn(1, 6, false);
+                for (at, segment) in octets.chunks(segment_octets).enumerate() {
+                    let sequence = 7 + (at * segment_octets) as u32;
+                    let is_last = packets == 1 && (at + 1) * segment_octets >= octets.len();
+                    inspector
+                        .inspect(&mut flow, &Payload { tcp: Some((sequence, false)), is_last, ..datagram(segment) });
+                }
+                let case = format!("{octets:?} {limit} {segment_octets}");
+                let found = inspector.findings(&flow);
+                let found = found.as_deref();
+                let notes = found.map(|found| found.notes().has(Note::Limit)).unwrap_or_default();
+                let found = found.and_then(|found| found.application()).map(|(application, _)| application);
+                assert_eq!((found, notes), (application, is_limited), "{case}");
+                inspector.end_flow(&mut flow);
+                assert_eq!(inspector.findings(&flow), None);
+            }
+        }
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl Stream {
         self.contiguous().len() as u32 >= self.end.map_or(limit, |end| end.min(limit))
     }
 
+    /// Whether [`Stream::contiguous`] has all octets that are kept.
+    pub fn is_limited(&self, limit: u32) -> bool {
+        self.contiguous().len() as u32 >= limit
+    }
+
     /// Whether octets before others are missing.
     pub fn has_gap(&self) -> bool {
         self.ranges.last().is_some_and(|&(begin, _)| begin > 0)

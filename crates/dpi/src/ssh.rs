@@ -19,8 +19,7 @@ const COOKIE_OCTETS: usize = 16;
 
 /// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    let first = identification(streams.first);
-    let second = identification(streams.second);
+    let [first, second] = [streams.first, streams.second].map(read_side);
     // Only a server may send other lines first.
     let has_text = |octets: &[u8]| !octets.iter().zip(PREFIX).all(|(octet, prefix)| octet == prefix);
     let [first_has_text, second_has_text] = [has_text(streams.first), has_text(streams.second)];
@@ -29,19 +28,19 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         streams.first_is_client == Some(false) || first_has_text
     };
     match (first, second) {
-        (Err(Verdict::No), _) => return Verdict::No,
+        (Side::Foreign, _) | (Side::Damaged, Side::Damaged) => return Verdict::No,
         _ if is_first_refused => return Verdict::No,
-        (Ok(_), _) => {}
-        (_, Err(Verdict::No)) => return Verdict::No,
+        (Side::Identified(..), _) => {}
+        (_, Side::Foreign) => return Verdict::No,
         _ if is_second_refused => return Verdict::No,
-        (_, Ok(_)) => {}
+        (_, Side::Identified(..)) => {}
         _ => return Verdict::More,
     }
     findings.recognise(Application::Ssh, Confidence::Message);
     // Without a SYN, the lower port is the server's.
     let first_is_client = streams.first_is_client.unwrap_or(streams.ports[0] > streams.ports[1]);
     for (side, is_client) in [(first, first_is_client), (second, !first_is_client)] {
-        let Ok((identification, rest)) = side else { continue };
+        let Side::Identified(identification, rest) = side else { continue };
         let (fact, fingerprint, at) =
             if is_client { (Fact::SshClient, Fact::Hassh, 0) } else { (Fact::SshServer, Fact::HasshServer, 1) };
         findings.set_text(fact, identification);
@@ -58,32 +57,45 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     if facts.iter().all(|&fact| findings.has(fact)) { Verdict::Complete } else { Verdict::Recognised }
 }
 
-/// The identification string of a side, and what follows it.
-fn identification(octets: &[u8]) -> Result<(&[u8], &[u8]), Verdict> {
+/// What a side sent.
+#[derive(Clone, Copy)]
+enum Side<'a> {
+    /// Its identification string, and what follows it.
+    Identified(&'a [u8], &'a [u8]),
+    /// Perhaps an identification string, or lines before it.
+    Undecided,
+    /// An identification string that is not of its form. The other side may prove SSH.
+    Damaged,
+    /// Something else than SSH.
+    Foreign,
+}
+
+fn read_side(octets: &[u8]) -> Side<'_> {
     let mut rest = octets;
     loop {
         if octets.len() - rest.len() > MAX_OCTETS_BEFORE {
-            return Err(Verdict::No);
+            return Side::Foreign;
         }
+        let is_identification = rest.starts_with(PREFIX);
+        let refused = if is_identification { Side::Damaged } else { Side::Foreign };
         // The first control character ends the line, or refuses it.
         let is_end = |octet: &u8| octet.is_ascii_control() && !b"\r\t".contains(octet);
         let end = rest.iter().take(MAX_OCTETS_BEFORE).position(is_end);
         if end.is_some_and(|end| rest[end] != b'\n') {
-            return Err(Verdict::No);
+            return refused;
         }
         let line = &rest[..end.unwrap_or(rest.len())];
-        let is_identification = line.starts_with(PREFIX);
         let limit = if is_identification { MAX_IDENTIFICATION_OCTETS } else { MAX_OCTETS_BEFORE };
         if line.len() > limit {
-            return Err(Verdict::No);
+            return refused;
         }
-        let Some(end) = end else { return Err(Verdict::More) };
+        let Some(end) = end else { return Side::Undecided };
         rest = &rest[end + 1..];
         if is_identification {
             let line = line.trim_ascii_end();
             // Version and software, as in SSH-2.0-OpenSSH_9.2.
             let is_versioned = matches!(&line[PREFIX.len()..], [b'1'..=b'2', b'.', b'0'..=b'9', ..]);
-            return if is_versioned { Ok((line, rest)) } else { Err(Verdict::No) };
+            return if is_versioned { Side::Identified(line, rest) } else { Side::Damaged };
         }
     }
 }
@@ -173,10 +185,29 @@ mod tests {
         assert_eq!(read(both).0, Verdict::No);
         let client = Streams { first: b"G", first_is_client: Some(true), ..Streams::default() };
         assert_eq!(read(client).0, Verdict::No);
-        for first in [&b"a\0"[..], b"SSH-x\r\n", b"SSH-3.0-a\r\n", &[b'a'; MAX_OCTETS_BEFORE + 1]] {
+        for first in [&b"a\0"[..], &[b'a'; MAX_OCTETS_BEFORE + 1]] {
             assert_eq!(read(Streams { first, ..Streams::default() }).0, Verdict::No);
         }
     }
+
+    #[test]
+    fn damaged_identification_does_not_undo_that_of_the_other_side() {
+        let long = [b"SSH-2.0-".as_slice(), &[b'a'; MAX_IDENTIFICATION_OCTETS]].concat();
+        for damaged in [&b"SSH-2.0-x\x1b\r\n"[..], b"SSH-x\r\n", b"SSH-3.0-a\r\n", &long] {
+            let streams = |first, second| Streams { first, second, ports: [40000, 22], ..Streams::default() };
+            assert_eq!(read(streams(damaged, b"")).0, Verdict::More);
+            assert_eq!(read(streams(damaged, damaged)).0, Verdict::No);
+            assert_eq!(read(streams(damaged, b"\x16\x03")).0, Verdict::No);
+            for (first, second, fact) in
+                [(damaged, &b"SSH-2.0-s\r\n"[..], Fact::SshServer), (b"SSH-2.0-s\r\n", damaged, Fact::SshClient)]
+            {
+                let (verdict, findings) = read(streams(first, second));
+                assert_eq!((verdict, findings.text(fact)), (Verdict::Recognised, Some("SSH-2.0-s")));
+                assert_eq!([Fact::SshClient, Fact::SshServer].iter().filter(|fact| findings.has(**fact)).count(), 1);
+            }
+        }
+    }
+
     #[test]
     fn side_that_refutes_ssh_is_not_outvoted_by_the_other() {
         let second = b"SSH-2.0-a\r\n";

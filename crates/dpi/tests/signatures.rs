@@ -66,6 +66,18 @@ fn first_command_tells_protocols_with_the_same_greeting_apart() {
 }
 
 #[test]
+fn damaged_line_does_not_undo_that_of_the_other_side() {
+    assert_eq!(streams(b"220 a\x1b.example\r\n", b"EHLO b.example\r\n"), "smtp by message");
+    assert_eq!(streams(b"220 a\x1b.example\r\n", b"USER a\r\n"), "ftp by message");
+    assert_eq!(streams(b"+OK \x1b\r\n", b"CAPA\r\n"), "pop3 by message");
+    assert_eq!(streams(b"* OK \x1b\r\n", b"a1 capability\r\n"), "imap by message");
+    assert_eq!(streams(b"220 a\x1b.example ESMTP\r\n", b""), "");
+    assert_eq!(streams(b"220 a.example ESMTP\r\n", b"EHLO \x1b\r\n"), "smtp by pattern");
+    assert_eq!(streams(b"GET /\x1b HTTP/1.1\r\n", b"HTTP/1.1 400 Bad\r\n"), "http by message");
+    assert_eq!(streams(b"SSH-2.0-x\x1b\r\n", b"SSH-2.0-y\r\n"), "ssh by message");
+}
+
+#[test]
 fn greeting_that_names_its_protocol_is_a_pattern() {
     assert_eq!(streams(b"220 a.example ESMTP Postfix\r\n", b""), "smtp by pattern");
     assert_eq!(streams(b"220 ProFTPD Server\r\n", b""), "ftp by pattern");

@@ -5,11 +5,11 @@
 pub struct ExpectedApplication {
     /// How the flow begins: the name of the share that it belongs to.
     pub kind: &'static str,
-    /// The application protocol; empty if it is of none that is known.
+    /// The application protocol; empty if it is of none that is known, or no payload was sent.
     pub application: &'static str,
-    /// The facts that its messages have, in the order of [`Self::FACTS`].
+    /// The facts that its messages have, as far as they were sent, in the order of [`Self::FACTS`].
     pub facts: [Option<String>; Self::FACTS.len()],
-    /// What was done to its first packets, in words of the settings.
+    /// What was done to its first packets, as far as they were sent, in words of the settings.
     pub first_packets: Vec<&'static str>,
     /// Names of the facts that the captured octets do not show, because others before them are missing.
     pub hidden: Vec<&'static str>,

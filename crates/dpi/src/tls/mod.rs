@@ -17,7 +17,7 @@ pub(crate) mod hello;
 mod tests;
 
 use crate::cursor::Cursor;
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use crate::{Application, Confidence, Fact, Findings, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
 pub use fingerprint::{ja3, ja3s, ja4};
 use hello::{CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message};
@@ -49,7 +49,11 @@ enum Side {
 
 /// Reads the start of both directions of a TCP connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    let first = read_side(streams.first, false, findings);
+    let mut first = read_side(streams.first, false, findings);
+    if first == Side::Foreign && is_start(streams.first) {
+        // A damaged hello: the other side may prove TLS.
+        first = Side::Undecided(0);
+    }
     if first == Side::Foreign {
         return Verdict::No;
     }
@@ -62,15 +66,16 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
             Verdict::Complete
         }
         sides => {
-            let is_finished = |side: Side, ended: bool| match side {
-                Side::Hello { finished } => finished || ended,
-                Side::Undecided(records) => records > 0 || ended,
+            let is_finished = |at: usize| match sides[at] {
+                Side::Hello { finished } => finished || streams.ended[at],
+                Side::Undecided(records) => records > 0 || streams.ended[at],
                 Side::Foreign => true,
             };
-            match is_finished(sides[0], streams.ended[0]) && is_finished(sides[1], streams.ended[1]) {
-                true => Verdict::Complete,
-                false => Verdict::Recognised,
+            let is_limited = |at: usize| streams.limited[at] && sides[at] == Side::Hello { finished: false };
+            if is_limited(0) || is_limited(1) {
+                findings.note(Note::Limit);
             }
+            if is_finished(0) && is_finished(1) { Verdict::Complete } else { Verdict::Recognised }
         }
     }
 }
@@ -118,7 +123,10 @@ fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
     let mut copy = ArrayVec::new();
     let (messages, _) = split_flight(stream, &mut copy);
     let Some(message) = split_message(&mut Cursor(messages)) else { return Side::Undecided(0) };
+    let is_proven = has_heads_of_hello(stream, findings);
     match read_client_hello(message.body, message.whole, Application::Tls, findings) {
+        Reading::Foreign if is_proven => Side::Hello { finished: true },
+        Reading::Undecided if is_proven => Side::Hello { finished: false },
         Reading::Foreign => Side::Foreign,
         Reading::Undecided => Side::Undecided(0),
         Reading::Incomplete => Side::Hello { finished: false },
@@ -126,9 +134,24 @@ fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
     }
 }
 
+/// Recognises TLS by the heads of a record and of the hello in it, if the one fills the other: the rest
+/// may be cut or damaged. Returns whether they do.
+fn has_heads_of_hello(stream: &[u8], findings: &mut Findings) -> bool {
+    let &[HANDSHAKE, 3, 0..=4, a, b, CLIENT_HELLO | SERVER_HELLO, 0, c, d, 3, ref rest @ ..] = stream else {
+        return false;
+    };
+    let [record, message] = [[a, b], [c, d]].map(u16::from_be_bytes);
+    let is_proven = !rest.is_empty() && rest[0] <= 4 && record.checked_sub(4) == Some(message);
+    if is_proven {
+        findings.recognise(Application::Tls, Confidence::Message);
+    }
+    is_proven
+}
+
 /// Reads the first flight of a server, and after a HelloRetryRequest the second.
 fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
     let (mut rest, mut next) = (stream, Next::Undecided);
+    let is_proven = has_heads_of_hello(stream, findings);
     loop {
         let mut copy = ArrayVec::new();
         let (messages, after) = split_flight(rest, &mut copy);
@@ -136,6 +159,8 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
         rest = after;
         while let Some(Message { kind, body, whole }) = split_message(&mut messages) {
             next = match (next, read_server_message(kind, body, whole, Application::Tls, findings)) {
+                (Next::Undecided, Next::Foreign) if is_proven => return Side::Hello { finished: true },
+                (Next::Undecided, Next::Undecided) if is_proven => return Side::Hello { finished: false },
                 (Next::Undecided, Next::Foreign) => return Side::Foreign,
                 (Next::Undecided, Next::Undecided) => return Side::Undecided(0),
                 (_, Next::Foreign | Next::Nothing) => return Side::Hello { finished: true },

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Note, Notes};
+use crate::Notes;
 
 /// A vector after its length in `N` octets.
 fn vector<const N: usize>(content: &[u8]) -> Vec<u8> {
@@ -130,6 +130,37 @@ fn the_server_name_is_found_before_the_hello_is_whole() {
         assert_eq!((verdict, findings.text(Fact::ServerName)), (Verdict::Recognised, expected));
         assert_eq!((ja3(&findings), ja4(&findings)), (None, None));
     }
+}
+
+#[test]
+fn heads_of_record_and_hello_are_enough_if_the_one_fills_the_other() {
+    let hello = client_hello(0x0303, &CIPHERS, &extensions(&SIGNATURE_ALGORITHMS));
+    for octets in 0..hello.len() {
+        let (verdict, findings) = read(&hello[..octets], &[]);
+        let expected = if octets < 11 { Verdict::More } else { Verdict::Recognised };
+        assert_eq!((verdict, findings.application().is_some()), (expected, octets >= 11), "{octets}");
+    }
+    // The same of a server, and of a hello whose session id is too long.
+    let server = record(22, &[&[SERVER_HELLO], &vector::<3>(&[&[3, 3][..], &[7; 60]].concat())[..]].concat());
+    assert_eq!(read(&server[..46], &[]).0, Verdict::Recognised);
+    let mut damaged = hello.clone();
+    damaged[43] = 99;
+    assert_eq!(read(&damaged, &[]).1.application(), Some((Application::Tls, Confidence::Message)));
+    // The record does not end with the hello.
+    damaged[8] ^= 1;
+    assert_eq!(read(&damaged, &[]).0, Verdict::More);
+}
+
+#[test]
+fn damaged_hello_does_not_undo_that_of_the_other_side() {
+    let mut client = client_hello(0x0303, &CIPHERS, &[]);
+    client[6] = 9;
+    let body = [&[3, 3][..], &[7; 32], &[0, 0xc0, 0x2f, 0]].concat();
+    let server = record(22, &[&[SERVER_HELLO], &vector::<3>(&body)[..]].concat());
+    assert_eq!(read(&client, &[]).0, Verdict::More);
+    assert_eq!(read(&client, b"220 a.example\r\n").0, Verdict::No);
+    let (verdict, findings) = read(&client, &server);
+    assert_eq!((verdict, findings.number(Fact::TlsCipher)), (Verdict::Recognised, Some(0xc02f)));
 }
 
 #[test]

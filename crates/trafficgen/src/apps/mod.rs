@@ -125,7 +125,7 @@ impl Apps {
                 self.send_data(&mut conversation, time_ns, slot)
             };
             if let Some(expected) = expected.as_deref_mut() {
-                self.count(&mut conversation, &sent, slot, expected);
+                self.count(&mut conversation, &sent, is_opening, slot, expected);
             }
             self.conversations[at] = Some(conversation);
             self.schedule.set(participant, time_ns + sent.wait_ns.max(1));
@@ -211,8 +211,16 @@ impl Apps {
     }
 
     /// Counts a packet in the expected flow, and begins the flow with its first one.
-    fn count(&mut self, conversation: &mut Conversation, sent: &Sent, slot: &Slot, expected: &mut ExpectedFlows) {
-        if conversation.index == usize::MAX {
+    fn count(
+        &mut self,
+        conversation: &mut Conversation,
+        sent: &Sent,
+        is_opening: bool,
+        slot: &Slot,
+        expected: &mut ExpectedFlows,
+    ) {
+        let is_new = conversation.index == usize::MAX;
+        if is_new {
             let mut flow = conversation.expected_flow();
             if sent.side == 1 {
                 // The first packet of the client is missing.
@@ -226,10 +234,14 @@ impl Apps {
             }
             conversation.index = expected.add(flow);
             self.opening.make(&self.settings, conversation.number, conversation.ipv6);
-            expected.applications.push(expected_application(&self.opening));
+            expected.applications.push(expected_application(&self.opening, 0));
         }
-        let application = &mut expected.applications[conversation.index];
-        application.is_cut &= conversation.first_packets != ALL_SENT;
+        if is_opening {
+            // The opening is that of this conversation.
+            let all = self.opening.packets.len();
+            let sent = usize::from(conversation.first_packets).min(all);
+            expected.applications[conversation.index] = expected_application(&self.opening, sent);
+        }
         let flow = &mut expected.flows[conversation.index];
         let is_reverse = (flow.source, flow.source_port) != conversation.end(sent.side);
         let direction: &mut ExpectedDirection = if is_reverse { &mut flow.reverse } else { &mut flow.forward };
@@ -251,19 +263,19 @@ struct Sent {
     wait_ns: u64,
 }
 
-fn expected_application(opening: &Opening) -> ExpectedApplication {
+/// What the first packets of an opening hold, as many as were sent.
+fn expected_application(opening: &Opening, sent: usize) -> ExpectedApplication {
     let messages = &opening.messages;
-    let events = [(opening.is_split, "split"), (messages.has_records, "records")];
-    let events = events.iter().filter(|(happened, _)| *happened).map(|(_, name)| *name);
-    let fault = Fault::ALL.iter().find(|(fault, _)| opening.fault == Some(*fault)).map(|(_, name)| *name);
-    let facts = Fact::ALL.into_iter().zip(ExpectedApplication::FACTS);
-    let hidden = facts.filter(|(fact, _)| opening.is_hidden(*fact)).map(|(_, name)| name);
+    let shown = Fact::ALL.map(|fact| opening.shows(fact, sent));
+    let value = |at: usize| messages.value(Fact::ALL[at]).filter(|_| shown[at][1]);
+    let facts = ExpectedApplication::FACTS.into_iter().zip(shown);
+    let hidden = facts.filter(|(_, shown)| *shown == [false, true]).map(|(name, _)| name);
     ExpectedApplication {
         kind: messages.kind.name(),
-        application: messages.kind.application(),
-        facts: Fact::ALL.map(|fact| messages.value(fact)),
-        first_packets: events.chain(fault).collect(),
+        application: if sent > 0 { messages.kind.application() } else { "" },
+        facts: std::array::from_fn(value),
+        first_packets: opening.events(sent).collect(),
         hidden: hidden.collect(),
-        is_cut: true,
+        is_cut: sent < opening.packets.len(),
     }
 }

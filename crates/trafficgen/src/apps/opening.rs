@@ -80,6 +80,8 @@ pub(super) struct Opening {
     pub(super) packets: ArrayVec<Packet, 64>,
     pub(super) is_split: bool,
     pub(super) fault: Option<Fault>,
+    /// The packet that shows the fault.
+    fault_at: usize,
     /// Side, begin and end of the octets that are missing.
     missing: Option<(u8, u16, u16)>,
     /// Octets of a packet.
@@ -122,7 +124,8 @@ impl Opening {
                 && (packets.len() > 1 || !can_be_cut)
             {
                 self.fault = Some(fault);
-                self.missing = apply(fault, &flight, &mut packets, &mut cuts);
+                let (at, missing) = apply(fault, &flight, &mut packets, &mut cuts);
+                (self.fault_at, self.missing) = (self.packets.len() + at, missing);
             }
             self.packets.extend(packets);
         }
@@ -172,12 +175,37 @@ impl Opening {
         &self.octets
     }
 
-    /// Returns whether octets that were not captured hide a fact from every reader. A fact may be in
-    /// several places.
-    pub(super) fn is_hidden(&self, fact: Fact) -> bool {
-        let mut places = self.messages.facts.iter().filter(|place| place.0 == fact).peekable();
-        places.peek().is_some()
-            && places.all(|&(_, side, end)| self.missing.is_some_and(|missing| missing.0 == side && missing.1 < end))
+    /// What the first packets of the opening, as many as were sent, have of what was done to it.
+    pub(super) fn events(&self, sent: usize) -> impl Iterator<Item = &'static str> {
+        let is_whole = sent == self.packets.len();
+        let of_first_flight = |packets: &[Packet]| packets.iter().filter(|packet| packet.flight == 0).count();
+        let first_flight = of_first_flight(&self.packets[..sent]);
+        let is_split = self.is_split && (is_whole || first_flight > 1);
+        let has_records = self.messages.has_records && first_flight == of_first_flight(&self.packets);
+        let fault = self.fault.filter(|_| is_whole || sent > self.fault_at);
+        let name = Fault::ALL.into_iter().find(|(known, _)| fault == Some(*known)).map(|(_, name)| name);
+        [is_split.then_some("split"), has_records.then_some("records"), name].into_iter().flatten()
+    }
+
+    /// Whether the first packets, as many as were sent, show a fact, and whether they would with the one that
+    /// is missing. A fact may be in several places.
+    pub(super) fn shows(&self, fact: Fact, sent: usize) -> [bool; 2] {
+        let places = || self.messages.facts.iter().filter(|place| place.0 == fact);
+        let packets = self.packets[..sent].iter().map(|packet| (self.flight(packet).side, packet.start, packet.end));
+        let packets: ArrayVec<_, 65> = packets.collect();
+        let mut with_missing = packets.clone();
+        with_missing.extend(self.missing.filter(|_| sent > 0));
+        [packets, with_missing].map(|packets| {
+            places().any(|&(_, side, end)| {
+                let mut reached = 0;
+                while let Some(next) =
+                    packets.iter().find(|next| next.0 == side && next.1 <= reached && reached < next.2)
+                {
+                    reached = next.2;
+                }
+                reached >= end
+            })
+        })
     }
 }
 
@@ -233,13 +261,13 @@ fn cut(at: u8, flight: &Flight, at_random: bool, ipv6: bool, random: &mut Random
     packets
 }
 
-/// Damages the packets of a flight. Returns what is missing.
+/// Damages the packets of a flight. Returns the packet that shows it, and what is missing.
 fn apply(
     fault: Fault,
     flight: &Flight,
     packets: &mut ArrayVec<Packet, 20>,
     random: &mut Random,
-) -> Option<(u8, u16, u16)> {
+) -> (usize, Option<(u8, u16, u16)>) {
     // Those that hold octets that facts depend on; the last of them completes the message.
     let count = packets.iter().filter(|packet| packet.start < flight.facts_end).count() as u64;
     let any = random.below(count) as usize;
@@ -247,14 +275,19 @@ fn apply(
     match fault {
         Fault::Missing => {
             let missing = packets.remove(any);
-            return Some((flight.side, missing.start, missing.end));
+            return (any, Some((flight.side, missing.start, missing.end)));
         }
         Fault::Loss => {
             let mut lost = packets.remove(before_last);
             (lost.is_late, lost.number) = (true, packets.len() as u8 + 1);
             packets.push(lost);
+            // The next one shows the gap.
+            return (before_last, None);
         }
-        Fault::Duplicate => packets.insert(any + 1, packets[any]),
+        Fault::Duplicate => {
+            packets.insert(any + 1, packets[any]);
+            return (any + 1, None);
+        }
         Fault::Overlap => {
             let [before, next] = [packets[before_last], packets[before_last + 1]];
             let octets = |packet: Packet, random: &mut Random| {
@@ -269,7 +302,7 @@ fn apply(
         }
         Fault::Reorder => packets.swap(before_last, before_last + 1),
     }
-    None
+    (before_last + 1, None)
 }
 
 /// Writes octets of the handshake as one CRYPTO frame, or as three in another order.
