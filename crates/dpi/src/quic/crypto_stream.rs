@@ -26,12 +26,21 @@ impl CryptoStream {
     /// Adds octets at an offset. Those that are there already stay. Returns whether they fit.
     pub(crate) fn insert(&mut self, offset: u64, octets: &[u8]) -> bool {
         let start = usize::try_from(offset).map_or(OCTETS, |offset| offset.min(OCTETS));
-        for (at, octet) in (start..OCTETS).zip(octets) {
-            let (word, bit) = (at / 64, 1 << (at % 64));
-            if self.known[word] & bit == 0 {
-                self.known[word] |= bit;
-                self.octets[at] = *octet;
+        let end = OCTETS.min(start + octets.len());
+        let mut at = start;
+        while at < end {
+            let (word, next) = (at / 64, end.min((at / 64 + 1) * 64));
+            let bits = u64::MAX >> (64 - (next - at)) << (at % 64);
+            let new = &octets[at - start..next - start];
+            if self.known[word] & bits == 0 {
+                self.octets[at..next].copy_from_slice(new);
+            } else {
+                for (at, octet) in (at..next).zip(new).filter(|(at, _)| self.known[word] >> (at % 64) & 1 == 0) {
+                    self.octets[at] = *octet;
+                }
             }
+            self.known[word] |= bits;
+            at = next;
         }
         octets.len() <= OCTETS - start
     }

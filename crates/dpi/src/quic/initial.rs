@@ -35,13 +35,26 @@ pub(super) struct Keys {
     header: [u8; 16],
 }
 
+/// The secrets of both sides of a connection, from which their keys follow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Secrets([[u8; 32]; 2]);
+
+impl Secrets {
+    /// The secrets of a connection whose client first sent to `id`.
+    pub(super) fn new(version: &Version, id: &[u8]) -> Self {
+        let initial = Hkdf::new(Some(&version.salt), id);
+        Self([&b"client in"[..], b"server in"].map(|label| {
+            let mut secret = [0; 32];
+            expand(&initial, label, &mut secret);
+            secret
+        }))
+    }
+}
+
 impl Keys {
-    /// The keys of a connection whose client first sent to `id`.
-    pub(super) fn new(version: &Version, id: &[u8], sender: Sender) -> Self {
-        let label: &[u8] = if sender == Sender::Client { b"client in" } else { b"server in" };
-        let mut secret = [0; 32];
-        expand(&Hkdf::new(Some(&version.salt), id), label, &mut secret);
-        let secret = Hkdf::from_prk(&secret).expect("it has the length of a hash");
+    /// The keys of one side of a connection.
+    pub(super) fn new(version: &Version, secrets: &Secrets, sender: Sender) -> Self {
+        let secret = Hkdf::from_prk(&secrets.0[sender as usize]).expect("it has the length of a hash");
         let mut keys = Self { key: [0; 16], nonce: [0; 12], header: [0; 16] };
         expand(&secret, version.labels[0], &mut keys.key);
         expand(&secret, version.labels[1], &mut keys.nonce);
@@ -71,25 +84,34 @@ impl Keys {
 /// The keys that a connection needed last. To derive them takes longer than to decrypt a packet, and
 /// a side sends several packets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastKeys(Option<(u32, ArrayVec<u8, MAX_ID_OCTETS>, Sender, Keys)>);
+pub(super) struct LastKeys {
+    secrets: Option<(u32, ArrayVec<u8, MAX_ID_OCTETS>, Secrets)>,
+    /// Keys that follow from these secrets.
+    keys: Option<(Sender, Keys)>,
+}
 
 impl LastKeys {
     /// Forgets them.
     pub(super) fn clear(&mut self) {
-        self.0 = None;
+        *self = Self::default();
     }
 
     /// The keys of a connection whose client first sent to `id`. `None`: the version is unknown, or the
     /// id too long.
     fn of(&mut self, number: u32, id: &[u8], sender: Sender) -> Option<&Keys> {
-        let is_same = |(of, last_id, last_sender, _): &(u32, ArrayVec<u8, _>, Sender, Keys)| {
-            *of == number && **last_id == *id && *last_sender == sender
+        let version = version(number)?;
+        let secrets = match &self.secrets {
+            Some((of, last_id, secrets)) if *of == number && **last_id == *id => *secrets,
+            _ => {
+                let secrets = Secrets::new(version, id);
+                *self = Self { secrets: Some((number, id.try_into().ok()?, secrets)), keys: None };
+                secrets
+            }
         };
-        if !self.0.as_ref().is_some_and(is_same) {
-            let keys = Keys::new(version(number)?, id, sender);
-            self.0 = Some((number, id.try_into().ok()?, sender, keys));
+        if self.keys.as_ref().is_none_or(|(of, _)| *of != sender) {
+            self.keys = Some((sender, Keys::new(version, &secrets, sender)));
         }
-        self.0.as_ref().map(|(.., keys)| keys)
+        self.keys.as_ref().map(|(_, keys)| keys)
     }
 }
 

@@ -50,7 +50,7 @@ pub struct State {
     stream: CryptoStream,
 }
 
-const _: () = assert!(size_of::<State>() <= 4096 + 64);
+const _: () = assert!(size_of::<State>() <= 4096 + 128);
 
 impl State {
     /// Forgets the flow, and keeps the memory.

@@ -1,4 +1,4 @@
-use super::initial::{Keys, TAG_OCTETS};
+use super::initial::{Keys, Secrets, TAG_OCTETS};
 use super::*;
 use aes_gcm::aead::AeadInOut;
 
@@ -15,7 +15,8 @@ const ID: [u8; 8] = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
 
 /// An Initial packet of version 1.
 fn initial(id: &[u8], sender: Sender, number: u16, frames: &[u8]) -> Vec<u8> {
-    let keys = Keys::new(version::version(1).unwrap(), id, sender);
+    let version = version::version(1).unwrap();
+    let keys = Keys::new(version, &Secrets::new(version, id), sender);
     let length = (2 + frames.len() + TAG_OCTETS) as u16 | 0x4000;
     let header = [&[0xc1, 0, 0, 0, 1, id.len() as u8][..], id, &[0, 0], &length.to_be_bytes()].concat();
     let header = [&header[..], &number.to_be_bytes()].concat();
