@@ -4,6 +4,8 @@ use crate::{Application, Confidence};
 
 /// Octets that findings hold at most, the names and lengths of facts included.
 pub const MAX_FINDINGS_OCTETS: usize = 2048;
+/// Octets that the facts of most flows take.
+const USUAL_OCTETS: usize = 384;
 /// Octets of a text that are kept at most, after escaping.
 pub const MAX_TEXT_OCTETS: usize = 255;
 
@@ -305,6 +307,9 @@ impl Findings {
         else {
             return self.note(Note::Cut);
         };
+        if self.facts.capacity() == 0 {
+            self.facts.reserve(USUAL_OCTETS.max(3 + value.len()));
+        }
         self.facts.push(fact as u8);
         self.facts.extend(length.to_be_bytes());
         self.facts.extend(value);

@@ -306,7 +306,7 @@ impl Inspector {
             // It is a text already.
             session.findings.set_octets(Fact::LearnedName, name.as_bytes());
         }
-        let is_open = session.candidates != 0 && session.inspect_first(payload, flow, self.settings.octets);
+        let is_open = session.candidates != 0 && session.inspect(payload, flow, self.settings.octets);
         if is_medium && !is_open && session.findings.application().is_none() {
             session.findings.recognise(Application::Rtp, Confidence::Announced);
         }
@@ -544,6 +544,17 @@ impl<'a> Payload<'a> {
         self.tcp.is_some_and(|(sequence, _)| expected.is_none_or(|expected| expected == sequence))
     }
 
+    /// Whether the readers can read it in the packet if it is the first payload of its side.
+    fn begins_stream(&self, flow: &FlowInspection) -> bool {
+        self.is_in_order(flow) && !self.is_empty(flow)
+    }
+
+    /// As a segment of a stream of TCP.
+    fn segment(&self) -> Segment<'a> {
+        let (sequence, fin) = self.tcp.unwrap_or_default();
+        Segment { sequence, octets: self.octets, wire_octets: self.wire_octets, fin }
+    }
+
     /// Whether it has the form of RTP (RFC 3550 section 5.1), and not of RTCP (RFC 5761 section 4).
     fn is_rtp(&self) -> bool {
         let is_rtp = |kind: u8| !(64..=95).contains(&(kind & 0x7f));
@@ -595,39 +606,21 @@ impl Session {
         }
     }
 
-    /// Shows the first payload of a flow to the readers that are left. They read it in the packet: it is
-    /// copied only if more octets are needed. Returns whether they are.
-    fn inspect_first(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
-        let Some((sequence, fin)) = payload.tcp.filter(|_| payload.is_in_order(flow)) else {
-            return self.inspect(payload, flow, limit);
-        };
-        let first = &payload.octets[..payload.octets.len().min(limit as usize)];
-        let is_cut = payload.octets.len() < payload.wire_octets as usize;
-        if is_cut {
-            self.findings.note(Note::Gap);
-        }
-        let is_limited = first.len() == limit as usize;
-        let (ended, limited) = ([fin || is_cut || is_limited, false], [is_limited, false]);
-        self.read_streams(Streams { first, ended, limited, ..Streams::default() }, payload, flow);
-        if self.candidates == 0 {
-            return false;
-        }
-        let segment = Segment { sequence, octets: payload.octets, wire_octets: payload.wire_octets, fin };
-        self.streams[self.first].add(&segment, Some(sequence), limit, &mut self.findings);
-        self.needs_more(payload)
-    }
-
     /// Shows a packet to the readers. Returns whether more packets are of use. `limit` is the number
     /// of octets of a stream that are kept.
     fn inspect(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
         let endpoint = payload.endpoint & 1;
         match payload.tcp {
-            Some((sequence, fin)) => {
+            Some(_) if self.streams[endpoint].is_new() && payload.begins_stream(flow) => {
+                self.read_in_place(payload, flow, limit);
+                if self.candidates != 0 {
+                    self.streams[endpoint].add(&payload.segment(), flow.expected(endpoint), limit, &mut self.findings);
+                }
+            }
+            Some((_, fin)) => {
                 let stream = &mut self.streams[endpoint];
                 let known = stream.contiguous().len();
-                let Payload { octets, wire_octets, .. } = *payload;
-                let segment = Segment { sequence, octets, wire_octets, fin };
-                stream.add(&segment, flow.expected(endpoint), limit, &mut self.findings);
+                stream.add(&payload.segment(), flow.expected(endpoint), limit, &mut self.findings);
                 if stream.contiguous().len() > known || fin {
                     // Readers borrow the octets and change the findings.
                     let taken = std::mem::take(&mut self.streams);
@@ -653,6 +646,26 @@ impl Session {
             }
         }
         self.needs_more(payload)
+    }
+
+    /// Shows the first payload of a side to the readers that are left. They read it in the packet: it is
+    /// copied only if more octets are needed.
+    fn read_in_place(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) {
+        let octets = &payload.octets[..payload.octets.len().min(limit as usize)];
+        let is_cut = payload.octets.len() < payload.wire_octets as usize;
+        if is_cut {
+            self.findings.note(Note::Gap);
+        }
+        let fin = payload.tcp.is_some_and(|(_, fin)| fin);
+        let is_limited = octets.len() == limit as usize;
+        let here = (octets, fin || is_cut || is_limited, is_limited);
+        let other = std::mem::take(&mut self.streams[1 - (payload.endpoint & 1)]);
+        let there = (other.contiguous(), other.has_ended(limit), other.is_limited(limit));
+        let [first, second] = if payload.endpoint & 1 == self.first { [here, there] } else { [there, here] };
+        let (ended, limited) = ([first.1, second.1], [first.2, second.2]);
+        let streams = Streams { first: first.0, second: second.0, ended, limited, ..Streams::default() };
+        self.read_streams(streams, payload, flow);
+        self.streams[1 - (payload.endpoint & 1)] = other;
     }
 
     /// Whether octets are missing before others of a recognised flow.

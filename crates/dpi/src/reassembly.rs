@@ -43,6 +43,11 @@ impl Stream {
         self.ranges.clear();
     }
 
+    /// Whether no segment came.
+    pub fn is_new(&self) -> bool {
+        self.start.is_none()
+    }
+
     /// The octets without a gap from the first one.
     pub fn contiguous(&self) -> &[u8] {
         match self.ranges.first() {

@@ -110,6 +110,12 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
         {
             Side::Foreign
         }
+        // It was read with an earlier segment.
+        Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }))
+            if !is_answer && findings.has(Fact::TlsClientHello) =>
+        {
+            Side::Hello { finished: true }
+        }
         Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(stream, findings),
         Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(stream, findings),
         Ok(Some(Record { kind: ALERT, after: None, .. })) if is_answer => Side::Undecided(0),
