@@ -18,6 +18,7 @@ mod filter;
 mod interface;
 #[rustfmt::skip]
 mod link_type;
+mod links;
 mod live;
 mod live_error;
 mod memory_budget;
@@ -25,6 +26,7 @@ mod merge;
 mod open;
 mod pcap;
 mod pcapng;
+mod send;
 mod settings;
 mod source;
 mod system;
@@ -35,14 +37,16 @@ mod write;
 pub use clock::ClockSteps;
 pub use error::Error;
 pub use filter::{FilterError, PacketFilter};
+pub use links::outgoing_interfaces;
 pub use live::{
     LIVE_SCHEMES, can_wait, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live,
     is_up, notice, open_live,
 };
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
+pub use send::{FrameSender, SendRefusal};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{
     Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source,
 };
-pub use write::PcapWriter;
+pub use write::{PcapWriter, pcap_file_header, pcap_record_header};

@@ -57,6 +57,12 @@ pub enum LiveError {
     #[error("the kernel counted {0} packets that it did not deliver")]
     Undelivered(u64),
 
+    // Sending.
+    #[error("it is not Ethernet (hardware type {0}), and packets can be handed on to Ethernet interfaces only")]
+    SendNotEthernet(u16),
+    #[error("not permitted: sending packets needs CAP_NET_RAW, or root")]
+    SendPermission,
+
     // AF_XDP.
     #[error("it is not Ethernet (hardware type {0}), and af_xdp reads nothing else; af_packet: may read it")]
     NotEthernet(u16),

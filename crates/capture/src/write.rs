@@ -8,6 +8,33 @@ const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION: [u16; 2] = [2, 4];
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// The header of a pcap file.
+pub fn pcap_file_header(link_type: u16, snap_bytes: u32) -> [u8; 24] {
+    let mut header = [0; 24];
+    header[..4].copy_from_slice(&NANOSECONDS.to_le_bytes());
+    header[4..6].copy_from_slice(&VERSION[0].to_le_bytes());
+    header[6..8].copy_from_slice(&VERSION[1].to_le_bytes());
+    // The time zone and the accuracy are unused.
+    header[16..20].copy_from_slice(&snap_bytes.to_le_bytes());
+    header[20..].copy_from_slice(&u32::from(link_type).to_le_bytes());
+    header
+}
+
+/// What precedes a whole frame in a pcap file. A time after 2106 becomes the latest that the format has.
+pub fn pcap_record_header(frame: &Frame<'_>) -> [u8; 16] {
+    let seconds = u32::try_from(frame.time_ns / 1_000_000_000).unwrap_or(u32::MAX);
+    record_header(seconds, frame, frame.bytes.len() as u32)
+}
+
+fn record_header(seconds: u32, frame: &Frame<'_>, captured: u32) -> [u8; 16] {
+    let mut header = [0; 16];
+    let fields = [seconds, (frame.time_ns % 1_000_000_000) as u32, captured, frame.wire_bytes];
+    for (bytes, field) in header.chunks_exact_mut(4).zip(fields) {
+        bytes.copy_from_slice(&field.to_le_bytes());
+    }
+    header
+}
+
 /// Writes frames to a pcap file through a buffer.
 ///
 /// Call [`PcapWriter::finish`] at the end: dropping the writer writes the buffer, too, but ignores
@@ -25,11 +52,7 @@ impl<W: Write> PcapWriter<W> {
     /// The output cannot be written.
     pub fn new(output: W, link_type: u16, snap_bytes: u32) -> io::Result<Self> {
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
-        output.write_all(&NANOSECONDS.to_le_bytes())?;
-        output.write_all(&VERSION.map(u16::to_le_bytes).concat())?;
-        output.write_all(&[0; 8])?; // time zone and accuracy, both unused
-        output.write_all(&snap_bytes.to_le_bytes())?;
-        output.write_all(&u32::from(link_type).to_le_bytes())?;
+        output.write_all(&pcap_file_header(link_type, snap_bytes))?;
         Ok(Self { output, link_type, snap_bytes })
     }
 
@@ -47,13 +70,7 @@ impl<W: Write> PcapWriter<W> {
             return refuse(RefusedFrame::Time { time_ns: frame.time_ns });
         };
         let bytes = &frame.bytes[..frame.bytes.len().min(self.snap_bytes as usize)];
-        let fraction_ns = (frame.time_ns % 1_000_000_000) as u32;
-        let mut header = [0; 16];
-        let fields = [seconds, fraction_ns, bytes.len() as u32, frame.wire_bytes];
-        for (bytes, field) in header.chunks_exact_mut(4).zip(fields) {
-            bytes.copy_from_slice(&field.to_le_bytes());
-        }
-        self.output.write_all(&header)?;
+        self.output.write_all(&record_header(seconds, frame, bytes.len() as u32))?;
         self.output.write_all(bytes)
     }
 

@@ -2,21 +2,29 @@
 //!
 //! Input: frames of a burst, cut already. Output: the same frames at an interface, in a pipe or in a
 //! file. Invariant: each frame is counted as sent or as dropped with a reason.
-//! Not done here: which packets go where (rules).
+//! Not done here: which packets go where (rules), and the folder itself (recorder).
+//!
+//! ```text
+//! pipeline 0 ─► Egress ─ balance ─► PacketOutput ─► socket ─────────────► interface
+//! pipeline 1 ─► Egress ─ balance ─► PacketOutput ─► queue ─► writer ────► pipe
+//! ```
 #![forbid(unsafe_code)]
 
-use weir_capture::Frame;
-use weir_ledger::OutputCounters;
+mod balance;
+mod egress;
+mod error;
+mod interface;
+mod near_match;
+mod octets;
+mod output;
+mod pipe;
+mod pipe_file;
+mod pipe_state;
+mod specification;
+mod writer;
 
-/// Where packets go. Each pipeline has its own.
-pub trait PacketOutput: Send {
-    /// Takes the frames of a burst, any number in their order; frames may be cut. Copies each at most
-    /// once, and never waits: a frame that cannot be taken is counted as dropped.
-    fn send(&mut self, frames: &[Frame<'_>]);
-
-    /// What became of the frames so far. Allocates, so once per report rather than per burst.
-    fn counters(&self) -> OutputCounters;
-
-    /// Hands over the rest, and waits for it no longer than some seconds. Nothing is waiting then.
-    fn finish(&mut self) {}
-}
+pub use balance::Balance;
+pub use egress::{Egress, check, open};
+pub use error::Error;
+pub use output::PacketOutput;
+pub use specification::{EgressSpec, OutputSpec};

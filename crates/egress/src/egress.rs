@@ -1,0 +1,155 @@
+//! An egress: several outputs of one pipeline, and which of them gets a packet.
+
+use crate::balance::{Balance, Selector};
+use crate::error::Error;
+use crate::interface::InterfaceOutput;
+use crate::output::PacketOutput;
+use crate::pipe::PipeOutput;
+use crate::specification::{EgressSpec, OutputSpec};
+use arrayvec::ArrayVec;
+use weir_capture::{Frame, MAX_BURST_FRAMES, devices, outgoing_interfaces};
+use weir_ledger::OutputCounters;
+use weir_packet::Packet;
+
+/// The outputs of one pipeline that packets are balanced over.
+pub struct Egress {
+    outputs: Vec<Box<dyn PacketOutput>>,
+    balance: Balance,
+    selector: Selector,
+}
+
+impl Egress {
+    /// Joins outputs, at least one. With the same `secret` in all pipelines, a packet reaches the same
+    /// output whichever pipeline has it.
+    pub fn new(outputs: Vec<Box<dyn PacketOutput>>, balance: Balance, secret: u64) -> Self {
+        let selector = Selector::new(balance, outputs.len(), secret);
+        Self { outputs, balance, selector }
+    }
+
+    /// Starts the threads of the outputs. Call this in the thread of the pipeline: they get its
+    /// restrictions, and look for readers from now on.
+    pub fn start(&mut self) {
+        self.outputs.iter_mut().for_each(|output| output.send(&[]));
+    }
+
+    /// Hands frames of a burst on, in their order, each with its headers if they could be decoded.
+    /// Never waits.
+    pub fn send(&mut self, packets: &[(Frame<'_>, Option<&Packet>)]) {
+        let is_balanced = self.outputs.len() > 1 && self.balance != Balance::Mirror;
+        for packets in packets.chunks(MAX_BURST_FRAMES) {
+            if !is_balanced {
+                let frames: ArrayVec<_, MAX_BURST_FRAMES> = packets.iter().map(|&(frame, _)| frame).collect();
+                self.outputs.iter_mut().for_each(|output| output.send(&frames));
+                continue;
+            }
+            let selected: ArrayVec<_, MAX_BURST_FRAMES> =
+                packets.iter().map(|&(frame, packet)| self.selector.select(&frame, packet)).collect();
+            for (number, output) in self.outputs.iter_mut().enumerate() {
+                let of_output = packets.iter().zip(&selected).filter(|(_, selected)| **selected == number);
+                let frames: ArrayVec<_, MAX_BURST_FRAMES> = of_output.map(|(&(frame, _), _)| frame).collect();
+                if !frames.is_empty() {
+                    output.send(&frames);
+                }
+            }
+        }
+    }
+
+    /// What became of the frames so far, per output in this pipeline.
+    pub fn counters(&self) -> Vec<OutputCounters> {
+        self.outputs.iter().map(|output| output.counters()).collect()
+    }
+
+    /// Hands over the rest, and waits for each output no longer than some seconds.
+    pub fn finish(&mut self) {
+        self.outputs.iter_mut().for_each(|output| output.finish());
+    }
+}
+
+/// Opens an output for these pipelines: one handle each.
+///
+/// # Errors
+/// It cannot be opened: no such interface, not permitted, other content.
+///
+/// # Panics
+/// For a folder, which the recorder opens.
+pub fn open(output: &OutputSpec, pipelines: usize) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
+    let name = output.to_string();
+    match output {
+        OutputSpec::AfPacket(interface) => (0..pipelines)
+            .map(|_| Ok(Box::new(InterfaceOutput::open(&name, interface)?) as Box<dyn PacketOutput>))
+            .collect(),
+        OutputSpec::Pcap(path) => {
+            let outputs = PipeOutput::open(&name, path, pipelines)?;
+            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+        }
+        OutputSpec::Folder(_) => panic!("the recorder opens folders"),
+    }
+}
+
+/// Checks outputs together, without opening them: none twice in an egress, no file in two of them, and
+/// no interface that one of the `sources` monitors, also not through an interface above it.
+///
+/// # Errors
+/// The first of these.
+pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
+    let mut files: Vec<&OutputSpec> = Vec::new();
+    for egress in egresses {
+        for (number, output) in egress.outputs.iter().enumerate() {
+            let is_file = !matches!(output, OutputSpec::AfPacket(_));
+            if egress.outputs[..number].contains(output) || files.contains(&output) {
+                return Err(Error::Twice(output.to_string()));
+            }
+            if is_file {
+                files.push(output);
+            }
+            check_loop(output, sources)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_loop(output: &OutputSpec, sources: &[String]) -> Result<(), Error> {
+    let OutputSpec::AfPacket(interface) = output else { return Ok(()) };
+    // If the kernel does not say more, the interface itself is compared.
+    let interfaces = outgoing_interfaces(interface).ok().filter(|found| !found.is_empty());
+    let interfaces = interfaces.unwrap_or_else(|| vec![interface.clone()]);
+    for source in sources {
+        let devices = devices(source);
+        let is_monitored = |interface: &&String| {
+            devices.iter().any(|device| device.split_once(':').is_some_and(|(_, name)| name == *interface))
+        };
+        if let Some(interface) = interfaces.iter().find(is_monitored) {
+            let (output, interface, source_name) = (output.to_string(), interface.clone(), source.clone());
+            return Err(Error::Loop { output, interface, source_name });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn egress(outputs: &[&str]) -> EgressSpec {
+        let outputs = outputs.iter().map(|text| text.parse().unwrap()).collect();
+        EgressSpec { outputs, balance: Balance::AddressPair }
+    }
+
+    #[test]
+    fn loops_and_outputs_named_twice_are_refused() {
+        let error = |egresses: &[EgressSpec]| {
+            let sources = ["af_packet:lo+weir-a,queues=2".into(), "file.pcap".into()];
+            check(egresses, &sources).map_err(|error| error.to_string())
+        };
+        let refused = error(&[egress(&["pcap:-", "af_packet:lo"])]).unwrap_err();
+        let expected = "af_packet:lo: its packets leave through lo, which af_packet:lo+weir-a,queues=2 monitors";
+        assert!(refused.starts_with(expected), "{refused}");
+        assert!(error(&[egress(&["af_packet:weir-a"])]).is_err());
+        let twice = ["pcap:x: it is named twice; leave one of them out"; 2].map(|text| Err(text.to_owned()));
+        assert_eq!(
+            [error(&[egress(&["pcap:x", "pcap:x"])]), error(&[egress(&["pcap:x"]), egress(&["pcap:x"])])],
+            twice
+        );
+        assert_eq!(error(&[egress(&["af_packet:weir-b"]), egress(&["af_packet:weir-b", "pcap:-"])]), Ok(()));
+    }
+}

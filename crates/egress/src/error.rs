@@ -1,0 +1,55 @@
+//! Why outputs cannot be used.
+
+use std::io;
+
+/// Why an output cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text is no output.
+    #[error(
+        "{0}: not an output{near}; outputs are: af_packet:IFACE (an interface), pcap:PATH (a pipe or a file; \
+         pcap:- is standard output), folder:DIR (rolling files)",
+        near = .1.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
+    )]
+    Unknown(String, Option<&'static str>),
+    /// Nothing follows the scheme.
+    #[error("{0}: the name is missing: {1}")]
+    NoName(String, &'static str),
+    /// Settings follow the name of an interface.
+    #[error("{0}: an output has no settings; remove '{1}'")]
+    Settings(String, String),
+    /// Only as a source.
+    #[error("{0}: packets cannot be handed on through {1} yet; af_packet:IFACE hands them on to every interface")]
+    SourceOnly(String, &'static str),
+    /// The text is no way to balance.
+    #[error(
+        "balance: '{0}' is not one of address-pair, five-tuple, mirror{near}",
+        near = .1.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
+    )]
+    Balance(String, Option<&'static str>),
+    /// The packets would come back.
+    #[error(
+        "{output}: its packets leave through {interface}, which {source_name} monitors: they would be metered and \
+         handed on again, without end; hand packets on to an interface that no source reads"
+    )]
+    Loop {
+        /// The output.
+        output: String,
+        /// The interface that both use.
+        interface: String,
+        /// The source.
+        source_name: String,
+    },
+    /// An output is written twice in an egress, or a file in two.
+    #[error("{0}: it is named twice; leave one of them out")]
+    Twice(String),
+    /// The interface cannot be opened; the error names the output.
+    #[error(transparent)]
+    Interface(#[from] weir_capture::Error),
+    /// The file or pipe cannot be opened.
+    #[error("{0}: {1}")]
+    File(String, io::Error),
+    /// The file has other content than packets.
+    #[error("{0}: the file has other content, and is not overwritten; choose another name")]
+    OtherContent(String),
+}

@@ -1,0 +1,122 @@
+//! An interface as an output: frames leave unchanged, through an AF_PACKET socket of each pipeline.
+//!
+//! Cost: one system call per 64 frames, in which the kernel copies them. While the interface is down
+//! or full, a call per burst fails; while it does not exist, no call is made, and once a second a
+//! look for it.
+
+use crate::error::Error;
+use crate::output::PacketOutput;
+use arrayvec::ArrayVec;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendRefusal};
+use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
+
+/// Time between two looks for an interface that was removed.
+const BIND_INTERVAL: Duration = Duration::from_secs(1);
+const ETHERNET: u16 = 1;
+
+pub(crate) struct InterfaceOutput {
+    name: String,
+    sender: FrameSender,
+    /// When the interface was found to be removed, or looked for last.
+    removed: Option<Instant>,
+    sent: PacketTotals,
+    refused: PacketTotals,
+    too_long: PacketTotals,
+    link_type: PacketTotals,
+}
+
+impl InterfaceOutput {
+    pub fn open(name: &str, interface: &str) -> Result<Self, Error> {
+        let sender = FrameSender::open(name, interface)?;
+        let none = PacketTotals::default();
+        Ok(Self {
+            name: name.into(),
+            sender,
+            removed: None,
+            sent: none,
+            refused: none,
+            too_long: none,
+            link_type: none,
+        })
+    }
+
+    /// Whether the socket has an interface. Looks for it at most once a second.
+    fn is_bound(&mut self) -> bool {
+        let Some(last) = self.removed else { return true };
+        if last.elapsed() < BIND_INTERVAL {
+            return false;
+        }
+        let is_bound = self.sender.bind();
+        self.removed = (!is_bound).then(Instant::now);
+        if is_bound {
+            info!(output = self.name, "the interface of an output is back");
+        }
+        is_bound
+    }
+
+    fn send_frames(&mut self, mut frames: &[&[u8]]) {
+        while !frames.is_empty() {
+            match self.sender.send(frames) {
+                Ok(sent) => {
+                    let (sent, rest) = frames.split_at(sent);
+                    add(&mut self.sent, sent);
+                    frames = rest;
+                }
+                Err(refusal @ (SendRefusal::TooLong | SendRefusal::TooShort)) => {
+                    let (first, rest) = frames.split_at(1);
+                    let is_long = refusal == SendRefusal::TooLong;
+                    add(if is_long { &mut self.too_long } else { &mut self.refused }, first);
+                    frames = rest;
+                }
+                Err(refusal) => {
+                    if refusal == SendRefusal::Removed {
+                        warn!(output = self.name, "the interface of an output was removed");
+                        self.removed = Some(Instant::now());
+                    }
+                    add(&mut self.refused, frames);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl PacketOutput for InterfaceOutput {
+    fn send(&mut self, frames: &[Frame<'_>]) {
+        for frames in frames.chunks(MAX_BURST_FRAMES) {
+            let mut octets = ArrayVec::<&[u8], MAX_BURST_FRAMES>::new();
+            for frame in frames {
+                if frame.link_type == ETHERNET {
+                    octets.push(frame.bytes);
+                } else {
+                    self.link_type.add(frame.bytes.len());
+                }
+            }
+            if self.is_bound() {
+                self.send_frames(&octets);
+            } else {
+                add(&mut self.refused, &octets);
+            }
+        }
+    }
+
+    fn counters(&self) -> OutputCounters {
+        let mut counters = OutputCounters { output: self.name.clone(), sent: self.sent, ..OutputCounters::default() };
+        for (reason, dropped) in [
+            (OutputDropReason::InterfaceRefused, self.refused),
+            (OutputDropReason::TooLong, self.too_long),
+            (OutputDropReason::LinkType, self.link_type),
+        ] {
+            if dropped.packets > 0 {
+                counters.add_dropped(reason, dropped);
+            }
+        }
+        counters
+    }
+}
+
+fn add(totals: &mut PacketTotals, frames: &[&[u8]]) {
+    frames.iter().for_each(|frame| totals.add(frame.len()));
+}

@@ -1,0 +1,18 @@
+//! What every output offers.
+
+use weir_capture::Frame;
+use weir_ledger::OutputCounters;
+
+/// Where packets go. Each pipeline has its own.
+pub trait PacketOutput: Send {
+    /// Takes the frames of a burst, any number in their order; frames may be cut. Copies each at most
+    /// once, and never waits: a frame that cannot be taken is counted as dropped. The first call, which
+    /// may have no frames, starts the thread of the output, if it has one.
+    fn send(&mut self, frames: &[Frame<'_>]);
+
+    /// What became of the frames so far. Allocates, so once per report rather than per burst.
+    fn counters(&self) -> OutputCounters;
+
+    /// Hands over the rest, and waits for it no longer than some seconds. Nothing is waiting then.
+    fn finish(&mut self) {}
+}

@@ -1,0 +1,101 @@
+//! Outputs as the user writes them.
+
+use crate::balance::Balance;
+use crate::error::Error;
+use crate::near_match::nearest;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where packets go, by its name: `af_packet:eth1`, `pcap:/run/ids.fifo`, `pcap:-`, `folder:DIR`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputSpec {
+    /// An interface, through an AF_PACKET socket.
+    AfPacket(String),
+    /// A pipe or a file in pcap format; `-` is standard output.
+    Pcap(PathBuf),
+    /// A folder of rolling files.
+    Folder(PathBuf),
+}
+
+/// Several outputs, and how packets are spread over them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressSpec {
+    /// The outputs, at least one.
+    pub outputs: Vec<OutputSpec>,
+    /// Which of them gets a packet.
+    pub balance: Balance,
+}
+
+const SCHEMES: [(&str, &str); 5] = [
+    ("af_packet", "af_packet:IFACE"),
+    ("pcap", "pcap:PATH"),
+    ("folder", "folder:DIR"),
+    ("af_xdp", "AF_XDP"),
+    ("dpdk", "DPDK"),
+];
+
+impl FromStr for OutputSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (scheme, name) = text.split_once(':').unwrap_or((text, ""));
+        let Some(&(scheme, form)) = SCHEMES.iter().find(|(known, _)| *known == scheme) else {
+            return Err(Error::Unknown(text.into(), nearest(scheme, &SCHEMES.map(|(known, _)| known)[..3])));
+        };
+        if matches!(scheme, "af_xdp" | "dpdk") {
+            return Err(Error::SourceOnly(text.into(), form));
+        }
+        if name.is_empty() {
+            return Err(Error::NoName(text.into(), form));
+        }
+        match scheme {
+            "af_packet" => match name.find(',') {
+                Some(at) => Err(Error::Settings(text.into(), name[at..].into())),
+                None => Ok(Self::AfPacket(name.into())),
+            },
+            "pcap" => Ok(Self::Pcap(name.into())),
+            _ => Ok(Self::Folder(name.into())),
+        }
+    }
+}
+
+impl fmt::Display for OutputSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AfPacket(name) => write!(f, "af_packet:{name}"),
+            Self::Pcap(path) => write!(f, "pcap:{}", path.display()),
+            Self::Folder(path) => write!(f, "folder:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_parsed_and_printed_as_written() {
+        for text in ["af_packet:eth1", "pcap:/run/ids.fifo", "pcap:-", "pcap:a:b", "folder:/var/lib/weir"] {
+            assert_eq!(text.parse::<OutputSpec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn other_text_is_refused_with_what_to_do() {
+        let error = |text: &str| text.parse::<OutputSpec>().unwrap_err().to_string();
+        for (text, part) in [
+            ("eth1", "outputs are: af_packet:IFACE"),
+            ("afpacket:eth1", "did you mean af_packet?"),
+            ("pacp:x", "did you mean pcap?"),
+            ("Folder:x", "did you mean folder?"),
+            ("", "not an output; outputs are"),
+            ("pcap:", "the name is missing: pcap:PATH"),
+            ("af_packet:eth1,queues=2", "remove ',queues=2'"),
+            ("af_xdp:eth1", "through AF_XDP yet; af_packet:IFACE"),
+            ("dpdk:0000:17:00.0", "through DPDK yet"),
+        ] {
+            assert!(error(text).contains(part), "{}", error(text));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Pipes and files in pcap format: what is written, and what is counted without a reader.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_capture::Frame;
+use weir_egress::{Balance, Egress, OutputSpec, PacketOutput, open};
+use weir_ledger::{OutputCounters, PacketTotals};
+
+/// Octets of the queue of a pipeline, and of a pipe of the kernel.
+const QUEUE_OCTETS: u64 = 16 << 20;
+const PIPE_OCTETS: u64 = 1 << 20;
+
+fn frame(bytes: &[u8], time_ns: u64) -> Frame<'_> {
+    Frame { bytes, time_ns, wire_bytes: bytes.len() as u32, link_type: 1, time_assumed: false, interface: 1 }
+}
+
+/// A frame that begins with its number.
+fn numbered(number: u32) -> Vec<u8> {
+    let mut bytes = vec![number as u8; 60 + number as usize % 1400];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn outputs(path: &Path, pipelines: usize) -> Vec<Box<dyn PacketOutput>> {
+    let mut outputs = open(&OutputSpec::Pcap(path.into()), pipelines).unwrap();
+    outputs.iter_mut().for_each(|output| output.send(&[]));
+    outputs
+}
+
+fn send(output: &mut dyn PacketOutput, numbers: std::ops::Range<u32>) -> PacketTotals {
+    let mut handed = PacketTotals::default();
+    for number in numbers {
+        let bytes = numbered(number);
+        output.send(&[frame(&bytes, u64::from(number) * 1000)]);
+        handed.add(bytes.len());
+    }
+    handed
+}
+
+fn dropped(counters: &OutputCounters, reason: &str) -> u64 {
+    counters.dropped.get(reason).map_or(0, |totals| totals.packets)
+}
+
+fn fifo(folder: &tempfile::TempDir) -> PathBuf {
+    let path = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+/// Numbers and times in µs of the frames in a capture, whose octets are compared.
+fn read(capture: &[u8]) -> Vec<(u32, u64)> {
+    let mut source = weir_capture::from_bytes(Path::new("test"), capture.to_vec()).unwrap();
+    let mut frames = Vec::new();
+    while let Some(burst) = source.burst().unwrap() {
+        for frame in &burst {
+            let number = u32::from_le_bytes(*frame.bytes.first_chunk().unwrap());
+            assert_eq!(frame.bytes, numbered(number));
+            assert_eq!((frame.wire_bytes as usize, frame.link_type), (frame.bytes.len(), 1));
+            frames.push((number, frame.time_ns / 1000));
+        }
+    }
+    frames
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn file_has_every_frame_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    let mut output = outputs(&path, 1).remove(0);
+    let handed = send(&mut *output, 0..30_000);
+    output.finish();
+    let counters = output.counters();
+    let frames = read(&fs::read(&path).unwrap());
+    assert!(frames.is_sorted());
+    // The queue holds most of them: whether all depends on the disk.
+    assert_eq!(frames.len() as u64, counters.sent.packets);
+    assert_eq!(counters.sent.packets + dropped(&counters, "queue_full"), 30_000);
+    assert_eq!((counters.total(), counters.waiting), (handed, PacketTotals::default()));
+    assert_eq!(counters.output, format!("pcap:{}", path.display()));
+}
+
+#[test]
+fn pipelines_are_merged_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fifo(&folder);
+    // Without a reader nothing is read from the queues, but dropped: one comes first.
+    let reader = {
+        let path = path.clone();
+        thread::spawn(move || {
+            let mut file = File::open(path).unwrap();
+            // All frames are queued before the reader takes some, so the order is exact.
+            thread::sleep(Duration::from_millis(300));
+            let mut capture = Vec::new();
+            file.read_to_end(&mut capture).unwrap();
+            capture
+        })
+    };
+    until("the FIFO has a reader", || OpenOptions::new().write(true).open(&path).is_ok());
+    let mut outputs = outputs(&path, 3);
+    let mut handed = PacketTotals::default();
+    for number in 0..9000 {
+        handed.merge(send(&mut *outputs[number as usize % 3], number..number + 1));
+    }
+    let mut counters = OutputCounters::default();
+    for output in &mut outputs {
+        output.finish();
+        counters.merge(&output.counters());
+    }
+    assert_eq!((counters.sent, counters.total()), (handed, handed), "{counters:?}");
+    let frames = read(&reader.join().unwrap());
+    assert_eq!(frames.len(), 9000);
+    for pipeline in 0..3 {
+        assert!(frames.iter().filter(|(number, _)| number % 3 == pipeline).is_sorted());
+    }
+    let swapped = frames.windows(2).filter(|pair| pair[0].1 > pair[1].1).count();
+    // A round begins while frames still come, so a few are out of order.
+    assert!(swapped < 900, "{swapped}");
+}
+
+#[test]
+fn stopped_reader_loses_only_its_own_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fifo(&folder);
+    let stopped = {
+        let path = path.clone();
+        thread::spawn(move || File::open(path).unwrap())
+    };
+    until("the FIFO has a reader", || OpenOptions::new().write(true).open(&path).is_ok());
+    let other = folder.path().join("other.pcap");
+    let both = vec![outputs(&path, 1).remove(0), outputs(&other, 1).remove(0)];
+    let mut egress = Egress::new(both, Balance::Mirror, 1);
+    let (mut handed, started) = (PacketTotals::default(), Instant::now());
+    for number in 0..60_000 {
+        let bytes = numbered(number);
+        egress.send(&[(frame(&bytes, 0), None)]);
+        handed.add(bytes.len());
+        if number % 1000 == 0 {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "an output waits");
+    let [slow, fast] = &egress.counters()[..] else { panic!("there are two") };
+    assert!(dropped(slow, "queue_full") > 0);
+    assert!(slow.waiting.octets > QUEUE_OCTETS / 2 && slow.waiting.octets < QUEUE_OCTETS + PIPE_OCTETS, "{slow:?}");
+    assert_eq!((slow.total(), fast.total(), fast.dropped.len()), (handed, handed, 0));
+    let started = Instant::now();
+    egress.finish();
+    assert!(started.elapsed() < Duration::from_secs(10));
+    for counters in egress.counters() {
+        assert_eq!((counters.total(), counters.waiting), (handed, PacketTotals::default()));
+    }
+    assert_eq!(read(&fs::read(&other).unwrap()).len(), 60_000);
+    drop(stopped);
+}
+
+#[test]
+fn reader_that_closes_the_pipe_may_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fifo(&folder);
+    let mut output = outputs(&path, 1).remove(0);
+    let mut handed = send(&mut *output, 0..10);
+    until("packets without a reader are counted", || dropped(&output.counters(), "closed") == 10);
+    for _ in 0..2 {
+        let mut reader = {
+            let path = path.clone();
+            thread::spawn(move || File::open(path).unwrap()).join().unwrap()
+        };
+        // The writer tries once a second.
+        thread::sleep(Duration::from_millis(1300));
+        let sent = output.counters().sent.packets;
+        handed.merge(send(&mut *output, 0..100));
+        until("packets are sent", || output.counters().sent.packets == sent + 100);
+        let mut capture = vec![0; 24];
+        reader.read_exact(&mut capture).unwrap();
+        assert_eq!(capture[..4], [0x4d, 0x3c, 0xb2, 0xa1]);
+        drop(reader);
+        for packets in [10, 7] {
+            let closed = dropped(&output.counters(), "closed") + u64::from(packets);
+            handed.merge(send(&mut *output, 0..packets));
+            until("packets without a reader are counted", || dropped(&output.counters(), "closed") == closed);
+        }
+    }
+    output.finish();
+    let counters = output.counters();
+    assert_eq!((counters.total(), counters.waiting.packets), (handed, 0), "{counters:?}");
+}
+
+#[test]
+fn other_tools_read_the_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fifo(&folder);
+    let tcpdump = Command::new("tcpdump").args(["-n", "--count", "-r"]).arg(&path).stdout(Stdio::piped()).spawn();
+    let Ok(tcpdump) = tcpdump else {
+        eprintln!("SKIPPED: tcpdump is not installed");
+        return;
+    };
+    let mut output = outputs(&path, 1).remove(0);
+    thread::sleep(Duration::from_millis(1300));
+    send(&mut *output, 0..5000);
+    output.finish();
+    let sent = output.counters().sent.packets;
+    let printed = String::from_utf8(tcpdump.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!((printed.trim(), sent), ("5000 packets", 5000));
+}
+
+#[test]
+fn capture_without_packets_has_a_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    outputs(&path, 2).iter_mut().for_each(|output| output.finish());
+    assert_eq!(fs::read(&path).unwrap().len(), 24);
+}
+
+#[test]
+fn frames_of_another_link_type_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    let mut output = outputs(&path, 1).remove(0);
+    let ip = Frame { link_type: 101, ..frame(&[0x45; 40], 5) };
+    output.send(&[ip, frame(&[1; 60], 6), ip]);
+    output.finish();
+    let counters = output.counters();
+    assert_eq!((counters.sent.packets, dropped(&counters, "link_type")), (2, 1));
+    assert_eq!(fs::read(&path).unwrap()[20], 101);
+}
+
+#[test]
+fn file_with_other_content_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    fs::write(&path, "do not lose this").unwrap();
+    let error = open(&OutputSpec::Pcap(path.clone()), 1).err().unwrap().to_string();
+    assert!(error.contains("the file has other content, and is not overwritten"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"do not lose this");
+    // A capture is overwritten.
+    fs::write(&path, [&[0x4d, 0x3c, 0xb2, 0xa1][..], &[7; 100]].concat()).unwrap();
+    outputs(&path, 1)[0].finish();
+    assert_eq!(fs::read(&path).unwrap().len(), 24);
+    let error = open(&OutputSpec::Pcap(folder.path().join("none/out.pcap")), 1).err().unwrap().to_string();
+    assert!(error.contains("No such file or directory"), "{error}");
+}
+
+#[test]
+fn full_disk_loses_packets_and_the_file_stays_readable() {
+    let mut output = outputs(Path::new("/dev/full"), 1).remove(0);
+    let handed = send(&mut *output, 0..100);
+    output.finish();
+    let counters = output.counters();
+    assert_eq!((dropped(&counters, "write_failed"), counters.total()), (100, handed));
+
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(folder.path()).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no file system can be mounted");
+        return;
+    }
+    let path = folder.path().join("out.pcap");
+    let mut output = outputs(&path, 1).remove(0);
+    let mut handed = send(&mut *output, 0..3000);
+    until("the disk is full", || dropped(&output.counters(), "write_failed") > 0);
+    fs::write(folder.path().join("other"), []).unwrap();
+    let whole = read(&fs::read(&path).unwrap());
+    assert!(whole.len() > 100 && whole.len() as u64 == output.counters().sent.packets);
+    // Another program makes room.
+    File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    thread::sleep(Duration::from_millis(1300));
+    let sent = output.counters().sent.packets;
+    handed.merge(send(&mut *output, 0..100));
+    until("packets are written again", || output.counters().sent.packets == sent + 100);
+    output.finish();
+    assert_eq!(output.counters().total(), handed);
+    assert!(Command::new("umount").arg(folder.path()).status().unwrap().success());
+}
