@@ -1,11 +1,13 @@
 //! DNS over UDP and TCP (RFC 1035), mDNS (RFC 6762) and LLMNR (RFC 4795).
 //!
 //! All three have the same messages, so the port tells them apart: 5353 is mDNS, 5355 LLMNR, and
-//! all others DNS. A message is *consistent* if its names, counts and lengths agree and end with it.
-//! On other ports than those three, and over TCP, only consistent messages with one question and
-//! without values that RFC 6895 reserves are DNS. On those three, a good header and question are
-//! enough ([`Confidence::Pattern`]). Messages of NetBIOS (port 137) have the same form and are not DNS.
+//! all others DNS. A message is *consistent* if its names, counts and lengths agree and end with
+//! it. On other ports than those three, and over TCP, only consistent messages with one question
+//! and without values that RFC 6895 reserves are DNS. On those three, a good header and question
+//! are enough ([`Confidence::Pattern`]). Messages of NetBIOS (port 137) have the same form and are
+//! not DNS.
 
+use crate::cursor::Cursor;
 use crate::findings::EscapedText;
 use crate::learned::Names;
 use crate::{Application, Confidence, Datagram, Fact, Findings, MAX_TEXT_OCTETS, Note, Streams, Verdict};
@@ -82,6 +84,9 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
     let known_port = application != Application::Dns || ports.contains(&DNS);
     let is_cut = datagram.payload.len() < datagram.wire_octets as usize;
     let Ok(message) = Message::read(datagram.payload) else { return Verdict::No };
+    if !message.is_plausible(application, findings) {
+        return Verdict::No;
+    }
     let confidence = match message.rest {
         Ok(()) if known_port || message.is_strict() => Confidence::Message,
         Err(_) if known_port && message.question.is_some() => Confidence::Pattern,
@@ -101,7 +106,8 @@ fn verdict(findings: &Findings) -> Verdict {
     if findings.has(Fact::DnsRcode) && has_second { Verdict::Complete } else { Verdict::Recognised }
 }
 
-/// The addresses in a response to one of the first two questions of a flow, and the name that was asked for.
+/// The addresses in a response to one of the first two questions of a flow, and the name that was
+/// asked for.
 pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Option<Names<'a>> {
     let (id, asker, _) = question(findings)?;
     let message = Message::read(datagram.payload).ok()?;
@@ -112,7 +118,7 @@ pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Op
     // The second question is mostly for another type of the same name.
     let name = findings.text(Fact::DnsName)?;
     let mut asked = Text::default();
-    message.push_name(message.question?.0, &mut asked);
+    message.push_name(message.question?.0, &mut asked)?;
     let mut names = Names { name, addresses: ArrayVec::new() };
     let mut at = message.answers_at;
     for _ in 0..message.counts[1] {
@@ -225,7 +231,24 @@ impl<'a> Message<'a> {
         self.flags >> 15 == 1
     }
 
-    /// Whether a message on any port, or the start of one, is DNS: see the documentation of the module.
+    /// Whether a datagram may be a message of the protocol of its port. It has a question or a
+    /// record, or it is the answer to a question of its flow. mDNS and LLMNR have queries only (RFC
+    /// 6762 section 18.3), LLMNR with one question each (RFC 4795 section 2.1.1).
+    fn is_plausible(&self, application: Application, findings: &Findings) -> bool {
+        let is_answer = self.is_response() && question(findings).is_some_and(|(id, ..)| id == self.id);
+        let has_content = self.counts != [0; 4] || is_answer;
+        let opcode = self.flags >> 11 & 15;
+        has_content
+            && match application {
+                Application::Mdns => opcode == 0,
+                Application::Llmnr => opcode == 0 && self.counts[0] == 1,
+                // Messages of sessions (RFC 8490) are for TCP.
+                _ => opcode != 6,
+            }
+    }
+
+    /// Whether a message on any port, or the start of one, is DNS: see the documentation of the
+    /// module.
     fn is_strict(&self) -> bool {
         let [questions, answers, ..] = self.counts;
         let is_plain_query = !self.is_response() && self.flags >> 11 & 15 == 0;
@@ -315,37 +338,51 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Appends a name as text, without the dot at its end.
-    fn push_name(&self, mut start: usize, text: &mut Text) {
+    /// Appends a name as text, without the dot at its end. `None`: it has a loop, or is too long or
+    /// not whole.
+    fn push_name(&self, mut start: usize, text: &mut Text) -> Option<()> {
         let before = text.len();
         let mut at = start;
         for _ in 0..MAX_POINTERS {
-            while let Some(&length @ 1..=63) = self.octets.get(at) {
-                let Some(label) = self.octets.get(at + 1..at + 1 + usize::from(length)) else { return };
+            while let length @ 1..=63 = *self.octets.get(at)? {
+                let label = self.octets.get(at + 1..at + 1 + usize::from(length))?;
                 if text.len() > before {
                     text.push_octets(b".");
                 }
                 text.push_octets(label);
                 at += 1 + label.len();
                 if text.len() - before > MAX_NAME_OCTETS {
-                    return;
+                    return None;
                 }
             }
             match self.word(at) {
                 Ok(pointer @ 0xc000..) if usize::from(pointer & 0x3fff) < start => {
                     start = usize::from(pointer & 0x3fff)
                 }
-                _ => break,
+                _ if self.octets[at] == 0 => {
+                    if text.len() == before {
+                        text.push_octets(b".");
+                    }
+                    return Some(());
+                }
+                _ => return None,
             }
             at = start;
         }
-        if text.len() == before {
-            text.push_octets(b".");
+        None
+    }
+
+    /// Appends the data of a record, or its type if that has no text, or the data are not of its
+    /// form.
+    fn push_record(&self, record: &Record, text: &mut Text) {
+        let before = text.len();
+        if self.push_data(record, text).is_none() {
+            text.0.truncate(before);
+            text.push(format_args!("TYPE{}", record.kind));
         }
     }
 
-    /// Appends the data of a record.
-    fn push_record(&self, record: &Record, text: &mut Text) {
+    fn push_data(&self, record: &Record, text: &mut Text) -> Option<()> {
         let data = &self.octets[record.data_at..record.end];
         match (record.kind, data) {
             (record_type::A, data) if data.len() == 4 => {
@@ -355,52 +392,59 @@ impl<'a> Message<'a> {
                 text.push(format_args!("{}", Ipv6Addr::from(<[u8; 16]>::try_from(data).unwrap_or_default())));
             }
             (record_type::NS | record_type::CNAME | record_type::PTR | record_type::DNAME, [_, ..]) => {
-                self.push_name(record.data_at, text);
+                self.push_name(record.data_at, text)?;
             }
             (record_type::MX, [high, low, _, ..]) => {
                 text.push(format_args!("{} ", u16::from_be_bytes([*high, *low])));
-                self.push_name(record.data_at + 2, text);
+                self.push_name(record.data_at + 2, text)?;
             }
             (record_type::SRV, [a, b, c, d, e, f, _, ..]) => {
                 let [priority, weight, port] = [[*a, *b], [*c, *d], [*e, *f]].map(u16::from_be_bytes);
                 text.push(format_args!("{priority} {weight} {port} "));
-                self.push_name(record.data_at + 6, text);
+                self.push_name(record.data_at + 6, text)?;
             }
-            (record_type::TXT, data) => push_strings(data, text),
-            (record_type::SOA, [_, ..]) => self.push_start_of_authority(record, text),
-            (record_type::SVCB | record_type::HTTPS, [_, _, _, ..]) => self.push_service(record, text),
-            (kind, _) => text.push(format_args!("TYPE{kind}")),
+            (record_type::SOA, [_, ..]) => self.push_start_of_authority(record, text)?,
+            (record_type::SVCB | record_type::HTTPS, [_, _, _, ..]) => self.push_service(record, text)?,
+            _ => return None,
         }
+        Some(())
     }
 
     /// `MNAME RNAME SERIAL REFRESH RETRY EXPIRE MINIMUM` (RFC 1035 section 3.3.13).
-    fn push_start_of_authority(&self, record: &Record, text: &mut Text) {
-        self.push_name(record.data_at, text);
-        let Ok(at) = self.skip_name(record.data_at) else { return };
+    fn push_start_of_authority(&self, record: &Record, text: &mut Text) -> Option<()> {
+        self.push_name(record.data_at, text)?;
+        let at = self.skip_name(record.data_at).ok()?;
         text.push_octets(b" ");
-        self.push_name(at, text);
-        let Ok(at) = self.skip_name(at) else { return };
-        for number in self.octets.get(at..record.end).unwrap_or_default().as_chunks().0 {
+        self.push_name(at, text)?;
+        let at = self.skip_name(at).ok()?;
+        let (numbers, rest) = self.octets.get(at..record.end)?.as_chunks();
+        for number in numbers {
             text.push(format_args!(" {}", u32::from_be_bytes(*number)));
         }
+        (numbers.len() == 5 && rest.is_empty()).then_some(())
     }
 
     /// `PRIORITY TARGET` and the parameters in presentation format (RFC 9460 section 2.1).
-    fn push_service(&self, record: &Record, text: &mut Text) {
-        let priority = self.word(record.data_at).unwrap_or_default();
+    fn push_service(&self, record: &Record, text: &mut Text) -> Option<()> {
+        let priority = self.word(record.data_at).ok()?;
         text.push(format_args!("{priority} "));
-        self.push_name(record.data_at + 2, text);
-        let Ok(mut at) = self.skip_name(record.data_at + 2) else { return };
-        while let (Ok(key), Ok(length)) = (self.word(at), self.word(at + 2)) {
+        self.push_name(record.data_at + 2, text)?;
+        let mut at = self.skip_name(record.data_at + 2).ok()?;
+        while at < record.end {
+            let (key, length) = (self.word(at).ok()?, self.word(at + 2).ok()?);
             let end = at + 4 + usize::from(length);
-            let Some(value) = self.octets.get(at + 4..end).filter(|_| end <= record.end) else { return };
+            let value = self.octets.get(at + 4..end).filter(|_| end <= record.end)?;
             match (key, value) {
                 (1, mut ids) => {
                     let mut separator: &[u8] = b" alpn=";
                     while let [length, rest @ ..] = ids {
                         let (id, next) = rest.split_at(usize::from(*length).min(rest.len()));
                         text.push_octets(separator);
-                        text.push_octets(id);
+                        // A comma of an id has a backslash (RFC 9460 appendix A.1).
+                        for octet in id {
+                            text.push_octets(if b",\\".contains(octet) { b"\\" } else { b"" });
+                            text.push_octets(&[*octet]);
+                        }
                         (separator, ids) = (b",", next);
                     }
                 }
@@ -422,6 +466,7 @@ impl<'a> Message<'a> {
             }
             at = end;
         }
+        Some(())
     }
 
     /// Finds the facts of a message.
@@ -469,27 +514,31 @@ impl<'a> Message<'a> {
 
     fn find_question(&self, name_at: usize, kind: u16, findings: &mut Findings) {
         let mut name = Text::default();
-        self.push_name(name_at, &mut name);
-        findings.set_text(Fact::DnsName, &name);
+        if self.push_name(name_at, &mut name).is_some() {
+            findings.set_text(Fact::DnsName, &name);
+        }
         findings.set_number(Fact::DnsType, u64::from(kind));
     }
 
     fn find_answers(&self, findings: &mut Findings) {
-        let mut text = Text::default();
+        let mut list = EscapedText::default();
         let mut at = self.answers_at;
-        for answer in 0..self.counts[1] {
+        for _ in 0..self.counts[1] {
             let Ok(record) = self.record(at) else { break };
-            if answer > 0 {
-                text.push_octets(b",");
+            list.begin_entry();
+            let data = &self.octets[record.data_at..record.end];
+            if record.kind != record_type::TXT || push_strings(data, &mut list).is_none() {
+                let mut text = Text::default();
+                self.push_record(&record, &mut text);
+                list.push_with(&text, b",");
             }
-            self.push_record(&record, &mut text);
             at = record.end;
-            if text.len() > MAX_TEXT_OCTETS {
+            if list.is_cut() {
                 break;
             }
         }
-        if !text.is_empty() {
-            findings.set_text(Fact::DnsAnswers, &text);
+        if !list.octets().is_empty() {
+            findings.set_escaped(Fact::DnsAnswers, &list);
         }
     }
 }
@@ -500,16 +549,21 @@ fn question(findings: &Findings) -> Option<(u16, bool, u64)> {
     Some((u16::from_be_bytes([high, low]), from_first == 1, u64::from_be_bytes(time_ns)))
 }
 
-/// Appends character strings in quotes (RFC 1035 section 3.3.14).
-fn push_strings(mut data: &[u8], text: &mut Text) {
-    let mut separator: &[u8] = b"\"";
-    while let [length, rest @ ..] = data {
-        let (string, next) = rest.split_at(usize::from(*length).min(rest.len()));
-        text.push_octets(separator);
-        text.push_octets(string);
-        text.push_octets(b"\"");
-        (separator, data) = (b" \"", next);
+/// Appends character strings in quotes (RFC 1035 section 3.3.14). `None`: the lengths do not agree.
+fn push_strings(data: &[u8], text: &mut EscapedText) -> Option<()> {
+    let mut rest = Cursor(data);
+    while !rest.0.is_empty() {
+        rest.vector8()?;
     }
+    let mut separator: &[u8] = b"\"";
+    let mut rest = Cursor((!data.is_empty()).then_some(data)?);
+    while let Some(string) = rest.vector8() {
+        text.push(separator);
+        text.push_with(string, b",\"");
+        text.push(b"\"");
+        separator = b" \"";
+    }
+    Some(())
 }
 
 /// A text before it is escaped. It holds more octets than a fact may have, so the fact is cut, and
@@ -592,10 +646,48 @@ mod tests {
         assert_eq!(
             text(65, b"\0\x01\0\0\x01\0\x06\x02h3\x02h2\0\x03\0\x02\x01\xbb\0\x04\0\x04\xc0\0\x02\x01\0\x05\0\x01x")
                 .as_deref(),
-            Some("1 . alpn=h3,h2 port=443 ipv4hint=192.0.2.1 ech")
+            Some("1 . alpn=h3\\x2ch2 port=443 ipv4hint=192.0.2.1 ech")
         );
+        assert_eq!(text(16, b"\x05a\"b,\\").as_deref(), Some("\"a\\x22b\\x2c\\\\\""));
+        assert_eq!(text(65, b"\0\x01\0\0\x01\0\x04\x03h,3").as_deref(), Some("1 . alpn=h\\\\\\x2c3"));
         assert_eq!(text(257, b"\0\x05issuea").as_deref(), Some("TYPE257"));
         assert_eq!(text(16, b"\x02\xff\n").as_deref(), Some("\"\\xff\\x0a\""));
+    }
+
+    #[test]
+    fn data_that_are_not_of_their_form_have_no_text() {
+        // The time to live of the answer, at 33, points behind itself.
+        let mut octets = message(0x8180, [1, 1, 0, 0], &[QUESTION, &answer(5, b"\xc0\x21")]);
+        octets[33..37].copy_from_slice(&[0xc0, 35, 0xc0, 33]);
+        let mut findings = Findings::new(false);
+        read_datagram(&datagram(&octets, false, 53, 0), &mut findings);
+        assert_eq!(findings.text(Fact::DnsAnswers), Some("TYPE5"));
+        for (kind, data) in [(16, &b"\x05ab"[..]), (16, b""), (6, b"\0\0\0\0\0\x01"), (65, b"\0\x01\0\0\x01\0\x09a")] {
+            assert_eq!(text(kind, data), Some(format!("TYPE{kind}")));
+        }
+    }
+
+    #[test]
+    fn message_has_a_question_or_a_record_or_answers_a_question_of_its_flow() {
+        let claim = |octets: &[u8], port| {
+            let mut findings = Findings::new(false);
+            (read_datagram(&datagram(octets, true, port, 0), &mut findings), findings.application().is_some())
+        };
+        for port in [53, 5353, 5355] {
+            assert_eq!(claim(&[0; 12], port), (Verdict::No, false), "{port}");
+            assert_eq!(claim(&message(0x8005, [0; 4], &[]), port), (Verdict::No, false), "{port}");
+        }
+        // NOTIFY (RFC 1996) is of DNS alone; LLMNR has one question.
+        let notify = message(0x2000, [1, 0, 0, 0], &[QUESTION]);
+        assert!(claim(&notify, 53).1 && !claim(&notify, 5353).1 && !claim(&notify, 5355).1);
+        let questions = message(0, [2, 0, 0, 0], &[QUESTION, QUESTION]);
+        assert!(claim(&questions, 53).1 && claim(&questions, 5353).1 && !claim(&questions, 5355).1);
+        assert!(!claim(&message(0x3000, [1, 0, 0, 0], &[QUESTION]), 53).1);
+        let mut findings = Findings::new(false);
+        read_datagram(&datagram(&message(0x100, [1, 0, 0, 0], &[QUESTION]), true, 53, 0), &mut findings);
+        let refused = message(0x8005, [0; 4], &[]);
+        assert_eq!(read_datagram(&datagram(&refused, false, 53, 0), &mut findings), Verdict::Complete);
+        assert_eq!(findings.number(Fact::DnsRcode), Some(5));
     }
 
     #[test]

@@ -10,9 +10,9 @@ const USUAL_OCTETS: usize = 384;
 pub const MAX_TEXT_OCTETS: usize = 255;
 
 /// Something that is found in payload. Texts are UTF-8 without control characters and without
-/// invisible ones: their octets, and octets that are not UTF-8, are written `\xNN`, and a backslash is
-/// written twice. Names of certificates have the
-/// escapes of RFC 4514 instead.
+/// invisible ones: their octets, and octets that are not UTF-8, are written `\xNN`, and a backslash
+/// is written twice. So are commas in an entry of a list, and quotes in a string of DNS. Names of
+/// certificates have the escapes of RFC 4514 instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Fact {
@@ -30,8 +30,9 @@ pub enum Fact {
     TlsClientHello,
     /// Octets: the fields of the ServerHello that the fingerprint JA3S is made of.
     TlsServerHello,
-    /// Number, 1: the ClientHello has the extension `encrypted_client_hello` (ECH), so the server name
-    /// is that of the outer ClientHello. A client that sends the extension as GREASE looks the same.
+    /// Number, 1: the ClientHello has the extension `encrypted_client_hello` (ECH), so the server
+    /// name is that of the outer ClientHello. A client that sends the extension as GREASE looks the
+    /// same.
     TlsEch,
     /// Number: the description of the alert by which the server refuses the ClientHello.
     TlsAlert,
@@ -39,7 +40,8 @@ pub enum Fact {
     CertificateSubject,
     /// Text: its issuer.
     CertificateIssuer,
-    /// Number: begin of its validity, seconds since 1970 UTC, as a signed number of 64 bits.
+    /// Number: begin of its validity, seconds since 1970 UTC. Times before 1970 and after
+    /// 2554-07-21 are the nearest of these, with [`Note::Cut`].
     CertificateNotBefore,
     /// Number: end of its validity.
     CertificateNotAfter,
@@ -77,8 +79,8 @@ pub enum Fact {
     Hassh,
     /// Text: HASSH, the fingerprint of the server.
     HasshServer,
-    /// Text, personal: the account, caller or client that the first message names (SMTP `MAIL FROM`,
-    /// SIP `From`, MQTT client identifier, RDP cookie, PostgreSQL `user`).
+    /// Text, personal: the account, caller or client that the first message names (SMTP `MAIL
+    /// FROM`, SIP `From`, MQTT client identifier, RDP cookie, PostgreSQL `user`).
     User,
     /// Text: the software that the server names in its greeting.
     ServerSoftware,
@@ -90,14 +92,15 @@ pub enum Fact {
     NdpiConfidence,
     /// Text: the risks that nDPI sees, separated by commas.
     NdpiRisks,
-    /// Octets: the first question of DNS, for its reader, which makes [`Self::DnsResponseNs`] of it.
+    /// Octets: the first question of DNS, for its reader, which makes [`Self::DnsResponseNs`] of
+    /// it.
     DnsQuestion,
     /// Number: the id of a second question of DNS, for its reader.
     DnsSecondQuestion,
     /// Number, 1: it was answered.
     DnsSecondAnswer,
-    /// Text: the name that a response of DNS had for the address of the other side, which the client asked
-    /// for before.
+    /// Text: the name that a response of DNS had for the address of the other side, which the
+    /// client asked for before.
     LearnedName,
 }
 
@@ -322,22 +325,21 @@ impl Findings {
 
     /// Sets a fact that is a text, from the octets of the payload.
     pub fn set_text(&mut self, fact: Fact, value: &[u8]) {
-        self.set_list(fact, [value]);
+        // Readers see the same octets again with each packet.
+        if self.takes(fact) {
+            let mut text = EscapedText::default();
+            text.push_escaped(value);
+            self.set_escaped(fact, &text);
+        }
     }
 
-    /// Sets a fact that is a list of texts.
+    /// Sets a fact that is a list of texts. A comma in one of them is `\x2c`.
     pub fn set_list<'a>(&mut self, fact: Fact, values: impl IntoIterator<Item = &'a [u8]>) {
-        // Readers see the same octets again with each packet.
         if !self.takes(fact) {
             return;
         }
         let mut text = EscapedText::default();
-        for (at, value) in values.into_iter().enumerate() {
-            if at > 0 {
-                text.push(b",");
-            }
-            text.push_escaped(value);
-        }
+        values.into_iter().for_each(|value| text.push_entry(value));
         self.set_escaped(fact, &text);
     }
 
@@ -355,11 +357,13 @@ pub(crate) struct EscapedText {
     octets: [u8; MAX_TEXT_OCTETS],
     length: usize,
     cut: bool,
+    /// It is a list that has an entry.
+    has_entry: bool,
 }
 
 impl Default for EscapedText {
     fn default() -> Self {
-        Self { octets: [0; MAX_TEXT_OCTETS], length: 0, cut: false }
+        Self { octets: [0; MAX_TEXT_OCTETS], length: 0, cut: false, has_entry: false }
     }
 }
 
@@ -367,6 +371,11 @@ impl EscapedText {
     /// The text so far.
     pub(crate) fn octets(&self) -> &[u8] {
         &self.octets[..self.length]
+    }
+
+    /// Whether octets were left out.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Appends octets, all or none. After the first that did not fit, none.
@@ -380,10 +389,30 @@ impl EscapedText {
         }
     }
 
+    /// Begins an entry of a list.
+    pub(crate) fn begin_entry(&mut self) {
+        if std::mem::replace(&mut self.has_entry, true) {
+            self.push(b",");
+        }
+    }
+
+    /// Appends an entry of a list.
+    pub(crate) fn push_entry(&mut self, value: &[u8]) {
+        self.begin_entry();
+        self.push_with(value, b",");
+    }
+
     /// Appends octets of the payload.
-    pub(crate) fn push_escaped(&mut self, mut value: &[u8]) {
+    pub(crate) fn push_escaped(&mut self, value: &[u8]) {
+        self.push_with(value, b"");
+    }
+
+    /// Appends octets of the payload. `special`: ASCII characters that have a meaning in the text
+    /// around them.
+    pub(crate) fn push_with(&mut self, mut value: &[u8], special: &[u8]) {
         // Most texts are of this kind.
-        let plain = value.iter().position(|octet| !matches!(octet, b' '..=b'~') || *octet == b'\\');
+        let is_plain = |octet: u8| matches!(octet, b' '..=b'~') && octet != b'\\' && !special.contains(&octet);
+        let plain = value.iter().position(|octet| !is_plain(*octet));
         let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(MAX_TEXT_OCTETS - self.length));
         self.push(start);
         value = rest;
@@ -392,7 +421,9 @@ impl EscapedText {
                 let mut buffer = [0; 4];
                 match character {
                     '\\' => self.push(br"\\"),
-                    _ if is_unprintable(character) => {
+                    _ if is_unprintable(character)
+                        || u8::try_from(character).is_ok_and(|octet| special.contains(&octet)) =>
+                    {
                         character.encode_utf8(&mut buffer).bytes().for_each(|octet| self.push_hexadecimal(octet));
                     }
                     _ => self.push(character.encode_utf8(&mut buffer).as_bytes()),
@@ -411,9 +442,9 @@ impl EscapedText {
     }
 }
 
-/// Whether a character is a control character, or an invisible one that can change how the text around
-/// it looks: the direction of writing (UAX #9), line and paragraph separators,
-/// characters without width, tags.
+/// Whether a character is a control character, or an invisible one that can change how the text
+/// around it looks: the direction of writing (UAX #9), line and paragraph separators, characters
+/// without width, tags.
 pub(crate) fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
@@ -460,8 +491,10 @@ mod tests {
     #[test]
     fn text_is_escaped_and_cut() {
         let mut findings = Findings::new(false);
-        findings.set_list(Fact::ServerName, [b"a\\\n\xff\xc3\xa9".as_slice(), "\u{85}".as_bytes()]);
-        assert_eq!(findings.text(Fact::ServerName), Some("a\\\\\\x0a\\xff\u{e9},\\xc2\\x85"));
+        findings.set_list(Fact::ServerName, [b"a\\\n\xff\xc3\xa9,\"".as_slice(), "\u{85}".as_bytes()]);
+        assert_eq!(findings.text(Fact::ServerName), Some("a\\\\\\x0a\\xff\u{e9}\\x2c\",\\xc2\\x85"));
+        findings.set_text(Fact::HttpPath, b"a,b");
+        findings.set_text(Fact::User, b"a,b\\");
         assert_eq!(findings.notes(), Notes::default());
         findings.set_text(Fact::HttpHost, &[b'x'; MAX_TEXT_OCTETS]);
         assert_eq!(findings.notes(), Notes::default());

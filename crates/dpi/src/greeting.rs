@@ -1,8 +1,8 @@
-//! Protocols of lines in which the server greets first: SMTP (RFC 5321), FTP (RFC 959), POP3 (RFC 1939)
-//! and IMAP (RFC 9051).
+//! Protocols of lines in which the server greets first: SMTP (RFC 5321), FTP (RFC 959), POP3 (RFC
+//! 1939) and IMAP (RFC 9051).
 //!
-//! The greeting and the first command of the client are certain. The greeting alone is a pattern, if it
-//! names the protocol; so is `EHLO` alone. TLS that begins after lines (`STARTTLS`) is read.
+//! The greeting and the first command of the client are certain. The greeting alone is a pattern,
+//! if it names the protocol; so is `EHLO` alone. TLS that begins after lines (`STARTTLS`) is read.
 
 use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines};
 use crate::start::{Read, Start, require, verdict};

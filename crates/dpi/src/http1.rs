@@ -1,8 +1,8 @@
 //! HTTP/1.0 and HTTP/1.1 (RFC 9112): requests and responses.
 //!
-//! A request is certain when its line ends with the version, a response when its status line begins.
-//! A long request line of a usual method is a pattern until it ends. The head is read line by line,
-//! and not by a library, because its end is often not among the octets that are inspected.
+//! A request is certain when its line ends with the version, a response when its status line
+//! begins. A long request line of a usual method is a pattern until it ends. The head is read line
+//! by line, and not by a library, because its end is often not among the octets that are inspected.
 
 use crate::lines::fields;
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
@@ -126,7 +126,8 @@ fn absolute_target(target: &[u8]) -> Option<(&[u8], &[u8])> {
 fn read_response(mut octets: &[u8], findings: &mut Findings) -> Verdict {
     let mut verdict = Verdict::More;
     for _ in 0..MAX_INTERIM_RESPONSES {
-        // A digit, a digit but 0, and the end of the status (RFC 9112 section 4; some servers send no reason).
+        // A digit, a digit but 0, and the end of the status (RFC 9112 section 4; some servers send
+        // no reason).
         const FORM: &[u8; 13] = b"HTTP/1.0 100 ";
         let is_response = octets.iter().zip(FORM).enumerate().all(|(at, (octet, form))| match form {
             b'0' => octet.is_ascii_digit(),

@@ -76,7 +76,8 @@ fn read_response(server: &[u8], findings: &mut Findings) -> bool {
         })
 }
 
-/// Whether octets are the start of a SETTINGS frame (RFC 9113 section 6.5), without acknowledgement.
+/// Whether octets are the start of a SETTINGS frame (RFC 9113 section 6.5), without
+/// acknowledgement.
 fn is_start_of_settings(octets: &[u8]) -> bool {
     let form = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
     let length = octets.get(2).copied().map_or(0, usize::from);
@@ -85,8 +86,8 @@ fn is_start_of_settings(octets: &[u8]) -> bool {
         && length / 6 <= MAX_SETTINGS
 }
 
-/// Calls a function with the fields of HEADERS frames, up to the frame whose last field gives `true`. `true`:
-/// there was such a frame.
+/// Calls a function with the fields of HEADERS frames, up to the frame whose last field gives
+/// `true`. `true`: there was such a frame.
 fn read_headers(mut octets: &[u8], mut read: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
     let mut decoder = Decoder::default();
     for _ in 0..MAX_FRAMES {
@@ -137,7 +138,8 @@ mod tests {
     fn request_and_response_behind_padding_priority_and_interim_responses() {
         let request = [&[2, 0, 0, 0, 0, 0, 0x82, 0x84, 0x01, 9][..], b"a.example", &[0, 0]].concat();
         let client = [PREFACE, &settings(), &frame(HEADERS, PADDED | PRIORITY | 5, &request)].concat();
-        // Status 103, then 404 with a content type, both as literals with the name of the static table.
+        // Status 103, then 404 with a content type, both as literals with the name of the static
+        // table.
         let interim = frame(HEADERS, 4, b"\x08\x03103");
         let response = frame(HEADERS, 4, b"\x8d\x0f\x10\x09text/html");
         let server = [settings(), frame(SETTINGS, 1, b""), interim, response].concat();

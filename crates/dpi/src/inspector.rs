@@ -643,6 +643,10 @@ impl Session {
                     None => quic::read(state.get_or_insert_default(), &datagram, findings),
                 });
                 (self.quic, self.dtls) = (state, dtls);
+                let is_cut = payload.octets.len() < payload.wire_octets as usize;
+                if is_cut && self.findings.application().is_some() {
+                    self.findings.note(Note::Gap);
+                }
             }
         }
         self.needs_more(payload)
@@ -907,10 +911,25 @@ mod tests {
     }
 
     #[test]
+    fn datagram_that_the_capture_cut_has_a_gap() {
+        let data = [&b"\x17\xfe\xfd\0\x01\0\0\0\0\0\0\0\x1e"[..], &[5; 30]].concat();
+        for (octets, expected) in [(data.len(), &[][..]), (20, &["gap"])] {
+            let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+            let mut flow = FlowInspection::default();
+            let payload = Payload { wire_octets: data.len() as u32, ports: [40_000, 9], ..datagram(&data[..octets]) };
+            inspector.inspect(&mut flow, &payload);
+            let found = inspector.findings(&flow).unwrap();
+            assert_eq!(found.application(), Some((Application::Dtls, Confidence::Pattern)));
+            assert_eq!(found.notes().names().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
     fn end_at_a_limit_is_noted_whether_or_not_the_flow_is_recognised() {
         let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
         let hello = [&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
-        // Octets that are kept, packets that are inspected, the application, whether the limit is noted.
+        // Octets that are kept, packets that are inspected, the application, whether the limit is
+        // noted.
         for (octets, limit, packets, application, is_limited) in [
             (&request[..], 8192, 16, Some(Application::Http), false),
             (request, 20, 16, Some(Application::Http), true),

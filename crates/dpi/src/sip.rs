@@ -29,7 +29,8 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
         // A status line: version, code, reason. `SUBSCRIBE` begins with the same letter.
         version?;
         rest.expect(b" ")?;
-        require(rest.array::<3>()?.iter().all(u8::is_ascii_digit))?;
+        require(matches!(rest.array()?, [b'1'..=b'6', b'0'..=b'9', b'0'..=b'9']))?;
+        rest.expect(b" ")?;
         require(is_text(rest.until(b'\n', MAX_LINE_OCTETS)?))?;
     } else {
         let mut rest_of_line = Start(octets);
@@ -53,8 +54,8 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     Ok(if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised })
 }
 
-/// Where a message says that media are expected (SDP, RFC 8866): each `m=` line of RTP with the address of
-/// the `c=` line that counts for it.
+/// Where a message says that media are expected (SDP, RFC 8866): each `m=` line of RTP with the
+/// address of the `c=` line that counts for it.
 pub(crate) fn media(octets: &[u8]) -> Media {
     let mut media = Media::new();
     let Some(body) = octets.windows(4).position(|window| window == b"\r\n\r\n") else { return media };

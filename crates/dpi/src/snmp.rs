@@ -7,6 +7,9 @@ use crate::ber::{Element, INTEGER, OCTET_STRING, SEQUENCE};
 use crate::start::{Read, Start, require, whole_verdict};
 use crate::{Application, Confidence, Datagram, Findings, Verdict};
 
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const TRAP: u8 = 0xa4;
+
 /// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     whole_verdict(read(datagram, findings))
@@ -24,6 +27,9 @@ fn read(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
             octets += Element::expect(&mut rest, OCTET_STRING)?.total;
             let pdu = Element::read(&mut rest)?;
             require((0xa0..=0xa8).contains(&pdu.tag) && octets + pdu.total == message.length)?;
+            // A trap of version 1 begins with its enterprise, all others with a request id.
+            let first = if pdu.tag == TRAP { OBJECT_IDENTIFIER } else { INTEGER };
+            require(pdu.length > 2 && pdu.content.0.first().is_none_or(|tag| *tag == first))?;
         }
         3 => {
             // Message id, maximum size, flags, security model.

@@ -1,8 +1,8 @@
 //! SSH (RFC 4253): identification strings and the first key exchange message of both sides.
 //!
-//! An identification string is certain. HASSH (BSD-3-Clause, <https://github.com/salesforce/hassh>) is
-//! the MD5 of the algorithms that a side offers for what it sends: of the key exchange, of ciphers,
-//! of MACs and of compression.
+//! An identification string is certain. HASSH (BSD-3-Clause, <https://github.com/salesforce/hassh>)
+//! is the MD5 of the algorithms that a side offers for what it sends: of the key exchange, of
+//! ciphers, of MACs and of compression.
 
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 use md5::{Digest, Md5};

@@ -9,7 +9,8 @@ pub struct Streams<'a> {
     pub second: &'a [u8],
     /// No more octets will come: of the first side, of the second.
     pub ended: [bool; 2],
-    /// Octets that come are not kept, because the limit is reached: of the first side, of the second.
+    /// Octets that come are not kept, because the limit is reached: of the first side, of the
+    /// second.
     pub limited: [bool; 2],
     /// Port of the first side, of the second.
     pub ports: [u16; 2],

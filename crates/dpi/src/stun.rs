@@ -1,7 +1,7 @@
 //! STUN (RFC 8489) and TURN (RFC 8656) over UDP and TCP.
 //!
-//! The magic cookie and the length are certain. Messages without it (RFC 3489) are a pattern on port
-//! 3478.
+//! The magic cookie and the length are certain. Messages without it (RFC 3489) are a pattern on
+//! port 3478.
 
 use crate::start::{Read, Start, has_port, require, verdict, whole_verdict};
 use crate::{Application, Confidence, Datagram, Findings, Streams, Verdict};
@@ -27,9 +27,11 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     whole_verdict(header(datagram.payload).and_then(|(kind, length)| {
         require(datagram.wire_octets == HEADER_OCTETS + u32::from(length))?;
-        // Some programs do not pad their attributes, so that the length need not be a multiple of 4.
+        // Some programs do not pad their attributes, so that the length need not be a multiple of
+        // 4.
         let has_cookie = datagram.payload.get(4..8) == Some(&MAGIC_COOKIE);
-        let is_classic = matches!(kind, BINDING_REQUEST | BINDING_RESPONSE) && has_port(datagram, PORT);
+        let has_id = datagram.payload.get(4..HEADER_OCTETS as usize).is_some_and(|id| id != [0; 16]);
+        let is_classic = matches!(kind, BINDING_REQUEST | BINDING_RESPONSE) && has_port(datagram, PORT) && has_id;
         require(has_cookie || is_classic)?;
         findings.recognise(Application::Stun, if has_cookie { Confidence::Message } else { Confidence::Pattern });
         Ok(Verdict::Complete)

@@ -146,6 +146,34 @@ fn segments_of_any_length_give_the_same_findings() {
     }
 }
 
+/// That holds for damaged streams, too: a claim follows from the octets alone.
+#[test]
+fn segments_of_a_damaged_stream_give_the_same_application() {
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let mut wrong = std::collections::BTreeSet::new();
+    for fixture in fixtures::all().iter().filter(|fixture| fixture.datagrams.is_empty()) {
+        let first: Vec<u8> = fixture.streams[0].iter().take(200).copied().collect();
+        let ports = fixture.streams().ports;
+        for at in 0..first.len().min(60) {
+            for value in [0, 1, b' ', b'\n', b'A', 0x1b, 0x7f, 0x80, 0xff, first[at] ^ 1, first[at].wrapping_add(1)] {
+                let mut octets = first.clone();
+                octets[at] = value;
+                let found = [200, 7, 2].map(|segment_octets| {
+                    let segments = octets.chunks(segment_octets).enumerate();
+                    let packets: Vec<_> = segments
+                        .map(|(number, octets)| (0, Some(100 + (number * segment_octets) as u32), octets.to_vec()))
+                        .collect();
+                    found_in(&mut inspector, ports, &packets).application()
+                });
+                if found[0] != found[1] || found[1] != found[2] {
+                    wrong.insert(format!("{} at {at}: {found:?}", fixture.name));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The certificate of a server of DTLS mostly comes in fragments over several datagrams.
 #[test]
 fn messages_of_dtls_are_put_together_from_several_datagrams() {
@@ -229,7 +257,8 @@ fn packets_that_are_cut_or_changed_cause_no_panic() {
     }
 }
 
-/// An attacker who sends other octets for the same place changes nothing that was found, and is reported.
+/// An attacker who sends other octets for the same place changes nothing that was found, and is
+/// reported.
 #[test]
 fn octets_that_came_first_count_and_the_conflict_is_noted() {
     let mut inspector = Inspector::new(InspectionSettings::default(), 8);

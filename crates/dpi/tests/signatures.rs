@@ -2,8 +2,8 @@
 
 use weir_dpi::{DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict};
 
-/// What all readers say of a connection: applications with their confidence. A reader that claims it refuses no
-/// start of it.
+/// What all readers say of a connection: applications with their confidence. A reader that claims
+/// it refuses no start of it.
 fn streams(first: &[u8], second: &[u8]) -> String {
     let streams = Streams { first, second, ports: [40000, 40001], ..Streams::default() };
     names(STREAM_READERS.iter().map(|reader| {
@@ -131,6 +131,8 @@ fn databases_are_recognised_by_their_first_message() {
     assert_eq!(streams(&octets("00000010 04d2162e 00000001 00000002"), b""), "postgresql by message");
     assert_eq!(streams(&octets("00000009 00020000"), b""), "");
     assert_eq!(streams(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n", b""), "redis by message");
+    assert_eq!(streams(b"*1\r\n$4\r\nping\r\n", b""), "redis by message");
+    assert_eq!(streams(b"*1\r\n$7\r\nFOOBARX\r\n", b""), "redis by pattern");
     for other in [&b"*0\r\n"[..], b"*1\r\n$0\r\n\r\n", b"*1\r\n$4\r\nPI G\r\n", b"*x\r\n", b"$4\r\nPING\r\n"] {
         assert_eq!(streams(other, b""), "");
     }
@@ -145,6 +147,9 @@ fn lengths_of_ber_have_to_agree() {
         other[at] ^= 4;
         assert_eq!(datagram(&other, 161), "", "{at}");
     }
+    // PDUs without a request id.
+    assert_eq!(datagram(&octets("3007 020100 0400 a000"), 161), "");
+    assert_eq!(datagram(&octets("300a 020100 0400 a003 040101"), 161), "");
     let error = octets("7e 0e 30 0c a003020105 a10302011e 0500");
     assert_eq!(datagram(&error, 88), "kerberos by message");
     assert_eq!(streams(&[&octets("00000010"), &error[..]].concat(), b""), "kerberos by message");
@@ -173,6 +178,7 @@ fn stun_needs_its_cookie_or_its_port() {
     assert_eq!(datagram(&classic, 3478), "stun by pattern");
     assert_eq!(datagram(&classic, 3479), "");
     assert_eq!(datagram(&with_cookie[..19], 3478), "");
+    assert_eq!(datagram(&octets("00010000 00000000 0000000000000000 00000000"), 3478), "");
 }
 
 #[test]
@@ -183,6 +189,17 @@ fn handshakes_of_tunnels_are_recognised() {
     initiation[132..].fill(0);
     assert_eq!(datagram(&initiation, 51820), "wireguard by message");
     assert_eq!(datagram(&initiation[..147], 51820), "");
+    // Without the first MAC, without the key.
+    for zeros in [116..132, 8..40] {
+        let mut other = initiation.clone();
+        other[zeros].fill(0);
+        assert_eq!(datagram(&other, 51820), "");
+    }
+    let mut response = vec![7; 92];
+    response[..4].copy_from_slice(&[2, 0, 0, 0]);
+    assert_eq!(datagram(&response, 51820), "wireguard by pattern");
+    response[60..76].fill(0);
+    assert_eq!(datagram(&response, 51820), "");
     // HARD_RESET_SERVER_V2 that acknowledges the packet 0 of the client.
     let reset = octets("40 0102030405060708 01 00000000 1112131415161718 00000000");
     assert_eq!(datagram(&reset, 1194), "openvpn by message");
@@ -210,6 +227,8 @@ fn sip_is_told_from_http_and_from_its_responses() {
     assert_eq!(streams(b"SIP/2.0 200 OK\r\n", b""), "sip by message");
     assert_eq!(datagram(b"SIP/2.0 200 OK\r\nf: sip:a@b.example;tag=1\r\n\r\n", 5060), "sip by message");
     assert_eq!(datagram(b"SUBSCRIBE sips:a.example SIP/2.0\r\n\r\n", 5060), "sip by message");
+    assert_eq!(streams(b"SIP/2.0 099 OK\r\n", b""), "");
+    assert_eq!(streams(b"SIP/2.0 2000 OK\r\n", b""), "");
     for other in
         [&b"NOTIFY * HTTP/1.1\r\n\r\n"[..], b"OPTIONS rtsp://a RTSP/1.0\r\n\r\n", b"SIP/2.0 2", b"SSH-2.0-a\r\n"]
     {

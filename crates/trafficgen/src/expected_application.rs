@@ -11,7 +11,8 @@ pub struct ExpectedApplication {
     pub facts: [Option<String>; Self::FACTS.len()],
     /// What was done to its first packets, as far as they were sent, in words of the settings.
     pub first_packets: Vec<&'static str>,
-    /// Names of the facts that the captured octets do not show, because others before them are missing.
+    /// Names of the facts that the captured octets do not show, because others before them are
+    /// missing.
     pub hidden: Vec<&'static str>,
     /// The traffic ended before the flow had sent all its first packets.
     pub is_cut: bool,

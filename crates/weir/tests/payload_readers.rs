@@ -19,7 +19,8 @@ fn segment(port: u16, from_client: bool, sequence: u32, control: u8, payload: &[
     ipv4(6, source, destination, &[&ports.map(u16::to_be_bytes).concat()[..], &numbers, &rest, payload].concat())
 }
 
-/// The frames of a connection: the client's SYN, then segments of the client (`true`) and the server.
+/// The frames of a connection: the client's SYN, then segments of the client (`true`) and the
+/// server.
 fn connection(port: u16, segments: &[(bool, &[u8])]) -> Vec<Vec<u8>> {
     let mut frames = vec![segment(port, true, 0, SYN, b""), segment(port, false, 0, SYN | ACK, b"")];
     let mut sequences = [1, 1];
@@ -29,6 +30,11 @@ fn connection(port: u16, segments: &[(bool, &[u8])]) -> Vec<Vec<u8>> {
         *sequence += payload.len() as u32;
     }
     frames
+}
+
+fn datagram(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let words = [ports[0], ports[1], 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
+    ipv4(17, CLIENT, SERVER, &[&words, payload].concat())
 }
 
 /// The values of some fields of the only record of these frames. `null` is an empty text.
@@ -124,4 +130,59 @@ fn end_of_inspection_at_a_limit_is_told() {
     ] {
         assert_eq!(read(&frames, options, fields), expected, "{options:?} {}", frames.len());
     }
+}
+
+#[test]
+fn zeros_are_no_message() {
+    let mut initiation = vec![0; 148];
+    initiation[0] = 1;
+    for (port, payload) in [(53, &[0; 12][..]), (5353, &[0; 12]), (5355, &[0; 12]), (51_820, &initiation)] {
+        assert_eq!(
+            read(&[datagram([5000, port], payload)], &[], ["application", "application_by"]),
+            ["", ""],
+            "{port}"
+        );
+    }
+}
+
+#[test]
+fn commas_and_quotes_in_entries_are_told_from_those_of_the_list() {
+    let hello = client_hello(b"a,b.example", &[b"h2,http/1.1", b"h3"]);
+    let fields = ["sni", "alpn_offered"];
+    assert_eq!(read(&connection(5000, &[(true, &hello)]), &[], fields), ["a,b.example", "h2\\x2chttp/1.1,h3"]);
+    let record = |data: &[u8]| [&[0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 9][..], &vector::<2>(&vector::<1>(data))].concat();
+    let header = [0, 7, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0];
+    let answer = [&header[..], b"\x01a\0\0\x10\0\x01", &record(b"x\",\"y"), &record(b"z")].concat();
+    assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_answers"]), ["\"x\\x22\\x2c\\x22y\",\"z\""]);
+}
+
+#[test]
+fn certificate_without_an_end_has_the_last_time_and_a_note() {
+    let der = |tag: u8, content: &[u8]| [&[tag, 0x82][..], &vector::<2>(content)].concat();
+    let validity = der(0x30, &[der(0x17, b"260101000000Z"), der(0x18, b"99991231235959Z")].concat());
+    let names = der(0x30, &[der(0x82, b"a,b.example"), der(0x82, b"c.example")].concat());
+    let extension = der(0x30, &[der(6, &[0x55, 0x1d, 17]), der(4, &names)].concat());
+    let extensions = der(0xa3, &der(0x30, &extension));
+    let empty = der(0x30, b"");
+    let fields = [der(2, &[1]), empty.clone(), empty.clone(), validity, empty.clone(), empty, extensions].concat();
+    let certificate = der(0x30, &der(0x30, &fields));
+    let record =
+        |kind: u8, body: &[u8]| [&[22, 3, 3][..], &vector::<2>(&[&[kind], &vector::<3>(body)[..]].concat())].concat();
+    let hello = record(2, &[&[3, 3][..], &[7; 32], &[0, 0xc0, 0x2f, 0]].concat());
+    let server = [hello, record(11, &vector::<3>(&vector::<3>(&certificate)))].concat();
+    let frames = connection(5000, &[(true, &client_hello(b"a.example", &[])), (false, &server)]);
+    let fields = ["cert_not_before", "cert_not_after", "cert_names", "application_notes"];
+    let expected =
+        ["2026-01-01T00:00:00.000000000Z", "2554-07-21T23:34:33.000000000Z", "a\\x2cb.example,c.example", "cut"];
+    assert_eq!(read(&frames, &[], fields), expected);
+}
+
+#[test]
+fn unknown_command_of_redis_and_name_that_loops_are_not_certain() {
+    let redis = connection(5000, &[(true, b"*1\r\n$7\r\nFOOBARX\r\n")]);
+    assert_eq!(read(&redis, &[], ["application", "application_by"]), ["redis", "pattern"]);
+    // The name of the record points to its time to live, which points behind itself.
+    let record = [0xc0, 12, 0, 5, 0, 1, 0xc0, 27, 0xc0, 25, 0, 2, 0xc0, 25];
+    let answer = [&[0, 7, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..], b"\x01a\0\0\x05\0\x01", &record].concat();
+    assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_answers"]), ["TYPE5"]);
 }

@@ -1,6 +1,6 @@
 //! `synth:apps`: what `weir read` finds in each flow is what the generator put there, also if the
-//! first packets are split, lost, reordered, repeated, overlapping, or come again with other octets.
-//! tshark reads the same in the same packets.
+//! first packets are split, lost, reordered, repeated, overlapping, or come again with other
+//! octets. tshark reads the same in the same packets.
 
 mod common;
 use common::{arguments, is_installed, metered, success};
@@ -104,7 +104,8 @@ fn records_have_the_facts_of_every_flow() {
         let notes = text(record, "application_notes").unwrap_or_default();
         let has_note = |note: &str| notes.contains(note);
         if flow.has("first_packets", "cut") {
-            // The traffic ended before: the octets may be too few for the application, but not for a fact.
+            // The traffic ended before: the octets may be too few for the application, but not for
+            // a fact.
             assert!(found.is_none() || found.as_deref() == application, "{case}");
             for fact in FACTS {
                 assert_eq!(text(record, fact).as_deref(), flow.shown(fact), "{fact} of {case}");
@@ -138,7 +139,8 @@ fn records_have_the_facts_of_every_flow() {
     assert!(counts["known"] > 500 && counts["cut"] < 60, "{counts:?}");
 }
 
-/// tshark reads a ClientHello only if it is whole, so that it has no name of one whose end is missing.
+/// tshark reads a ClientHello only if it is whole, so that it has no name of one whose end is
+/// missing.
 #[test]
 fn tshark_reads_the_same_names() {
     if !is_installed("tshark") {

@@ -1,18 +1,22 @@
 //! Certificates (RFC 5280): subject, issuer, validity, and the names they are for.
 //!
-//! Written by hand: the start of a certificate is enough for its first fields, nothing is allocated,
-//! and certificates with faults elsewhere are read. Nothing is verified.
+//! Written by hand: the start of a certificate is enough for its first fields, nothing is
+//! allocated, and certificates with faults elsewhere are read. Nothing is verified.
 
 use crate::cursor::Cursor;
 use crate::findings::{EscapedText, hexadecimal, is_unprintable};
 use crate::{Fact, Findings, Note};
 use arrayvec::ArrayVec;
 use std::io::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 const SEQUENCE: u8 = 0x30;
 /// Relative distinguished names of a name that are read at most.
 const MAX_RDNS: usize = 32;
+
+/// The last second whose nanoseconds since 1970 fit into 64 bits, in the year 2554. RFC 5280 has
+/// later times: 9999-12-31 for certificates without an end.
+const MAX_SECONDS: u64 = u64::MAX / 1_000_000_000;
 
 /// Types of attributes with their names: those of RFC 4514 section 3, then others that certificates
 /// often have, by their short names in OpenSSL.
@@ -63,7 +67,11 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
     for fact in [Fact::CertificateNotBefore, Fact::CertificateNotAfter] {
         let (kind, time) = element(&mut validity)?;
         if let Some(seconds) = seconds(kind, time) {
-            findings.set_number(fact, seconds.cast_unsigned());
+            let kept = u64::try_from(seconds).unwrap_or(0).min(MAX_SECONDS);
+            if i64::try_from(kept) != Ok(seconds) {
+                findings.note(Note::Cut);
+            }
+            findings.set_number(fact, kept);
         }
     }
     let subject = element(&mut fields)?;
@@ -83,7 +91,7 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
                 (kind, value) = element(&mut extension)?;
             }
             if kind == 4 {
-                findings.set_text(Fact::CertificateNames, &alternative_names(value));
+                set_alternative_names(value, findings);
             }
             return Some(());
         }
@@ -159,7 +167,8 @@ fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
 }
 
 /// Appends a string of ASN.1 with the escapes of RFC 4514; false: the type is not a string. Control
-/// characters, invisible ones, and octets that are not of UTF-8, are a backslash and two hexadecimal digits.
+/// characters, invisible ones, and octets that are not of UTF-8, are a backslash and two
+/// hexadecimal digits.
 fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
     let mut utf8 = Text::new();
     let mut push = |character: char| append(&mut utf8, character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -223,27 +232,32 @@ fn append_object_identifier(text: &mut EscapedText, octets: &[u8]) {
     }
 }
 
-/// The DNS names and addresses of a subject alternative name, separated by commas.
-fn alternative_names(octets: &[u8]) -> Text {
-    let mut text = Text::new();
+/// Sets the DNS names and addresses of a subject alternative name.
+fn set_alternative_names(octets: &[u8], findings: &mut Findings) {
+    if findings.has(Fact::CertificateNames) {
+        return;
+    }
+    let mut text = EscapedText::default();
     let mut names = element(&mut Cursor(octets)).map_or(Cursor(&[]), |(_, names)| Cursor(names));
     while let Some((tag, name)) = element(&mut names) {
-        if [0x82, 0x87].contains(&tag) && !text.is_empty() {
-            append(&mut text, b",");
-        }
-        match tag {
-            0x82 => append(&mut text, name),
-            0x87 => {
-                if let Ok(octets) = <[u8; 4]>::try_from(name) {
-                    append_formatted(&mut text, format_args!("{}", Ipv4Addr::from(octets)));
-                } else if let Ok(octets) = <[u8; 16]>::try_from(name) {
-                    append_formatted(&mut text, format_args!("{}", Ipv6Addr::from(octets)));
+        match (tag, name) {
+            (0x82, name) => text.push_entry(name),
+            (0x87, &[a, b, c, d]) => push_address(&mut text, IpAddr::from([a, b, c, d])),
+            (0x87, name) => {
+                if let Ok(octets) = <[u8; 16]>::try_from(name) {
+                    push_address(&mut text, IpAddr::from(octets));
                 }
             }
             _ => {}
         }
     }
-    text
+    findings.set_escaped(Fact::CertificateNames, &text);
+}
+
+fn push_address(text: &mut EscapedText, address: IpAddr) {
+    let mut octets = ArrayVec::<u8, 45>::new();
+    write!(octets, "{address}").expect("it fits");
+    text.push_entry(&octets);
 }
 
 /// Seconds since 1970 of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5.
@@ -264,10 +278,12 @@ fn seconds(tag: u8, time: &[u8]) -> Option<i64> {
     }
     .map(|digits| number(digits));
     let (month, day) = (month?, day?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let is_time = hour? < 24 && minute? < 60 && second? < 60;
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !is_time {
         return None;
     }
-    // Days since 1970 in the Gregorian calendar; a year begins in March, so that a leap day ends it.
+    // Days since 1970 in the Gregorian calendar; a year begins in March, so that a leap day ends
+    // it.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days =
         365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
@@ -279,11 +295,6 @@ fn seconds(tag: u8, time: &[u8]) -> Option<i64> {
 fn append(text: &mut Text, octets: &[u8]) {
     let octets = &octets[..octets.len().min(text.remaining_capacity())];
     text.try_extend_from_slice(octets).expect("they fit");
-}
-
-fn append_formatted(text: &mut Text, arguments: std::fmt::Arguments<'_>) {
-    // Writing as much as fits is not an error here.
-    let _ = text.write_fmt(arguments);
 }
 
 #[cfg(test)]
@@ -330,6 +341,7 @@ mod tests {
             (0x18, "20000229120000Z", Some(951_825_600)),
             (0x18, "99991231235959Z", Some(253_402_300_799)),
             (0x18, "20001329120000Z", None),
+            (0x17, "700101240000Z", None),
             (0x17, "7001010000Z", None),
             (0x17, "70010100000x", None),
             (0x04, "700101000000Z", None),

@@ -85,9 +85,9 @@ pub(crate) fn is_start(octets: &[u8]) -> bool {
     matches!(octets, [HANDSHAKE] | [HANDSHAKE, 3, ..])
 }
 
-/// Reads the start of TLS in the middle of a connection: `STARTTLS`, tunnels. `client` and `server` are
-/// what these sides sent from there on; both may be empty. The application that the connection began
-/// with stays.
+/// Reads the start of TLS in the middle of a connection: `STARTTLS`, tunnels. `client` and `server`
+/// are what these sides sent from there on; both may be empty. The application that the connection
+/// began with stays.
 pub(crate) fn read_upgrade(client: &[u8], server: &[u8], findings: &mut Findings) -> Verdict {
     let application = findings.application();
     let streams = Streams { first: client, second: server, ..Streams::default() };
@@ -140,8 +140,8 @@ fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
     }
 }
 
-/// Recognises TLS by the heads of a record and of the hello in it, if the one fills the other: the rest
-/// may be cut or damaged. Returns whether they do.
+/// Recognises TLS by the heads of a record and of the hello in it, if the one fills the other: the
+/// rest may be cut or damaged. Returns whether they do.
 fn has_heads_of_hello(stream: &[u8], findings: &mut Findings) -> bool {
     let &[HANDSHAKE, 3, 0..=4, a, b, CLIENT_HELLO | SERVER_HELLO, 0, c, d, 3, ref rest @ ..] = stream else {
         return false;

@@ -341,7 +341,8 @@ impl Messages {
         let stream = &mut self.streams[0];
         match random.below(3) {
             0 => {
-                // A ClientHello that ends before its cipher suites, in a record with another message.
+                // A ClientHello that ends before its cipher suites, in a record with another
+                // message.
                 stream.extend([HANDSHAKE, 3, 1, 2, 0, 1, 0, 1, 0xf0, 3, 3]);
                 append_random(random, 20, stream);
             }

@@ -3,11 +3,11 @@
 //! ```text
 //! handshake (TCP) -> first packets of both sides (opening.rs) -> rounds of data -> FIN or RST
 //! ```
-//! The messages of the first packets are those of TLS 1.2 and 1.3, QUIC version 1, HTTP/1.1, DNS and
-//! SSH, and octets of no known protocol. Fractions of the conversations have a fault among their
-//! first packets, of which there is at most one. Data packets have the head of a record if the
-//! protocol has such, and otherwise no meaning. Kinds, messages and faults follow from the number of
-//! a conversation, so that a conversation takes as much memory as in the profile `mix`.
+//! The messages of the first packets are those of TLS 1.2 and 1.3, QUIC version 1, HTTP/1.1, DNS
+//! and SSH, and octets of no known protocol. Fractions of the conversations have a fault among
+//! their first packets, of which there is at most one. Data packets have the head of a record if
+//! the protocol has such, and otherwise no meaning. Kinds, messages and faults follow from the
+//! number of a conversation, so that a conversation takes as much memory as in the profile `mix`.
 
 mod kind;
 mod messages;
@@ -193,8 +193,8 @@ impl Apps {
         Sent { side: segment.side, flags: segment.flags, ip_bytes, wait_ns }
     }
 
-    /// The first octets of a data packet: the head of a record, a packet with a short header, or octets
-    /// of no meaning.
+    /// The first octets of a data packet: the head of a record, a packet with a short header, or
+    /// octets of no meaning.
     fn data_octets(&mut self, conversation: &Conversation, segment: &Segment) -> [u8; 16] {
         let mut octets = [0; 16];
         let random = u128::from(self.random.next_u64()) << 64 | u128::from(conversation.number);

@@ -187,8 +187,8 @@ impl Opening {
         [is_split.then_some("split"), has_records.then_some("records"), name].into_iter().flatten()
     }
 
-    /// Whether the first packets, as many as were sent, show a fact, and whether they would with the one that
-    /// is missing. A fact may be in several places.
+    /// Whether the first packets, as many as were sent, show a fact, and whether they would with
+    /// the one that is missing. A fact may be in several places.
     pub(super) fn shows(&self, fact: Fact, sent: usize) -> [bool; 2] {
         let places = || self.messages.facts.iter().filter(|place| place.0 == fact);
         let packets = self.packets[..sent].iter().map(|packet| (self.flight(packet).side, packet.start, packet.end));
