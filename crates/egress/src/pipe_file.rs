@@ -114,12 +114,14 @@ impl PipeFile {
         }
     }
 
-    /// Waits until the reader takes octets, at most this long.
-    pub fn wait(&self, timeout: Duration) {
-        let Some(file) = &self.file else { return };
+    /// Waits until the reader takes octets, at most this long. Returns whether a pipe has no reader any
+    /// more.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let Some(file) = &self.file else { return false };
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let mut poll_file = [PollFd::new(file, PollFlags::OUT)];
         // If it fails, the next write says why.
-        let _ = poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&timeout));
+        poll(&mut poll_file, Some(&timeout)).is_ok() && poll_file[0].revents().contains(PollFlags::ERR)
     }
 
     /// Ends what a failed write began, `incomplete` octets of a record: cuts them off a regular file, so

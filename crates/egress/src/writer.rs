@@ -80,6 +80,11 @@ impl Writer {
             } else if has_ended {
                 break;
             } else {
+                // Otherwise the next reader would begin in the stream of the last one.
+                if self.failure.is_none() && self.file.wait(Duration::ZERO) {
+                    self.file.fail(0);
+                    self.fail(OutputDropReason::Closed);
+                }
                 thread::sleep(sleep);
                 sleep = (sleep * 2).min(LONGEST_SLEEP);
             }
@@ -224,7 +229,7 @@ fn write_all(
     while !slices.is_empty() {
         match file.write(slices) {
             Ok(0) if gives_up() => return (written, Some(OutputDropReason::QueueFull)),
-            Ok(0) => file.wait(WAIT),
+            Ok(0) => drop(file.wait(WAIT)),
             Ok(octets) => {
                 written += octets;
                 IoSlice::advance_slices(&mut slices, octets);

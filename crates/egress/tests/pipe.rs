@@ -198,6 +198,27 @@ fn reader_that_closes_the_pipe_may_come_back() {
 }
 
 #[test]
+fn next_reader_gets_a_header_even_if_no_packet_came_between() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fifo(&folder);
+    let open_reader = |path: PathBuf| thread::spawn(move || File::open(path).unwrap());
+    let first = open_reader(path.clone());
+    until("the FIFO has a reader", || OpenOptions::new().write(true).open(&path).is_ok());
+    let mut output = outputs(&path, 1).remove(0);
+    send(&mut *output, 0..10);
+    until("packets are sent", || output.counters().sent.packets == 10);
+    drop(first.join().unwrap());
+    thread::sleep(Duration::from_millis(200));
+    let mut second = open_reader(path.clone()).join().unwrap();
+    thread::sleep(Duration::from_millis(1300));
+    send(&mut *output, 0..20);
+    output.finish();
+    let mut capture = Vec::new();
+    second.read_to_end(&mut capture).unwrap();
+    assert_eq!(read(&capture).len(), 20, "{:?}", output.counters());
+}
+
+#[test]
 fn other_tools_read_the_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let path = fifo(&folder);
