@@ -5,9 +5,10 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 21] = [
+const ALLOWED: [(&str, &str); 22] = [
     ("bench", "capture dpi export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
+    ("control", "ledger probe"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet"),
     ("enrich", "dpi flow"),
@@ -28,7 +29,7 @@ const ALLOWED: [(&str, &str); 21] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture dpi enrich export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen",
+        "bench capture control dpi enrich export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

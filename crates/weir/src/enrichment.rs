@@ -20,6 +20,9 @@ use weir_text::units;
 /// entries, and the new tables.
 const RELOAD_FACTOR: u64 = 4;
 
+/// What a reload has done, or why it could not, for the HTTP interface.
+pub type ReloadResult = Result<String, String>;
+
 /// Tables, databases and lists in use, and where they come from.
 #[derive(Clone)]
 pub struct Enricher {
@@ -89,7 +92,7 @@ impl Enricher {
     }
 
     /// Loads all files again.
-    fn reload(&self) {
+    fn reload(&self) -> ReloadResult {
         let (enrichment, reports, errors) = get(&self.current).reload(&self.sources);
         for error in &errors {
             error!(error = error.to_string(), "cannot load this file again, continuing with what it had before");
@@ -99,6 +102,10 @@ impl Enricher {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(enrichment);
         if files > 0 {
             info!(files, memory, "networks, databases and lists loaded again");
+        }
+        match &errors[..] {
+            [] => Ok(format!("{files} files of networks, databases and lists loaded again")),
+            errors => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
         }
     }
 }
@@ -130,7 +137,7 @@ fn log_reports(reports: &[Report], enrichment: &Enrichment) {
 /// Loads the files again after each SIGHUP, once at a time.
 pub struct EnrichmentReloader {
     enricher: Option<Enricher>,
-    running: Option<JoinHandle<()>>,
+    running: Option<JoinHandle<ReloadResult>>,
     /// There was a signal while files were loaded.
     is_requested: bool,
 }
@@ -140,23 +147,33 @@ impl EnrichmentReloader {
         Self { enricher, running: None, is_requested: false }
     }
 
-    /// Starts to load the files again if that is requested. Call it often.
-    pub fn update(&mut self, is_requested: bool) {
-        let Some(enricher) = &self.enricher else { return };
+    /// Whether no files are loaded, and none will be.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && !self.is_requested
+    }
+
+    /// Starts to load the files again if that is requested. Call it often. Returns the result when that
+    /// has ended.
+    pub fn update(&mut self, is_requested: bool) -> Option<ReloadResult> {
+        let Some(enricher) = &self.enricher else { return is_requested.then(|| Ok(String::new())) };
         self.is_requested |= is_requested;
         if self.running.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return;
+            return None;
         }
-        if self.running.take().is_some_and(|thread| thread.join().is_err()) {
-            error!(error = %Error::ReloadPanicked, "cannot load the files again");
-        }
+        let failed = |error: Error| {
+            error!(%error, "cannot load the files again");
+            Err(error.to_string())
+        };
+        let mut result =
+            self.running.take().map(|thread| thread.join().unwrap_or_else(|_| failed(Error::ReloadPanicked)));
         if std::mem::take(&mut self.is_requested) {
             let enricher = enricher.clone();
             let thread = std::thread::Builder::new().name("weir-enrich".into()).spawn(move || enricher.reload());
             match thread {
                 Ok(thread) => self.running = Some(thread),
-                Err(error) => error!(error = %Error::Thread(error), "cannot load the files again"),
+                Err(error) => result = Some(failed(Error::Thread(error))),
             }
         }
+        result
     }
 }

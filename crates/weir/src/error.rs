@@ -116,6 +116,11 @@ pub enum Error {
     LockMemory { limit: String, error: io::Error },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    #[error("--listen: {error}{}", control_advice(.error))]
+    Control {
+        #[from]
+        error: weir_control::Error,
+    },
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error("--user {0}: no such user; name another one, or root to keep all privileges (not recommended)")]
@@ -315,6 +320,25 @@ pub fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::FileTooLarge if error.raw_os_error().is_some() => "; ulimit -f shows the limit of file sizes",
         io::ErrorKind::StorageFull => "; free some space, or write elsewhere",
         _ => "",
+    }
+}
+
+/// What the user can do so that the HTTP interface starts; begins with punctuation.
+fn control_advice(error: &weir_control::Error) -> &'static str {
+    match error {
+        weir_control::Error::Listen { error, .. } => match error.kind() {
+            io::ErrorKind::AddrInUse => "; another program listens there (ss -ltnp shows it): name another port",
+            io::ErrorKind::AddrNotAvailable => "; this machine has no such address (ip address shows all)",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need root: name a higher one",
+            _ => "",
+        },
+        weir_control::Error::NotLoopback(_) => {
+            ": give --tls-cert, --tls-key and --token-file, or listen on 127.0.0.1 (docs/control.md)"
+        }
+        weir_control::Error::File { .. } => "; the probe reads it before it drops its privileges",
+        weir_control::Error::TokenReadable { .. } => "; chmod 600 it, and make a new token",
+        weir_control::Error::InvalidToken { .. } => "; make one with: openssl rand -hex 32",
+        weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) => "",
     }
 }
 

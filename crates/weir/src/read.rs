@@ -56,7 +56,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
         let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
-        Sandbox::enter(&rotated, &[], Restrictions::of(&sources));
+        Sandbox::enter(&rotated, &[], Restrictions::of(&sources, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));

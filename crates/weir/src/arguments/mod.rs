@@ -39,6 +39,7 @@ const INSPECTION: &str = "Applications";
 const PERFORMANCE: &str = "Performance";
 const OVERLOAD: &str = "Overload";
 const OPERATION: &str = "Operation";
+const CONTROL: &str = "HTTP interface";
 const LOGGING: &str = "Logging";
 
 /// Exact flow records from network traffic: every packet and byte is accounted for.

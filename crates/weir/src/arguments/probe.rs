@@ -3,11 +3,14 @@
 use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample};
 use super::{
-    Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks,
+    CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE,
+    Reporting, Sinks,
 };
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use weir_control::parse_address;
 use weir_probe::OverloadPolicy;
 use weir_text::units::parse_duration;
 
@@ -122,6 +125,24 @@ pub struct ProbeOptions {
     #[arg(long = "drain-timeout", value_name = "TIME", default_value = "20s", value_parser = parse_duration, help_heading = OPERATION)]
     pub drain_timeout_ns: u64,
 
+    /// Serve health, status and metrics for Prometheus over HTTP. A port alone is on loopback; other addresses need
+    /// --tls-cert, --tls-key and --token-file (docs/control.md) [default: off]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address, help_heading = CONTROL)]
+    pub listen: Option<SocketAddr>,
+
+    /// Permit changes over HTTP to clients with the token in this file, which its owner alone may read. At least 16
+    /// characters in one line
+    #[arg(long, value_name = "FILE", requires = "listen", help_heading = CONTROL)]
+    pub token_file: Option<PathBuf>,
+
+    /// Serve HTTPS with the certificate chain in this file (PEM)
+    #[arg(long, value_name = "FILE", requires = "listen", requires = "tls_key", help_heading = CONTROL)]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of --tls-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = CONTROL)]
+    pub tls_key: Option<PathBuf>,
+
     #[command(flatten)]
     pub reporting: Reporting,
 }
@@ -169,6 +190,8 @@ Examples:
   weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
   weir probe -i af_packet:eth0 -o '/srv/flows-%Y%m%d-%H%M.csv.gz?rotate=5m'
                                                             compressed files of 5 minutes each
+  weir probe -i af_packet:eth0 --listen 9477                health and metrics at
+                                                            http://127.0.0.1:9477/metrics
   weir probe -i af_packet:eth0 --print-config > probe.toml  write a configuration file
   weir probe --config probe.toml --check                    validate it
   weir probe --config probe.toml                            run with it

@@ -1,5 +1,6 @@
 //! Checks of the configuration that start nothing, and the output of `--check`.
 
+use super::control;
 use super::overload;
 use super::placement::{self, Placement};
 use super::privileges;
@@ -69,6 +70,7 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     let inputs = probe.inputs.iter().filter(|input| !input.is_empty() && !waits(input));
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input).err()).collect();
     problems.extend(Enricher::load(&probe.enrichment).err());
+    problems.extend(control::check(probe).err());
     let key = key_options(&probe.metering);
     let check = |sink: &String| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
@@ -173,6 +175,7 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     let sandbox =
         if probe.hardening.no_sandbox { "off" } else { "system calls and files, after opening sources and sinks" };
     fact("sandbox", sandbox.into());
+    fact("http", control::text(probe));
     let format = if logging.log_format == LogFormat::Json { "JSON" } else { "text" };
     fact("log", format!("{} and above, as {format}", logging.level(probe.reporting.quiet)));
     text

@@ -1,11 +1,13 @@
 //! `weir probe`: meters live traffic, with pipelines for each receive queue, until a signal.
 //!
 //! Order of a run: options and configuration file (`config`), validation (`check`), `--autotune`,
-//! sources and sinks (`start`), privileges, sandbox, metering (`monitor`, `reload`), final report.
+//! socket of the HTTP interface (`control`), sources and sinks (`start`), privileges, sandbox, metering
+//! (`monitor`, `reload`), final report.
 
 mod autotune;
 mod check;
 mod config;
+mod control;
 mod monitor;
 mod overload;
 mod placement;
@@ -30,6 +32,7 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::probe_settings;
 use crate::signals::{signal_flag, stop_signal};
 use crate::{input, missing_options, summary};
+use control::ReloadRequests;
 use monitor::Monitor;
 use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
@@ -43,6 +46,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_capture::PacketFilter;
+use weir_control::Report;
 use weir_export::FileMode;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
@@ -114,6 +118,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         Some(_) => autotune::tune(&probe, &settings, &stop)?,
         None => probe,
     };
+    let server = control::bind(&probe)?;
     let groups = start::open_worker_groups(&probe, &stop)?;
     outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &probe, &outputs))?;
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
@@ -126,6 +131,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         let [cores, export_cores] = [&placement.threads, &placement.export].map(|cores| placement::list(cores));
         info!(cores, export_cores, reason = placement.reason, "cores assigned");
     }
+    let control_affinity = control::affinity(&placement.export);
     effective.sandbox = (!probe.hardening.no_sandbox).then(|| {
         if probe.config.is_some() {
             // A reload may name the first filter. The sandbox forbids to load libpcap then.
@@ -134,7 +140,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let tables = enricher.iter().flat_map(Enricher::paths);
         let read_again: Vec<&Path> = probe.config.as_deref().into_iter().chain(tables).collect();
-        Arc::new(Sandbox::enter(&outputs.sinks, &read_again, Restrictions::of(&inputs)))
+        Arc::new(Sandbox::enter(&outputs.sinks, &read_again, Restrictions::of(&inputs, server.is_some())))
     });
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));
@@ -160,6 +166,15 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         return Err(error);
     }
 
+    let control = match server {
+        Some(server) => {
+            let control = server.start(monitor.report(&running.probe), control_affinity).map_err(Error::Thread)?;
+            info!(address = %control.address(), "HTTP interface is ready");
+            Some(control)
+        }
+        None => None,
+    };
+    let mut reload_requests = ReloadRequests::default();
     let mut reloader = Reloader::new(effective);
     let mut enrichment_reloader = EnrichmentReloader::new(enricher);
     let started = Instant::now();
@@ -172,9 +187,11 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
             break;
         }
         std::thread::sleep(CHECK_INTERVAL);
-        let reload_requested = reload.swap(false, Ordering::Relaxed);
-        enrichment_reloader.update(reload_requested);
-        reloader.update(reload_requested, &mut running.probe);
+        let is_idle = reloader.is_idle() && enrichment_reloader.is_idle();
+        let over_http = control.as_ref().is_some_and(|control| reload_requests.start(control, is_idle));
+        let reload_requested = reload.swap(false, Ordering::Relaxed) || over_http;
+        let lists = enrichment_reloader.update(reload_requested);
+        reload_requests.end(reloader.update(reload_requested, &mut running.probe), lists);
         has_panicked = monitor.log_panics(&running.probe.take_panics());
         if has_panicked {
             break;
@@ -183,12 +200,18 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         if let Some(status) = monitor.update(&running.probe) {
             notify(NotifyState::Status(&status));
         }
+        if let Some(control) = control.as_ref().filter(|control| control.wants_report()) {
+            control.publish(monitor.report(&running.probe));
+        }
         if totals.swap(false, Ordering::Relaxed) {
             monitor.print_totals(&running.probe);
         }
         watchdog.iter_mut().for_each(|watchdog| watchdog.keep_alive(&mut running.probe));
     }
     notify(NotifyState::Stopping);
+    if let Some(control) = &control {
+        control.publish(Report { is_ending: true, ..monitor.report(&running.probe) });
+    }
     let no_sink_left = running.probe.exporter().all_sinks_failed();
     // A signal is the regular end of live traffic, and an interruption of everything else.
     let is_interrupted = stop.load(Ordering::Relaxed) && !running.is_live;

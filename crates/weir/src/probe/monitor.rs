@@ -5,10 +5,12 @@ use super::rate_limit::RateLimit;
 use super::status::{Status, summary};
 use crate::arguments::ProbeOptions;
 use crate::read::log_sink_failure;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
+use weir_control::Report;
 use weir_ledger::{ClockCounters, Ledger};
 use weir_probe::{GroupStatus, ThreadPanic};
 
@@ -30,6 +32,8 @@ pub struct Monitor<'a> {
     clock: ClockCounters,
     clock_limit: RateLimit,
     imbalance_limit: RateLimit,
+    /// The status of the last interval, for the HTTP interface; null before the first one.
+    interval: Value,
     has_problems: bool,
     has_failed_sinks: bool,
 }
@@ -67,6 +71,7 @@ impl<'a> Monitor<'a> {
             clock: ClockCounters::default(),
             clock_limit: RateLimit::new(LOG_INTERVAL),
             imbalance_limit: RateLimit::new(LOG_INTERVAL),
+            interval: Value::Null,
             has_problems: false,
             has_failed_sinks: false,
         }
@@ -94,8 +99,12 @@ impl<'a> Monitor<'a> {
         let next = self.next_update + interval;
         self.next_update = if next > now { next } else { now + interval };
         let (ledger, pipelines) = self.reports(running);
+        let interval = self.status.interval(now, &ledger, &pipelines, running.exporter().cpu_time_ns());
         if !self.probe.reporting.quiet {
-            self.status.print(now, &ledger, &pipelines, running.exporter().cpu_time_ns());
+            interval.print();
+        }
+        if self.probe.listen.is_some() {
+            self.interval = interval.json();
         }
         Some(summary(&ledger))
     }
@@ -104,6 +113,12 @@ impl<'a> Monitor<'a> {
     pub fn print_totals(&mut self, running: &weir_probe::Probe) {
         let (ledger, pipelines) = self.reports(running);
         self.status.print_totals(&ledger, &pipelines);
+    }
+
+    /// What the HTTP interface answers from now on.
+    pub fn report(&mut self, running: &weir_probe::Probe) -> Report {
+        let (ledger, pipelines) = self.reports(running);
+        Report { ledger, pipelines, interval: self.interval.clone(), is_ending: false }
     }
 
     /// The present ledger and the reports of the pipelines. Logs what has changed.

@@ -6,6 +6,7 @@
 
 use super::config;
 use crate::arguments::{ProbeOptions, Sinks};
+use crate::enrichment::ReloadResult;
 use crate::error::{Error, IncompleteConfig};
 use crate::files::{self, Target};
 use crate::input;
@@ -71,14 +72,17 @@ impl Reloader {
     }
 
     /// Starts a reload if that is requested, and ends one that is prepared. Call it often. A request
-    /// during a reload starts another one after it.
-    pub fn update(&mut self, is_requested: bool, probe: &mut weir_probe::Probe) {
+    /// during a reload starts another one after it. Returns the result of a reload that has ended.
+    pub fn update(&mut self, is_requested: bool, probe: &mut weir_probe::Probe) -> Option<ReloadResult> {
+        let mut result = None;
         if is_requested {
             probe.exporter().reopen_files();
             if self.effective.options.config.is_some() {
                 self.is_requested = true;
             } else {
-                info!("started without --config: files that were moved are opened again");
+                let text = "started without --config: files that were moved are opened again";
+                info!("{text}");
+                result = Some(Ok(text.into()));
             }
         }
         if let Some(running) = &mut self.running
@@ -88,22 +92,27 @@ impl Reloader {
                 running.is_logged = true;
                 warn!("the reload has not ended, the old configuration is in effect until then");
             }
-            return;
+            return result;
         }
         if let Some(running) = self.running.take() {
             let prepared = running.thread.join().unwrap_or(Err(Error::ReloadPanicked));
-            if let Err(error) = prepared.and_then(|prepared| self.apply(prepared, probe)) {
-                log_failure(&error);
-            }
+            let applied = prepared.and_then(|prepared| self.apply(prepared, probe));
+            result = Some(applied.map(|()| "configuration reloaded".into()).map_err(|error| log_failure(&error)));
         }
         if std::mem::take(&mut self.is_requested) {
             let (effective, closing) = (self.effective.clone(), probe.exporter().closing_sinks());
             let thread = std::thread::Builder::new().name("weir-reload".into());
             match thread.spawn(move || effective.prepare_reload(closing)) {
                 Ok(thread) => self.running = Some(Running { thread, started: Instant::now(), is_logged: false }),
-                Err(error) => log_failure(&Error::Thread(error)),
+                Err(error) => result = Some(Err(log_failure(&Error::Thread(error)))),
             }
         }
+        result
+    }
+
+    /// Whether no reload is running or requested.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && !self.is_requested
     }
 
     fn apply(&mut self, prepared: Prepared, probe: &mut weir_probe::Probe) -> Result<(), Error> {
@@ -118,8 +127,11 @@ impl Reloader {
     }
 }
 
-fn log_failure(error: &Error) {
-    error!(error = error.to_string().trim_end(), "cannot reload the configuration, continuing with the old one");
+/// Logs an error. Returns it for the HTTP interface.
+fn log_failure(error: &Error) -> String {
+    let error = error.to_string().trim_end().to_owned();
+    error!(error, "cannot reload the configuration, continuing with the old one");
+    error
 }
 
 impl Effective {

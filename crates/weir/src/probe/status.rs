@@ -59,7 +59,7 @@ struct Figures {
 }
 
 /// The status of an interval.
-struct Interval<'a> {
+pub struct Interval<'a> {
     all: Figures,
     lost_records: u64,
     sink_loads: Vec<f64>,
@@ -73,17 +73,8 @@ impl Status {
         Self { start, pipelines: Vec::new(), lost_records: 0, export_ns: Vec::new() }
     }
 
-    /// Prints the status of the interval that ends at `now`, when the reports were requested.
-    pub fn print(&mut self, now: Instant, ledger: &Ledger, pipelines: &[GroupStatus], export_ns: Vec<u64>) {
-        let interval = self.interval(now, ledger, pipelines, export_ns);
-        if log::is_json() {
-            log::json_event(Level::INFO, "status", &interval.json());
-        } else {
-            console::eprint_styled(&format!("{} {}\n", &utc_now().1[..8], interval.line()), style::status);
-        }
-    }
-
-    fn interval<'a>(
+    /// The status of the interval that ends at `now`, when the reports were requested.
+    pub fn interval<'a>(
         &mut self,
         now: Instant,
         ledger: &'a Ledger,
@@ -263,6 +254,14 @@ impl Figures {
 }
 
 impl Interval<'_> {
+    pub fn print(&self) {
+        if log::is_json() {
+            log::json_event(Level::INFO, "status", &self.json());
+        } else {
+            console::eprint_styled(&format!("{} {}\n", &utc_now().1[..8], self.line()), style::status);
+        }
+    }
+
     /// `1.20 Mpackets/s 7.21 Gbit/s active=12.0k ended=310/s lost=0 drop=0`
     fn line(&self) -> String {
         let Figures { counters, packets_per_second, bits_per_second, ended_flows_per_second: ended, .. } = &self.all;
@@ -291,7 +290,7 @@ impl Interval<'_> {
         line
     }
 
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let pipelines = self.pipelines.iter().map(|(pipeline, figures, thread_loads)| {
             let mut object = figures.json();
             object["pipeline"] = pipeline.name.clone().into();

@@ -44,16 +44,19 @@ const DNS_PORT: u16 = 53;
 /// What is restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restrictions {
-    FilesAndCalls,
+    FilesAndCalls {
+        /// Whether connections are accepted on a socket that listens already (`--listen`).
+        accepts: bool,
+    },
     /// Only files: the drivers of DPDK make system calls that depend on the device.
     Files,
 }
 
 impl Restrictions {
     /// What can be restricted with these sources.
-    pub fn of(sources: &[&OsStr]) -> Self {
+    pub fn of(sources: &[&OsStr], accepts: bool) -> Self {
         let is_dpdk = |source: &&OsStr| source.as_encoded_bytes().starts_with(b"dpdk:");
-        if sources.iter().any(is_dpdk) { Self::Files } else { Self::FilesAndCalls }
+        if sources.iter().any(is_dpdk) { Self::Files } else { Self::FilesAndCalls { accepts } }
     }
 }
 
@@ -74,8 +77,8 @@ impl Sandbox {
             Ok(status) => debug!(?status, "Landlock restricts files"),
             Err(error) => missing.push(format!("Landlock ({error})")),
         }
-        if restrictions == Restrictions::FilesAndCalls
-            && let Err(error) = system_calls::restrict()
+        if let Restrictions::FilesAndCalls { accepts } = restrictions
+            && let Err(error) = system_calls::restrict(accepts)
         {
             missing.push(format!("seccomp ({error})"));
         }

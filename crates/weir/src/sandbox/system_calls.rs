@@ -113,6 +113,15 @@ const PERMITTED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const PERMITTED_HERE: &[i64] = &[];
 
+/// With `--listen`. The socket listens and the descriptors of epoll are open when the sandbox begins.
+const PERMITTED_TO_SERVER: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
+
 /// bpf(2) commands on a map and a program that are open: an AF_XDP queue that stops gives its packets
 /// back to the network stack (`BPF_MAP_DELETE_ELEM`), and with `--wait` the program is attached to an
 /// interface that returns (`BPF_MAP_UPDATE_ELEM`, `BPF_LINK_CREATE`).
@@ -123,18 +132,19 @@ const BPF_COMMANDS: [u64; 3] = [2, 3, 28];
 const NO_CLONE3: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
 const FORBIDDEN: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 
-/// Forbids this thread, and those that it starts from now on, all other system calls.
+/// Forbids this thread, and those that it starts from now on, all other system calls. If it `accepts`
+/// connections, it keeps those of a server.
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this architecture is unknown.
-pub fn restrict() -> Result<(), Error> {
+pub fn restrict(accepts: bool) -> Result<(), Error> {
     let architecture = TargetArch::try_from(ARCH).map_err(Error::from)?;
     // The C library loads its modules of name resolution (NSS) now, because later it cannot. A label
     // has at most 63 octets (RFC 1035 section 2.3.4), so no name server is asked.
     let _ = ("x".repeat(64).as_str(), 0).to_socket_addrs();
     let any_arguments = || [libc::SYS_clone3].map(|call| (call, Vec::new())).into();
     apply(SeccompFilter::new(any_arguments(), SeccompAction::Allow, NO_CLONE3, architecture))?;
-    apply(SeccompFilter::new(permitted()?, FORBIDDEN, SeccompAction::Allow, architecture))
+    apply(SeccompFilter::new(permitted(accepts)?, FORBIDDEN, SeccompAction::Allow, architecture))
 }
 
 fn apply(filter: Result<SeccompFilter, BackendError>) -> Result<(), Error> {
@@ -142,7 +152,7 @@ fn apply(filter: Result<SeccompFilter, BackendError>) -> Result<(), Error> {
     apply_filter(&program)
 }
 
-fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+fn permitted(accepts: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let is = |argument, value: u64| condition(argument, SeccompCmpOp::Eq, value);
     // Threads, not processes: they share memory with this one. No new namespaces.
     let is_thread = condition(0, SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64);
@@ -184,8 +194,9 @@ fn permitted() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         // Signals to threads of this process (`abort`).
         (libc::SYS_tgkill, vec![vec![is(0, std::process::id().into())]]),
     ];
+    let of_server = if accepts { PERMITTED_TO_SERVER } else { &[] };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        PERMITTED.iter().chain(PERMITTED_HERE).map(|&call| (call, Vec::new())).collect();
+        PERMITTED.iter().chain(PERMITTED_HERE).chain(of_server).map(|&call| (call, Vec::new())).collect();
     for (call, alternatives) in some_arguments {
         let of_call = alternatives
             .into_iter()

@@ -1,0 +1,215 @@
+//! Who may do what: a token for changes, TLS and the token for everything beyond loopback.
+//!
+//! On loopback, programs of this machine read without a token. A page in a browser of this machine
+//! must not read through a name that points to 127.0.0.1 (DNS rebinding), so the `Host` of a request
+//! without token has to be an IP address or `localhost`.
+
+use crate::address::is_loopback;
+use crate::error::{Error, LEAST_OCTETS, MOST_OCTETS};
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The secret of those who may change the probe. Without `Debug`, so that no log has it.
+pub(crate) struct Token(Vec<u8>);
+
+impl Token {
+    /// Reads a file of one line.
+    ///
+    /// # Errors
+    /// The file cannot be read, other users may read it, or it has no valid token.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let failed = |error| Error::File { path: path.into(), error };
+        let file = File::open(path).map_err(failed)?;
+        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(Error::TokenReadable { path: path.into(), mode });
+        }
+        let mut text = Vec::new();
+        file.take(MOST_OCTETS as u64 + 3).read_to_end(&mut text).map_err(failed)?;
+        let token = text.strip_suffix(b"\n").unwrap_or(&text);
+        let token = token.strip_suffix(b"\r").unwrap_or(token);
+        let is_valid = (LEAST_OCTETS..=MOST_OCTETS).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
+        if is_valid { Ok(Self(token.into())) } else { Err(Error::InvalidToken { path: path.into() }) }
+    }
+
+    /// Whether a request has the token. The time tells nothing but the length.
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (values.next(), values.next()) else { return false };
+        let Some((scheme, token)) = value.as_bytes().split_at_checked(7) else { return false };
+        scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(self.0.ct_eq(token))
+    }
+}
+
+/// Who may read, who may change, and how the connection is protected.
+pub struct Access {
+    token: Option<Token>,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+impl Access {
+    /// Reads the files of token, certificate chain and key.
+    ///
+    /// # Errors
+    /// A file cannot be used, or the address is not loopback and one of them is missing.
+    pub fn load(address: SocketAddr, token: Option<&Path>, tls: Option<[&Path; 2]>) -> Result<Self, Error> {
+        if !is_loopback(address) && (token.is_none() || tls.is_none()) {
+            return Err(Error::NotLoopback(address));
+        }
+        Ok(Self { token: token.map(Token::read).transpose()?, tls: tls.map(server_config).transpose()?.map(Arc::new) })
+    }
+
+    /// The settings of TLS.
+    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.clone()
+    }
+
+    /// Whether a request that arrived at an address is permitted; otherwise status and reason.
+    pub(crate) fn check(
+        &self,
+        address: SocketAddr,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        let is_change = !matches!(*method, Method::GET | Method::HEAD);
+        match &self.token {
+            Some(token) if token.is_in(headers) => Ok(()),
+            Some(_) if is_change || !is_loopback(address) => Err((
+                StatusCode::UNAUTHORIZED,
+                "this request needs the header Authorization: Bearer TOKEN, with the token of --token-file",
+            )),
+            None if is_change => {
+                Err((StatusCode::FORBIDDEN, "the probe was started without --token-file, so it permits no changes"))
+            }
+            _ if is_own_host(uri, headers) => Ok(()),
+            _ => Err((
+                StatusCode::MISDIRECTED_REQUEST,
+                "the header Host is neither an IP address nor localhost; a request without token needs that",
+            )),
+        }
+    }
+}
+
+/// Whether a request names its host as an IP address or as `localhost`, or (HTTP/1.0) not at all.
+fn is_own_host(uri: &Uri, headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or("?"));
+    let is_own = |host: &str| {
+        let is_port = |(_, port): &(&str, &str)| port.bytes().all(|digit| digit.is_ascii_digit());
+        let name = host.rsplit_once(':').filter(is_port).map_or(host, |(name, _)| name);
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        address.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+    };
+    uri.authority().is_none_or(|authority| is_own(authority.as_str())) && values.all(is_own)
+}
+
+fn server_config([certificates, key]: [&Path; 2]) -> Result<ServerConfig, Error> {
+    let failed = |path: &Path, error: pem::Error| match error {
+        pem::Error::Io(error) => Error::File { path: path.into(), error },
+        pem::Error::NoItemsFound => Error::Pem { path: path.into(), reason: "no PEM block of this kind in it".into() },
+        error => Error::Pem { path: path.into(), reason: error.to_string() },
+    };
+    let of_chain = |error| failed(certificates, error);
+    let chain: Vec<_> = CertificateDer::pem_file_iter(certificates)
+        .and_then(|chain| chain.collect::<Result<_, _>>())
+        .map_err(of_chain)?;
+    if chain.is_empty() {
+        return Err(of_chain(pem::Error::NoItemsFound));
+    }
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth();
+    Ok(config.with_single_cert(chain, key)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+
+    #[test]
+    fn a_token_file_is_private_and_long_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let read = |text: &[u8], mode| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            Token::read(&path).map(|token| token.0)
+        };
+        assert_eq!(read(b"0123456789abcdef", 0o600).unwrap(), b"0123456789abcdef");
+        assert_eq!(read(b"0123456789abcdef\r\n", 0o400).unwrap(), b"0123456789abcdef");
+        for text in
+            [&b""[..], b"\n", b"0123456789abcde\n", b"0123456789 abcdef", b"0123456789abcdef\n\n", &[b'x'; 1025]]
+        {
+            assert!(matches!(read(text, 0o600), Err(Error::InvalidToken { .. })), "{text:?}");
+        }
+        assert_eq!(read(&[b'x'; 1024], 0o600).unwrap().len(), 1024);
+        for mode in [0o640, 0o604, 0o620, 0o610] {
+            assert!(matches!(read(b"0123456789abcdef", mode), Err(Error::TokenReadable { .. })), "{mode:o}");
+        }
+        assert!(matches!(Token::read(&folder.path().join("none")), Err(Error::File { .. })));
+    }
+
+    #[test]
+    fn only_the_token_permits_changes_and_reading_beyond_loopback() {
+        let [here, beyond] = ["127.0.0.1:9477", "192.0.2.1:9477"].map(|address| address.parse().unwrap());
+        let with_token = Access { token: Some(Token(b"0123456789abcdef".into())), tls: None };
+        let without = Access { token: None, tls: None };
+        let check = |access: &Access, address, method: Method, value: &str| {
+            let headers = [(AUTHORIZATION, value), (HOST, "127.0.0.1:1")];
+            let headers = headers.into_iter().filter(|(_, value)| !value.is_empty());
+            let headers = headers.map(|(name, value)| (name, value.parse().unwrap())).collect();
+            access.check(address, &method, &Uri::from_static("/"), &headers).err().map(|(status, _)| status.as_u16())
+        };
+        let right = "Bearer 0123456789abcdef";
+        for (address, method, value, expected) in [
+            (here, Method::GET, "", None),
+            (here, Method::HEAD, "", None),
+            (here, Method::POST, "", Some(401)),
+            (here, Method::OPTIONS, "", Some(401)),
+            (here, Method::POST, right, None),
+            (here, Method::DELETE, "bearer 0123456789abcdef", None),
+            (beyond, Method::GET, "", Some(401)),
+            (beyond, Method::GET, right, None),
+            (beyond, Method::GET, "Bearer 0123456789abcdeX", Some(401)),
+            (beyond, Method::GET, "Bearer 0123456789abcde", Some(401)),
+            (beyond, Method::GET, "Bearer 0123456789abcdeff", Some(401)),
+            (beyond, Method::GET, "Bearer", Some(401)),
+            (beyond, Method::GET, "Basic 0123456789abcdef", Some(401)),
+        ] {
+            assert_eq!(check(&with_token, address, method, value), expected, "{address} {value}");
+        }
+        assert_eq!(check(&without, here, Method::GET, ""), None);
+        assert_eq!(check(&without, here, Method::PUT, right), Some(403));
+    }
+
+    #[test]
+    fn names_of_other_hosts_are_refused_without_token() {
+        let check = |uri: &'static str, hosts: &[&str]| {
+            let headers = hosts.iter().map(|host| (HOST, host.parse().unwrap())).collect();
+            is_own_host(&Uri::from_static(uri), &headers)
+        };
+        for host in ["127.0.0.1", "127.0.0.1:9477", "localhost:9477", "LOCALHOST", "[::1]:9477", "192.0.2.1"] {
+            assert!(check("/metrics", &[host]), "{host}");
+        }
+        assert!(check("/metrics", &[]) && check("http://127.0.0.1:1/metrics", &["127.0.0.1"]));
+        for host in ["attacker.example", "attacker.example:9477", "127.0.0.1.example", "localhost.example", "", "::1]"]
+        {
+            assert!(!check("/metrics", &[host]), "{host}");
+        }
+        assert!(!check("/metrics", &["127.0.0.1", "attacker.example"]));
+        assert!(!check("http://attacker.example/metrics", &["127.0.0.1"]));
+    }
+}

@@ -1,0 +1,297 @@
+//! The paths of the server. `/openapi.json` describes them; it is made from the same list as the
+//! routes.
+
+use crate::access::Access;
+use crate::metrics;
+use crate::report::{Client, Report};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Body as _;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Octets of the body of a request.
+const MAX_BODY_OCTETS: usize = 16 << 10;
+/// How long a request to reload waits for the result.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(15);
+const INDEX: &str = "\
+Weir, a flow-based network monitoring probe
+
+GET  /health        whether the probe is alive
+GET  /ready         whether every pipeline responds; status 503 with the reasons if not
+GET  /status        figures of the last interval, and the ledger since the start
+GET  /metrics       metrics for Prometheus
+POST /reload        reads the configuration and the lists again; needs the token
+GET  /openapi.json  describes this interface
+";
+
+struct Api {
+    client: Client,
+    access: Access,
+    address: SocketAddr,
+    document: String,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Weir",
+        description = "Health, status, metrics and control of a running weir probe. Beyond loopback, each request \
+                       needs TLS and the token. Changes always need the token."
+    ),
+    modifiers(&BearerToken)
+)]
+struct Document;
+
+struct BearerToken;
+
+impl Modify for BearerToken {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
+
+/// An error in plain words.
+#[derive(Serialize, ToSchema)]
+struct Failure {
+    /// What is wrong.
+    error: String,
+}
+
+/// The probe is alive.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    /// Always `alive`.
+    status: &'static str,
+}
+
+/// Whether the probe does its work.
+#[derive(Serialize, ToSchema)]
+struct Readiness {
+    /// Whether every pipeline responds.
+    ready: bool,
+    /// Why not.
+    reasons: Vec<String>,
+}
+
+/// Figures and counters of the probe.
+#[derive(Serialize, ToSchema)]
+struct Status {
+    /// The figures of the last whole interval, as `weir probe --status json` prints them
+    /// (docs/probe.md); null before the first one has ended.
+    #[schema(value_type = Option<Object>)]
+    interval: Value,
+    /// The ledger since the start, as `--stats` writes it (docs/metering.md).
+    #[schema(value_type = Object)]
+    ledger: Value,
+    /// Pipelines that do not respond. Their counters are older, so the ledger may not balance.
+    pipelines_without_response: Vec<String>,
+}
+
+/// The result of a change.
+#[derive(Serialize, ToSchema)]
+struct Outcome {
+    /// What has happened.
+    result: String,
+}
+
+fn answer(status: StatusCode, body: impl Serialize) -> Response {
+    let mut text = serde_json::to_string(&body).expect("the types of answers are JSON");
+    text.push('\n');
+    (status, [(CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+fn failure(status: StatusCode, error: impl Into<String>) -> Response {
+    answer(status, Failure { error: error.into() })
+}
+
+fn no_report() -> Response {
+    failure(StatusCode::SERVICE_UNAVAILABLE, "the probe has not reported for 3 s: its main thread is busy or blocked")
+}
+
+/// The routes, and the document that describes them.
+fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(index))
+        .routes(routes!(health))
+        .routes(routes!(ready))
+        .routes(routes!(status))
+        .routes(routes!(metrics_page))
+        .routes(routes!(reload))
+        .routes(routes!(openapi))
+}
+
+/// All paths, their limits and who may use them.
+pub fn router(client: Client, access: Access, address: SocketAddr) -> Router {
+    let (router, document) = routes().split_for_parts();
+    let document = document.to_pretty_json().expect("the document is JSON");
+    let api = Arc::new(Api { client, access, address, document });
+    router
+        .fallback(async || failure(StatusCode::NOT_FOUND, "no such path; GET / lists all"))
+        .method_not_allowed_fallback(async || {
+            failure(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; see the header Allow")
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY_OCTETS))
+        .layer(middleware::from_fn_with_state(api.clone(), guard))
+        .with_state(api)
+}
+
+/// Refuses requests that are not permitted or too large, before their path is looked at.
+async fn guard(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let mut response = match api.access.check(api.address, request.method(), request.uri(), request.headers()) {
+        Err((status, reason)) => {
+            let mut response = failure(status, reason);
+            if status == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            response
+        }
+        Ok(()) if request.body().size_hint().lower() > MAX_BODY_OCTETS as u64 => too_large(),
+        Ok(()) => next.run(request).await,
+    };
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn too_large() -> Response {
+    failure(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {MAX_BODY_OCTETS} octets"))
+}
+
+/// The list of paths, as text
+#[utoipa::path(get, path = "/", responses((status = 200, description = "The list", body = String, content_type = "text/plain")))]
+async fn index() -> &'static str {
+    INDEX
+}
+
+/// Whether the probe is alive
+#[utoipa::path(get, path = "/health", responses((status = 200, description = "It is", body = Health)))]
+async fn health() -> Response {
+    answer(StatusCode::OK, Health { status: "alive" })
+}
+
+/// Whether the probe does its work: every pipeline responds, and none has ended
+#[utoipa::path(get, path = "/ready", responses(
+    (status = 200, description = "It does", body = Readiness),
+    (status = 503, description = "It does not", body = Readiness),
+))]
+async fn ready(State(api): State<Arc<Api>>) -> Response {
+    let reasons = match api.client.report().await {
+        Some(snapshot) => reasons(&snapshot.report),
+        None => vec!["the probe has not reported for 3 s: its main thread is busy or blocked".into()],
+    };
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    answer(status, Readiness { ready: reasons.is_empty(), reasons })
+}
+
+/// Why a probe is not ready.
+fn reasons(report: &Report) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if report.is_ending {
+        reasons.push("the probe is ending: it has stopped receiving".into());
+    }
+    for pipeline in report.pipelines.iter().filter(|_| !report.is_ending) {
+        let name = &pipeline.name;
+        match (pipeline.finished, pipeline.timed_out) {
+            (true, _) => reasons.push(format!("pipeline {name}: its source has ended or failed")),
+            (_, true) => reasons.push(format!("pipeline {name} does not respond: it waits for a pipe, or is blocked")),
+            _ => {}
+        }
+    }
+    reasons
+}
+
+/// Figures of the last interval, and the ledger since the start
+#[utoipa::path(get, path = "/status", responses(
+    (status = 200, description = "The status", body = Status),
+    (status = 503, description = "The probe does not report", body = Failure),
+))]
+async fn status(State(api): State<Arc<Api>>) -> Response {
+    let Some(snapshot) = api.client.report().await else { return no_report() };
+    let Report { ledger, pipelines, interval, .. } = &snapshot.report;
+    let silent = pipelines.iter().filter(|pipeline| pipeline.timed_out).map(|pipeline| pipeline.name.clone());
+    let status = Status {
+        interval: interval.clone(),
+        ledger: json!(ledger.json()),
+        pipelines_without_response: silent.collect(),
+    };
+    answer(StatusCode::OK, status)
+}
+
+/// Metrics in the text format of Prometheus
+#[utoipa::path(get, path = "/metrics", responses(
+    (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+    (status = 503, description = "The probe does not report", body = Failure),
+))]
+async fn metrics_page(State(api): State<Arc<Api>>) -> Response {
+    let Some(snapshot) = api.client.report().await else { return no_report() };
+    let page = metrics::page(&snapshot.report, api.client.exchange.started);
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+}
+
+/// Reads the configuration file and the lists again, as the signal SIGHUP does
+#[utoipa::path(post, path = "/reload", security(("token" = [])), responses(
+    (status = 200, description = "Reloaded", body = Outcome),
+    (status = 202, description = "The reload takes longer; the log will have its result", body = Outcome),
+    (status = 401, description = "Without the token", body = Failure),
+    (status = 403, description = "The probe has no token", body = Failure),
+    (status = 413, description = "The body is too long", body = Failure),
+    (status = 422, description = "The file is invalid or changes too much; nothing has changed", body = Failure),
+    (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
+))]
+async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Response {
+    if let Err(rejection) = body {
+        let is_long = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
+        return if is_long { too_large() } else { failure(rejection.status(), "the body ends early") };
+    }
+    let Some(result) = api.client.reload() else {
+        return failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests to reload wait");
+    };
+    match timeout(RELOAD_TIMEOUT, result).await {
+        Ok(Ok(Ok(result))) => answer(StatusCode::OK, Outcome { result }),
+        Ok(Ok(Err(error))) => failure(StatusCode::UNPROCESSABLE_ENTITY, error),
+        Ok(Err(_)) => failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending"),
+        Err(_) => {
+            let result = "the reload has not ended after 15 s; the log will have its result";
+            answer(StatusCode::ACCEPTED, Outcome { result: result.into() })
+        }
+    }
+}
+
+/// Describes this interface
+#[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
+async fn openapi(State(api): State<Arc<Api>>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], api.document.clone()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_lists_what_the_document_has() {
+        let document = routes().split_for_parts().1;
+        let paths: Vec<&str> = document.paths.paths.keys().map(String::as_str).filter(|path| *path != "/").collect();
+        let mut listed: Vec<&str> = INDEX
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1).filter(|word| word.starts_with('/')))
+            .collect();
+        listed.sort_unstable();
+        assert_eq!(listed, paths);
+    }
+}

@@ -1,0 +1,62 @@
+//! Why the server cannot start.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Shortest token, octets.
+pub(crate) const LEAST_OCTETS: usize = 16;
+/// Longest token, octets.
+pub(crate) const MOST_OCTETS: usize = 1024;
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system does not let it listen, for example because the port is taken.
+    #[error("{address}: {error}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The address is reachable from other machines.
+    #[error("{0} is reachable from other machines, which needs TLS and a token")]
+    NotLoopback(SocketAddr),
+    /// A file cannot be read.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Other users may read the token.
+    #[error("{}: other users may read this file (mode {mode:03o})", path.display())]
+    TokenReadable {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A token is too short, or has characters that a header cannot have.
+    #[error(
+        "{}: a token has one line of {least} to {most} letters, digits and signs, without spaces",
+        path.display(), least = LEAST_OCTETS, most = MOST_OCTETS
+    )]
+    InvalidToken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file has no certificate or no key in PEM.
+    #[error("{}: {reason}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The key does not belong to the certificate, or the like.
+    #[error("TLS: {0}")]
+    Tls(#[from] tokio_rustls::rustls::Error),
+}

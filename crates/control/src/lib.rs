@@ -1,0 +1,28 @@
+//! The HTTP interface of a running probe: health, status, metrics, and changes for those who have
+//! the token.
+//!
+//! In: a [`Report`] whenever a client asks for one, at most one per [`REPORT_AGE`], whatever the
+//! number of clients. Out: pages, and requests to reload, which the probe answers. The server has
+//! one thread. It shares no memory with the threads that meter; it sees what the probe reports
+//! anyway.
+//!
+//! Limits: connections, the time of each of them, octets of headers and bodies (`server.rs`). Access:
+//! beyond loopback only with TLS and a token; each change needs the token (`access.rs`).
+//! Not done here: what a reload does (`weir`), figures of intervals (`weir`).
+//!
+//! Source: RFC 9110, RFC 9112 and RFC 6750; the text format 0.0.4 of Prometheus.
+#![forbid(unsafe_code)]
+
+mod access;
+mod address;
+mod api;
+mod error;
+mod metrics;
+mod report;
+mod server;
+
+pub use access::Access;
+pub use address::{InvalidAddress, parse_address};
+pub use error::Error;
+pub use report::{Control, REPORT_AGE, ReloadReply, Report};
+pub use server::Server;

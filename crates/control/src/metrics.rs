@@ -1,0 +1,299 @@
+//! The page of `/metrics`: the ledger, pipeline by pipeline and sink by sink, in the text format of
+//! Prometheus.
+//!
+//! Names and labels are stable; docs/control.md lists them. Every reason has a series from the start
+//! on, with the value 0: a series that appears late would hide its first increase. Sums over the
+//! pipelines equal the ledger.
+
+use crate::report::Report;
+use rustix::param::{clock_ticks_per_second, page_size};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_ledger::{ExportLossReason, Ledger, PacketAnomaly, RefusalReason, SinkCounters, TrafficCounters};
+use weir_probe::GroupStatus;
+
+/// Text format 0.0.4.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Name, help, and the value in what has it.
+type Figure<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// A page under construction.
+#[derive(Default)]
+struct Page(String);
+
+/// The samples of one metric.
+struct Metric<'a> {
+    page: &'a mut String,
+    name: &'a str,
+}
+
+impl Page {
+    fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Metric<'a> {
+        assert!(name.ends_with("_total"), "{name}: the name of a counter ends with _total");
+        self.metric(name, "counter", help)
+    }
+
+    fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Metric<'a> {
+        self.metric(name, "gauge", help)
+    }
+
+    /// `help` has no line feed and no backslash.
+    fn metric<'a>(&'a mut self, name: &'a str, kind: &str, help: &str) -> Metric<'a> {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Metric { page: &mut self.0, name }
+    }
+}
+
+impl Metric<'_> {
+    fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.page.push_str(self.name);
+        for (number, (label, value)) in labels.iter().enumerate() {
+            let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let _ = write!(self.page, "{}{label}=\"{value}\"", if number == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.page, "{}{value}", if labels.is_empty() { " " } else { "} " });
+    }
+}
+
+/// The metrics of a report, of a probe that was started at this time.
+pub fn page(report: &Report, started: SystemTime) -> String {
+    let mut page = Page::default();
+    page.gauge("weir_build_info", "Version of Weir; the value is always 1")
+        .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    add_process(&mut page, started);
+    let pipelines = named(report.pipelines.iter().map(|pipeline| (pipeline.name.as_str(), pipeline)));
+    add_pipelines(&mut page, &pipelines);
+    for (what, field) in
+        [("packets", (|ledger| &ledger.packets) as fn(&Ledger) -> &TrafficCounters), ("bytes", |ledger| &ledger.bytes)]
+    {
+        add_traffic(&mut page, &pipelines, what, field);
+    }
+    add_clock(&mut page, &report.ledger);
+    add_sinks(&mut page, &named(report.ledger.sinks.iter().map(|sink| (sink.sink.as_str(), sink))));
+    page.0
+}
+
+/// Names of series must differ: the second of the same name is `NAME#2`.
+fn named<'a, T>(all: impl Iterator<Item = (&'a str, &'a T)>) -> Vec<(String, &'a T)> {
+    let mut times = BTreeMap::<&str, u32>::new();
+    let name = |(name, of): (&'a str, &'a T)| {
+        let times = times.entry(name).or_default();
+        *times += 1;
+        (if *times == 1 { name.to_owned() } else { format!("{name}#{times}") }, of)
+    };
+    all.map(name).collect()
+}
+
+/// Metrics of the process that have the same names in most exporters. The sandbox permits to read
+/// these files.
+fn add_process(page: &mut Page, started: SystemTime) {
+    let seconds = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    page.gauge("process_start_time_seconds", "Start of the process, Unix time").add(&[], seconds);
+    // The second field is the program's name in parentheses; user and system time are fields 14 and 15.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let times = fields.get(11..13).map(|times| times.iter().filter_map(|time| time.parse::<u64>().ok()).sum::<u64>());
+    if let Some(ticks) = times {
+        let seconds = ticks as f64 / clock_ticks_per_second() as f64;
+        page.counter("process_cpu_seconds_total", "CPU time of all threads").add(&[], seconds);
+    }
+    let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let sizes = pages.split_whitespace().filter_map(|pages| pages.parse::<u64>().ok());
+    for ((name, help), pages) in [
+        ("process_virtual_memory_bytes", "Virtual memory"),
+        ("process_resident_memory_bytes", "Memory in use: ring buffers, flow caches and the program"),
+    ]
+    .into_iter()
+    .zip(sizes)
+    {
+        page.gauge(name, help).add(&[], pages * page_size() as u64);
+    }
+}
+
+fn add_pipelines(page: &mut Page, pipelines: &[(String, &GroupStatus)]) {
+    let gauges: [Figure<GroupStatus>; 3] = [
+        (
+            "weir_pipeline_up",
+            "1 if the pipeline receives and responds, 0 if its source has ended or it does not respond",
+            |pipeline| u64::from(!pipeline.finished && !pipeline.timed_out),
+        ),
+        ("weir_flows_active", "Flow records that are open, or have ended and await export", |pipeline| {
+            pipeline.account.ledger.live.flows
+        }),
+        ("weir_overload_level", "Level of the load shedder; 0 without overload (docs/overload.md)", |pipeline| {
+            pipeline.account.ledger.overload.level.into()
+        }),
+    ];
+    for (name, help, value) in gauges {
+        let mut metric = page.gauge(name, help);
+        pipelines.iter().for_each(|(pipeline, of)| metric.add(&[("pipeline", pipeline)], value(of)));
+    }
+    let counters: [Figure<GroupStatus>; 9] = [
+        ("weir_flows_created_total", "Flow records that the meter created", |pipeline| {
+            pipeline.account.ledger.flows_created
+        }),
+        ("weir_overload_level_changes_total", "Changes of the overload level, up and down", |pipeline| {
+            pipeline.account.ledger.overload.level_changes
+        }),
+        ("weir_flows_uninspected_total", "Flow records without an application because of overload", |pipeline| {
+            pipeline.account.ledger.overload.uninspected_flows
+        }),
+        (
+            "weir_flows_unanalysed_total",
+            "Exported flow records of which not all packets had TCP analysis, because of overload",
+            |pipeline| pipeline.account.ledger.overload.unanalysed_flows,
+        ),
+        ("weir_flows_sampled_total", "Flow records of which packets were sampled", |pipeline| {
+            pipeline.account.ledger.overload.sampled_flows
+        }),
+        ("weir_flows_inspected_total", "Flows with payload that was inspected", |pipeline| {
+            pipeline.account.ledger.inspection.flows
+        }),
+        ("weir_flows_recognised_total", "Flows whose application was recognised", |pipeline| {
+            pipeline.account.ledger.inspection.recognised
+        }),
+        ("weir_inspection_given_up_total", "Flows given up because too many were undecided", |pipeline| {
+            pipeline.account.ledger.inspection.given_up
+        }),
+        ("weir_buckets_moved_total", "Buckets moved between the meters of --layout spread", |pipeline| {
+            pipeline.balance.map_or(0, |balance| balance.moved_buckets)
+        }),
+    ];
+    for (name, help, value) in counters {
+        let mut metric = page.counter(name, help);
+        pipelines.iter().for_each(|(pipeline, of)| metric.add(&[("pipeline", pipeline)], value(of)));
+    }
+    let help = "CPU time of each thread: first those that read, then those that meter";
+    let mut metric = page.counter("weir_thread_cpu_seconds_total", help);
+    for (pipeline, of) in pipelines {
+        for (number, &ns) in of.cpu_time_ns.iter().enumerate() {
+            metric.add(&[("pipeline", pipeline), ("thread", &number.to_string())], ns as f64 / 1e9);
+        }
+    }
+    let mut metric = page.counter("weir_packets_anomalous_total", "Metered packets with something unusual, by anomaly");
+    for (pipeline, of) in pipelines {
+        for &anomaly in PacketAnomaly::ALL {
+            let count = of.account.ledger.anomalies.get(anomaly);
+            metric.add(&[("pipeline", pipeline), ("anomaly", anomaly.key())], count);
+        }
+    }
+}
+
+/// What became of packets or of their octets. The sum of all outcomes is `received`.
+fn add_traffic(
+    page: &mut Page,
+    pipelines: &[(String, &GroupStatus)],
+    what: &str,
+    counters: fn(&Ledger) -> &TrafficCounters,
+) {
+    let unit = if what == "bytes" { "Octets on the wire of packets" } else { "Packets" };
+    let of_pipelines = || pipelines.iter().map(|(name, status)| (name.as_str(), counters(&status.account.ledger)));
+    let outcomes: [Figure<TrafficCounters>; 4] = [
+        ("received", "that the source delivered or reported as lost", |counters| counters.received),
+        ("metered", "in flow records", |counters| counters.metered),
+        ("filtered", "that the filter rejected", |counters| counters.filtered),
+        ("sampled_out", "that sampling did not select", |counters| counters.sampled_out),
+    ];
+    for (outcome, help, value) in outcomes {
+        let name = format!("weir_{what}_{outcome}_total");
+        let mut metric = page.counter(&name, &format!("{unit} {help}"));
+        of_pipelines().for_each(|(pipeline, counters)| metric.add(&[("pipeline", pipeline)], value(counters)));
+    }
+    let name = format!("weir_{what}_dropped_total");
+    let mut metric = page.counter(&name, &format!("{unit} that were lost, by place"));
+    for (pipeline, counters) in of_pipelines() {
+        for (place, count) in [
+            ("nic", counters.dropped_nic),
+            ("kernel", counters.dropped_kernel),
+            ("queue", counters.dropped_queue),
+            ("flow_cache", counters.dropped_cache_full),
+        ] {
+            metric.add(&[("pipeline", pipeline), ("place", place)], count);
+        }
+    }
+    let name = format!("weir_{what}_refused_total");
+    let mut metric = page.counter(&name, &format!("{unit} that the decoder refused, by reason"));
+    for (pipeline, counters) in of_pipelines() {
+        for &reason in RefusalReason::ALL {
+            metric.add(&[("pipeline", pipeline), ("reason", reason.key())], counters.refused.get(reason));
+        }
+    }
+}
+
+fn add_clock(page: &mut Page, ledger: &Ledger) {
+    let mut metric = page.counter("weir_clock_steps_total", "Steps of the system's clock");
+    metric.add(&[("direction", "forward")], ledger.clock.steps_forward);
+    metric.add(&[("direction", "backward")], ledger.clock.steps_backward);
+}
+
+fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)]) {
+    let counters: [Figure<SinkCounters>; 6] = [
+        (
+            "weir_records_exported_total",
+            "Flow records that the operating system accepted; over UDP this does not mean delivered",
+            |sink| sink.exported.flows,
+        ),
+        ("weir_records_filtered_total", "Flow records that the expression of the sink did not select", |sink| {
+            sink.filtered.flows
+        }),
+        ("weir_records_not_open_total", "Flow records that ended while the sink was not open", |sink| {
+            sink.not_open.flows
+        }),
+        ("weir_sink_records_written_total", "Records as the format counts them", |sink| sink.wire_records),
+        ("weir_sink_messages_total", "Messages or datagrams written", |sink| sink.messages),
+        ("weir_sink_bytes_total", "Octets written", |sink| sink.octets),
+    ];
+    for (name, help, value) in counters {
+        let mut metric = page.counter(name, help);
+        sinks.iter().for_each(|(sink, counters)| metric.add(&[("sink", sink)], value(counters)));
+    }
+    let mut metric = page.counter("weir_records_lost_total", "Flow records that were not delivered, by reason");
+    for (sink, counters) in sinks {
+        for reason in ExportLossReason::ALL.iter().map(|reason| reason.key()) {
+            metric.add(&[("sink", sink), ("reason", reason)], counters.lost.get(reason).map_or(0, |lost| lost.flows));
+        }
+    }
+    let mut metric = page.gauge("weir_records_waiting", "Flow records in the queue of the sink");
+    sinks.iter().for_each(|(sink, counters)| metric.add(&[("sink", sink)], counters.waiting.flows));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let pipeline = |name: &str, packets| {
+            let mut pipeline = GroupStatus { name: name.into(), ..GroupStatus::default() };
+            pipeline.account.ledger.packets.received = packets;
+            pipeline.account.ledger.packets.refused.add(RefusalReason::NonIp, 2);
+            pipeline
+        };
+        let sink = SinkCounters { sink: "csv:a \"b\" \\\n".into(), ..SinkCounters::default() };
+        let ledger = Ledger { sinks: vec![sink.clone(), sink], ..Ledger::default() };
+        Report { ledger, pipelines: vec![pipeline("synth:mix", 7), pipeline("synth:mix", 8)], ..Report::default() }
+    }
+
+    #[test]
+    fn series_differ_and_their_labels_are_escaped() {
+        let page = page(&report(), SystemTime::now());
+        for line in [
+            r#"weir_packets_received_total{pipeline="synth:mix"} 7"#,
+            r#"weir_packets_received_total{pipeline="synth:mix#2"} 8"#,
+            r#"weir_packets_refused_total{pipeline="synth:mix",reason="non_ip"} 2"#,
+            r#"weir_packets_dropped_total{pipeline="synth:mix",place="kernel"} 0"#,
+            r#"weir_records_exported_total{sink="csv:a \"b\" \\\n"} 0"#,
+            "# TYPE weir_records_exported_total counter",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        let mut series: Vec<&str> =
+            page.lines().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), all);
+    }
+}

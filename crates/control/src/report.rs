@@ -1,0 +1,146 @@
+//! What the probe tells the server, and how it is asked.
+//!
+//! A request that finds no report that is fresh enough wants a new one. The main thread of the probe
+//! looks at that between two checks and publishes one, for all requests that wait. So their number
+//! does not matter, and a probe that no client asks does nothing.
+
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{Notify, oneshot};
+use weir_ledger::Ledger;
+use weir_probe::GroupStatus;
+
+/// A report that is not older than this serves further requests.
+pub const REPORT_AGE: Duration = Duration::from_millis(250);
+/// How long a request waits for a report.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Requests to reload that wait for the probe.
+const MAX_RELOADS: usize = 16;
+
+/// What the probe reports about itself.
+#[derive(Default)]
+pub struct Report {
+    /// The ledger since the start.
+    pub ledger: Ledger,
+    /// The pipelines.
+    pub pipelines: Vec<GroupStatus>,
+    /// The figures of the last whole interval, as `weir probe --status json` prints them; null before
+    /// the first one has ended.
+    pub interval: Value,
+    /// The probe has stopped receiving, and this is its last report.
+    pub is_ending: bool,
+}
+
+/// A report and when it was published.
+pub(crate) struct Snapshot {
+    pub report: Report,
+    published: Instant,
+}
+
+/// What the main thread of the probe and the server share.
+pub(crate) struct Exchange {
+    snapshot: RwLock<Arc<Snapshot>>,
+    published: Notify,
+    is_wanted: AtomicBool,
+    pub started: SystemTime,
+}
+
+/// Answers a request to reload: what was reloaded, or why not.
+pub struct ReloadReply(oneshot::Sender<Result<String, String>>);
+
+impl ReloadReply {
+    /// Sends the answer. The client may have gone.
+    pub fn send(self, result: Result<String, String>) {
+        let _ = self.0.send(result);
+    }
+}
+
+/// The side of the main thread of the probe.
+pub struct Control {
+    exchange: Arc<Exchange>,
+    reloads: mpsc::Receiver<ReloadReply>,
+    address: SocketAddr,
+}
+
+/// The side of the server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub exchange: Arc<Exchange>,
+    reloads: SyncSender<ReloadReply>,
+}
+
+/// Both sides, with the first report.
+pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
+    let (sender, reloads) = mpsc::sync_channel(MAX_RELOADS);
+    let snapshot = Snapshot { report: first, published: Instant::now() };
+    let exchange = Arc::new(Exchange {
+        snapshot: RwLock::new(Arc::new(snapshot)),
+        published: Notify::new(),
+        is_wanted: AtomicBool::new(false),
+        started: SystemTime::now(),
+    });
+    (Control { exchange: exchange.clone(), reloads, address }, Client { exchange, reloads: sender })
+}
+
+impl Control {
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether requests wait for a report.
+    pub fn wants_report(&self) -> bool {
+        self.exchange.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Publishes a report.
+    pub fn publish(&self, report: Report) {
+        let snapshot = Arc::new(Snapshot { report, published: Instant::now() });
+        *self.exchange.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        self.exchange.is_wanted.store(false, Ordering::Relaxed);
+        self.exchange.published.notify_waiters();
+    }
+
+    /// Requests to reload since the last call.
+    pub fn reloads(&self) -> impl Iterator<Item = ReloadReply> + '_ {
+        self.reloads.try_iter()
+    }
+}
+
+impl Client {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.exchange.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A report that is at most [`REPORT_AGE`] older than the call, or that of the end. `None` if the
+    /// probe publishes none for 3 s.
+    pub async fn report(&self) -> Option<Arc<Snapshot>> {
+        let oldest = Instant::now().checked_sub(REPORT_AGE);
+        let fresh = async {
+            loop {
+                // Before the look at the snapshot, so that no publication is missed.
+                let published = self.exchange.published.notified();
+                let snapshot = self.snapshot();
+                if snapshot.report.is_ending || oldest.is_none_or(|oldest| snapshot.published >= oldest) {
+                    return snapshot;
+                }
+                self.exchange.is_wanted.store(true, Ordering::Relaxed);
+                published.await;
+            }
+        };
+        tokio::time::timeout(REPORT_TIMEOUT, fresh).await.ok()
+    }
+
+    /// Requests a reload. `None` if too many wait already, or the probe is ending.
+    pub fn reload(&self) -> Option<oneshot::Receiver<Result<String, String>>> {
+        if self.snapshot().report.is_ending {
+            return None;
+        }
+        let (sender, result) = oneshot::channel();
+        self.reloads.try_send(ReloadReply(sender)).ok().map(|()| result)
+    }
+}

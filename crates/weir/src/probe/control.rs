@@ -1,0 +1,92 @@
+//! The HTTP interface of the probe (`--listen`): its settings, its reports, its requests to reload.
+
+use crate::arguments::ProbeOptions;
+use crate::enrichment::ReloadResult;
+use crate::error::Error;
+use std::net::SocketAddr;
+use weir_control::{Access, Control, ReloadReply, Server};
+use weir_probe::CpuAffinity;
+
+/// Nice value of its thread, above that of export threads: answers may wait, records should not.
+const NICE: i32 = 10;
+
+/// Reads the files of token and TLS, and listens. To be called with the privileges of the start.
+///
+/// # Errors
+/// A file cannot be used, the address needs more of them, or the port is taken.
+pub fn bind(probe: &ProbeOptions) -> Result<Option<Server>, Error> {
+    let Some(address) = probe.listen else { return Ok(None) };
+    Ok(Some(Server::bind(address, access(probe, address)?)?))
+}
+
+/// Checks the same, except that the port is free: a probe with this configuration may be running.
+pub fn check(probe: &ProbeOptions) -> Result<(), Error> {
+    let Some(address) = probe.listen else { return Ok(()) };
+    let any_port = SocketAddr::new(address.ip(), 0);
+    Server::bind(any_port, access(probe, address)?)?;
+    Ok(())
+}
+
+fn access(probe: &ProbeOptions, address: SocketAddr) -> Result<Access, Error> {
+    let tls = probe.tls_cert.as_deref().zip(probe.tls_key.as_deref()).map(|(cert, key)| [cert, key]);
+    Ok(Access::load(address, probe.token_file.as_deref(), tls)?)
+}
+
+/// Where the thread of the server runs: with those of the sinks.
+pub fn affinity(export_cores: &[usize]) -> CpuAffinity {
+    CpuAffinity { cores: export_cores.into(), nice: NICE }
+}
+
+/// Describes the interface, for `--check`.
+pub fn text(probe: &ProbeOptions) -> String {
+    let Some(address) = probe.listen else { return "off".into() };
+    let scheme = if probe.tls_cert.is_some() { "https" } else { "http" };
+    let changes = match &probe.token_file {
+        Some(path) => format!("changes with the token of {}", path.display()),
+        None => "no changes".into(),
+    };
+    format!("{scheme}://{address}, {changes}")
+}
+
+/// Requests to reload over HTTP. They wait until a reload that runs already has ended, so that their
+/// result is that of a reload after them. One reload answers all that wait.
+#[derive(Default)]
+pub struct ReloadRequests {
+    waiting: Vec<ReloadReply>,
+    running: Vec<ReloadReply>,
+    configuration: Option<ReloadResult>,
+    lists: Option<ReloadResult>,
+}
+
+impl ReloadRequests {
+    /// Takes new requests. Returns whether a reload is to start; `is_idle` if none is running.
+    pub fn start(&mut self, control: &Control, is_idle: bool) -> bool {
+        self.waiting.extend(control.reloads());
+        if self.waiting.is_empty() || !self.running.is_empty() || !is_idle {
+            return false;
+        }
+        self.running = std::mem::take(&mut self.waiting);
+        (self.configuration, self.lists) = (None, None);
+        true
+    }
+
+    /// Notes what has ended, and answers when both have.
+    pub fn end(&mut self, configuration: Option<ReloadResult>, lists: Option<ReloadResult>) {
+        self.configuration = self.configuration.take().or(configuration);
+        self.lists = self.lists.take().or(lists);
+        if self.running.is_empty() {
+            (self.configuration, self.lists) = (None, None);
+        } else if self.configuration.is_some() && self.lists.is_some() {
+            let (mut done, mut errors) = (Vec::new(), Vec::new());
+            for result in [self.configuration.take(), self.lists.take()].into_iter().flatten() {
+                match result {
+                    Ok(text) => done.push(text),
+                    Err(error) => errors.push(error),
+                }
+            }
+            done.retain(|text| !text.is_empty());
+            let result = if errors.is_empty() { Ok(done.join("; ")) } else { Err(errors.join("; ")) };
+            self.running.drain(..).for_each(|reply| reply.send(result.clone()));
+        }
+    }
+}
