@@ -64,6 +64,8 @@ pub struct Config {
     pub inspection: Option<InspectionSettings>,
     /// With inspection: nDPI inspects the same packets. Needs the cargo feature `ndpi`.
     pub second_opinion: bool,
+    /// Flows have marks for a [`PacketFollower`](crate::PacketFollower).
+    pub marks: bool,
 }
 
 impl Default for Config {
@@ -79,6 +81,7 @@ impl Default for Config {
             prefetch_packets: 64,
             inspection: None,
             second_opinion: false,
+            marks: false,
         }
     }
 }

@@ -47,6 +47,10 @@ impl FullCounters {
         self.0.remove(&(slot, endpoint as u8))
     }
 
+    pub fn get(&self, slot: u32, endpoint: usize) -> Option<&Direction> {
+        self.0.get(&(slot, endpoint as u8))
+    }
+
     /// Inserts counters that were removed from another meter; the caller has checked the capacity.
     pub fn insert(&mut self, slot: u32, endpoint: usize, direction: Direction) {
         self.0.insert((slot, endpoint as u8), direction);

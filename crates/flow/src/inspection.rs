@@ -146,6 +146,11 @@ impl Inspection {
         }
     }
 
+    /// What is known so far of a flow whose inspection goes on.
+    pub fn findings_so_far(&mut self, slot: u32) -> Option<Arc<Findings>> {
+        self.inspector.as_mut()?.findings(self.flows.get(slot as usize)?)
+    }
+
     pub fn end_flow(&mut self, slot: u32) {
         if let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) {
             inspector.end_flow(flow);

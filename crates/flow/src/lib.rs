@@ -14,6 +14,7 @@ mod config;
 mod encapsulation;
 mod expiry_schedule;
 mod flow_index;
+mod follower;
 mod fragments;
 mod full_counters;
 mod hash;
@@ -34,6 +35,7 @@ mod tcp_analysis;
 mod timeouts;
 
 pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};
+pub use follower::{FollowedPacket, PacketFollower};
 pub use hash::KeyHasher;
 pub use inspection::{NoPayloads, Payloads};
 pub use instructions::prefetch;

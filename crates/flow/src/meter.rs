@@ -25,9 +25,11 @@ use crate::cache::FlowCache;
 use crate::clock::Clock;
 use crate::encapsulation::EncapsulationTable;
 use crate::expiry_schedule::SCANNED_SLOTS;
+use crate::follower::{NoFollower, PacketFollower};
 use crate::fragments::FragmentCache;
 use crate::full_counters::FullCounters;
 use crate::inspection::{Inspection, NoPayloads, Payloads};
+use crate::mapped_array::MappedArray;
 use crate::migration::MigrationSearch;
 use crate::overflow::OverflowRecords;
 use crate::small_flow_filter::SmallFlowFilter;
@@ -67,6 +69,8 @@ pub struct Meter {
     cache: FlowCache,
     tcp: TcpAnalysis,
     inspection: Inspection,
+    /// Per slot; empty unless configured.
+    marks: MappedArray<u64>,
     encapsulation: EncapsulationTable,
     full_counters: FullCounters,
     fragments: FragmentCache,
@@ -94,6 +98,7 @@ impl Meter {
             started: false,
             tcp: TcpAnalysis::new(slots)?,
             inspection: Inspection::new(&config, slots)?,
+            marks: MappedArray::with_huge_pages(if config.marks { slots } else { 0 })?,
             encapsulation: EncapsulationTable::new(slots, config.mac_addresses)?,
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
@@ -108,7 +113,7 @@ impl Meter {
 
     /// Meters a burst of packets; records that end are appended to `out`. Inspects no payload.
     pub fn process(&mut self, burst: &[Packet], out: &mut Vec<FlowRecord>) {
-        self.process_with(burst, &NoPayloads, out);
+        self.process_with(burst, &NoPayloads, &mut NoFollower, out);
     }
 
     /// As [`Meter::process`], and inspects the payload of the first packets of flows.
@@ -116,12 +121,34 @@ impl Meter {
         if self.inspection.packets() == 0 {
             self.process(burst, out);
         } else {
-            self.process_with(burst, payloads, out);
+            self.process_with(burst, payloads, &mut NoFollower, out);
+        }
+    }
+
+    /// As [`Meter::process_and_inspect`], and hands each packet with the mark of its flow to a
+    /// follower. Needs [`Config::marks`].
+    pub fn process_and_follow(
+        &mut self,
+        burst: &[Packet],
+        payloads: &impl Payloads,
+        follower: &mut impl PacketFollower,
+        out: &mut Vec<FlowRecord>,
+    ) {
+        if self.inspection.packets() == 0 {
+            self.process_with(burst, &NoPayloads, follower, out);
+        } else {
+            self.process_with(burst, payloads, follower, out);
         }
     }
 
     #[inline(always)]
-    fn process_with<P: Payloads>(&mut self, burst: &[Packet], payloads: &P, out: &mut Vec<FlowRecord>) {
+    fn process_with<P: Payloads, F: PacketFollower>(
+        &mut self,
+        burst: &[Packet],
+        payloads: &P,
+        follower: &mut F,
+        out: &mut Vec<FlowRecord>,
+    ) {
         if let Some(first) = burst.first()
             && !self.started
         {
@@ -129,8 +156,8 @@ impl Meter {
         }
         // The loop for the default key has constant options (decisions/0015).
         match self.config.key {
-            KeyOptions::DEFAULT => self.process_burst(burst, KeyOptions::DEFAULT, payloads, out),
-            options => self.process_burst(burst, options, payloads, out),
+            KeyOptions::DEFAULT => self.process_burst(burst, KeyOptions::DEFAULT, payloads, follower, out),
+            options => self.process_burst(burst, options, payloads, follower, out),
         }
     }
 
@@ -200,7 +227,8 @@ impl Meter {
         let slots = config.flows as usize;
         let encapsulation: usize = EncapsulationTable::memory_bytes_for(slots, config.mac_addresses).iter().sum();
         let cache = FlowCache::memory_bytes_for(&config) + OverflowRecords::memory_bytes_for() + fixed_memory_bytes();
-        let cache = cache + Inspection::memory_bytes_for(&config, slots);
+        let marks = if config.marks { slots * size_of::<u64>() } else { 0 };
+        let cache = cache + Inspection::memory_bytes_for(&config, slots) + marks;
         cache + encapsulation + TcpAnalysis::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
 
@@ -210,7 +238,12 @@ impl Meter {
         let [links, tunnels] = self.encapsulation.memory_bytes();
         let inspection = Inspection::memory_bytes_for(&self.config, self.config.flows as usize);
         let cache = self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes();
-        [cache + inspection, self.tcp.memory_bytes(), tunnels, self.migration_search.memory_bytes()]
+        [
+            cache + inspection + self.marks.memory_bytes(),
+            self.tcp.memory_bytes(),
+            tunnels,
+            self.migration_search.memory_bytes(),
+        ]
     }
 
     #[cold]

@@ -250,6 +250,79 @@ impl OutputCounters {
     }
 }
 
+/// What rules did with packets. Octets are those on the wire, before cutting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ActionCounters {
+    /// Handed to at least one output.
+    pub forwarded: PacketTotals,
+    /// By a rule, or because no rule sends them anywhere.
+    pub dropped: PacketTotals,
+    /// Behind the first packets of a flow that a rule hands on.
+    pub shunted: PacketTotals,
+    /// Held back until the application of their flow is known. 0 at the end of a run.
+    pub held: PacketTotals,
+    /// Forwarded packets that were cut.
+    pub cut: u64,
+    /// Flows that were decided without their application: it was not known in time.
+    pub decided_late: u64,
+    /// Flows that were decided without their application: there was no memory for their packets.
+    pub decided_full: u64,
+    /// One entry per rule, and one for the packets that no rule matched.
+    pub rules: Vec<RuleCounters>,
+    /// One entry per output.
+    pub outputs: Vec<OutputCounters>,
+}
+
+/// Packets that a rule matched. Octets are those on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleCounters {
+    /// Level of the rule.
+    pub level: &'static str,
+    /// Its name.
+    pub rule: String,
+    /// Packets that it matched, whatever other rules did with them.
+    pub matched: PacketTotals,
+    /// Those of them that were handed on.
+    pub forwarded: PacketTotals,
+}
+
+impl ActionCounters {
+    /// Adds the counters of another pipeline with the same rules and outputs. Rules and outputs that
+    /// only one of them has are kept.
+    pub fn merge(&mut self, other: &Self) {
+        self.forwarded.merge(other.forwarded);
+        self.dropped.merge(other.dropped);
+        self.shunted.merge(other.shunted);
+        self.held.merge(other.held);
+        self.cut += other.cut;
+        self.decided_late += other.decided_late;
+        self.decided_full += other.decided_full;
+        for theirs in &other.rules {
+            let same = |mine: &&mut RuleCounters| (mine.level, &mine.rule) == (theirs.level, &theirs.rule);
+            match self.rules.iter_mut().find(same) {
+                Some(mine) => {
+                    mine.matched.merge(theirs.matched);
+                    mine.forwarded.merge(theirs.forwarded);
+                }
+                None => self.rules.push(theirs.clone()),
+            }
+        }
+        for theirs in &other.outputs {
+            match self.outputs.iter_mut().find(|mine| mine.output == theirs.output) {
+                Some(mine) => mine.merge(theirs),
+                None => self.outputs.push(theirs.clone()),
+            }
+        }
+    }
+
+    /// Packets that rules were asked about.
+    pub fn total(&self) -> PacketTotals {
+        let mut total = self.forwarded;
+        [self.dropped, self.shunted, self.held].into_iter().for_each(|packets| total.merge(packets));
+        total
+    }
+}
+
 /// Flow records by outcome at one sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SinkCounters {

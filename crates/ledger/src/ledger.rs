@@ -1,7 +1,7 @@
 //! The ledger of a run: its counters, the equations that must hold, and its JSON form.
 
 use crate::counters::{
-    ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters,
+    ActionCounters, ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters,
 };
 use crate::reasons::{PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
@@ -30,6 +30,8 @@ pub struct Ledger {
     pub inspection: InspectionCounters,
     /// Steps of the system's clock.
     pub clock: ClockCounters,
+    /// What rules did with packets; `None` without rules.
+    pub actions: Option<ActionCounters>,
     /// Flow records by outcome, one entry per sink.
     pub sinks: Vec<SinkCounters>,
 }
@@ -69,6 +71,9 @@ impl Ledger {
         self.overload.merge(other.overload);
         self.inspection.merge(other.inspection);
         self.clock.merge(other.clock);
+        if let Some(theirs) = &other.actions {
+            self.actions.get_or_insert_default().merge(theirs);
+        }
     }
 
     /// The equations that do not hold; empty when the ledger balances.
@@ -91,6 +96,17 @@ impl Ledger {
         let unknown: u64 = self.link_types.values().sum();
         let refused = self.packets.refused.get(RefusalReason::LinkType);
         equal("frames of unsupported link types = sum over link types".into(), refused, unknown);
+        if let Some(actions) = &self.actions {
+            for (what, counters, total) in
+                [("packets", &self.packets, actions.total().packets), ("bytes", &self.bytes, actions.total().octets)]
+            {
+                equal(
+                    format!("{what} of rules: forwarded + dropped + shunted + held = refused + metered + cache full"),
+                    total,
+                    counters.refused.total() + counters.metered + counters.dropped_cache_full,
+                );
+            }
+        }
         for sink in &self.sinks {
             let mut all = sink.total();
             all.merge(self.live);
@@ -136,6 +152,8 @@ impl Ledger {
             inspection: InspectionCounters,
             #[serde(skip_serializing_if = "ClockCounters::is_default")]
             clock: ClockCounters,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            actions: &'a Option<ActionCounters>,
             sinks: &'a [SinkCounters],
             balanced: bool,
         }
@@ -158,6 +176,7 @@ impl Ledger {
             overload: self.overload,
             inspection: self.inspection,
             clock: self.clock,
+            actions: &self.actions,
             sinks: &self.sinks,
             balanced: self.balanced(),
         }

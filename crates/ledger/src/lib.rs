@@ -16,8 +16,8 @@ mod ledger;
 mod reasons;
 
 pub use counters::{
-    ClockCounters, InspectionCounters, OutputCounters, OverloadCounters, PacketTotals, RecordTotals, SinkCounters,
-    TrafficCounters,
+    ActionCounters, ClockCounters, InspectionCounters, OutputCounters, OverloadCounters, PacketTotals, RecordTotals,
+    RuleCounters, SinkCounters, TrafficCounters,
 };
 pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, OutputDropReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -132,6 +132,40 @@ pub fn payload<'a>(link_type: u16, bytes: &'a [u8], packet: &Packet, options: De
     payload_general(link_type, bytes, packet, options)
 }
 
+/// Octets behind the IP header that count as the header of a protocol other than TCP and UDP: those
+/// of ICMP, and the ports of SCTP.
+const OTHER_HEADER_OCTETS: usize = 8;
+
+/// Octets of a frame before the transport header, and before the payload of TCP or UDP, of the packet
+/// that [`decode`] has read from it. Other protocols have [`OTHER_HEADER_OCTETS`] behind the IP
+/// header, later fragments nothing. What was not captured does not count; a frame without IP counts
+/// whole.
+#[inline(never)]
+pub fn header_octets(link_type: u16, bytes: &[u8], packet: &Packet, options: DecodeOptions) -> [usize; 2] {
+    let mut headers = LinkHeaders::EMPTY;
+    let Ok(LinkPayload::Ip(ip)) = link::parse(link_type, FrameSlice::new(bytes, packet.frame_bytes), &mut headers)
+    else {
+        return [bytes.len(); 2];
+    };
+    let (mut scratch, mut anomalies) = (Packet::default(), AnomalySet::default());
+    let mut slice = ip.fill(&mut scratch, &mut anomalies);
+    if options.decapsulate {
+        slice = decapsulate(slice, &mut scratch, &mut anomalies);
+    }
+    let Some(slice) = slice else { return [bytes.len(); 2] };
+    // The rest of the frame begins behind the headers that were read.
+    let network = slice.captured().as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+    if network > bytes.len() {
+        return [bytes.len(); 2];
+    }
+    let transport = match packet.protocol {
+        transport::TCP | transport::UDP => scratch.payload_bytes.saturating_sub(packet.payload_bytes) as usize,
+        _ => OTHER_HEADER_OCTETS,
+    };
+    let transport = if packet.flags.has(Flags::FRAGMENT_LATER) { 0 } else { transport };
+    [network, network.saturating_add(transport).min(bytes.len())]
+}
+
 /// [`payload`] by the general decoder.
 #[inline(never)]
 pub(crate) fn payload_general<'a>(

@@ -9,7 +9,7 @@ use crate::record_output::{BATCH, RecordAnnotator, RecordOutput};
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{Meter, MigratedFlow, Payloads};
+use weir_flow::{Meter, MigratedFlow, PacketFollower, Payloads};
 use weir_ledger::Ledger;
 use weir_packet::Packet;
 
@@ -67,6 +67,16 @@ impl MeteringStage {
         self.meter.process_and_inspect(packets, payloads, &mut self.output.records);
     }
 
+    #[inline]
+    pub fn process_and_follow(
+        &mut self,
+        packets: &[Packet],
+        payloads: &impl Payloads,
+        follower: &mut impl PacketFollower,
+    ) {
+        self.meter.process_and_follow(packets, payloads, follower, &mut self.output.records);
+    }
+
     /// Exports records if a batch is full or they have waited too long. If the loss histories do
     /// not cover the end of a record, calls `request_snapshots` with that time, ns, and whether the
     /// records must be exported now.
@@ -88,7 +98,7 @@ impl MeteringStage {
 
     /// Ends flows that time out while no packets arrive. `now_ns` returns the time of the clock
     /// that stamps packets, `None` for a file.
-    pub fn process_idle(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
+    pub fn process_idle(&mut self, mut now_ns: impl FnMut() -> Option<u64>) {
         let now = Instant::now();
         if now - self.clock_advanced >= IDLE_CLOCK_INTERVAL {
             self.clock_advanced = now;

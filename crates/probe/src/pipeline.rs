@@ -10,6 +10,7 @@ use crate::account::Account;
 use crate::export_handle::ExportHandle;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
+use crate::packet_actions::PacketActions;
 use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
@@ -21,6 +22,7 @@ pub struct Pipeline {
     reader: ReadingStage,
     packets: PacketBurst,
     metering: MeteringStage,
+    actions: Option<PacketActions>,
 }
 
 impl Pipeline {
@@ -33,7 +35,18 @@ impl Pipeline {
             metering: MeteringStage::new(&settings, handle, LossHistories::same_thread())?,
             packets: Box::new([Packet::default(); MAX_BURST_FRAMES]),
             reader: ReadingStage::new(&settings),
+            actions: None,
         })
+    }
+
+    /// A pipeline that also hands packets on, by rules.
+    ///
+    /// # Errors
+    /// As [`Pipeline::new`].
+    pub fn with_actions(settings: Settings, handle: ExportHandle, mut actions: PacketActions) -> io::Result<Self> {
+        let meter = weir_flow::Config { marks: true, ..settings.meter };
+        actions.set_context(settings.enricher.clone(), settings.decode);
+        Ok(Self { actions: Some(actions), ..Self::new(Settings { meter, ..settings }, handle)? })
     }
 
     /// Reads and meters one burst. Returns `Ok(false)` at the end of the source.
@@ -47,14 +60,26 @@ impl Pipeline {
         {
             self.metering.add_snapshot(self.reader.update_losses(live, false));
         }
-        let metering = &mut self.metering;
-        let meter = |packets: &[Packet], payloads: &BurstPayloads<'_>| metering.process_and_inspect(packets, payloads);
+        let (metering, actions) = (&mut self.metering, &mut self.actions);
+        let meter = |packets: &[Packet], payloads: &BurstPayloads<'_>| match actions {
+            None => metering.process_and_inspect(packets, payloads),
+            Some(actions) => {
+                let BurstPayloads { burst, frame_of, self_traffic, .. } = *payloads;
+                metering.process_and_follow(packets, payloads, &mut actions.follow(burst, frame_of, self_traffic));
+                actions.dispatch(burst, packets, frame_of);
+            }
+        };
         let Some((_, burst_was_short)) = self.reader.read(source, &mut self.packets, meter)? else {
             self.update_losses(source);
             return Ok(false);
         };
         if burst_was_short {
-            self.metering.process_idle(|| source.live().map(|live| live.now_ns()));
+            let actions = &mut self.actions;
+            self.metering.process_idle(|| {
+                let now_ns = source.live().map(|live| live.now_ns());
+                actions.iter_mut().zip(now_ns).for_each(|(actions, now_ns)| actions.advance_time(now_ns));
+                now_ns
+            });
         }
         let reader = &mut self.reader;
         self.metering.export_when_due(|histories, _, _| {
@@ -75,6 +100,9 @@ impl Pipeline {
     pub fn reconfigure(&mut self, settings: &Settings) {
         self.reader.reconfigure(settings);
         self.metering.reconfigure(settings);
+        if let (Some(actions), Some(rules)) = (&mut self.actions, &settings.rules) {
+            actions.reconfigure(rules);
+        }
     }
 
     /// Link types that the filter cannot be applied to; each is returned once.
@@ -84,16 +112,22 @@ impl Pipeline {
 
     /// The account so far.
     pub fn account(&self) -> Account {
-        Account::combined(&self.reader.ledger, self.metering.account())
+        let mut account = Account::combined(&self.reader.ledger, self.metering.account());
+        account.ledger.actions = self.actions.as_ref().map(PacketActions::account);
+        account
     }
 
     /// Ends every flow, exports the last records and returns the final account.
     pub fn finish(&mut self) -> Account {
-        Account::combined(&self.reader.ledger, self.metering.finish())
+        let mut account = Account::combined(&self.reader.ledger, self.metering.finish());
+        account.ledger.actions = self.actions.as_mut().map(PacketActions::finish);
+        account
     }
 
     /// The same after a panic.
     pub(crate) fn finish_after_panic(&mut self) -> Account {
-        Account::combined_after_panic(&self.reader.ledger, self.metering.finish_after_panic())
+        let mut account = Account::combined_after_panic(&self.reader.ledger, self.metering.finish_after_panic());
+        account.ledger.actions = self.actions.as_ref().map(PacketActions::account);
+        account
     }
 }

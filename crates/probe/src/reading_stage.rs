@@ -25,9 +25,11 @@ type FrameIndices = [u8; MAX_BURST_FRAMES];
 
 /// The payload of the packets of a burst.
 pub(crate) struct BurstPayloads<'a> {
-    burst: &'a Burst<'a>,
-    frame_of: &'a FrameIndices,
+    pub burst: &'a Burst<'a>,
+    pub frame_of: &'a FrameIndices,
     options: DecodeOptions,
+    /// Bit `n` is set if frame `n` is a datagram of a sink, which is filtered.
+    pub self_traffic: u64,
 }
 
 impl Payloads for BurstPayloads<'_> {
@@ -122,12 +124,13 @@ impl ReadingStage {
         let burst_was_short = self.losses.note_burst(&burst);
         self.admission.admit(&mut burst, &mut self.ledger);
         let mut frame_of = [0; MAX_BURST_FRAMES];
-        let count = if self.mac_addresses {
+        let (count, self_traffic) = if self.mac_addresses {
             self.decode::<true>(&burst, packets, &mut frame_of)
         } else {
             self.decode::<false>(&burst, packets, &mut frame_of)
         };
-        hand_over(&packets[..count], &BurstPayloads { burst: &burst, frame_of: &frame_of, options: self.decode });
+        let payloads = BurstPayloads { burst: &burst, frame_of: &frame_of, options: self.decode, self_traffic };
+        hand_over(&packets[..count], &payloads);
         drop(burst);
         if let Some(interfaces) = &mut self.interfaces {
             interfaces.note(&packets[..count], source);
@@ -181,9 +184,9 @@ impl ReadingStage {
         burst: &Burst<'_>,
         packets: &mut PacketBurst,
         frame_of: &mut FrameIndices,
-    ) -> usize {
+    ) -> (usize, u64) {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
-        let (mut metered, mut other_bytes) = (0, 0);
+        let (mut metered, mut other_bytes, mut self_traffic) = (0, 0, 0);
         let (decode, layer2, has_self_traffic) = (self.decode, self.layer2, !self.self_traffic.is_empty());
         for (index, frame) in burst.iter().enumerate() {
             let packet = &mut packets[metered % MAX_BURST_FRAMES];
@@ -197,6 +200,7 @@ impl ReadingStage {
             };
             let is_regular = matches!(decoded, Ok(anomalies) if anomalies.is_empty());
             if has_self_traffic && decoded.is_ok() && self.self_traffic.matches(packet) {
+                self_traffic |= 1 << (index % MAX_BURST_FRAMES);
                 self.ledger.packets.filtered += 1;
                 self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
                 other_bytes += u64::from(frame.wire_bytes);
@@ -212,7 +216,7 @@ impl ReadingStage {
         self.ledger.packets.metered += metered as u64;
         self.ledger.bytes.received += wire_bytes;
         self.ledger.bytes.metered += wire_bytes - other_bytes;
-        metered
+        (metered, self_traffic)
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use weir_capture::PacketFilter;
 use weir_flow::FlowRecord;
+use weir_rules::Rules;
 
 /// Settings of one pipeline.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,8 @@ pub struct Settings {
     pub interface_names: Option<InterfaceNames>,
     /// Adds to records before sinks get them.
     pub enricher: Option<RecordEnricher>,
+    /// What happens to packets, if the pipeline has [`PacketActions`](crate::PacketActions).
+    pub rules: Option<Arc<Rules>>,
 }
 
 /// Called by pipelines with each batch of records that they export. It must not wait.

@@ -7,6 +7,7 @@ use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::migration::{RebalancerThread, connect};
+use crate::packet_actions::PacketActions;
 use crate::pipeline::Pipeline;
 use crate::reading_stage::ReadingStage;
 use crate::settings::{BackPressure, Settings};
@@ -42,6 +43,8 @@ pub struct ReceiveQueue {
     pub source: Input<'static>,
     /// Where its thread runs.
     pub affinity: CpuAffinity,
+    /// What it does with packets beyond metering. Only if the thread meters.
+    pub actions: Option<PacketActions>,
 }
 
 /// What a worker group reports.
@@ -119,11 +122,14 @@ impl RunningGroup {
 
     fn start_fused(mut self, queues: Vec<ReceiveQueue>, context: &GroupContext<'_>) -> io::Result<Self> {
         let [first_number, _] = context.first_numbers;
-        for (number, ReceiveQueue { source, affinity }) in zip(first_number.., queues) {
+        for (number, ReceiveQueue { source, affinity, actions }) in zip(first_number.., queues) {
             let (settings, handle) = (context.settings.clone(), context.exporter.handle());
             let stop = StopSignal::new(context.stop.clone());
             self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
-                let pipeline = Pipeline::new(settings, handle)?;
+                let pipeline = match actions {
+                    Some(actions) => Pipeline::with_actions(settings, handle, actions),
+                    None => Pipeline::new(settings, handle),
+                }?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
             })?);
         }
@@ -153,7 +159,7 @@ impl RunningGroup {
             })?);
         }
         for ((number, queue), dispatcher) in zip(zip(first_reader.., queues), connections.dispatchers) {
-            let ReceiveQueue { source, affinity } = queue;
+            let ReceiveQueue { source, affinity, .. } = queue;
             let (reader, stop) = (ReadingStage::new(&settings), StopSignal::new(context.stop.clone()));
             self.readers.push(WorkerThread::start(format!("weir-read-{number}"), affinity, move || {
                 Ok(move |mailbox: &ControlMailbox| worker::run_reader(source, reader, dispatcher, mailbox, stop))

@@ -5,7 +5,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 22] = [
+const ALLOWED: [(&str, &str); 23] = [
     ("bench", "capture dpi export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
     ("control", "ledger probe"),
@@ -19,8 +19,9 @@ const ALLOWED: [(&str, &str); 22] = [
     ("ndpi", ""),
     ("packet", "ledger"),
     ("plot", "text"),
-    ("probe", "capture export flow ledger packet"),
+    ("probe", "capture egress export flow ledger packet rules"),
     ("query", "dpi export flow ledger packet tcp"),
+    ("rules", "export flow query"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
     ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
@@ -29,7 +30,7 @@ const ALLOWED: [(&str, &str); 22] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture control dpi enrich export flow host ledger packet plot probe query tcp tcp-batch tcp-report text trafficgen",
+        "bench capture control dpi egress enrich export flow host ledger packet plot probe query rules tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

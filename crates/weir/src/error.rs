@@ -58,6 +58,12 @@ pub enum Error {
     /// What the command line parser says about an option.
     #[error("{0}")]
     Option(String),
+    #[error("{}", rules_problems(.path, .problems))]
+    Rules { path: PathBuf, problems: crate::actions::RulesProblems },
+    #[error("{0}")]
+    Egress(weir_egress::Error),
+    #[error("--rules needs --layout fused: with the other layouts, threads that meter have no frames")]
+    RulesNeedFused,
     #[error("{path}: {error}")]
     ConfigSyntax { path: String, error: toml::de::Error },
     #[error("{path}: line {line}: {key}: {problem}")]

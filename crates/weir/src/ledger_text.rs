@@ -3,8 +3,8 @@
 use crate::protocols::link_type;
 use std::fmt::Display;
 use weir_ledger::{
-    ClockCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger, OverloadCounters, RecordTotals,
-    RefusalReason, TrafficCounters,
+    ActionCounters, ClockCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger, OutputDropReason,
+    OverloadCounters, PacketTotals, RecordTotals, RefusalReason, RuleCounters, TrafficCounters,
 };
 
 /// Whether packets were dropped or could not be read because of their link type, or records were not
@@ -17,7 +17,14 @@ pub fn has_problems(ledger: &Ledger) -> bool {
             .sinks
             .iter()
             .any(|sink| sink.lost.keys().any(|&reason| reason != ExportLossReason::OutputClosed.key()))
+        || ledger.actions.as_ref().is_some_and(has_lost_packets)
         || !ledger.balanced()
+}
+
+/// Whether an output has dropped packets, other than because its reader closed it.
+fn has_lost_packets(actions: &ActionCounters) -> bool {
+    let mut reasons = actions.outputs.iter().flat_map(|output| output.dropped.keys());
+    reasons.any(|&reason| reason != OutputDropReason::Closed.key())
 }
 
 /// The ledger as text: its counters, and whether it balances.
@@ -82,6 +89,9 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
         let steps = format!("{steps_forward} forward, {steps_backward} back, {seconds:+.3} s in total");
         rows.add_text("steps of the system's clock", steps);
     }
+    if let Some(actions) = &ledger.actions {
+        add_actions(&mut rows, actions);
+    }
     rows.add("records", &["flows", "packets", "bytes on the wire"]);
     let totals = |RecordTotals { flows, packets, bytes }: RecordTotals| [flows, packets, bytes];
     rows.add("created", &[ledger.flows_created, packets.metered, bytes.metered]);
@@ -107,6 +117,46 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
         }
     }
     rows.text(terminal_columns)
+}
+
+/// What rules did with packets, and what became of those that were handed on.
+fn add_actions(rows: &mut Rows, actions: &ActionCounters) {
+    let totals = |PacketTotals { packets, octets }: PacketTotals| [packets, octets];
+    rows.add("rules (docs/rules.md)", &["packets", "bytes on the wire"]);
+    for (name, packets) in [
+        ("- dropped by rules", actions.dropped),
+        ("- shunted", actions.shunted),
+        ("- held until the application", actions.held),
+    ] {
+        if packets.packets > 0 {
+            rows.add(name, &totals(packets));
+        }
+    }
+    rows.add("= forwarded", &totals(actions.forwarded));
+    for (name, count) in [
+        ("  cut", actions.cut),
+        ("  flows decided late", actions.decided_late),
+        ("  flows decided, no memory", actions.decided_full),
+    ] {
+        if count > 0 {
+            rows.add(name, &[count]);
+        }
+    }
+    for RuleCounters { level, rule, matched, .. } in actions.rules.iter().filter(|rule| rule.matched.packets > 0) {
+        rows.add(format!("  {level}: {rule}"), &totals(*matched));
+    }
+    if !actions.outputs.is_empty() {
+        rows.add("outputs", &["packets", "bytes, cut"]);
+    }
+    for output in &actions.outputs {
+        rows.add(format!("= {}, sent", output.output), &totals(output.sent));
+        if output.waiting.packets > 0 {
+            rows.add("  + waiting", &totals(output.waiting));
+        }
+        for (reason, &packets) in &output.dropped {
+            rows.add(format!("  + dropped, {reason}"), &totals(packets));
+        }
+    }
 }
 
 /// Whether the ledger balances: one line, or one for each equation that does not hold.

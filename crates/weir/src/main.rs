@@ -6,6 +6,7 @@
 //! Libraries state what is wrong; advice for the user is added here (`error.rs`).
 #![forbid(unsafe_code)]
 
+mod actions;
 mod arguments;
 mod bench;
 mod console;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe, given, invalid),
         Command::Tcp(tcp) => tcp::run(&tcp),
+        Command::Rules(rules) => actions::run(&rules),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),
         Command::Doctor(doctor) => doctor::run(&doctor),

@@ -1,5 +1,6 @@
 //! `weir read`: sources through one pipeline into sinks.
 
+use crate::actions::Actions;
 use crate::arguments::Read;
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
@@ -35,8 +36,11 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
+    let actions = read.rules.as_deref().map(Actions::load).transpose()?;
+    actions.iter().try_for_each(|actions| actions.check(&sources))?;
     let mut settings = settings(&read.metering)?;
     missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
+    settings.meter.marks = actions.is_some();
     missing_options::warn(&outputs.sinks, &read.sinks, &settings, &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;
@@ -45,6 +49,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
     let enrichment_bytes = enricher.as_ref().map_or(0, |of| of.reserve_bytes(sinks, back_pressure, false));
     let views = outputs.view_memory;
+    let enrichment_bytes = enrichment_bytes + actions.as_ref().map_or(0, |actions| actions.memory_bytes(1));
     let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure, views, enrichment_bytes };
     let is_requested = read.metering.flows.is_some();
     memory.fit(&mut settings.meter, is_requested)?;
@@ -52,6 +57,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     // Before any output is opened: opening empties files.
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
+    let actions = actions.map(|actions| actions.open(1)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
@@ -67,8 +73,12 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let settings = Settings { observer, interface_names, enricher, ..settings };
     let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
         .map_err(Error::Thread)?;
-    let pipeline =
-        Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, is_requested, error))?;
+    let handle = exporter.handle();
+    let pipeline = match actions.into_iter().flatten().next() {
+        Some(actions) => Pipeline::with_actions(settings, handle, actions),
+        None => Pipeline::new(settings, handle),
+    };
+    let pipeline = pipeline.map_err(|error| start_error(&config, is_requested, error))?;
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }

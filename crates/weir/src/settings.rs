@@ -62,6 +62,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         observer: None,
         interface_names: None,
         enricher: None,
+        rules: None,
     })
 }
 

@@ -155,6 +155,11 @@ impl Meter {
         record.interface = self.encapsulation.interface(slot as usize, state.flags());
         record.approximate.0 |= self.write_direction(slot, initiator, &state, &mut record.forward);
         record.approximate.0 |= self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
+        if state.flags().has(SlotFlags::FULL_COUNTERS) {
+            for endpoint in [0, 1] {
+                self.full_counters.remove(slot, endpoint);
+            }
+        }
         if let Some(reports) = &mut record.tcp {
             self.tcp.write_reports(slot, initiator, [record.forward.packets, record.reverse.packets], reports);
         }
@@ -162,21 +167,36 @@ impl Meter {
         self.count_exported(record);
     }
 
+    /// The record of a slot as far as it has come. It stays open.
+    pub fn record_so_far(&mut self, slot: u32) -> Box<FlowRecord> {
+        let analysed = self.is_connection(slot) && !self.tcp.unanalysed.contains(slot);
+        let mut record = Box::new(if analysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
+        let state = self.cache.slots[slot as usize].state;
+        let initiator = state.write_key(&mut record);
+        record.end_reason = EndReason::Forced;
+        record.interface = self.encapsulation.interface(slot as usize, state.flags());
+        record.approximate.0 |= self.write_direction(slot, initiator, &state, &mut record.forward);
+        record.approximate.0 |= self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
+        let packets = [record.forward.packets, record.reverse.packets];
+        if let Some(reports) = &mut record.tcp {
+            self.tcp.write_reports(slot, initiator, packets, reports);
+        }
+        record.findings = match state.needs_inspection() {
+            true => self.inspection.findings_so_far(slot),
+            false => self.inspection.findings(slot),
+        };
+        record
+    }
+
     /// Writes the packets that `endpoint` sent into an empty direction. Returns further bits of
     /// [`Approximate`].
     #[inline(always)]
-    fn write_direction(
-        &mut self,
-        slot: u32,
-        endpoint: Endpoint,
-        state: &FlowKeyState,
-        direction: &mut Direction,
-    ) -> u16 {
-        let full =
-            if state.flags().has(SlotFlags::FULL_COUNTERS) { self.full_counters.remove(slot, endpoint) } else { None };
+    fn write_direction(&self, slot: u32, endpoint: Endpoint, state: &FlowKeyState, direction: &mut Direction) -> u16 {
+        let has_full = state.flags().has(SlotFlags::FULL_COUNTERS);
+        let full = if has_full { self.full_counters.get(slot, endpoint) } else { None };
         let compact = &self.cache.slots[slot as usize].counters[endpoint];
         match full {
-            Some(full) => *direction = full,
+            Some(full) => *direction = *full,
             None if compact.packets() == 0 => return 0,
             None => compact.write_to(direction),
         }

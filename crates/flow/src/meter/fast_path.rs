@@ -5,6 +5,7 @@
 //! find only decides what is prefetched; the third compares the whole key.
 
 use super::{CHUNK_PACKETS, Meter};
+use crate::follower::{FollowedPacket, PacketFollower};
 use crate::hash::HashedKey;
 use crate::inspection::Payloads;
 use crate::key::{Endpoint, Key};
@@ -22,17 +23,18 @@ struct Lookup {
 
 impl Meter {
     #[inline(always)]
-    pub(super) fn process_burst<P: Payloads>(
+    pub(super) fn process_burst<P: Payloads, F: PacketFollower>(
         &mut self,
         burst: &[Packet],
         options: KeyOptions,
         payloads: &P,
+        follower: &mut F,
         out: &mut Vec<FlowRecord>,
     ) {
         let mut first = 0;
         for chunk in burst.chunks(CHUNK_PACKETS) {
             for packets in chunk.chunks(self.config.prefetch_packets) {
-                self.process_prefetched(packets, first, options, payloads, out);
+                self.process_prefetched(packets, first, options, (payloads, &mut *follower), out);
                 first += packets.len();
             }
             self.expire_next_slots(out);
@@ -42,12 +44,12 @@ impl Meter {
     /// Meters at most [`CHUNK_PACKETS`] packets in three passes, and prefetches for all of them.
     /// `first` is the index of the first one in the burst.
     #[inline(always)]
-    fn process_prefetched<P: Payloads>(
+    fn process_prefetched<P: Payloads, F: PacketFollower>(
         &mut self,
         packets: &[Packet],
         first: usize,
         options: KeyOptions,
-        payloads: &P,
+        (payloads, follower): (&P, &mut F),
         out: &mut Vec<FlowRecord>,
     ) {
         let mut lookups = [Lookup::default(); CHUNK_PACKETS];
@@ -71,22 +73,25 @@ impl Meter {
             if packet.protocol == TCP {
                 self.tcp.prefetch_for(candidate, endpoint, packet);
             }
+            if F::ACTIVE {
+                self.marks.prefetch_line(candidate, 0);
+            }
         }
         self.open_records.packets += packets.len() as u64;
         self.open_records.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for (at, (lookup, packet)) in lookups.iter().zip(packets).enumerate() {
-            self.process_packet(lookup, packet, options, (payloads, first + at), out);
+            self.process_packet(lookup, packet, options, (payloads, follower, first + at), out);
         }
         self.tcp.enter_completed();
     }
 
     #[inline(always)]
-    fn process_packet<P: Payloads>(
+    fn process_packet<P: Payloads, F: PacketFollower>(
         &mut self,
         lookup: &Lookup,
         packet: &Packet,
         options: KeyOptions,
-        (payloads, index): (&P, usize),
+        (payloads, follower, index): (&P, &mut F, usize),
         out: &mut Vec<FlowRecord>,
     ) {
         self.advance_clock(packet.time_ns);
@@ -119,6 +124,9 @@ impl Meter {
             if P::AVAILABLE && needs_inspection {
                 self.inspect(candidate, endpoint, packets, packet, payloads, index);
             }
+            if F::ACTIVE {
+                self.follow(candidate, packet, index, follower);
+            }
         } else {
             let counted = self.process_slow(&lookup.hashed, packet, out);
             if P::AVAILABLE
@@ -128,7 +136,24 @@ impl Meter {
                 let packets = self.packets(slot)[endpoint];
                 self.inspect(slot, endpoint, packets, packet, payloads, index);
             }
+            match counted {
+                _ if !F::ACTIVE => {}
+                Some((slot, _)) => self.follow(slot, packet, index, follower),
+                None => follower.follow_without_flow(index, packet),
+            }
         }
+    }
+
+    /// Hands a packet to the follower.
+    #[inline(always)]
+    fn follow<F: PacketFollower>(&mut self, slot: u32, packet: &Packet, index: usize, follower: &mut F) {
+        let (Some(&mark), Some(flow)) = (self.marks.get(slot as usize), self.cache.slots.get(slot as usize)) else {
+            return follower.follow_without_flow(index, packet);
+        };
+        let inspection_ended = self.inspection.packets() == 0 || !flow.state.needs_inspection();
+        let mut record = follower.needs_record(mark, inspection_ended).then(|| self.record_so_far(slot));
+        let mut followed = FollowedPacket { index, packet, slot, inspection_ended, record: record.as_deref_mut() };
+        follower.follow(&mut followed, &mut self.marks[slot as usize]);
     }
 
     /// Inspects a packet of a flow whose inspection has not ended. Its number in its direction is

@@ -26,6 +26,9 @@ impl Meter {
     ) -> Option<u32> {
         let slot = self.take_slot(Some(packet), out)?;
         self.cache.insert(slot, hash, FlowSlot::new(key, endpoint, self.clock.now_ns), key.extension);
+        if let Some(mark) = self.marks.get_mut(slot as usize) {
+            *mark = 0;
+        }
         if self.migration_search.is_active() {
             self.list_if_migrating(slot, hash);
         }

@@ -8,6 +8,7 @@ mod groups;
 mod machine;
 mod probe;
 mod read;
+mod rules;
 mod synth;
 mod tcp;
 mod usage;
@@ -18,6 +19,7 @@ pub use groups::{Enrichment, FullPolicy, Hardening, Inspection, KeyField, Meteri
 pub use machine::{Doctor, Plan};
 pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
+pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
 pub use usage::{join_value, with_short_value, with_tip};
@@ -38,6 +40,7 @@ const ENRICHMENT: &str = "Enrichment";
 const INSPECTION: &str = "Applications";
 const PERFORMANCE: &str = "Performance";
 const OVERLOAD: &str = "Overload";
+const ACTIONS: &str = "Actions on packets";
 const OPERATION: &str = "Operation";
 const CONTROL: &str = "HTTP interface";
 const LOGGING: &str = "Logging";
@@ -77,6 +80,7 @@ pub enum Command {
     Read(Box<Read>),
     Probe(Box<ProbeOptions>),
     Tcp(Box<Tcp>),
+    Rules(RulesArguments),
     Synth(Synth),
     Bench(Bench),
     Doctor(Doctor),

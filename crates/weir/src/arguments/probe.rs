@@ -3,7 +3,7 @@
 use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample};
 use super::{
-    CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE,
+    ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE,
     Reporting, Sinks,
 };
 use clap::{Args, ValueEnum};
@@ -35,6 +35,10 @@ pub struct ProbeOptions {
 
     #[command(flatten)]
     pub enrichment: Enrichment,
+
+    /// Hand packets on to interfaces, pipes and files by the rules of this file (docs/rules.md)
+    #[arg(long, value_name = "FILE", help_heading = ACTIONS)]
+    pub rules: Option<PathBuf>,
 
     /// Read options from this TOML file. Its keys are the long option names; the command line takes precedence
     #[arg(long, value_name = "FILE", help_heading = OPERATION)]

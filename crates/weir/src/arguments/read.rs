@@ -1,9 +1,10 @@
 //! Options of `weir read`.
 
 use super::groups::settings_help;
-use super::{Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
+use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
 use clap::Args;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Meter captures and write flow records to a table, files or collectors
 #[derive(Debug, Args)]
@@ -34,6 +35,10 @@ pub struct Read {
 
     #[command(flatten)]
     pub enrichment: Enrichment,
+
+    /// Hand packets on to interfaces, pipes and files by the rules of this file (docs/rules.md)
+    #[arg(long, value_name = "FILE", help_heading = ACTIONS)]
+    pub rules: Option<PathBuf>,
 
     #[command(flatten)]
     pub hardening: Hardening,

@@ -20,6 +20,7 @@ mod status;
 
 pub use config::without_invalid_values;
 
+use crate::actions::Actions;
 use crate::arguments::{Logging, ProbeOptions, Reporting, StatusFormat};
 use crate::console::log::{self, Prefix};
 use crate::console::{Deadline, print, stderr};
@@ -119,7 +120,11 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         None => probe,
     };
     let server = control::bind(&probe)?;
-    let groups = start::open_worker_groups(&probe, &stop)?;
+    let mut groups = start::open_worker_groups(&probe, &stop)?;
+    let actions = probe.rules.as_deref().map(Actions::load).transpose()?;
+    if let Some(actions) = &actions {
+        groups.add_actions(actions)?;
+    }
     outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &probe, &outputs))?;
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
     let mut watchdog = Watchdog::from_environment();
@@ -155,6 +160,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         std::mem::take(&mut open.sinks),
         outputs.view_memory,
         enricher.as_ref(),
+        actions.as_ref(),
     )?;
     effective.sink_memory = sink_memory;
     privileges::reset_priority();

@@ -2,6 +2,7 @@
 
 use super::placement::{self, Placement};
 use super::privileges::PIPELINE_NICE;
+use crate::actions::Actions;
 use crate::arguments::{Layout, ProbeOptions};
 use crate::enrichment::Enricher;
 use crate::error::Error;
@@ -20,6 +21,16 @@ const EXPORT_NICE: i32 = 5;
 pub struct OpenGroups {
     pub groups: Vec<WorkerGroupSpec>,
     pub placement: Placement,
+}
+
+impl OpenGroups {
+    /// Opens the outputs of the rules for each pipeline.
+    pub fn add_actions(&mut self, actions: &Actions) -> Result<(), Error> {
+        let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
+        let opened = actions.open(queues.len())?;
+        queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
+        Ok(())
+    }
 }
 
 pub struct Running {
@@ -66,12 +77,12 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
             [(name, _)] => name.clone(),
             queues => format!("{} queues", queues.len()),
         };
-        let queues = queues.into_iter().map(|(_, source)| ReceiveQueue { source, affinity: affinity() }).collect();
+        let queues = queues.into_iter().map(|(_, source)| ReceiveQueue { source, affinity: affinity(), actions: None }).collect();
         let meters = (0..probe.metering_threads()).map(|_| affinity()).collect();
         return Ok(OpenGroups { groups: vec![WorkerGroupSpec { name, queues, meters }], placement });
     }
     let group = |(name, source)| {
-        let queues = vec![ReceiveQueue { source, affinity: affinity() }];
+        let queues = vec![ReceiveQueue { source, affinity: affinity(), actions: None }];
         WorkerGroupSpec { name, queues, meters: if probe.layout == Layout::Split { vec![affinity()] } else { vec![] } }
     };
     Ok(OpenGroups { groups: queues.into_iter().map(group).collect(), placement })
@@ -84,8 +95,10 @@ pub fn start(
     sinks: Vec<Box<dyn Sink + Send>>,
     views: ViewMemory,
     enricher: Option<&Enricher>,
+    actions: Option<&Actions>,
 ) -> Result<(Running, SinkMemory), Error> {
-    let mut meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
+    let mut meter = settings.meter;
+    (meter.prefetch_packets, meter.marks) = (probe.batch.into(), actions.is_some());
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
     let is_live = groups.iter().flat_map(|group| &group.queues).any(|queue| matches!(queue.source, Input::Live(_)));
     // Captures wait for slow sinks; live traffic does not.
@@ -96,6 +109,7 @@ pub fn start(
         |group: &WorkerGroupSpec| if group.meters.is_empty() { group.queues.len() } else { group.meters.len() };
     let meters = groups.iter().map(meters_of).sum();
     let enrichment_bytes = enricher.map_or(0, |of| of.reserve_bytes(sinks.len(), back_pressure, true));
+    let enrichment_bytes = enrichment_bytes + actions.map_or(0, |actions| actions.memory_bytes(meters));
     let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure, views, enrichment_bytes };
     let is_requested = probe.metering.flows.is_some();
     let sink_memory = memory.fit(&mut meter, is_requested)?;

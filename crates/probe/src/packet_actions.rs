@@ -1,0 +1,445 @@
+//! Actions on packets: which frames of a burst go to which outputs, by rules, one decision per flow
+//! (docs/decisions/0020).
+//!
+//! ```text
+//! meter -> mark of the flow -> decision (rules, once per flow) -> verdict per frame
+//! burst, verdicts -> dropped | shunted | held | cut -> outputs
+//! ```
+//! Per packet of a decided flow this reads the mark and counts. It allocates only for new flows and
+//! for packets that are held.
+
+use crate::held_packets::HeldPackets;
+use crate::settings::RecordEnricher;
+use arrayvec::ArrayVec;
+use std::collections::HashMap;
+use std::slice;
+use std::sync::Arc;
+use weir_capture::{Burst, Frame, MAX_BURST_FRAMES};
+use weir_egress::Egress;
+use weir_flow::{FlowRecord, FollowedPacket, PacketFollower};
+use weir_ledger::{ActionCounters, PacketTotals, RuleCounters};
+use weir_packet::{DecodeOptions, Packet, header_octets};
+use weir_rules::{Action, Decision, Rules, Slice};
+
+/// Decisions that differ. There are fewer, unless rules are combined in every way.
+const MAX_DECISIONS: usize = 60_000;
+
+/// The mark of a flow: 16 bits its decision plus 1, 16 bits the version of the rules, 32 bits the
+/// packets of the flow so far.
+#[derive(Clone, Copy)]
+struct Mark(u64);
+
+impl Mark {
+    const UNDECIDED: u16 = 0;
+    const HELD: u16 = u16::MAX;
+
+    fn new(state: u16, version: u16, packets: u32) -> Self {
+        Self(u64::from(state) | u64::from(version) << 16 | u64::from(packets) << 32)
+    }
+
+    fn state(self) -> u16 {
+        self.0 as u16
+    }
+
+    fn version(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    fn packets(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The decision, if it was made by this version of the rules.
+    #[inline]
+    fn decision(self, version: u16) -> Option<u16> {
+        let is_decided = self.version() == version && !matches!(self.state(), Self::UNDECIDED | Self::HELD);
+        is_decided.then(|| self.state() - 1)
+    }
+}
+
+/// What happens to a frame.
+#[derive(Clone, Copy)]
+enum Verdict {
+    /// It belongs to no flow.
+    WithoutFlow,
+    /// It was filtered after all: it is a datagram of a sink.
+    Removed,
+    /// It was copied, and waits.
+    Held,
+    Decided {
+        decision: u16,
+        /// Number of the packet in its flow, from 1.
+        number: u32,
+    },
+}
+
+/// Decisions, and what they did.
+struct Decided {
+    decision: Decision,
+    matched: PacketTotals,
+    forwarded: PacketTotals,
+}
+
+/// The rules of a pipeline and their outputs.
+pub struct PacketActions {
+    rules: Arc<Rules>,
+    version: u16,
+    enricher: Option<RecordEnricher>,
+    decode: DecodeOptions,
+    decided: Vec<Decided>,
+    numbers: HashMap<Decision, u16, ahash::RandomState>,
+    held: Option<HeldPackets>,
+    egresses: Vec<Egress>,
+    /// Without rules and outputs.
+    counters: ActionCounters,
+    /// Rules of earlier versions, with their counters.
+    former: Vec<RuleCounters>,
+    verdicts: [Verdict; MAX_BURST_FRAMES],
+    /// The time of the newest packet.
+    now_ns: u64,
+}
+
+/// The decision about packets of no flow.
+const WITHOUT_FLOW: u16 = 0;
+
+impl PacketActions {
+    /// `egresses` are those of the rules, in their order.
+    pub fn new(rules: Arc<Rules>, egresses: Vec<Egress>) -> Self {
+        let mut actions = Self {
+            rules: rules.clone(),
+            version: 0,
+            enricher: None,
+            decode: DecodeOptions::default(),
+            decided: Vec::new(),
+            numbers: HashMap::default(),
+            held: None,
+            egresses,
+            counters: ActionCounters::default(),
+            former: Vec::new(),
+            verdicts: [Verdict::WithoutFlow; MAX_BURST_FRAMES],
+            now_ns: 0,
+        };
+        actions.apply(rules);
+        actions
+    }
+
+    /// What the pipeline knows.
+    pub(crate) fn set_context(&mut self, enricher: Option<RecordEnricher>, decode: DecodeOptions) {
+        (self.enricher, self.decode) = (enricher, decode);
+    }
+
+    /// Memory of the packets that wait, octets per pipeline.
+    pub fn memory_bytes_for(rules: &Rules) -> u64 {
+        if rules.needs_inspection() { rules.hold.octets } else { 0 }
+    }
+
+    /// Takes other rules with the same egresses. Each flow is decided again with its next packet.
+    pub(crate) fn reconfigure(&mut self, rules: &Arc<Rules>) {
+        if Arc::ptr_eq(rules, &self.rules) {
+            return;
+        }
+        self.release_all();
+        let present = self.rule_counters();
+        merge_rules(&mut self.former, present);
+        self.apply(rules.clone());
+    }
+
+    fn apply(&mut self, rules: Arc<Rules>) {
+        self.version = self.version.wrapping_add(1);
+        self.decided.clear();
+        self.numbers.clear();
+        let hold = rules.hold;
+        self.held = rules.needs_inspection().then(|| HeldPackets::new(hold.octets, hold.time_ns));
+        let without_flow = rules.without_flow();
+        self.rules = rules;
+        self.number(without_flow);
+    }
+
+    /// The number of a decision.
+    fn number(&mut self, decision: Decision) -> u16 {
+        if let Some(&number) = self.numbers.get(&decision) {
+            return number;
+        }
+        if self.decided.len() >= MAX_DECISIONS {
+            return WITHOUT_FLOW;
+        }
+        let number = self.decided.len() as u16;
+        self.decided.push(Decided { decision, matched: PacketTotals::default(), forwarded: PacketTotals::default() });
+        self.numbers.insert(decision, number);
+        number
+    }
+
+    /// Begins a burst: frames of no packet have no flow.
+    pub(crate) fn follow<'a>(&'a mut self, burst: &'a Burst<'a>, frame_of: &'a [u8], removed: u64) -> Follower<'a> {
+        for (index, verdict) in self.verdicts.iter_mut().enumerate() {
+            *verdict = if removed >> index & 1 == 1 { Verdict::Removed } else { Verdict::WithoutFlow };
+        }
+        Follower { actions: self, burst, frame_of }
+    }
+
+    /// Ends a burst: counts its frames, and hands them to the outputs.
+    pub(crate) fn dispatch(&mut self, burst: &Burst<'_>, packets: &[Packet], frame_of: &[u8]) {
+        let mut packet_of = [None; MAX_BURST_FRAMES];
+        for (packet, &frame) in packets.iter().zip(frame_of) {
+            packet_of[usize::from(frame) % MAX_BURST_FRAMES] = Some(packet);
+        }
+        if let Some(last) = burst.last() {
+            self.now_ns = self.now_ns.max(last.time_ns);
+        }
+        let mut batch = Batch::default();
+        for (index, frame) in burst.iter().enumerate() {
+            let (decision, number) = match self.verdicts[index % MAX_BURST_FRAMES] {
+                Verdict::WithoutFlow => (WITHOUT_FLOW, 1),
+                Verdict::Decided { decision, number } => (decision, number),
+                Verdict::Removed | Verdict::Held => continue,
+            };
+            let outgoing = (*frame, packet_of[index % MAX_BURST_FRAMES]);
+            let (decided, counters) = (&mut self.decided, &mut self.counters);
+            if let Some(action) = count(decided, counters, decision, number, frame.wire_bytes) {
+                batch.add(outgoing, &action, self.decode, counters);
+            }
+        }
+        batch.send(&mut self.egresses);
+        self.release_overdue(Some(self.now_ns));
+    }
+
+    /// Lets packets go that have waited too long. `now_ns` is on the time scale of the packets.
+    pub(crate) fn advance_time(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.release_overdue(Some(self.now_ns));
+    }
+
+    fn release_overdue(&mut self, now_ns: Option<u64>) {
+        while let Some((slot, fallback)) = self.held.as_mut().and_then(|held| held.overdue(now_ns)) {
+            self.counters.decided_late += 1;
+            self.release(slot, fallback);
+        }
+    }
+
+    fn release_all(&mut self) {
+        while let Some((slot, fallback)) = self.held.as_mut().and_then(|held| held.overdue(None)) {
+            self.release(slot, fallback);
+        }
+    }
+
+    /// Lets the packets of a flow go.
+    fn release(&mut self, slot: u32, decision: u16) {
+        let Self { held: Some(held), decided, counters, decode, egresses, .. } = self else { return };
+        held.release(slot, |released| {
+            let wire_bytes = released.frame.wire_bytes;
+            counters.held.packets -= 1;
+            counters.held.octets -= u64::from(wire_bytes);
+            if let Some(action) = count(decided, counters, decision, released.number, wire_bytes) {
+                let mut batch = Batch::default();
+                batch.add((released.frame, Some(released.packet)), &action, *decode, counters);
+                batch.send(egresses);
+            }
+        });
+    }
+
+    /// What was done so far.
+    pub(crate) fn account(&self) -> ActionCounters {
+        let mut rules = self.former.clone();
+        merge_rules(&mut rules, self.rule_counters());
+        let outputs = self.egresses.iter().flat_map(Egress::counters).collect();
+        ActionCounters { rules, outputs, ..self.counters.clone() }
+    }
+
+    fn rule_counters(&self) -> Vec<RuleCounters> {
+        let of = |level, rule: &str| RuleCounters { level, rule: rule.into(), ..RuleCounters::default() };
+        let mut counters: Vec<_> = self.rules.rules.iter().map(|rule| of(rule.level.name(), &rule.name)).collect();
+        let mut none = of("default", "no rule matched");
+        for Decided { decision, matched, forwarded } in &self.decided {
+            let mut rules = decision.rules.iter().flatten().peekable();
+            if rules.peek().is_none() {
+                none.matched.merge(*matched);
+                none.forwarded.merge(*forwarded);
+            }
+            for &rule in rules {
+                if let Some(counters) = counters.get_mut(usize::from(rule)) {
+                    counters.matched.merge(*matched);
+                    counters.forwarded.merge(*forwarded);
+                }
+            }
+        }
+        counters.push(none);
+        counters
+    }
+
+    /// Lets all packets go, and waits for the outputs.
+    pub(crate) fn finish(&mut self) -> ActionCounters {
+        self.release_all();
+        self.egresses.iter_mut().for_each(Egress::finish);
+        self.account()
+    }
+}
+
+fn merge_rules(mine: &mut Vec<RuleCounters>, theirs: Vec<RuleCounters>) {
+    let mut all = ActionCounters { rules: std::mem::take(mine), ..ActionCounters::default() };
+    all.merge(&ActionCounters { rules: theirs, ..ActionCounters::default() });
+    *mine = all.rules;
+}
+
+/// Counts a packet by its decision. Returns the action if it is handed on.
+#[inline]
+fn count(
+    decided: &mut [Decided],
+    counters: &mut ActionCounters,
+    decision: u16,
+    number: u32,
+    wire_bytes: u32,
+) -> Option<Action> {
+    let decided = decided.get_mut(usize::from(decision))?;
+    let action = decided.decision.action;
+    decided.matched.add(wire_bytes as usize);
+    if !action.forward || action.egresses == 0 {
+        counters.dropped.add(wire_bytes as usize);
+        return None;
+    }
+    if action.shunt.is_some_and(|packets| number > packets) {
+        counters.shunted.add(wire_bytes as usize);
+        return None;
+    }
+    decided.forwarded.add(wire_bytes as usize);
+    counters.forwarded.add(wire_bytes as usize);
+    Some(action)
+}
+
+/// Packets of a burst that are handed on, in their order, and the egresses of each.
+#[derive(Default)]
+struct Batch<'a> {
+    packets: ArrayVec<(Frame<'a>, Option<&'a Packet>), MAX_BURST_FRAMES>,
+    egresses: ArrayVec<u32, MAX_BURST_FRAMES>,
+}
+
+impl<'a> Batch<'a> {
+    fn add(
+        &mut self,
+        (mut frame, packet): (Frame<'a>, Option<&'a Packet>),
+        action: &Action,
+        decode: DecodeOptions,
+        counters: &mut ActionCounters,
+    ) {
+        let kept = match (action.slice, packet) {
+            (Slice::Octets(octets), _) => octets as usize,
+            (Slice::Network, Some(packet)) => header_octets(frame.link_type, frame.bytes, packet, decode)[0],
+            (Slice::Transport, Some(packet)) => header_octets(frame.link_type, frame.bytes, packet, decode)[1],
+            (Slice::Whole, _) | (_, None) => frame.bytes.len(),
+        };
+        if kept < frame.bytes.len() {
+            frame.bytes = &frame.bytes[..kept];
+            counters.cut += 1;
+        }
+        self.packets.push((frame, packet));
+        self.egresses.push(action.egresses);
+    }
+
+    fn send(&self, egresses: &mut [Egress]) {
+        let all = self.egresses.iter().fold(0, |all, of| all | of);
+        let are_same = self.egresses.iter().all(|&of| of == all);
+        for (index, egress) in egresses.iter_mut().enumerate().filter(|(index, _)| all >> index & 1 == 1) {
+            if are_same {
+                egress.send(&self.packets);
+                continue;
+            }
+            let of_egress = self.packets.iter().zip(&self.egresses).filter(|(_, of)| *of >> index & 1 == 1);
+            let packets: ArrayVec<_, MAX_BURST_FRAMES> = of_egress.map(|(packet, _)| *packet).collect();
+            egress.send(&packets);
+        }
+    }
+}
+
+/// Gives each packet of a burst its verdict.
+pub(crate) struct Follower<'a> {
+    actions: &'a mut PacketActions,
+    burst: &'a Burst<'a>,
+    frame_of: &'a [u8],
+}
+
+impl PacketFollower for Follower<'_> {
+    const ACTIVE: bool = true;
+
+    #[inline]
+    fn needs_record(&self, mark: u64, _: bool) -> bool {
+        Mark(mark).decision(self.actions.version).is_none()
+    }
+
+    #[inline]
+    fn follow(&mut self, followed: &mut FollowedPacket<'_>, mark: &mut u64) {
+        let number = Mark(*mark).packets().saturating_add(1);
+        let version = self.actions.version;
+        let state = match (Mark(*mark).decision(version), followed.record.as_deref_mut()) {
+            (Some(decision), _) => decision + 1,
+            (None, Some(record)) => self.decide(followed.slot, followed.inspection_ended, record, Mark(*mark)),
+            (None, None) => WITHOUT_FLOW + 1,
+        };
+        let frame = self.frame_of.get(followed.index).map_or(0, |&frame| usize::from(frame));
+        let mut verdict = Verdict::Decided { decision: state.wrapping_sub(1), number };
+        let mut state = state;
+        if state == Mark::HELD {
+            verdict = self.hold(followed, frame, number);
+            if let Verdict::Decided { decision, .. } = verdict {
+                state = decision + 1;
+            }
+        }
+        *mark = Mark::new(state, version, number).0;
+        self.actions.verdicts[frame % MAX_BURST_FRAMES] = verdict;
+    }
+
+    fn follow_without_flow(&mut self, _: usize, _: &Packet) {}
+}
+
+impl Follower<'_> {
+    /// Decides about a flow. Returns the state of its mark.
+    #[inline(never)]
+    fn decide(&mut self, slot: u32, inspection_ended: bool, record: &mut FlowRecord, mark: Mark) -> u16 {
+        let actions = &mut *self.actions;
+        if let Some(enricher) = &actions.enricher {
+            (enricher.0)(slice::from_mut(record));
+        }
+        let has_packets = actions.held.as_ref().is_some_and(|held| held.has(slot));
+        // The packets of an earlier flow in this slot, which has ended undecided.
+        if has_packets && mark.state() != Mark::HELD {
+            let fallback = actions.held.as_ref().and_then(|held| held.fallback(slot));
+            actions.release(slot, fallback.unwrap_or(WITHOUT_FLOW));
+        }
+        // Its packets have left, so that later ones must not wait.
+        let is_late = mark.state() == Mark::HELD && mark.version() == actions.version && !has_packets;
+        match actions.rules.decide(record, inspection_ended || is_late) {
+            Some(decision) => {
+                let number = actions.number(decision);
+                actions.release(slot, number);
+                number + 1
+            }
+            None => Mark::HELD,
+        }
+    }
+
+    /// Holds a packet, or decides if there is no room.
+    #[inline(never)]
+    fn hold(&mut self, followed: &FollowedPacket<'_>, frame: usize, number: u32) -> Verdict {
+        let actions = &mut *self.actions;
+        let fallback = followed.record.as_deref().and_then(|record| actions.rules.decide(record, true));
+        let fallback = fallback.map_or(WITHOUT_FLOW, |decision| actions.number(decision));
+        let (Some(frame), Some(held)) = (self.burst.get(frame), &mut actions.held) else {
+            return Verdict::Decided { decision: fallback, number };
+        };
+        let mut has_room = held.hold(followed.slot, frame, followed.packet, number, fallback);
+        while !has_room {
+            // The oldest flow goes, so that this one can wait.
+            let Some((slot, of_oldest)) = actions.held.as_mut().and_then(|held| held.overdue(None)) else { break };
+            actions.counters.decided_full += 1;
+            actions.release(slot, of_oldest);
+            if slot == followed.slot {
+                break;
+            }
+            let Some(held) = &mut actions.held else { break };
+            has_room = held.hold(followed.slot, frame, followed.packet, number, fallback);
+        }
+        if has_room {
+            actions.counters.held.add(frame.wire_bytes as usize);
+            return Verdict::Held;
+        }
+        Verdict::Decided { decision: fallback, number }
+    }
+}

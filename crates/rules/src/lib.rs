@@ -1,0 +1,16 @@
+//! Rules: which packets of a flow are handed on, where to, and how much of them.
+//!
+//! Input: a rules file (TOML), and flow records as far as they have come. Output: one [`Decision`]
+//! per flow. Invariants: the same record always gets the same decision, and a decision never fails.
+//! Not done here: sending packets, counting them.
+//!
+//! docs/rules.md defines the file.
+#![forbid(unsafe_code)]
+
+mod error;
+mod fields;
+mod file;
+mod reader;
+
+pub use error::{InvalidRules, Problem};
+pub use file::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};

@@ -1,0 +1,283 @@
+//! Reads the tables of a rules file. It goes on behind a problem, so that all of them are told.
+
+use crate::error::Problem;
+use crate::fields::{Known, known};
+use crate::file::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use weir_query::Expression;
+
+/// A decision has a bit for each.
+const MAX_EGRESSES: usize = 32;
+const MAX_RULES: usize = 4096;
+
+/// Names that are near to an unknown one have this Jaro-Winkler similarity at least.
+const LEAST_SIMILARITY: f64 = 0.75;
+
+const TABLES: [&str; 7] = ["egress", "recorder", "hold", "default", "source", "network", "application"];
+const RULE_KEYS: [&str; 7] = ["name", "where", "action", "shunt", "slice", "to", "record"];
+const DEFAULT_KEYS: [&str; 5] = ["action", "shunt", "slice", "to", "record"];
+const EGRESS_KEYS: [&str; 2] = ["outputs", "balance"];
+const HOLD_KEYS: [&str; 2] = ["octets", "ms"];
+
+struct Reader<'t> {
+    text: &'t str,
+    problems: Vec<(usize, Problem)>,
+    rules: Rules,
+}
+
+/// The rules of a file without what is invalid, and its problems with their lines.
+pub(crate) fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
+    let rules = Rules {
+        rules: Vec::new(),
+        egresses: Vec::new(),
+        has_recorder: false,
+        hold: Hold::default(),
+        default: Settings::default(),
+    };
+    let mut reader = Reader { text, problems: Vec::new(), rules };
+    match DeTable::parse(text) {
+        Ok(table) => reader.read_file(table.get_ref()),
+        Err(error) => reader.problem(&error.span().unwrap_or_default(), Problem::Syntax(error.message().into())),
+    }
+    (reader.rules, reader.problems)
+}
+
+/// The most similar name, if one is similar.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let similarity = |near: &&str| (strsim::jaro_winkler(near, name) * 1000.0) as u32;
+    let near = names.filter(|near| f64::from(similarity(near)) > LEAST_SIMILARITY * 1000.0).max_by_key(similarity);
+    near.map(String::from)
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, place: &Range<usize>, problem: Problem) {
+        self.problems.push((self.line(place), problem));
+    }
+
+    fn line(&self, place: &Range<usize>) -> usize {
+        1 + self.text.as_bytes().iter().take(place.start).filter(|&&octet| octet == b'\n').count()
+    }
+
+    fn invalid(&mut self, key: &str, value: &Spanned<DeValue<'_>>, expected: &'static str) {
+        self.problem(&value.span(), Problem::Value { key: key.into(), expected });
+    }
+
+    fn check_keys(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
+        for key in table.keys().filter(|key| !known.contains(&&**key.get_ref())) {
+            let near = nearest(key.get_ref(), known.iter().copied());
+            let unknown = Problem::UnknownKey {
+                key: key.get_ref().to_string(),
+                place: place.into(),
+                near,
+                known: known.join(", "),
+            };
+            self.problem(&key.span(), unknown);
+        }
+    }
+
+    fn read_file(&mut self, file: &DeTable<'_>) {
+        self.check_keys(file, "a rules file", &TABLES);
+        // Rules name egresses.
+        if let Some(egresses) = file.get("egress") {
+            match egresses.get_ref() {
+                DeValue::Table(table) => {
+                    for (name, egress) in table {
+                        self.read_egress(name.get_ref(), egress);
+                    }
+                }
+                _ => self.invalid("egress", egresses, "tables [egress.NAME]"),
+            }
+        }
+        if let Some(recorder) = file.get("recorder") {
+            let before = self.rules.egresses.len();
+            self.read_egress(RECORDER, recorder);
+            self.rules.has_recorder = self.rules.egresses.len() > before;
+        }
+        if self.rules.egresses.len() > MAX_EGRESSES {
+            self.problem(&(0..0), Problem::TooMany("egresses", MAX_EGRESSES));
+            self.rules.egresses.truncate(MAX_EGRESSES);
+        }
+        if let Some(hold) = file.get("hold") {
+            self.read_hold(hold);
+        }
+        if let Some(default) = file.get("default") {
+            match default.get_ref() {
+                DeValue::Table(table) => {
+                    self.check_keys(table, "[default]", &DEFAULT_KEYS);
+                    self.rules.default = self.settings(table);
+                }
+                _ => self.invalid("default", default, "a table [default]"),
+            }
+        }
+        for level in Level::ALL {
+            let Some(rules) = file.get(level.name()) else { continue };
+            match rules.get_ref() {
+                DeValue::Array(rules) => rules.iter().for_each(|rule| self.read_rule(level, rule)),
+                _ => self.invalid(level.name(), rules, "an array of tables: write [[ ]] around its name"),
+            }
+        }
+        if self.rules.rules.len() > MAX_RULES {
+            self.problem(&(0..0), Problem::TooMany("rules", MAX_RULES));
+        }
+    }
+
+    fn read_egress(&mut self, name: &str, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Table(table) = value.get_ref() else {
+            return self.invalid(name, value, "a table with outputs");
+        };
+        let place = if name == RECORDER { "[recorder]".into() } else { format!("[egress.{name}]") };
+        self.check_keys(table, &place, &EGRESS_KEYS);
+        let line = self.line(&value.span());
+        if self.rules.egresses.iter().any(|egress| egress.name == name) {
+            return self.problem(&value.span(), Problem::Twice(name.into()));
+        }
+        let outputs = match table.get("outputs") {
+            Some(outputs) => self.texts("outputs", outputs),
+            None => Vec::new(),
+        };
+        if outputs.is_empty() {
+            self.invalid("outputs", value, "a list of outputs, like [\"af_packet:eth1\"]");
+        }
+        let balance = table.get("balance").and_then(|balance| self.text("balance", balance));
+        self.rules.egresses.push(Egress { name: name.into(), outputs, balance, line });
+    }
+
+    fn read_hold(&mut self, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Table(table) = value.get_ref() else { return self.invalid("hold", value, "a table [hold]") };
+        self.check_keys(table, "[hold]", &HOLD_KEYS);
+        if let Some(octets) = table.get("octets").and_then(|octets| self.number("octets", octets)) {
+            self.rules.hold.octets = octets;
+        }
+        if let Some(ms) = table.get("ms").and_then(|ms| self.number("ms", ms)) {
+            self.rules.hold.time_ns = ms.saturating_mul(1_000_000);
+        }
+    }
+
+    fn read_rule(&mut self, level: Level, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Table(table) = value.get_ref() else {
+            return self.invalid(level.name(), value, "a table");
+        };
+        self.check_keys(table, &format!("[[{level}]]"), &RULE_KEYS);
+        let settings = self.settings(table);
+        if settings.forward == Some(false) {
+            let contradicts = ["shunt", "slice", "to"].into_iter().find(|&key| table.contains_key(key));
+            if let Some(key) = contradicts {
+                self.problem(&value.span(), Problem::Contradiction(key));
+            }
+        }
+        let condition = table.get("where").and_then(|text| self.condition(level, text));
+        let name = table.get("name").and_then(|name| self.text("name", name));
+        let name = name.or_else(|| condition.as_ref().map(|condition| condition.text().into()));
+        let name = name.unwrap_or_else(|| "others".into());
+        let line = self.line(&value.span());
+        if self.rules.rules.iter().any(|rule| rule.level == level && rule.name == name) && table.contains_key("name") {
+            self.problem(&value.span(), Problem::Twice(name.clone()));
+        }
+        self.rules.rules.push(Rule { level, name, line, condition, settings });
+    }
+
+    fn condition(&mut self, level: Level, value: &Spanned<DeValue<'_>>) -> Option<Expression> {
+        let text = self.text("where", value)?;
+        let expression = match Expression::new(&text) {
+            Ok(expression) => expression,
+            Err(error) => {
+                self.problem(&value.span(), Problem::Expression(error.to_string()));
+                return None;
+            }
+        };
+        for field in expression.fields() {
+            let reason = match known(field) {
+                Known::AtFirst => continue,
+                Known::Later if level == Level::Application => continue,
+                Known::Later => "is known after some packets only; use it in [[application]]",
+                Known::Never => "changes while a flow lasts, and each flow is decided once",
+            };
+            self.problem(&value.span(), Problem::Field { field: field.into(), reason });
+        }
+        Some(expression)
+    }
+
+    /// What a rule or the default sets.
+    fn settings(&mut self, table: &DeTable<'_>) -> Settings {
+        let mut set = Settings::default();
+        if let Some(value) = table.get("action") {
+            match value.get_ref().as_str() {
+                Some("forward") => set.forward = Some(true),
+                Some("drop") => set.forward = Some(false),
+                _ => self.invalid("action", value, "\"forward\" or \"drop\""),
+            }
+        }
+        if let Some(value) = table.get("shunt") {
+            match self.number("shunt", value) {
+                Some(packets @ 1..=0xffff_ffff) => set.shunt = Some(packets as u32),
+                Some(_) => self.invalid("shunt", value, "1 to 4294967295 packets; for none write action = \"drop\""),
+                None => {}
+            }
+        }
+        if let Some(value) = table.get("slice") {
+            set.slice = match (value.get_ref().as_str(), number(value.get_ref())) {
+                (Some("l3"), _) => Some(Slice::Network),
+                (Some("l4"), _) => Some(Slice::Transport),
+                (_, Some(octets @ 14..=0xffff_ffff)) => Some(Slice::Octets(octets as u32)),
+                _ => {
+                    self.invalid("slice", value, "\"l3\", \"l4\" or a number of octets, at least 14");
+                    None
+                }
+            };
+        }
+        if let Some(value) = table.get("to") {
+            let names = self.texts("to", value);
+            let mut egresses = 0;
+            for name in names {
+                let all = self.rules.egresses.iter().map(|egress| &*egress.name).filter(|&of| of != RECORDER);
+                match all.clone().position(|of| of == name) {
+                    Some(index) => egresses |= 1 << index,
+                    None => {
+                        let near = nearest(&name, all);
+                        self.problem(&value.span(), Problem::UnknownEgress { name, near });
+                    }
+                }
+            }
+            set.egresses = Some(egresses);
+        }
+        if let Some(value) = table.get("record") {
+            match value.get_ref().as_bool() {
+                Some(true) if !self.rules.has_recorder => self.problem(&value.span(), Problem::NoRecorder),
+                Some(record) => set.record = Some(record),
+                None => self.invalid("record", value, "true or false"),
+            }
+        }
+        set
+    }
+
+    fn text(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
+        let text = value.get_ref().as_str().map(String::from);
+        if text.is_none() {
+            self.invalid(key, value, "text in quotation marks");
+        }
+        text
+    }
+
+    /// A text, or a list of texts.
+    fn texts(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<String> {
+        match value.get_ref() {
+            DeValue::Array(values) => values.iter().filter_map(|value| self.text(key, value)).collect(),
+            _ => self.text(key, value).into_iter().collect(),
+        }
+    }
+
+    fn number(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<u64> {
+        let number = number(value.get_ref());
+        if number.is_none() {
+            self.invalid(key, value, "a whole number, 0 or more");
+        }
+        number
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Option<u64> {
+    let DeValue::Integer(integer) = value else { return None };
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}

@@ -1,0 +1,165 @@
+//! The decisions of rules, and the problems of rules files.
+
+use weir_flow::{Config, FlowRecord, Meter};
+use weir_packet::{Flags, Packet, ipv4_mapped};
+use weir_rules::{Action, Rules, Slice};
+
+const IDS: u32 = 1;
+const OTHER: u32 = 2;
+const RECORDER: u32 = 4;
+const EGRESSES: &str = r#"
+[egress.ids]
+outputs = ["pcap:ids", "pcap:ids2"]
+[egress.other]
+outputs = "pcap:other"
+[recorder]
+outputs = ["folder:packets"]
+"#;
+
+fn rules(text: &str) -> Rules {
+    Rules::new(&format!("{EGRESSES}{text}")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn problems(text: &str) -> String {
+    Rules::new(text).expect_err("the file has problems").to_string()
+}
+
+/// A flow from 10.0.0.1 to 192.0.2.1, of this protocol and port.
+fn flow(protocol: u8, port: u16) -> FlowRecord {
+    let packet = Packet {
+        source: ipv4_mapped([10, 0, 0, 1]),
+        destination: ipv4_mapped([192, 0, 2, 1]),
+        source_port: 50_000,
+        destination_port: port,
+        protocol,
+        flags: Flags(Flags::PORTS),
+        ..Packet::default()
+    };
+    let (mut meter, mut records) = (Meter::new(Config { flows: 1, ..Config::default() }).unwrap(), Vec::new());
+    meter.process(&[packet], &mut records);
+    meter.drain(&mut records);
+    records.remove(0)
+}
+
+fn action(rules: &Rules, protocol: u8, port: u16) -> Action {
+    rules.decide(&flow(protocol, port), true).expect("inspection has ended").action
+}
+
+#[test]
+fn without_rules_everything_goes_everywhere() {
+    let rules = rules("");
+    let all = Action { forward: true, shunt: None, slice: Slice::Whole, egresses: IDS | OTHER | RECORDER };
+    assert_eq!(rules.decide(&flow(6, 443), false).unwrap().action, all);
+    assert_eq!(rules.without_flow().action, all);
+    assert!(!rules.needs_inspection());
+}
+
+#[test]
+fn a_later_level_sets_what_it_names_and_keeps_the_rest() {
+    let rules = rules(
+        r#"
+[default]
+action = "drop"
+shunt = 100
+[[source]]
+action = "forward"
+to = "ids"
+[[network]]
+where = "dst net 192.0.2.0/24"
+shunt = 10
+record = false
+[[network]]
+where = "port 443"
+shunt = 3
+[[application]]
+where = "protocol = udp"
+slice = "l4"
+"#,
+    );
+    let expected = Action { forward: true, shunt: Some(10), slice: Slice::Whole, egresses: IDS };
+    assert_eq!(action(&rules, 6, 443), expected);
+    assert_eq!(action(&rules, 17, 443), Action { slice: Slice::Transport, ..expected });
+    let decision = rules.decide(&flow(17, 443), false).unwrap();
+    let names: Vec<&str> = decision.rules.iter().flatten().map(|&rule| &*rules.rules[usize::from(rule)].name).collect();
+    assert_eq!(names, ["others", "dst net 192.0.2.0/24", "protocol = udp"]);
+    // Frames of no flow get the default.
+    assert!(!rules.without_flow().action.forward);
+}
+
+#[test]
+fn a_rule_that_drops_is_final_and_a_default_is_not() {
+    let rules = rules(
+        r#"
+[[network]]
+name = "banned"
+where = "dst host 192.0.2.1 and port 25"
+action = "drop"
+[[application]]
+action = "forward"
+"#,
+    );
+    assert!(!action(&rules, 6, 25).forward);
+    assert!(action(&rules, 6, 80).forward);
+}
+
+#[test]
+fn a_decision_waits_for_inspection_only_if_a_rule_needs_it() {
+    let rules = rules(
+        "[[network]]\nwhere = 'port 22'\naction = 'drop'\n[[application]]\nwhere = 'application = tls'\nshunt = 5",
+    );
+    assert!(rules.needs_inspection());
+    assert_eq!(rules.decide(&flow(6, 443), false), None);
+    assert_eq!(action(&rules, 6, 443).shunt, None);
+    assert!(!rules.decide(&flow(6, 22), false).unwrap().action.forward, "no application brings it back");
+}
+
+#[test]
+fn every_problem_has_its_line_and_a_near_match() {
+    let text = r#"
+[egress.ids]
+outputs = ["pcap:ids"]
+balnce = "mirror"
+[defaults]
+[[network]]
+where = "sni = x"
+[[network]]
+where = "port 80 and"
+[[application]]
+where = "packets > 10"
+to = "idz"
+[[application]]
+action = "drop"
+shunt = 3
+[[application]]
+action = "pass"
+shunt = 0
+slice = "l5"
+record = true
+"#;
+    let found = problems(text);
+    for (line, part) in [
+        (4, "there is no 'balnce' in [egress.ids] (did you mean balance?); there are: outputs, balance"),
+        (5, "there is no 'defaults' in a rules file (did you mean default?)"),
+        (7, "where: 'sni' is known after some packets only; use it in [[application]]"),
+        (9, "where: "),
+        (11, "where: 'packets' changes while a flow lasts, and each flow is decided once"),
+        (12, "there is no egress 'idz' (did you mean ids?)"),
+        (13, "action = \"drop\" contradicts 'shunt'"),
+        (16, "no packet reaches this rule: line 13 matches whatever it matches"),
+        (17, "'action' must be \"forward\" or \"drop\""),
+        (18, "for none write action = \"drop\""),
+        (19, "'slice' must be \"l3\", \"l4\" or a number of octets, at least 14"),
+        (20, "record = true needs a recorder"),
+    ] {
+        let start = format!("line {line}: ");
+        assert!(found.lines().any(|found| found.starts_with(&start) && found.contains(part)), "{line} {part}\n{found}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_has_the_line() {
+    assert!(problems("[egress.a\noutputs = 1").starts_with("line 1: "));
+    assert!(problems("x = 1\ny =").contains("line 2: "));
+    assert!(problems("[[network]]\nwhere = 3").contains("line 2: 'where' must be text in quotation marks"));
+    assert!(problems("[egress.x]\n").contains("line 1: 'outputs' must be a list of outputs"));
+}

@@ -1,0 +1,239 @@
+//! Actions on packets: the rules file, its egresses, and `weir rules`.
+
+use crate::arguments::{RulesArguments, RulesCheck, RulesCommand};
+use crate::console::{print, print_styled, style};
+use crate::enrichment::Enricher;
+use crate::error::Error;
+use crate::input::{self, DamageLog};
+use crate::run_status::RunStatus;
+use crate::settings::{settings, start_error};
+use crate::signals::stop_signal;
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_capture::Frame;
+use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput};
+use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
+use weir_rules::{InvalidRules, Rules};
+use weir_text::columns::{self, Column};
+use weir_text::units;
+
+/// A rules file, and the outputs that it names.
+#[derive(Clone, Debug)]
+pub struct Actions {
+    pub rules: Arc<Rules>,
+    egresses: Vec<EgressSpec>,
+    /// Key of the hash that balances, the same in all pipelines.
+    secret: u64,
+}
+
+/// The problems of a rules file: lines, counted from 1, and texts.
+#[derive(Debug)]
+pub struct RulesProblems(pub Vec<(usize, String)>);
+
+impl Actions {
+    /// Reads a rules file.
+    ///
+    /// # Errors
+    /// It cannot be read, or has problems.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        let invalid = |problems| Error::Rules { path: path.to_owned(), problems: RulesProblems(problems) };
+        let rules = Rules::new(&text).map_err(|InvalidRules { problems }| {
+            invalid(problems.into_iter().map(|(line, problem)| (line, problem.to_string())).collect())
+        })?;
+        let mut problems = Vec::new();
+        let mut egresses = Vec::new();
+        for egress in &rules.egresses {
+            let mut note = |error: weir_egress::Error| problems.push((egress.line, error.to_string()));
+            let parsed = egress.outputs.iter().map(|output| output.parse::<OutputSpec>());
+            let outputs: Vec<OutputSpec> = parsed.filter_map(|output| output.map_err(&mut note).ok()).collect();
+            let balance = egress.balance.as_ref().map_or(Ok(Default::default()), |balance| balance.parse());
+            let balance = balance.map_err(&mut note).unwrap_or_default();
+            egresses.push(EgressSpec { outputs, balance });
+        }
+        if !problems.is_empty() {
+            return Err(invalid(problems));
+        }
+        Ok(Self { rules: Arc::new(rules), egresses, secret: RandomState::new().hash_one(0) })
+    }
+
+    /// Checks the outputs beside the sources of a run, without opening them.
+    ///
+    /// # Errors
+    /// An output is named twice, or is monitored by a source.
+    pub fn check(&self, sources: &[&OsStr]) -> Result<(), Error> {
+        let sources: Vec<String> = sources.iter().map(|source| source.to_string_lossy().into_owned()).collect();
+        weir_egress::check(&self.egresses, &sources).map_err(Error::Egress)
+    }
+
+    /// Opens the outputs, for each pipeline.
+    ///
+    /// # Errors
+    /// One of them cannot be opened.
+    pub fn open(&self, pipelines: usize) -> Result<Vec<PacketActions>, Error> {
+        self.with_outputs(pipelines, |output| weir_egress::open(output, pipelines).map_err(Error::Egress))
+    }
+
+    fn with_outputs(
+        &self,
+        pipelines: usize,
+        open: impl Fn(&OutputSpec) -> Result<Vec<Box<dyn PacketOutput>>, Error>,
+    ) -> Result<Vec<PacketActions>, Error> {
+        let mut of_pipelines: Vec<Vec<Egress>> = (0..pipelines).map(|_| Vec::new()).collect();
+        for EgressSpec { outputs, balance } in &self.egresses {
+            let mut handles: Vec<Vec<Box<dyn PacketOutput>>> = (0..pipelines).map(|_| Vec::new()).collect();
+            for output in outputs {
+                handles.iter_mut().zip(open(output)?).for_each(|(of_pipeline, handle)| of_pipeline.push(handle));
+            }
+            for (egresses, outputs) in of_pipelines.iter_mut().zip(handles) {
+                egresses.push(Egress::new(outputs, *balance, self.secret));
+            }
+        }
+        Ok(of_pipelines.into_iter().map(|egresses| PacketActions::new(self.rules.clone(), egresses)).collect())
+    }
+
+    /// Memory of packets that wait for a decision, octets.
+    pub fn memory_bytes(&self, pipelines: usize) -> u64 {
+        PacketActions::memory_bytes_for(&self.rules) * pipelines as u64
+    }
+
+    /// Files and folders of outputs that may be opened again while the program runs.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.egresses.iter().flat_map(|egress| &egress.outputs).filter_map(|output| match output {
+            OutputSpec::Pcap(path) | OutputSpec::Folder(path) => Some(path),
+            OutputSpec::AfPacket(_) => None,
+        })
+    }
+}
+
+/// An output that only counts.
+struct Counted(OutputCounters);
+
+impl PacketOutput for Counted {
+    fn send(&mut self, frames: &[Frame<'_>]) {
+        frames.iter().for_each(|frame| self.0.sent.add(frame.bytes.len()));
+    }
+
+    fn counters(&self) -> OutputCounters {
+        self.0.clone()
+    }
+}
+
+pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
+    let RulesCommand::Check(check) = &arguments.command;
+    let actions = Actions::load(&check.file)?;
+    if check.with.is_empty() {
+        let Rules { rules, egresses, .. } = &*actions.rules;
+        let text = format!(
+            "{}: valid, {}, {}\n",
+            check.file.display(),
+            units::count(rules.len() as u64, "rule"),
+            units::count(egresses.len() as u64, "output group")
+        );
+        return Ok(print(text.as_bytes()));
+    }
+    let (counters, status) = tried(&actions, check)?;
+    let printed = if check.json {
+        let json = serde_json::to_string_pretty(&counters).expect("counters are plain values");
+        print(format!("{json}\n").as_bytes())
+    } else {
+        print_styled(&text(&counters), style::findings)
+    };
+    Ok(status.and(printed))
+}
+
+/// What the rules do with the packets of captures.
+fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunStatus), Error> {
+    let sources: Vec<&OsStr> = check.with.iter().map(|source| source.as_os_str()).collect();
+    input::check_sources(&sources, "rules check")?;
+    let settings = settings(&check.metering)?;
+    let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
+    let stop = stop_signal()?;
+    let mut source = input::open_sources(&sources, &stop)?;
+    let count = |output: &OutputSpec| {
+        let counters = OutputCounters { output: output.to_string(), ..OutputCounters::default() };
+        Ok(vec![Box::new(Counted(counters)) as Box<dyn PacketOutput>])
+    };
+    let packet_actions = actions.with_outputs(1, count)?.remove(0);
+    let settings = Settings { enricher, ..settings };
+    let mut exporter =
+        Exporter::with_settings(Vec::new(), CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
+    let config = settings.meter;
+    let mut pipeline = Pipeline::with_actions(settings, exporter.handle(), packet_actions)
+        .map_err(|error| start_error(&config, check.metering.flows.is_some(), error))?;
+    let mut damage = DamageLog::default();
+    loop {
+        match pipeline.process_burst(&mut source) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => damage.log(&error),
+        }
+    }
+    damage.log_end();
+    let account = pipeline.finish();
+    exporter.finish();
+    let counters = account.ledger.actions.unwrap_or_default();
+    Ok((counters, RunStatus::from_problems(damage.count() > 0)))
+}
+
+/// The tables of rules and outputs.
+fn text(counters: &ActionCounters) -> String {
+    let rules = &counters.rules;
+    let column = |heading: &str, cell: &dyn Fn(&RuleCounters) -> String| {
+        Column::new(heading, !matches!(heading, "level" | "rule"), rules.iter().map(cell))
+    };
+    let mut text = columns::lines(
+        &[
+            column("level", &|rule| rule.level.into()),
+            column("rule", &|rule| rule.rule.clone()),
+            column("packets", &|rule| rule.matched.packets.to_string()),
+            column("octets", &|rule| rule.matched.octets.to_string()),
+            column("forwarded", &|rule| rule.forwarded.packets.to_string()),
+            column("octets", &|rule| rule.forwarded.octets.to_string()),
+        ],
+        2,
+        crate::console::terminal_columns(),
+    );
+    text += "\n";
+    let outputs = &counters.outputs;
+    let column =
+        |heading: &str, cell: &dyn Fn(&OutputCounters) -> String| Column::new(heading, heading != "output", outputs.iter().map(cell));
+    text += &columns::lines(
+        &[
+            column("output", &|output| output.output.clone()),
+            column("packets", &|output| output.total().packets.to_string()),
+            column("octets, cut", &|output| output.total().octets.to_string()),
+        ],
+        1,
+        crate::console::terminal_columns(),
+    );
+    text += "\n";
+    text += &totals(counters);
+    text
+}
+
+/// One line per outcome.
+fn totals(counters: &ActionCounters) -> String {
+    let total = counters.total();
+    let line = |name: &str, PacketTotals { packets, octets }: PacketTotals| {
+        format!("{name:<28} {packets:>12} packets {octets:>15} octets on the wire\n")
+    };
+    let mut text = line("packets", total)
+        + &line("- dropped by rules", counters.dropped)
+        + &line("- shunted", counters.shunted)
+        + &line("= forwarded", counters.forwarded);
+    for (name, number, unit) in [
+        ("  of which cut", counters.cut, "packets"),
+        ("flows decided late", counters.decided_late, "flows"),
+        ("flows decided, no memory", counters.decided_full, "flows"),
+    ] {
+        if number > 0 {
+            text += &format!("{name:<28} {number:>12} {unit}\n");
+        }
+    }
+    text
+}
