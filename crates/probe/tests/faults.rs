@@ -79,7 +79,7 @@ fn observed_probe(
 ) -> Probe {
     let group = |source| WorkerGroupSpec {
         name: "group".into(),
-        queues: vec![ReceiveQueue { source, affinity: CpuAffinity::default() }],
+        queues: vec![ReceiveQueue { source, affinity: CpuAffinity::default(), actions: None }],
         meters: vec![CpuAffinity::default(); meters],
     };
     let meter = weir_flow::Config { flows: 10_000, ..weir_flow::Config::default() };

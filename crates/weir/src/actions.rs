@@ -160,8 +160,8 @@ fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunSt
     };
     let packet_actions = actions.with_outputs(1, count)?.remove(0);
     let settings = Settings { enricher, ..settings };
-    let mut exporter =
-        Exporter::with_settings(Vec::new(), CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
+    let mut exporter = Exporter::with_settings(Vec::new(), CpuAffinity::default(), BackPressure::Block, &settings)
+        .map_err(Error::Thread)?;
     let config = settings.meter;
     let mut pipeline = Pipeline::with_actions(settings, exporter.handle(), packet_actions)
         .map_err(|error| start_error(&config, check.metering.flows.is_some(), error))?;
@@ -200,8 +200,9 @@ fn text(counters: &ActionCounters) -> String {
     );
     text += "\n";
     let outputs = &counters.outputs;
-    let column =
-        |heading: &str, cell: &dyn Fn(&OutputCounters) -> String| Column::new(heading, heading != "output", outputs.iter().map(cell));
+    let column = |heading: &str, cell: &dyn Fn(&OutputCounters) -> String| {
+        Column::new(heading, heading != "output", outputs.iter().map(cell))
+    };
     text += &columns::lines(
         &[
             column("output", &|output| output.output.clone()),

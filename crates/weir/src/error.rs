@@ -398,6 +398,11 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     }
 }
 
+fn rules_problems(path: &std::path::Path, problems: &crate::actions::RulesProblems) -> String {
+    let line = |(line, problem): &(usize, String)| format!("{}: line {line}: {problem}", path.display());
+    problems.0.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 fn capture_with_advice(error: &weir_capture::Error) -> String {
     match error {
         weir_capture::Error::Io { path, error: cause } => {

@@ -83,7 +83,7 @@ impl Consumer {
             _ => Box::new(counting),
         };
         let meters = if kind == ConsumerKind::Split { vec![meter_affinity] } else { vec![] };
-        let queue = ReceiveQueue { source: Input::Live(source), affinity: capture_affinity };
+        let queue = ReceiveQueue { source: Input::Live(source), affinity: capture_affinity, actions: None };
         let group = WorkerGroupSpec { name: "queue".into(), queues: vec![queue], meters };
         let exporter_affinity = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
         let probe = Probe::start(vec![group], settings, vec![sink], exporter_affinity, BackPressure::Drop)

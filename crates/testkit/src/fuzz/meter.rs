@@ -59,6 +59,7 @@ fn config(input: &mut Input<'_>) -> Config {
         prefetch_packets: usize::from(prefetch % 64) + 1,
         inspection: None,
         second_opinion: false,
+        marks: false,
     }
 }
 

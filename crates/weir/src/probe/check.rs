@@ -4,6 +4,7 @@ use super::control;
 use super::overload;
 use super::placement::{self, Placement};
 use super::privileges;
+use crate::actions::Actions;
 use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions};
 use crate::console::printable;
 use crate::enrichment::Enricher;
@@ -33,6 +34,8 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
         placement::check_cores("--cores", probe.cores.as_ref()),
         placement::check_cores("--export-cores", probe.export_cores.as_ref()),
         if needs_spread { Err(Error::MetersWithoutSpread) } else { Ok(()) },
+        if probe.rules.is_some() && probe.layout != Layout::Fused { Err(Error::RulesNeedFused) } else { Ok(()) },
+        probe.rules.as_deref().map_or(Ok(()), |rules| Actions::load(rules)?.check(inputs)),
         if needs_fused { Err(Error::InspectionNeedsFused) } else { Ok(()) },
         cannot_wait.map_or(Ok(()), |live| Err(Error::CannotWait(live.into()))),
         pipe.map_or(Ok(()), |pipe| Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()))),

@@ -313,7 +313,11 @@ mod tests {
     fn a_probe_with_a_thread_that_panicked_ends_with_problems_and_a_ledger() {
         let arguments: Vec<OsString> = ["weir", "probe", "-i", "panicking"].map(OsString::from).into();
         let (options, _) = config::parse(&arguments).unwrap();
-        let queues = vec![ReceiveQueue { source: Input::File(Box::new(Panicking)), affinity: CpuAffinity::default() }];
+        let queues = vec![ReceiveQueue {
+            source: Input::File(Box::new(Panicking)),
+            affinity: CpuAffinity::default(),
+            actions: None,
+        }];
         let groups = vec![WorkerGroupSpec { name: "panicking".into(), queues, meters: vec![] }];
         let affinity = CpuAffinity::default();
         let probe =

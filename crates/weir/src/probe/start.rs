@@ -77,7 +77,10 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
             [(name, _)] => name.clone(),
             queues => format!("{} queues", queues.len()),
         };
-        let queues = queues.into_iter().map(|(_, source)| ReceiveQueue { source, affinity: affinity(), actions: None }).collect();
+        let queues = queues
+            .into_iter()
+            .map(|(_, source)| ReceiveQueue { source, affinity: affinity(), actions: None })
+            .collect();
         let meters = (0..probe.metering_threads()).map(|_| affinity()).collect();
         return Ok(OpenGroups { groups: vec![WorkerGroupSpec { name, queues, meters }], placement });
     }

@@ -145,7 +145,9 @@ fn measure_all(
     for _ in 0..TURNS {
         for (candidate, turns) in candidates.iter().zip(&mut turns) {
             let (running, _) = open_worker_groups(&candidate.probe, stop)
-                .and_then(|groups| start(&candidate.probe, settings, groups, Vec::new(), ViewMemory::default(), None))
+                .and_then(|groups| {
+                    start(&candidate.probe, settings, groups, Vec::new(), ViewMemory::default(), None, None)
+                })
                 .map_err(|error| Error::AutotuneTrial { candidate: candidate.name.clone(), error: error.into() })?;
             let trial = measure(running, turn, stop);
             if stop.load(Ordering::Relaxed) {
