@@ -87,6 +87,7 @@ fn run(seed: u64, extreme: bool) -> Result<bool, String> {
     let config = Config {
         inspection: None,
         second_opinion: false,
+        marks: false,
         flows: pick(random, &[1u32, 2, 3, 5, 15, 16, 17, 40, 300]),
         idle_timeout_ns: pick(
             random,

@@ -11,7 +11,7 @@ use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use weir_capture::Frame;
 use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput};
@@ -99,14 +99,6 @@ impl Actions {
     /// Memory of packets that wait for a decision, octets.
     pub fn memory_bytes(&self, pipelines: usize) -> u64 {
         PacketActions::memory_bytes_for(&self.rules) * pipelines as u64
-    }
-
-    /// Files and folders of outputs that may be opened again while the program runs.
-    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.egresses.iter().flat_map(|egress| &egress.outputs).filter_map(|output| match output {
-            OutputSpec::Pcap(path) | OutputSpec::Folder(path) => Some(path),
-            OutputSpec::AfPacket(_) => None,
-        })
     }
 }
 
