@@ -3,8 +3,8 @@
 use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample};
 use super::{
-    ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE,
-    Reporting, Sinks,
+    ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
+    PERFORMANCE, Reporting, Sinks,
 };
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
