@@ -34,6 +34,7 @@ mod tap;
 mod window;
 mod write;
 
+pub use af_xdp::{FrameTotals, XdpSender};
 pub use clock::ClockSteps;
 pub use error::Error;
 pub use filter::{FilterError, PacketFilter};

@@ -60,6 +60,11 @@ pub enum LiveError {
     // Sending.
     #[error("it is not Ethernet (hardware type {0}), and packets can be handed on to Ethernet interfaces only")]
     SendNotEthernet(u16),
+    #[error(
+        "{0} pipelines need {0} queues, and the interface has {1}; use af_packet:{2}, or raise the number (ethtool \
+         -L {2} combined {0})"
+    )]
+    SendQueues(usize, u32, String),
     #[error("not permitted: sending packets needs CAP_NET_RAW, or root")]
     SendPermission,
 

@@ -64,9 +64,7 @@ impl FrameSender {
         let bypass: c_int = 1;
         system::set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &bypass)
             .map_err(LiveError::io("skip the queueing discipline"))?;
-        // The first one needs CAP_NET_ADMIN. Without it, the buffer is as large as the system permits.
-        let _ = system::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
-            .or_else(|_| system::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER_BYTES));
+        enlarge_send_buffer(&socket);
         let sender = Self { socket, interface: name };
         sender.bind_interface()?;
         Ok(sender)
@@ -119,4 +117,10 @@ impl FrameSender {
             _ => SendRefusal::Interface,
         })
     }
+}
+
+/// Gives a socket the largest send buffer that the system permits; without limit with CAP_NET_ADMIN.
+pub(crate) fn enlarge_send_buffer(socket: &OwnedFd) {
+    let _ = system::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
+        .or_else(|_| system::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER_BYTES));
 }

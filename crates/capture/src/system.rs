@@ -90,6 +90,17 @@ pub(crate) fn hardware_type(name: &str) -> io::Result<u16> {
     Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
+/// Returns the longest packet that an interface sends, in bytes without its link-layer header.
+///
+/// # Errors
+/// The kernel refuses the query.
+pub(crate) fn mtu_bytes(name: &str) -> io::Result<usize> {
+    let mut request = interface_request(name)?;
+    query_interface(libc::SIOCGIFMTU as c_ulong, &mut request)?;
+    // SAFETY: the kernel has written a number into the union.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
+}
+
 /// Returns whether an interface is up.
 ///
 /// # Errors

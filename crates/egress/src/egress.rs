@@ -6,6 +6,7 @@ use crate::interface::InterfaceOutput;
 use crate::output::PacketOutput;
 use crate::pipe::PipeOutput;
 use crate::specification::{EgressSpec, OutputSpec};
+use crate::xdp::XdpOutput;
 use arrayvec::ArrayVec;
 use weir_capture::{Frame, MAX_BURST_FRAMES, devices, outgoing_interfaces};
 use weir_ledger::OutputCounters;
@@ -78,6 +79,10 @@ pub fn open(output: &OutputSpec, pipelines: usize) -> Result<Vec<Box<dyn PacketO
         OutputSpec::AfPacket(interface) => (0..pipelines)
             .map(|_| Ok(Box::new(InterfaceOutput::open(&name, interface)?) as Box<dyn PacketOutput>))
             .collect(),
+        OutputSpec::AfXdp(interface) => {
+            let outputs = XdpOutput::open(&name, interface, pipelines)?;
+            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+        }
         OutputSpec::Pcap(path) => {
             let outputs = PipeOutput::open(&name, path, pipelines)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
@@ -95,7 +100,7 @@ pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
     let mut files: Vec<&OutputSpec> = Vec::new();
     for egress in egresses {
         for (number, output) in egress.outputs.iter().enumerate() {
-            let is_file = !matches!(output, OutputSpec::AfPacket(_));
+            let is_file = !matches!(output, OutputSpec::AfPacket(_) | OutputSpec::AfXdp(_));
             if egress.outputs[..number].contains(output) || files.contains(&output) {
                 return Err(Error::Twice(output.to_string()));
             }
@@ -109,7 +114,7 @@ pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
 }
 
 fn check_loop(output: &OutputSpec, sources: &[String]) -> Result<(), Error> {
-    let OutputSpec::AfPacket(interface) = output else { return Ok(()) };
+    let (OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface)) = output else { return Ok(()) };
     // If the kernel does not say more, the interface itself is compared.
     let interfaces = outgoing_interfaces(interface).ok().filter(|found| !found.is_empty());
     let interfaces = interfaces.unwrap_or_else(|| vec![interface.clone()]);

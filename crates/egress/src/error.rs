@@ -7,8 +7,8 @@ use std::io;
 pub enum Error {
     /// The text is no output.
     #[error(
-        "{0}: not an output{near}; outputs are: af_packet:IFACE (an interface), pcap:PATH (a pipe or a file; \
-         pcap:- is standard output), folder:DIR (rolling files)",
+        "{0}: not an output{near}; outputs are: af_packet:IFACE and af_xdp:IFACE (an interface), pcap:PATH (a pipe or \
+         a file; pcap:- is standard output), folder:DIR (rolling files)",
         near = .1.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
     )]
     Unknown(String, Option<&'static str>),

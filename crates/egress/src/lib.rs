@@ -22,6 +22,7 @@ mod pipe_file;
 mod pipe_state;
 mod specification;
 mod writer;
+mod xdp;
 
 pub use balance::Balance;
 pub use egress::{Egress, check, open};

@@ -7,11 +7,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where packets go, by its name: `af_packet:eth1`, `pcap:/run/ids.fifo`, `pcap:-`, `folder:DIR`.
+/// Where packets go, by its name: `af_packet:eth1`, `af_xdp:eth1`, `pcap:/run/ids.fifo`, `pcap:-`, `folder:DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputSpec {
     /// An interface, through an AF_PACKET socket.
     AfPacket(String),
+    /// An interface, through an AF_XDP socket.
+    AfXdp(String),
     /// A pipe or a file in pcap format; `-` is standard output.
     Pcap(PathBuf),
     /// A folder of rolling files.
@@ -29,9 +31,9 @@ pub struct EgressSpec {
 
 const SCHEMES: [(&str, &str); 5] = [
     ("af_packet", "af_packet:IFACE"),
+    ("af_xdp", "af_xdp:IFACE"),
     ("pcap", "pcap:PATH"),
     ("folder", "folder:DIR"),
-    ("af_xdp", "AF_XDP"),
     ("dpdk", "DPDK"),
 ];
 
@@ -41,19 +43,21 @@ impl FromStr for OutputSpec {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, name) = text.split_once(':').unwrap_or((text, ""));
         let Some(&(scheme, form)) = SCHEMES.iter().find(|(known, _)| *known == scheme) else {
-            return Err(Error::Unknown(text.into(), nearest(scheme, &SCHEMES.map(|(known, _)| known)[..3])));
+            return Err(Error::Unknown(text.into(), nearest(scheme, &SCHEMES.map(|(known, _)| known)[..4])));
         };
-        if matches!(scheme, "af_xdp" | "dpdk") {
+        if scheme == "dpdk" {
             return Err(Error::SourceOnly(text.into(), form));
         }
         if name.is_empty() {
             return Err(Error::NoName(text.into(), form));
         }
+        let settings = name.find(',').map(|at| &name[at..]);
+        if let (Some(settings), "af_packet" | "af_xdp") = (settings, scheme) {
+            return Err(Error::Settings(text.into(), settings.into()));
+        }
         match scheme {
-            "af_packet" => match name.find(',') {
-                Some(at) => Err(Error::Settings(text.into(), name[at..].into())),
-                None => Ok(Self::AfPacket(name.into())),
-            },
+            "af_packet" => Ok(Self::AfPacket(name.into())),
+            "af_xdp" => Ok(Self::AfXdp(name.into())),
             "pcap" => Ok(Self::Pcap(name.into())),
             _ => Ok(Self::Folder(name.into())),
         }
@@ -64,6 +68,7 @@ impl fmt::Display for OutputSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AfPacket(name) => write!(f, "af_packet:{name}"),
+            Self::AfXdp(name) => write!(f, "af_xdp:{name}"),
             Self::Pcap(path) => write!(f, "pcap:{}", path.display()),
             Self::Folder(path) => write!(f, "folder:{}", path.display()),
         }
@@ -76,7 +81,9 @@ mod tests {
 
     #[test]
     fn outputs_are_parsed_and_printed_as_written() {
-        for text in ["af_packet:eth1", "pcap:/run/ids.fifo", "pcap:-", "pcap:a:b", "folder:/var/lib/weir"] {
+        for text in
+            ["af_packet:eth1", "af_xdp:eth1", "pcap:/run/ids.fifo", "pcap:-", "pcap:a:b", "folder:/var/lib/weir"]
+        {
             assert_eq!(text.parse::<OutputSpec>().unwrap().to_string(), text);
         }
     }
@@ -92,7 +99,8 @@ mod tests {
             ("", "not an output; outputs are"),
             ("pcap:", "the name is missing: pcap:PATH"),
             ("af_packet:eth1,queues=2", "remove ',queues=2'"),
-            ("af_xdp:eth1", "through AF_XDP yet; af_packet:IFACE"),
+            ("af_xdp:eth1,queues=2", "remove ',queues=2'"),
+            ("af_xpd:eth1", "did you mean af_xdp?"),
             ("dpdk:0000:17:00.0", "through DPDK yet"),
         ] {
             assert!(error(text).contains(part), "{}", error(text));

@@ -19,6 +19,17 @@ fn output(name: &str) -> Box<dyn PacketOutput> {
     open(&OutputSpec::AfPacket(name.into()), 1).unwrap().remove(0)
 }
 
+/// `None`, with a line, where the kernel has no AF_XDP.
+fn xdp_output(name: &str) -> Option<Box<dyn PacketOutput>> {
+    match open(&OutputSpec::AfXdp(name.into()), 1).map_err(|error| error.to_string()) {
+        Err(error) if error.contains("CONFIG_XDP_SOCKETS") => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        opened => Some(opened.unwrap().remove(0)),
+    }
+}
+
 fn frame(bytes: &[u8]) -> Frame<'_> {
     Frame { bytes, time_ns: 0, wire_bytes: bytes.len() as u32, link_type: 1, time_assumed: false, interface: 1 }
 }
@@ -131,6 +142,84 @@ fn far_end_reads_every_frame_unchanged_and_in_order() {
     let arrived = tcpdump.frames(frames.len());
     assert_eq!(arrived.len(), frames.len());
     assert!(arrived == frames, "octets or order differ");
+}
+
+#[test]
+fn far_end_reads_what_af_xdp_sends() {
+    if !network_of(1, 1500) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(output) = xdp_output(LEFT) else { return };
+    let Some(tcpdump) = Tcpdump::start(folder.path(), RIGHT) else { return };
+    let frames = traffic("mix,packets=5000");
+    let mut egress = Egress::new(vec![output], Balance::AddressPair, 1);
+    let handed = send(&mut egress, &frames);
+    let long = [1; 1515];
+    egress.send(&[(frame(&long), None), (frame(&long[..13]), None)]);
+    egress.finish();
+    let [counters] = &egress.counters()[..] else { panic!("there is one") };
+    assert_eq!((counters.sent, counters.waiting.packets, counters.output.as_str()), (handed, 0, "af_xdp:left"));
+    assert_eq!(["too_long", "interface_refused"].map(|reason| dropped(counters, reason)), [1, 1]);
+    assert!(tcpdump.frames(frames.len()) == frames, "octets or order differ");
+}
+
+#[test]
+fn af_xdp_counts_what_an_interface_refuses_and_continues_when_it_is_back() {
+    if !network_of(1, 1500) {
+        return;
+    }
+    let Some(mut output) = xdp_output(LEFT) else { return };
+    keep_capabilities(&[]);
+    let mut handed = 0;
+    let mut send = |frames: usize| {
+        let bytes = [7; 60];
+        output.send(&vec![frame(&bytes); frames]);
+        handed += frames as u64;
+        let counters = output.counters();
+        assert_eq!(counters.total(), PacketTotals { packets: handed, octets: 60 * handed });
+        (counters.sent.packets, counters.waiting.packets, dropped(&counters, "interface_refused"))
+    };
+    assert_eq!(send(100), (100, 0, 0));
+    // Without a link, the kernel drops each frame.
+    ip("link set right down");
+    assert_eq!(send(50), (100, 0, 50));
+    ip("link set right up");
+    until_wired();
+    assert_eq!(send(10), (110, 0, 50));
+    // While it is down, they wait, as far as there is room.
+    ip("link set left down");
+    assert_eq!(send(3000), (110, 2048, 1002));
+    ip("link set left up");
+    until_wired();
+    // The first one finds no room, and makes the kernel send those that waited.
+    assert_eq!(send(1), (110 + 2048, 0, 1003));
+    ip("link delete left");
+    assert_eq!(send(10), (2158, 0, 1013));
+    ip("link add left mtu 1500 type veth peer name right");
+    [LEFT, RIGHT].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+    until_wired();
+    assert_eq!(send(10), (2158, 0, 1023));
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(send(100), (2258, 0, 1023));
+    output.finish();
+}
+
+#[test]
+fn af_xdp_needs_a_queue_for_each_pipeline() {
+    if !network_of(2, 1500) || xdp_output(LEFT).is_none() {
+        return;
+    }
+    let opened = |pipelines| open(&OutputSpec::AfXdp(LEFT.into()), pipelines).map(|outputs| outputs.len());
+    assert_eq!(opened(2).unwrap(), 2);
+    let error = opened(3).unwrap_err().to_string();
+    assert!(
+        error.starts_with("af_xdp:left: 3 pipelines need 3 queues, and the interface has 2; use af_packet:left"),
+        "{error}"
+    );
+    keep_capabilities(&[]);
+    let error = opened(1).unwrap_err().to_string();
+    assert!(error.contains("not permitted"), "{error}");
 }
 
 #[test]

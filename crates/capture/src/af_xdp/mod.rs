@@ -19,6 +19,7 @@
 
 mod bpf;
 mod program;
+mod send;
 mod settings;
 mod socket;
 
@@ -28,6 +29,7 @@ use crate::link_type::ETHERNET;
 use crate::live_error::LiveError;
 use crate::{Burst, ClockSteps, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, clock, system};
 use bpf::{AttachMode, BpfLink, LoadedProgram, SocketMap};
+pub use send::{FrameTotals, XdpSender};
 use settings::{Attach, Mode, Settings};
 use socket::{MAX_FRAME_BYTES, Socket, SpareSocket, Step};
 use std::os::fd::{AsFd, OwnedFd};

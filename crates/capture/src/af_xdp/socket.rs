@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Size of a UMEM chunk: the largest that every driver supports.
-const CHUNK_BYTES: usize = 4096;
+pub(super) const CHUNK_BYTES: usize = 4096;
 /// Bytes of a chunk that the kernel reserves before a frame.
 const HEADROOM_BYTES: usize = 256;
 /// Longest time that the kernel takes to release the queue of a closed socket, which it does in a
@@ -41,7 +41,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_FRAME_BYTES: u32 = (CHUNK_BYTES - HEADROOM_BYTES) as u32;
 
 /// Our end of a ring of entries of type `T`, which consists of numbers.
-struct Ring<T> {
+pub(super) struct Ring<T> {
     memory: Mapping,
     /// Offsets of the words and the entries in the memory.
     producer: usize,
@@ -82,17 +82,7 @@ impl SpareSocket {
     }
 
     fn with_memory(descriptor: OwnedFd, umem: &Mapping, frames: u32) -> io::Result<Self> {
-        let bytes = frames as usize * CHUNK_BYTES;
-        let region = libc::xdp_umem_reg {
-            addr: umem.at(0, bytes).expect("it has this size") as u64,
-            len: bytes as u64,
-            chunk_size: CHUNK_BYTES as u32,
-            headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
-        };
-        // The kernel pins the pages, even beyond the end of our mapping.
-        system::set_option(&descriptor, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+        register_umem(&descriptor, umem, frames)?;
         for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
             // Nothing is sent, but the completion ring is mandatory.
             let entries: u32 = if ring == libc::XDP_UMEM_COMPLETION_RING { 2 } else { frames };
@@ -105,10 +95,49 @@ impl SpareSocket {
     }
 }
 
+/// Binds a socket to a queue, which the kernel may not have released yet from the last socket.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(super) fn bind_when_released(socket: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let started = Instant::now();
+    loop {
+        match system::bind(socket, address) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < RELEASE_TIMEOUT => {
+                std::thread::sleep(RELEASE_TIMEOUT / 100);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+/// Gives a socket the memory for this number of frames. The kernel pins the pages, even beyond the end
+/// of our mapping.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(super) fn register_umem(socket: &OwnedFd, umem: &Mapping, frames: u32) -> io::Result<()> {
+    let bytes = frames as usize * CHUNK_BYTES;
+    let region = libc::xdp_umem_reg {
+        addr: umem.at(0, bytes).expect("it has this size") as u64,
+        len: bytes as u64,
+        chunk_size: CHUNK_BYTES as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    system::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
+}
+
 impl<T: Plain + Copy> Ring<T> {
     /// Maps the ring of a socket at an offset. `entries` is a power of two; `parts` are offsets
     /// from the kernel.
-    fn map(socket: BorrowedFd<'_>, offset: i64, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        offset: i64,
+        parts: libc::xdp_ring_offset,
+        entries: u32,
+    ) -> io::Result<Self> {
         let bytes = parts.desc as usize + entries as usize * size_of::<T>();
         Self::new(Mapping::new(bytes, Some((socket, offset)))?, parts, entries)
     }
@@ -139,7 +168,7 @@ impl<T: Plain + Copy> Ring<T> {
     }
 
     /// As the producer: moves values from the end of `values` into the free entries.
-    fn produce(&mut self, values: &mut Vec<T>) {
+    pub(super) fn produce(&mut self, values: &mut Vec<T>) {
         // Only this end stores it.
         let produced = self.word(self.producer).load(Ordering::Relaxed);
         let used = produced.wrapping_sub(self.word(self.consumer).load(Ordering::Acquire));
@@ -155,13 +184,21 @@ impl<T: Plain + Copy> Ring<T> {
     }
 
     /// As the consumer: returns the number of entries to read.
-    fn ready(&self) -> u32 {
+    pub(super) fn ready(&self) -> u32 {
         let consumed = self.word(self.consumer).load(Ordering::Relaxed);
         self.word(self.producer).load(Ordering::Acquire).wrapping_sub(consumed)
     }
 
+    /// As the consumer: returns the entry that the producer wrote last, if it is not consumed.
+    pub(super) fn last(&self) -> Option<T> {
+        let ready = self.ready().min(self.mask + 1);
+        let number = self.word(self.consumer).load(Ordering::Relaxed).wrapping_add(ready.checked_sub(1)?);
+        // SAFETY: as in `consume`.
+        Some(unsafe { self.entry(number).read() })
+    }
+
     /// As the consumer: moves entries into `into` until it is full.
-    fn consume(&mut self, into: &mut ArrayVec<T, MAX_BURST_FRAMES>) {
+    pub(super) fn consume(&mut self, into: &mut ArrayVec<T, MAX_BURST_FRAMES>) {
         // Only this end stores it.
         let mut number = self.word(self.consumer).load(Ordering::Relaxed);
         for _ in 0..self.ready().min(self.mask + 1).min(into.remaining_capacity() as u32) {
@@ -240,15 +277,7 @@ impl Socket {
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
         };
-        let started = Instant::now();
-        loop {
-            match system::bind(&self.descriptor, &address) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < RELEASE_TIMEOUT => {
-                    std::thread::sleep(RELEASE_TIMEOUT / 100);
-                }
-                bound => return bound.map_err(|error| (Step::Bind, error)),
-            }
-        }
+        bind_when_released(&self.descriptor, &address).map_err(|error| (Step::Bind, error))
     }
 
     /// Releases the chunks of the frames received last.

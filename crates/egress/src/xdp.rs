@@ -1,0 +1,131 @@
+//! An interface as an output through AF_XDP: a queue of the interface for each pipeline.
+//!
+//! Cost: a copy into the memory of the socket, and a system call per 32 frames, in which the kernel
+//! copies them again (copy mode). While the interface is down, frames wait in that memory; while it
+//! does not exist, no call is made, and once a second a look for it.
+
+use crate::error::Error;
+use crate::output::PacketOutput;
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+use weir_capture::{Frame, FrameTotals, MAX_BURST_FRAMES, SendRefusal, XdpSender};
+use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
+
+/// Time between two looks for an interface that was removed.
+const BIND_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time that the end of a run waits for the NIC.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
+const ETHERNET: u16 = 1;
+
+pub(crate) struct XdpOutput {
+    name: String,
+    sender: XdpSender,
+    /// When the interface was found to be removed, or looked for last.
+    removed: Option<Instant>,
+    pushed: PacketTotals,
+    refused: PacketTotals,
+    too_long: PacketTotals,
+    link_type: PacketTotals,
+}
+
+impl XdpOutput {
+    pub fn open(name: &str, interface: &str, pipelines: usize) -> Result<Vec<Self>, Error> {
+        let none = PacketTotals::default();
+        let senders = XdpSender::open(name, interface, pipelines)?.into_iter();
+        Ok(senders
+            .map(|sender| Self {
+                name: name.into(),
+                sender,
+                removed: None,
+                pushed: none,
+                refused: none,
+                too_long: none,
+                link_type: none,
+            })
+            .collect())
+    }
+
+    /// Whether the socket has an interface. Looks for it at most once a second.
+    fn is_bound(&mut self) -> bool {
+        let Some(last) = self.removed else { return true };
+        if last.elapsed() < BIND_INTERVAL {
+            return false;
+        }
+        let is_bound = self.sender.bind();
+        self.removed = (!is_bound).then(Instant::now);
+        if is_bound {
+            info!(output = self.name, "the interface of an output is back");
+        }
+        is_bound
+    }
+
+    fn push(&mut self, frame: &Frame<'_>) {
+        let octets = frame.bytes.len();
+        let refusal = if frame.link_type == ETHERNET {
+            self.sender.push(frame.bytes).err()
+        } else {
+            return self.link_type.add(octets);
+        };
+        match refusal {
+            None => self.pushed.add(octets),
+            Some(SendRefusal::TooLong) => self.too_long.add(octets),
+            Some(_) => self.refused.add(octets),
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.sender.flush() == Err(SendRefusal::Removed) {
+            warn!(output = self.name, "the interface of an output was removed");
+            self.sender.abandon();
+            self.removed = Some(Instant::now());
+        }
+    }
+
+    /// Sent, lost and waiting packets.
+    fn progress(&self) -> [PacketTotals; 3] {
+        let totals = |FrameTotals { frames, octets }| PacketTotals { packets: frames, octets };
+        let [sent, lost] = self.sender.finished().map(totals);
+        let packets = self.pushed.packets - sent.packets - lost.packets;
+        let octets = self.pushed.octets - sent.octets - lost.octets;
+        [sent, lost, PacketTotals { packets, octets }]
+    }
+}
+
+impl PacketOutput for XdpOutput {
+    fn send(&mut self, frames: &[Frame<'_>]) {
+        for frames in frames.chunks(MAX_BURST_FRAMES) {
+            if self.is_bound() {
+                frames.iter().for_each(|frame| self.push(frame));
+                self.flush();
+            } else {
+                frames.iter().for_each(|frame| self.refused.add(frame.bytes.len()));
+            }
+        }
+    }
+
+    fn counters(&self) -> OutputCounters {
+        let [sent, lost, waiting] = self.progress();
+        let mut counters = OutputCounters { output: self.name.clone(), sent, waiting, ..OutputCounters::default() };
+        for (reason, dropped) in [
+            (OutputDropReason::InterfaceRefused, self.refused),
+            (OutputDropReason::InterfaceRefused, lost),
+            (OutputDropReason::TooLong, self.too_long),
+            (OutputDropReason::LinkType, self.link_type),
+        ] {
+            if dropped.packets > 0 {
+                counters.add_dropped(reason, dropped);
+            }
+        }
+        counters
+    }
+
+    fn finish(&mut self) {
+        let started = Instant::now();
+        while self.progress()[2].packets > 0 && started.elapsed() < FINISH_TIMEOUT {
+            self.flush();
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.sender.abandon();
+    }
+}
