@@ -2,11 +2,12 @@
 //! routes.
 
 use crate::access::Access;
+use crate::flows;
 use crate::metrics;
 use crate::report::{Client, Report};
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
@@ -18,11 +19,13 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use weir_probe::RecordEnricher;
 
 /// Octets of the body of a request.
 const MAX_BODY_OCTETS: usize = 16 << 10;
@@ -35,6 +38,7 @@ GET  /health        whether the probe is alive
 GET  /ready         whether every pipeline responds; status 503 with the reasons if not
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /metrics       metrics for Prometheus
+GET  /flows         flows of the moment: ?where=EXPRESSION, sort=, top=, fields=, community_id=
 POST /reload        reads the configuration and the lists again; needs the token
 GET  /openapi.json  describes this interface
 ";
@@ -44,6 +48,10 @@ struct Api {
     access: Access,
     address: SocketAddr,
     document: String,
+    /// Adds places and tags to records, as for sinks.
+    enricher: Option<RecordEnricher>,
+    /// One search at a time.
+    search: Semaphore,
 }
 
 #[derive(OpenApi)]
@@ -132,15 +140,16 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(ready))
         .routes(routes!(status))
         .routes(routes!(metrics_page))
+        .routes(routes!(flows_page))
         .routes(routes!(reload))
         .routes(routes!(openapi))
 }
 
 /// All paths, their limits and who may use them.
-pub fn router(client: Client, access: Access, address: SocketAddr) -> Router {
+pub fn router(client: Client, access: Access, address: SocketAddr, enricher: Option<RecordEnricher>) -> Router {
     let (router, document) = routes().split_for_parts();
     let document = document.to_pretty_json().expect("the document is JSON");
-    let api = Arc::new(Api { client, access, address, document });
+    let api = Arc::new(Api { client, access, address, document, enricher, search: Semaphore::new(1) });
     router
         .fallback(async || failure(StatusCode::NOT_FOUND, "no such path; GET / lists all"))
         .method_not_allowed_fallback(async || {
@@ -242,6 +251,34 @@ async fn metrics_page(State(api): State<Arc<Api>>) -> Response {
     let Some(snapshot) = api.client.report().await else { return no_report() };
     let page = metrics::page(&snapshot.report, api.client.exchange.started);
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+}
+
+/// Flows of the moment: the records that are open, as far as they have come
+#[utoipa::path(get, path = "/flows", params(flows::Query), responses(
+    (status = 200, description = "The flows", body = flows::Flows),
+    (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 429, description = "Another search is running", body = Failure),
+    (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
+))]
+async fn flows_page(
+    State(api): State<Arc<Api>>,
+    query: Result<axum::extract::Query<flows::Query>, QueryRejection>,
+) -> Response {
+    let query = match query {
+        Ok(query) => query.0,
+        Err(rejection) => return failure(StatusCode::BAD_REQUEST, rejection.body_text()),
+    };
+    let search = match query.search(api.enricher.clone()) {
+        Ok(search) => search,
+        Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    let Ok(_place) = api.search.try_acquire() else {
+        return failure(StatusCode::TOO_MANY_REQUESTS, "another search is running; try again when it has ended");
+    };
+    let Some(found) = api.client.search_flows(search.search.clone()) else {
+        return failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests wait");
+    };
+    ([(CONTENT_TYPE, "application/json")], search.json(found).await).into_response()
 }
 
 /// Reads the configuration file and the lists again, as the signal SIGHUP does

@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_ledger::{ExportLossReason, Ledger, PacketAnomaly, RefusalReason, SinkCounters, TrafficCounters};
+use weir_ledger::{
+    ActionCounters, ExportLossReason, Ledger, OutputCounters, OutputDropReason, PacketAnomaly, RefusalReason,
+    RuleCounters, SinkCounters, TrafficCounters,
+};
 use weir_probe::GroupStatus;
 
 /// Text format 0.0.4.
@@ -72,6 +75,7 @@ pub fn page(report: &Report, started: SystemTime) -> String {
         add_traffic(&mut page, &pipelines, what, field);
     }
     add_clock(&mut page, &report.ledger);
+    add_actions(&mut page, report.ledger.actions.as_ref());
     add_sinks(&mut page, &named(report.ledger.sinks.iter().map(|sink| (sink.sink.as_str(), sink))));
     page.0
 }
@@ -227,6 +231,54 @@ fn add_clock(page: &mut Page, ledger: &Ledger) {
     let mut metric = page.counter("weir_clock_steps_total", "Steps of the system's clock");
     metric.add(&[("direction", "forward")], ledger.clock.steps_forward);
     metric.add(&[("direction", "backward")], ledger.clock.steps_backward);
+}
+
+/// What rules did with packets. Without rules these metrics have no series.
+fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
+    let mut metric = page.counter("weir_action_packets_total", "Packets that rules decided about, by action");
+    if let Some(actions) = actions {
+        for (action, packets) in
+            [("forwarded", actions.forwarded), ("dropped", actions.dropped), ("shunted", actions.shunted)]
+        {
+            metric.add(&[("action", action)], packets.packets);
+        }
+    }
+    let mut metric = page.gauge("weir_action_packets_held", "Packets held back until the application is known");
+    actions.iter().for_each(|actions| metric.add(&[], actions.held.packets));
+    let help = "Flows that were decided without their application";
+    let mut metric = page.counter("weir_flows_decided_early_total", help);
+    if let Some(actions) = actions {
+        metric.add(&[("cause", "application_unknown")], actions.decided_late);
+        metric.add(&[("cause", "memory_full")], actions.decided_full);
+    }
+    let of_rules: [Figure<RuleCounters>; 2] = [
+        ("weir_rule_packets_matched_total", "Packets that the rule matched", |rule| rule.matched.packets),
+        ("weir_rule_packets_forwarded_total", "Those of them that were handed on", |rule| rule.forwarded.packets),
+    ];
+    for (name, help, value) in of_rules {
+        let mut metric = page.counter(name, help);
+        for rule in actions.iter().flat_map(|actions| &actions.rules) {
+            metric.add(&[("level", rule.level), ("rule", &rule.rule)], value(rule));
+        }
+    }
+    let outputs = || actions.iter().flat_map(|actions| &actions.outputs);
+    let of_outputs: [Figure<OutputCounters>; 2] = [
+        ("weir_output_packets_sent_total", "Packets that the output accepted", |output| output.sent.packets),
+        ("weir_output_bytes_sent_total", "Their octets, after cutting", |output| output.sent.octets),
+    ];
+    for (name, help, value) in of_outputs {
+        let mut metric = page.counter(name, help);
+        outputs().for_each(|output| metric.add(&[("output", &output.output)], value(output)));
+    }
+    let mut metric = page.counter("weir_output_packets_dropped_total", "Packets that the output lost, by reason");
+    for output in outputs() {
+        for reason in OutputDropReason::ALL.iter().map(|reason| reason.key()) {
+            let dropped = output.dropped.get(reason).map_or(0, |dropped| dropped.packets);
+            metric.add(&[("output", &output.output), ("reason", reason)], dropped);
+        }
+    }
+    let mut metric = page.gauge("weir_output_packets_waiting", "Packets in the queue of the output");
+    outputs().for_each(|output| metric.add(&[("output", &output.output)], output.waiting.packets));
 }
 
 fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)]) {

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc as mpsc_async, oneshot};
 use weir_ledger::Ledger;
-use weir_probe::GroupStatus;
+use weir_probe::{FlowReply, FlowSearch, FoundFlows, GroupStatus};
 
 /// A report that is not older than this serves further requests.
 pub const REPORT_AGE: Duration = Duration::from_millis(250);
 /// How long a request waits for a report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Requests to reload that wait for the probe.
-const MAX_RELOADS: usize = 16;
+/// Requests that wait for the main thread of the probe.
+const MAX_REQUESTS: usize = 16;
 
 /// What the probe reports about itself.
 #[derive(Default)]
@@ -59,10 +59,30 @@ impl ReloadReply {
     }
 }
 
+/// A request of a client that the main thread of the probe passes on.
+pub enum Request {
+    /// Reload the configuration and the lists.
+    Reload(ReloadReply),
+    /// Search among the flows of the moment.
+    Flows(FlowSearch, FlowReplies),
+}
+
+/// Where the threads that meter answer to.
+pub struct FlowReplies(mpsc_async::UnboundedSender<FoundFlows>);
+
+impl FlowReplies {
+    /// For one more thread.
+    pub fn reply(&self) -> FlowReply {
+        let sender = self.0.clone();
+        // The client may have gone.
+        Box::new(move |found| drop(sender.send(found)))
+    }
+}
+
 /// The side of the main thread of the probe.
 pub struct Control {
     exchange: Arc<Exchange>,
-    reloads: mpsc::Receiver<ReloadReply>,
+    requests: mpsc::Receiver<Request>,
     address: SocketAddr,
 }
 
@@ -70,12 +90,12 @@ pub struct Control {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub exchange: Arc<Exchange>,
-    reloads: SyncSender<ReloadReply>,
+    requests: SyncSender<Request>,
 }
 
 /// Both sides, with the first report.
 pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
-    let (sender, reloads) = mpsc::sync_channel(MAX_RELOADS);
+    let (sender, requests) = mpsc::sync_channel(MAX_REQUESTS);
     let snapshot = Snapshot { report: first, published: Instant::now() };
     let exchange = Arc::new(Exchange {
         snapshot: RwLock::new(Arc::new(snapshot)),
@@ -83,7 +103,7 @@ pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
         is_wanted: AtomicBool::new(false),
         started: SystemTime::now(),
     });
-    (Control { exchange: exchange.clone(), reloads, address }, Client { exchange, reloads: sender })
+    (Control { exchange: exchange.clone(), requests, address }, Client { exchange, requests: sender })
 }
 
 impl Control {
@@ -105,9 +125,9 @@ impl Control {
         self.exchange.published.notify_waiters();
     }
 
-    /// Requests to reload since the last call.
-    pub fn reloads(&self) -> impl Iterator<Item = ReloadReply> + '_ {
-        self.reloads.try_iter()
+    /// Requests since the last call.
+    pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
+        self.requests.try_iter()
     }
 }
 
@@ -135,12 +155,19 @@ impl Client {
         tokio::time::timeout(REPORT_TIMEOUT, fresh).await.ok()
     }
 
-    /// Requests a reload. `None` if too many wait already, or the probe is ending.
+    /// Requests a reload. `None` if too many requests wait already, or the probe is ending.
     pub fn reload(&self) -> Option<oneshot::Receiver<Result<String, String>>> {
-        if self.snapshot().report.is_ending {
-            return None;
-        }
         let (sender, result) = oneshot::channel();
-        self.reloads.try_send(ReloadReply(sender)).ok().map(|()| result)
+        self.request(Request::Reload(ReloadReply(sender))).then_some(result)
+    }
+
+    /// Requests a search. Each thread that meters answers once. `None` as for a reload.
+    pub fn search_flows(&self, search: FlowSearch) -> Option<mpsc_async::UnboundedReceiver<FoundFlows>> {
+        let (sender, found) = mpsc_async::unbounded_channel();
+        self.request(Request::Flows(search, FlowReplies(sender))).then_some(found)
+    }
+
+    fn request(&self, request: Request) -> bool {
+        !self.snapshot().report.is_ending && self.requests.try_send(request).is_ok()
     }
 }

@@ -196,6 +196,11 @@ pub fn tcp_columns() -> &'static [&'static Column] {
     &COLUMNS
 }
 
+/// Appends some columns of a record as a JSON object, as the sink of JSON does.
+pub fn append_json_record(columns: &[&Column], flow: &FlowRecord, out: &mut Vec<u8>) {
+    append_record(TextFormat::Json, columns, flow, out);
+}
+
 /// Appends a TCP connection as a JSON object.
 pub fn append_tcp_json(connection: &FlowRecord, out: &mut Vec<u8>) {
     append_record(TextFormat::Json, tcp_columns(), connection, out);

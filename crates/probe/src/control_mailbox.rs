@@ -1,10 +1,11 @@
 //! The mailbox through which the probe controls a running worker thread: it requests reports and
-//! changes settings.
+//! changes settings, and searches among flows.
 //!
 //! A worker checks its mailbox after every burst, which costs one load of memory that is not
 //! written meanwhile. It takes the lock only for a new request.
 
 use crate::account::Account;
+use crate::flow_search::RunningSearch;
 use crate::settings::Settings;
 use crate::sync::lock;
 use crate::thread::cpu_time_ns;
@@ -29,6 +30,8 @@ pub(crate) struct Contents {
     report: WorkerReport,
     /// Settings that the worker is to apply.
     settings: Option<Settings>,
+    /// A search that the worker is to begin.
+    search: Option<RunningSearch>,
 }
 
 #[derive(Default)]
@@ -67,6 +70,20 @@ impl ControlMailbox {
     pub fn request_settings(&self, settings: &Settings) -> u64 {
         lock(&self.contents).settings = Some(settings.clone());
         self.request_report()
+    }
+
+    /// Requests a search, which replaces one that has not ended. A worker that has finished has no flows.
+    pub fn request_search(&self, search: RunningSearch) {
+        let mut contents = lock(&self.contents);
+        if !contents.report.is_finished {
+            contents.search = Some(search);
+            self.request_report();
+        }
+    }
+
+    /// For the worker, after a reply: a search that it is to begin.
+    pub fn take_search(&self) -> Option<RunningSearch> {
+        lock(&self.contents).search.take()
     }
 
     /// Waits for the reply to a request, no longer than to a deadline.
@@ -120,7 +137,9 @@ impl ControlMailbox {
     }
 
     pub fn finish(&self, account: Account) {
-        let report = &mut lock(&self.contents).report;
+        let mut contents = lock(&self.contents);
+        contents.search = None;
+        let report = &mut contents.report;
         (report.account, report.cpu_time_ns, report.is_finished) = (account, cpu_time_ns(), true);
         self.replied.notify_all();
     }

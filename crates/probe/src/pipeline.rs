@@ -15,6 +15,7 @@ use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
 use weir_capture::{FilterError, Input, MAX_BURST_FRAMES};
+use weir_flow::Meter;
 use weir_packet::Packet;
 
 /// A pipeline for one source, or for several sources one after another.
@@ -86,6 +87,11 @@ impl Pipeline {
             source.live().into_iter().for_each(|live| histories.add(reader.update_losses(live, false)))
         });
         Ok(true)
+    }
+
+    /// The meter, for a search among its flows.
+    pub(crate) fn meter(&mut self) -> &mut Meter {
+        &mut self.metering.meter
     }
 
     /// Counts what a live source has lost so far.

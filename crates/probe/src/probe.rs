@@ -12,6 +12,7 @@
 use crate::admission::SelfTrafficFilter;
 use crate::control_mailbox::WorkerReport;
 use crate::exporter::{CHECK_INTERVAL, Exporter, SinkChange};
+use crate::flow_search::{FlowReply, FlowSearch, RunningSearch};
 use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
@@ -157,6 +158,17 @@ impl Probe {
             zip(threads(group), requests).map(report).collect()
         };
         zip(&self.groups, requests).map(reports).collect()
+    }
+
+    /// Searches among the flows of the moment. Each thread that meters answers for itself, until the
+    /// deadline of the search; one that ends before drops its `reply`.
+    pub fn search_flows(&self, search: &FlowSearch, mut reply: impl FnMut() -> FlowReply) {
+        for group in &self.groups {
+            let meters = if group.meters.is_empty() { &group.readers } else { &group.meters };
+            for worker in meters {
+                worker.mailbox.request_search(RunningSearch::new(search.clone(), reply()));
+            }
+        }
     }
 
     /// The running sinks.

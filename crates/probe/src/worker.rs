@@ -8,6 +8,7 @@
 //! A worker that panics still exports the flows that it has, and reports an account.
 
 use crate::control_mailbox::ControlMailbox;
+use crate::flow_search::RunningSearch;
 use crate::heartbeat::{beat, catch_panic};
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::{IDLE_CLOCK_INTERVAL, MeteringStage};
@@ -53,7 +54,7 @@ impl StopSignal {
 
 pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: &ControlMailbox, mut stop: StopSignal) {
     let run = || {
-        let mut last_request = 0;
+        let (mut last_request, mut search) = (0, None::<RunningSearch>);
         loop {
             beat();
             match pipeline.process_burst(&mut source) {
@@ -67,6 +68,10 @@ pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: 
                     settings.iter().for_each(|settings| pipeline.reconfigure(settings));
                     (pipeline.account(), pipeline.take_filter_errors())
                 });
+                search = mailbox.take_search().or(search);
+            }
+            if let Some(running) = search.take() {
+                search = running.advance(pipeline.meter());
             }
             if stop.apply(&mut source) {
                 break;
@@ -134,6 +139,7 @@ pub(crate) fn run_reader(
 pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy_poll: bool, mailbox: &ControlMailbox) {
     let run = || {
         let (mut last_request, mut idle_polls) = (0, 0_u32);
+        let mut search = None::<RunningSearch>;
         loop {
             beat();
             // Before the queues are read: they then contain all packets that were sent before the
@@ -161,6 +167,10 @@ pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy
                     settings.iter().for_each(|settings| metering.reconfigure(settings));
                     (metering.account(), Vec::new())
                 });
+                search = mailbox.take_search().or(search);
+            }
+            if let Some(running) = search.take() {
+                search = running.advance(&mut metering.meter);
             }
         }
         // End flows that had timed out when the readers finished: the meter that got the last packets

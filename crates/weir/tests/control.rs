@@ -261,7 +261,7 @@ fn every_path_of_the_document_answers_as_it_says_and_no_other_path_does() {
     let document = served.get("/openapi.json").json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{document}");
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 7);
+    assert_eq!(paths.len(), 8);
     for (path, methods) in paths {
         for method in ["get", "put", "post", "delete", "patch", "options"] {
             let answer = served.request(&method.to_uppercase(), path, "Content-Length: 0\r\n");
@@ -325,6 +325,64 @@ fn operation_is_listed(answer: &Answer, methods: &Value) -> bool {
     let allow = answer.head.lines().find_map(|line| line.strip_prefix("allow: "));
     answer.status != 405
         || methods.as_object().unwrap().keys().all(|method| allow.is_some_and(|of| of.contains(method)))
+}
+
+#[test]
+fn flows_of_the_moment_are_found_and_go_on() {
+    for layout in ["fused", "spread"] {
+        let Some(mut served) = Served::start(&["--layout", layout]) else { return };
+        send_requests(&mut served.sender, 0..500);
+        (0..3).for_each(|_| send_requests(&mut served.sender, 7..9));
+        until("all packets are counted", || sum(&served.metrics(), "weir_packets_received_total", "") == 1012);
+        let flows = |query: &str| {
+            let answer = served.get(&format!("/flows?{query}"));
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            let body = answer.json();
+            assert_eq!((&body["complete"], number(&body["searched"])), (&true.into(), 500), "{query}: {body}");
+            (number(&body["matching"]), body["flows"].as_array().unwrap().clone())
+        };
+        let (matching, found) = flows("");
+        assert_eq!((matching, found.len()), (500, 20));
+        let (matching, found) = flows("top=3&sort=packets&fields=all");
+        let packets: Vec<u64> = found.iter().map(|flow| number(&flow["packets"])).collect();
+        assert_eq!((matching, packets), (500, vec![8, 8, 2]));
+        let (matching, found) = flows("where=src_port%20%3D%201031&top=1000");
+        assert_eq!((matching, found.len(), number(&found[0]["src_port"])), (1, 1, 1031));
+        assert_eq!(number(&found[0]["packets"]), 8);
+        // The same flow by its Community ID, whose letters are not escaped.
+        let (_, found) = flows("fields=basic,community_id&sort=packets:asc&top=400");
+        for flow in found.iter().step_by(97) {
+            let id = flow["community_id"].as_str().unwrap();
+            let (matching, same) = flows(&format!("community_id={id}&fields=basic,community_id"));
+            assert_eq!((matching, &same[0]), (1, flow));
+        }
+        assert_eq!(flows("community_id=1:LQU9qZlK%2BB5F3KDmev6m5PMibrg%3D").0, 0);
+        for (query, reason) in [
+            ("where=src_prt%20%3D%201", "where: "),
+            ("sort=nonsense", "sort: there is no field"),
+            ("sort=bytes:up", "sort: "),
+            ("top=0", "top: use a number from 1 to 1000"),
+            ("top=1001", "top: use a number from 1 to 1000"),
+            ("top=x", "top"),
+            ("fields=nonsense", "fields: "),
+            ("community_id=1:x", "community_id: "),
+            ("nonsense=1", "nonsense"),
+            ("top=1&top=2", "top"),
+        ] {
+            let answer = served.get(&format!("/flows?{query}"));
+            assert!(
+                answer.status == 400 && answer.json()["error"].as_str().unwrap().contains(reason),
+                "{query}: {}",
+                answer.body
+            );
+        }
+        // Searches change no record.
+        let (_, flows, ledger) = served.probe.stop(0);
+        assert_eq!((flows.len(), number(&ledger["packets"]["metered"])), (500, 1012));
+        let packets = |flow: &Value| number(&flow["packets"]);
+        assert_eq!(flows.iter().map(packets).sum::<u64>(), 1012);
+        assert_eq!(flows.iter().filter(|flow| packets(flow) == 8).count(), 2);
+    }
 }
 
 #[test]

@@ -167,6 +167,18 @@ impl Meter {
         self.count_exported(record);
     }
 
+    /// Slots that were ever used: those below.
+    pub fn used_slots(&self) -> u32 {
+        self.cache.used
+    }
+
+    /// The record of a slot as far as it has come, if there is one. It stays open.
+    pub fn live_record(&mut self, slot: u32) -> Option<Box<FlowRecord>> {
+        let state = &self.cache.slots[slot as usize].state;
+        let is_open = !state.is_free() && !state.flags().has(SlotFlags::BETWEEN_RECORDS);
+        is_open.then(|| self.record_so_far(slot))
+    }
+
     /// The record of a slot as far as it has come. It stays open.
     pub fn record_so_far(&mut self, slot: u32) -> Box<FlowRecord> {
         let analysed = self.is_connection(slot) && !self.tcp.unanalysed.contains(slot);

@@ -4,7 +4,7 @@ use crate::arguments::ProbeOptions;
 use crate::enrichment::ReloadResult;
 use crate::error::Error;
 use std::net::SocketAddr;
-use weir_control::{Access, Control, ReloadReply, Server};
+use weir_control::{Access, Control, ReloadReply, Request, Server};
 use weir_probe::CpuAffinity;
 
 /// Nice value of its thread, above that of export threads: answers may wait, records should not.
@@ -48,20 +48,25 @@ pub fn text(probe: &ProbeOptions) -> String {
     format!("{scheme}://{address}, {changes}")
 }
 
-/// Requests to reload over HTTP. They wait until a reload that runs already has ended, so that their
+/// Requests over HTTP. Those to reload wait until a reload that runs already has ended, so that their
 /// result is that of a reload after them. One reload answers all that wait.
 #[derive(Default)]
-pub struct ReloadRequests {
+pub struct Requests {
     waiting: Vec<ReloadReply>,
     running: Vec<ReloadReply>,
     configuration: Option<ReloadResult>,
     lists: Option<ReloadResult>,
 }
 
-impl ReloadRequests {
+impl Requests {
     /// Takes new requests. Returns whether a reload is to start; `is_idle` if none is running.
-    pub fn start(&mut self, control: &Control, is_idle: bool) -> bool {
-        self.waiting.extend(control.reloads());
+    pub fn start(&mut self, control: &Control, probe: &weir_probe::Probe, is_idle: bool) -> bool {
+        for request in control.requests() {
+            match request {
+                Request::Reload(reply) => self.waiting.push(reply),
+                Request::Flows(search, replies) => probe.search_flows(&search, || replies.reply()),
+            }
+        }
         if self.waiting.is_empty() || !self.running.is_empty() || !is_idle {
             return false;
         }

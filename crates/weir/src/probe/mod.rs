@@ -33,7 +33,7 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::probe_settings;
 use crate::signals::{signal_flag, stop_signal};
 use crate::{input, missing_options, summary};
-use control::ReloadRequests;
+use control::Requests;
 use monitor::Monitor;
 use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
@@ -151,6 +151,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let observer = Some(summary::observer(&open.summary));
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
     let record_enricher = enricher.as_ref().map(Enricher::record_enricher);
+    let control_enricher = record_enricher.clone();
     let settings = Settings { observer, interface_names, enricher: record_enricher, ..settings };
     let mut monitor = Monitor::new(&probe);
     let (mut running, sink_memory) = start::start(
@@ -174,13 +175,15 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
 
     let control = match server {
         Some(server) => {
-            let control = server.start(monitor.report(&running.probe), control_affinity).map_err(Error::Thread)?;
+            let control = server
+                .start(monitor.report(&running.probe), control_affinity, control_enricher)
+                .map_err(Error::Thread)?;
             info!(address = %control.address(), "HTTP interface is ready");
             Some(control)
         }
         None => None,
     };
-    let mut reload_requests = ReloadRequests::default();
+    let mut requests = Requests::default();
     let mut reloader = Reloader::new(effective);
     let mut enrichment_reloader = EnrichmentReloader::new(enricher);
     let started = Instant::now();
@@ -194,10 +197,10 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         }
         std::thread::sleep(CHECK_INTERVAL);
         let is_idle = reloader.is_idle() && enrichment_reloader.is_idle();
-        let over_http = control.as_ref().is_some_and(|control| reload_requests.start(control, is_idle));
+        let over_http = control.as_ref().is_some_and(|control| requests.start(control, &running.probe, is_idle));
         let reload_requested = reload.swap(false, Ordering::Relaxed) || over_http;
         let lists = enrichment_reloader.update(reload_requested);
-        reload_requests.end(reloader.update(reload_requested, &mut running.probe), lists);
+        requests.end(reloader.update(reload_requested, &mut running.probe), lists);
         has_panicked = monitor.log_panics(&running.probe.take_panics());
         if has_panicked {
             break;

@@ -1,0 +1,140 @@
+//! Flows of the moment: the parameters of a search, and its answer.
+
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout_at;
+use utoipa::{IntoParams, ToSchema};
+use weir_export::{Column, FieldValue, InvalidFields, append_json_record, column, select_columns};
+use weir_flow::FlowRecord;
+use weir_probe::{FlowRank, FlowSearch, FoundFlows, RecordEnricher};
+use weir_query::{Expression, ExpressionError, InvalidOrder, Order, RecordOrder};
+
+/// Time after which threads answer with what they have found.
+const SEARCH_TIME: Duration = Duration::from_secs(10);
+/// Time beyond that for threads that wait for packets.
+const REPLY_TIME: Duration = Duration::from_secs(1);
+/// Flows of an answer, unless a request names another number, and at most.
+const DEFAULT_TOP: usize = 20;
+const MAX_TOP: usize = 1000;
+
+/// The parameters of a search.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Query {
+    /// Only flows that match this expression, as --where (docs/views.md)
+    r#where: Option<String>,
+    /// Only the flow with this Community ID
+    community_id: Option<String>,
+    /// The number by which flows are sorted, the largest first; NUMBER:asc for the smallest first. Default: bytes
+    sort: Option<String>,
+    /// How many flows, up to 1000. Default: 20
+    top: Option<usize>,
+    /// Fields of each flow, as --fields (docs/fields.md). Default: basic
+    fields: Option<String>,
+}
+
+/// Flows of the moment.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes the answer, whose text is written by the encoder of JSON records")]
+pub struct Flows {
+    /// The first ones by the order of the request.
+    #[schema(value_type = Vec<Object>)]
+    flows: Vec<()>,
+    /// How many flows match.
+    matching: u64,
+    /// How many flows were looked at.
+    searched: u64,
+    /// Whether all flows were looked at in time.
+    complete: bool,
+}
+
+/// Why a search is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidQuery {
+    #[error("where: {}", .0.sentence())]
+    Where(ExpressionError),
+    #[error("sort: {0}")]
+    Sort(#[from] InvalidOrder),
+    #[error("fields: {0}")]
+    Fields(#[from] InvalidFields),
+    #[error("top: use a number from 1 to {MAX_TOP}")]
+    Top,
+    #[error("community_id: a Community ID begins with 1: and has 30 characters")]
+    CommunityId,
+}
+
+/// A search that is valid.
+pub struct Search {
+    pub search: FlowSearch,
+    columns: Vec<&'static Column>,
+}
+
+impl Query {
+    /// Compiles it. The enricher adds places to records before they are compared.
+    pub fn search(self, enricher: Option<RecordEnricher>) -> Result<Search, InvalidQuery> {
+        let expression = self.r#where.as_deref().map(Expression::new).transpose().map_err(InvalidQuery::Where)?;
+        let order = RecordOrder::new(&self.sort.as_deref().unwrap_or("bytes").parse::<Order>()?)?;
+        let columns = select_columns(self.fields.as_deref().unwrap_or("basic"))?;
+        let limit = self.top.unwrap_or(DEFAULT_TOP);
+        if !(1..=MAX_TOP).contains(&limit) {
+            return Err(InvalidQuery::Top);
+        }
+        // `+` in the query of a URL stands for a space, which a Community ID does not have.
+        let id = self.community_id.map(|id| id.replace(' ', "+"));
+        if id.as_ref().is_some_and(|id| !id.starts_with("1:") || id.len() != 30) {
+            return Err(InvalidQuery::CommunityId);
+        }
+        let id_column = column("community_id").expect("this column exists");
+        let rank = move |record: &mut FlowRecord| -> Option<FlowRank> {
+            if let Some(RecordEnricher(enrich)) = &enricher {
+                enrich(std::slice::from_mut(record));
+            }
+            let is_flow = |id: &String| {
+                !matches!(id_column.read(record), FieldValue::NotApplicable)
+                    && id_column.read(record).to_string() == *id
+            };
+            let matches = expression.as_ref().is_none_or(|expression| expression.matches(record));
+            (matches && id.as_ref().is_none_or(is_flow)).then(|| order.rank(record))
+        };
+        let search = FlowSearch { rank: Arc::new(rank), limit, deadline: Instant::now() + SEARCH_TIME };
+        Ok(Search { search, columns })
+    }
+}
+
+impl Search {
+    /// The answers of all threads in one object.
+    pub async fn json(&self, mut answers: UnboundedReceiver<FoundFlows>) -> Vec<u8> {
+        let deadline = (self.search.deadline + REPLY_TIME).into();
+        let (mut records, mut matching, mut searched, mut complete) = (Vec::new(), 0, 0, true);
+        loop {
+            match timeout_at(deadline, answers.recv()).await {
+                Ok(Some(found)) => {
+                    records.extend(found.records);
+                    matching += found.matching;
+                    searched += found.searched;
+                    complete &= found.is_complete;
+                }
+                // All threads have answered, or ended.
+                Ok(None) => break,
+                // A thread waits for a pipe, or is blocked.
+                Err(_) => {
+                    complete = false;
+                    break;
+                }
+            }
+        }
+        records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+        records.truncate(self.search.limit);
+        let mut out = format!("{{\"matching\":{matching},\"searched\":{searched},\"complete\":{complete},\"flows\":[")
+            .into_bytes();
+        for (number, (_, record)) in records.iter().enumerate() {
+            out.extend(if number == 0 { &b"\n"[..] } else { b",\n" });
+            append_json_record(&self.columns, record, &mut out);
+        }
+        out.extend(b"]}\n");
+        out
+    }
+}

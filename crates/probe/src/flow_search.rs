@@ -1,0 +1,195 @@
+//! A search among the flows of the moment: the records that are open, as far as they have come.
+//!
+//! Each thread that meters passes over its slots between two bursts, a few at a time: at most
+//! [`SHARE`] of its time goes into a search, so that metering goes on. It keeps the records of the
+//! highest rank only, so memory is bounded. The slots are not those of one instant: a flow that ends
+//! during the search may be missing, and one that begins behind the place of the search, too. With
+//! several meters, a flow that migrates meanwhile may be found twice or not at all.
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_flow::{FlowRecord, Meter};
+
+/// A thread gives a search at most this part of its time: 1 in 20.
+const SHARE: u32 = 20;
+/// Longest time between two bursts. Rings hold far more packets than arrive meanwhile.
+const LONGEST: Duration = Duration::from_millis(2);
+/// Slots between two looks at the clock.
+const STEP_SLOTS: u32 = 16;
+
+/// The rank of a record; the highest is the first.
+pub type FlowRank = (bool, u64);
+
+/// The rank of a record that matches; `None` for others. May add to the record.
+pub type Ranking = dyn Fn(&mut FlowRecord) -> Option<FlowRank> + Send + Sync;
+
+/// What is searched.
+#[derive(Clone)]
+pub struct FlowSearch {
+    /// Selects and ranks records.
+    pub rank: Arc<Ranking>,
+    /// How many records are wanted.
+    pub limit: usize,
+    /// When threads answer with what they have found until then.
+    pub deadline: Instant,
+}
+
+/// What one thread has found.
+#[derive(Default)]
+pub struct FoundFlows {
+    /// Records by rank, the highest first.
+    pub records: Vec<(FlowRank, Box<FlowRecord>)>,
+    /// Number of records that match.
+    pub matching: u64,
+    /// Number of records that were looked at.
+    pub searched: u64,
+    /// All slots were looked at before the deadline.
+    pub is_complete: bool,
+}
+
+/// Gets the answer of a thread. Dropped without being called if the thread ends before it answers.
+pub type FlowReply = Box<dyn FnOnce(FoundFlows) + Send>;
+
+/// A search on its way through the slots of a meter.
+pub(crate) struct RunningSearch {
+    search: FlowSearch,
+    reply: FlowReply,
+    found: BinaryHeap<Candidate>,
+    matching: u64,
+    searched: u64,
+    next_slot: u32,
+    /// When the thread got it, and how long it has worked on it.
+    started: Option<Instant>,
+    worked: Duration,
+}
+
+/// A record in the heap, whose first is the one of the lowest rank.
+struct Candidate(FlowRank, Box<FlowRecord>);
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.0.cmp(&self.0)
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Candidate {}
+
+impl RunningSearch {
+    pub fn new(search: FlowSearch, reply: FlowReply) -> Self {
+        let (found, worked) = (BinaryHeap::new(), Duration::ZERO);
+        Self { search, reply, found, matching: 0, searched: 0, next_slot: 0, started: None, worked }
+    }
+
+    /// Goes on for the time that it may take now. `None` when it has answered.
+    pub fn advance(mut self, meter: &mut Meter) -> Option<Self> {
+        let began = Instant::now();
+        let since = began - *self.started.get_or_insert(began);
+        let until = began + (since / SHARE).saturating_sub(self.worked).min(LONGEST);
+        let mut now = began;
+        while now < until && self.next_slot < meter.used_slots() {
+            for slot in self.next_slot..meter.used_slots().min(self.next_slot + STEP_SLOTS) {
+                meter.live_record(slot).into_iter().for_each(|record| self.look_at(record));
+            }
+            self.next_slot += STEP_SLOTS;
+            now = Instant::now();
+        }
+        self.worked += now - began;
+        let is_complete = self.next_slot >= meter.used_slots();
+        if !is_complete && now < self.search.deadline {
+            return Some(self);
+        }
+        let mut records: Vec<_> = self.found.into_iter().map(|Candidate(rank, record)| (rank, record)).collect();
+        records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+        (self.reply)(FoundFlows { records, matching: self.matching, searched: self.searched, is_complete });
+        None
+    }
+
+    fn look_at(&mut self, mut record: Box<FlowRecord>) {
+        self.searched += 1;
+        let Some(rank) = (self.search.rank)(&mut record) else { return };
+        self.matching += 1;
+        if self.found.len() < self.search.limit {
+            self.found.push(Candidate(rank, record));
+        } else if let Some(mut lowest) = self.found.peek_mut()
+            && lowest.0 < rank
+        {
+            *lowest = Candidate(rank, record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use weir_flow::Config;
+    use weir_packet::{Packet, ipv4_mapped};
+
+    /// A meter with flows of UDP: flow N has N packets of 100 octets.
+    fn meter(flows: u32) -> Meter {
+        let mut meter = Meter::new(Config { flows: 1 << 14, ..Config::default() }).unwrap();
+        let mut out = Vec::new();
+        for number in 1..=flows {
+            let source = ipv4_mapped(number.to_be_bytes());
+            let packet = Packet { source, time_ns: 1, frame_bytes: 100, protocol: 17, ..Packet::default() };
+            (0..number.min(50)).for_each(|_| meter.process(&[packet], &mut out));
+        }
+        assert!(out.is_empty());
+        meter
+    }
+
+    fn search(meter: &mut Meter, limit: usize, deadline: Instant, least: u64) -> FoundFlows {
+        let rank =
+            Arc::new(move |record: &mut FlowRecord| (record.packets() >= least).then_some((true, record.packets())));
+        let (sender, found) = mpsc::channel();
+        let reply = Box::new(move |found| sender.send(found).unwrap());
+        let mut running = Some(RunningSearch::new(FlowSearch { rank, limit, deadline }, reply));
+        while let Some(search) = running.take() {
+            running = search.advance(meter);
+        }
+        found.try_recv().unwrap()
+    }
+
+    #[test]
+    fn the_highest_ranks_are_found_and_all_that_match_are_counted() {
+        let mut meter = meter(40);
+        let far = Instant::now() + Duration::from_secs(60);
+        let found = search(&mut meter, 3, far, 31);
+        let packets: Vec<u64> = found.records.iter().map(|(_, record)| record.packets()).collect();
+        assert_eq!((packets, found.matching, found.searched, found.is_complete), (vec![40, 39, 38], 10, 40, true));
+        assert_eq!(meter.open_records().flows, 40, "the flows go on");
+        assert_eq!(search(&mut meter, 100, far, 0).records.len(), 40);
+        assert_eq!(search(&mut meter, 0, far, 0).matching, 40);
+    }
+
+    #[test]
+    fn a_search_takes_a_small_share_of_the_time_and_ends_at_its_deadline() {
+        let mut meter = meter(10_000);
+        let began = Instant::now();
+        let found = search(&mut meter, 3, began + Duration::from_millis(2), 0);
+        assert!(!found.is_complete && found.searched < 10_000, "{}", found.searched);
+        let began = Instant::now();
+        let mut worked = Duration::ZERO;
+        let rank = Arc::new(|_: &mut FlowRecord| None);
+        let deadline = began + Duration::from_secs(60);
+        let mut running = Some(RunningSearch::new(FlowSearch { rank, limit: 1, deadline }, Box::new(|_| {})));
+        while let Some(search) = running.take() {
+            running = search.advance(&mut meter);
+            worked = running.as_ref().map_or(worked, |search| search.worked);
+        }
+        assert!(worked * SHARE < began.elapsed() * 2, "{worked:?} of {:?}", began.elapsed());
+    }
+}
