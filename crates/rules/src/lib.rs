@@ -9,8 +9,8 @@
 
 mod error;
 mod fields;
-mod file;
 mod reader;
+mod rules;
 
 pub use error::{InvalidRules, Problem};
-pub use file::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};
+pub use rules::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};

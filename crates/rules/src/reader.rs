@@ -1,8 +1,8 @@
 //! Reads the tables of a rules file. It goes on behind a problem, so that all of them are told.
 
-use crate::error::Problem;
+use crate::error::{InvalidRules, Problem};
 use crate::fields::{Known, known};
-use crate::file::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
+use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -27,8 +27,37 @@ struct Reader<'t> {
     rules: Rules,
 }
 
+impl Rules {
+    /// Compiles a rules file.
+    ///
+    /// # Errors
+    /// All problems of the file.
+    pub fn new(text: &str) -> Result<Self, InvalidRules> {
+        let (rules, mut problems) = read(text);
+        problems.extend(rules.unreachable());
+        if problems.is_empty() {
+            return Ok(rules);
+        }
+        problems.sort_by_key(|&(line, _)| line);
+        Err(InvalidRules { problems })
+    }
+
+    /// Rules behind one of the same level that matches whatever they match.
+    fn unreachable(&self) -> Vec<(usize, Problem)> {
+        let mut found = Vec::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let before = self.rules[..index].iter().filter(|other| other.level == rule.level);
+            let covers = |other: &&Rule| other.condition.is_none() || other.condition == rule.condition;
+            if let Some(first) = before.into_iter().find(covers) {
+                found.push((rule.line, Problem::Unreachable(first.line)));
+            }
+        }
+        found
+    }
+}
+
 /// The rules of a file without what is invalid, and its problems with their lines.
-pub(crate) fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
+fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
     let rules = Rules {
         rules: Vec::new(),
         egresses: Vec::new(),

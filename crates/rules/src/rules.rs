@@ -1,8 +1,6 @@
-//! A compiled rules file, and the decision about a flow.
+//! Compiled rules, and the decision about a flow.
 
-use crate::error::{InvalidRules, Problem};
 use crate::fields::{Known, known};
-use crate::reader;
 use std::fmt;
 use weir_flow::FlowRecord;
 use weir_query::Expression;
@@ -150,20 +148,6 @@ pub struct Rules {
 pub(crate) const RECORDER: &str = "recorder";
 
 impl Rules {
-    /// Compiles a rules file.
-    ///
-    /// # Errors
-    /// All problems of the file.
-    pub fn new(text: &str) -> Result<Self, InvalidRules> {
-        let (rules, mut problems) = reader::read(text);
-        problems.extend(rules.unreachable());
-        if problems.is_empty() {
-            return Ok(rules);
-        }
-        problems.sort_by_key(|&(line, _)| line);
-        Err(InvalidRules { problems })
-    }
-
     /// Decides about a flow from its record so far. `None`: the decision needs what inspection has
     /// not found yet. It is never `None` if inspection has ended.
     pub fn decide(&self, flow: &FlowRecord, inspection_ended: bool) -> Option<Decision> {
@@ -214,18 +198,5 @@ impl Rules {
             slice: set.slice.unwrap_or_default(),
             egresses: set.egresses.unwrap_or(all) & !recorder | recorded,
         }
-    }
-
-    /// Rules behind one of the same level that matches whatever they match.
-    fn unreachable(&self) -> Vec<(usize, Problem)> {
-        let mut found = Vec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            let before = self.rules[..index].iter().filter(|other| other.level == rule.level);
-            let covers = |other: &&Rule| other.condition.is_none() || other.condition == rule.condition;
-            if let Some(first) = before.into_iter().find(covers) {
-                found.push((rule.line, Problem::Unreachable(first.line)));
-            }
-        }
-        found
     }
 }
