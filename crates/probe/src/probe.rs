@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use weir_capture::Source;
 use weir_export::{Error, Sink};
 use weir_ledger::{Ledger, RecordTotals};
+use weir_rules::Rules;
 
 /// How long to wait for the reports of threads. One that waits for packets needs 0.1 s.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -212,6 +213,11 @@ impl Probe {
             self.apply(Settings { self_traffic, ..self.settings.clone() });
         }
         self.exporter.confirm_filtered(&endpoints);
+    }
+
+    /// Changes the rules of pipelines that hand packets on. Their egresses are those of the old ones.
+    pub fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.apply(Settings { rules: Some(rules), ..self.settings.clone() });
     }
 
     /// Passes settings to all threads, and waits until these use them.

@@ -2,8 +2,8 @@
 
 use crate::arguments::{RulesArguments, RulesCheck, RulesCommand};
 use crate::console::{print, print_styled, style};
-use crate::enrichment::Enricher;
-use crate::error::Error;
+use crate::enrichment::{Enricher, ReloadResult};
+use crate::error::{Error, RulesProblems};
 use crate::input::{self, DamageLog};
 use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
@@ -11,8 +11,9 @@ use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::{error, info};
 use weir_capture::Frame;
 use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput};
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
@@ -29,10 +30,6 @@ pub struct Actions {
     /// Key of the hash that balances, the same in all pipelines.
     secret: u64,
 }
-
-/// The problems of a rules file: lines, counted from 1, and texts.
-#[derive(Debug)]
-pub struct RulesProblems(pub Vec<(usize, String)>);
 
 impl Actions {
     /// Reads a rules file.
@@ -96,9 +93,64 @@ impl Actions {
         Ok(of_pipelines.into_iter().map(|egresses| PacketActions::new(self.rules.clone(), egresses)).collect())
     }
 
+    fn reload(&mut self, path: &Path) -> Result<(), Error> {
+        let new = Self::load(path)?;
+        let names =
+            |actions: &Self| actions.rules.egresses.iter().map(|egress| egress.name.clone()).collect::<Vec<_>>();
+        if new.egresses != self.egresses || names(&new) != names(self) {
+            return Err(Error::ReloadChangesEgress(path.display().to_string()));
+        }
+        self.rules = new.rules;
+        Ok(())
+    }
+
     /// Memory of packets that wait for a decision, octets.
     pub fn memory_bytes(&self, pipelines: usize) -> u64 {
         PacketActions::memory_bytes_for(&self.rules) * pipelines as u64
+    }
+}
+
+/// SIGHUP: reads the rules file again. Outputs stay open, so that no packet is lost.
+pub struct RulesReloader {
+    path: Option<PathBuf>,
+    actions: Option<Actions>,
+    result: Option<ReloadResult>,
+}
+
+impl RulesReloader {
+    /// `path` is the rules file of `actions`, if there is one.
+    pub fn new(path: Option<PathBuf>, actions: Option<Actions>) -> Self {
+        Self { path, actions, result: None }
+    }
+
+    /// Reads the file and applies its rules. After an error the old rules stay.
+    pub fn reload(&mut self, probe: &mut weir_probe::Probe) {
+        let (Some(path), Some(actions)) = (&self.path, &mut self.actions) else { return };
+        let file = path.display().to_string();
+        self.result = Some(match actions.reload(path) {
+            Ok(()) => {
+                probe.set_rules(actions.rules.clone());
+                let rules = units::count(actions.rules.rules.len() as u64, "rule");
+                info!(file, rules, "rules loaded again");
+                Ok(format!("{rules} of {file}"))
+            }
+            Err(error) => {
+                error!(error = error.to_string(), "cannot load the rules again, continuing with the old ones");
+                Err(error.to_string())
+            }
+        });
+    }
+
+    /// Adds the result of the last reload to that of the lists, which may end later.
+    pub fn add_to(&mut self, lists: Option<ReloadResult>) -> Option<ReloadResult> {
+        let Some(lists) = lists else { return None };
+        Some(match (lists, self.result.take()) {
+            (lists, None) => lists,
+            (Ok(lists), Some(Ok(rules))) if lists.is_empty() => Ok(rules),
+            (Ok(lists), Some(Ok(rules))) => Ok(format!("{lists}; {rules}")),
+            (Err(lists), Some(Err(rules))) => Err(format!("{lists}; {rules}")),
+            (Err(error), _) | (_, Some(Err(error))) => Err(error),
+        })
     }
 }
 

@@ -59,9 +59,11 @@ pub enum Error {
     #[error("{0}")]
     Option(String),
     #[error("{}", rules_problems(.path, .problems))]
-    Rules { path: PathBuf, problems: crate::actions::RulesProblems },
+    Rules { path: PathBuf, problems: RulesProblems },
     #[error("{0}")]
     Egress(weir_egress::Error),
+    #[error("{0}: outputs cannot change while the probe runs; restart it for that")]
+    ReloadChangesEgress(String),
     #[error("--rules needs --layout fused: with the other layouts, threads that meter have no frames")]
     RulesNeedFused,
     #[error("{path}: {error}")]
@@ -398,7 +400,11 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     }
 }
 
-fn rules_problems(path: &std::path::Path, problems: &crate::actions::RulesProblems) -> String {
+/// The problems of a rules file: lines, counted from 1, and texts.
+#[derive(Debug)]
+pub struct RulesProblems(pub Vec<(usize, String)>);
+
+fn rules_problems(path: &std::path::Path, problems: &RulesProblems) -> String {
     let line = |(line, problem): &(usize, String)| format!("{}: line {line}: {problem}", path.display());
     problems.0.iter().map(line).collect::<Vec<_>>().join("\n")
 }

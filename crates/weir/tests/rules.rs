@@ -2,9 +2,15 @@
 //! of them. docs/rules.md.
 
 mod common;
+mod live;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
 
-use common::{failure, ledger_of, number, success, weir};
+use common::{Pcap, START, command, failure, ledger_of, number, success, weir};
+use live::Running;
+use network::until;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use weir_packet::{DecodeOptions, Packet};
 
@@ -250,4 +256,61 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     std::fs::write(&rules, "").unwrap();
     let err = failure(1, ["probe", "-i", &capture, "--rules", &rules, "--layout", "split"]);
     assert!(err.contains("--rules needs --layout fused"), "{err}");
+}
+
+#[test]
+fn rules_are_loaded_again_without_losing_a_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    common::permit_all_users(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    assert!(std::process::Command::new("mkfifo").arg(path("input")).status().unwrap().success());
+    common::permit_all_users(Path::new(&path("input")));
+    let mut input = std::fs::File::options().read(true).write(true).open(path("input")).unwrap();
+    input.write_all(&Pcap::new().0).unwrap();
+    let output = path("out.pcap");
+    let egress = format!("[egress.all]\noutputs = 'pcap:{output}'\n");
+    let write = |text: &str| std::fs::write(path("rules.toml"), text).unwrap();
+    write(&egress);
+    let [input_name, rules] = ["input", "rules.toml"].map(path);
+    let arguments =
+        ["probe", "-i", &input_name, "--rules", &rules, "--interval", "100ms", "--flows", "10k", "-o", "csv:/dev/null"];
+    let running = Running::start_in(command(), &arguments);
+    running.wait_for("packets/s");
+    let mut send = |second: u32| {
+        let frames = (0..5).flat_map(common::request_and_response);
+        let pcap = frames.fold(Pcap(Vec::new()), |pcap, frame| pcap.frame(START + second, 0, &frame));
+        input.write_all(&pcap.0).unwrap();
+    };
+    let written = || frames(Path::new(&output)).len();
+    send(0);
+    until("ten packets are handed on", || Path::new(&output).exists() && written() == 10);
+    write(&format!("{egress}[default]\naction = 'drop'\n"));
+    running.signal(libc::SIGHUP);
+    running.wait_for("rules loaded again");
+    send(1);
+    for (text, message) in [
+        ("[egress", "cannot load the rules again, continuing with the old ones"),
+        (&*egress.replace("all]", "other]"), "outputs cannot change while the probe runs"),
+    ] {
+        write(text);
+        running.signal(libc::SIGHUP);
+        running.wait_for(message);
+    }
+    send(2);
+    write(&egress);
+    let times = running.times("rules loaded again");
+    running.signal(libc::SIGHUP);
+    until("the rules are loaded", || running.times("rules loaded again") > times);
+    send(3);
+    until("ten more packets are handed on", || written() == 20);
+    drop(input);
+    let (code, err, _, ledger) = running.wait();
+    assert_eq!(code, 0, "{err}");
+    let actions = &ledger["actions"];
+    assert_eq!(
+        [number(&actions["forwarded"]["packets"]), number(&actions["dropped"]["packets"])],
+        [20, 20],
+        "{actions:#}"
+    );
+    assert!(ledger["balanced"] == true && number(&ledger["flows"]["created"]) == 5, "{ledger:#}");
 }

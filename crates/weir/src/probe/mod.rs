@@ -20,7 +20,7 @@ mod status;
 
 pub use config::without_invalid_values;
 
-use crate::actions::Actions;
+use crate::actions::{Actions, RulesReloader};
 use crate::arguments::{Logging, ProbeOptions, Reporting, StatusFormat};
 use crate::console::log::{self, Prefix};
 use crate::console::{Deadline, print, stderr};
@@ -144,7 +144,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         }
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let tables = enricher.iter().flat_map(Enricher::paths);
-        let read_again: Vec<&Path> = probe.config.as_deref().into_iter().chain(tables).collect();
+        let read_again: Vec<&Path> =
+            probe.config.as_deref().into_iter().chain(probe.rules.as_deref()).chain(tables).collect();
         Arc::new(Sandbox::enter(&outputs.sinks, &read_again, Restrictions::of(&inputs, server.is_some())))
     });
     enricher.iter().for_each(Enricher::check_readable);
@@ -185,6 +186,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     };
     let mut requests = Requests::default();
     let mut reloader = Reloader::new(effective);
+    let mut rules_reloader = RulesReloader::new(probe.rules.clone(), actions);
     let mut enrichment_reloader = EnrichmentReloader::new(enricher);
     let started = Instant::now();
     notify(NotifyState::Ready);
@@ -200,7 +202,11 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         let over_http = control.as_ref().is_some_and(|control| requests.start(control, &running.probe, is_idle));
         let reload_requested = reload.swap(false, Ordering::Relaxed) || over_http;
         let lists = enrichment_reloader.update(reload_requested);
-        requests.end(reloader.update(reload_requested, &mut running.probe), lists);
+        let configuration = reloader.update(reload_requested, &mut running.probe);
+        if reload_requested {
+            rules_reloader.reload(&mut running.probe);
+        }
+        requests.end(configuration, rules_reloader.add_to(lists));
         has_panicked = monitor.log_panics(&running.probe.take_panics());
         if has_panicked {
             break;
