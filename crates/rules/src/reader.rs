@@ -1,4 +1,4 @@
-//! Reads the tables of a rules file. It goes on behind a problem, so that all of them are told.
+//! Reads the tables of a rules file. It goes on behind a problem, so that all of them are reported.
 
 use crate::error::{InvalidRules, Problem};
 use crate::fields::{Known, known};

@@ -143,8 +143,7 @@ impl RulesReloader {
 
     /// Adds the result of the last reload to that of the lists, which may end later.
     pub fn add_to(&mut self, lists: Option<ReloadResult>) -> Option<ReloadResult> {
-        let Some(lists) = lists else { return None };
-        Some(match (lists, self.result.take()) {
+        Some(match (lists?, self.result.take()) {
             (lists, None) => lists,
             (Ok(lists), Some(Ok(rules))) if lists.is_empty() => Ok(rules),
             (Ok(lists), Some(Ok(rules))) => Ok(format!("{lists}; {rules}")),
