@@ -11,11 +11,11 @@ use weir_packet::{Network, ip_address};
 
 const SEED: u16 = 0;
 /// `1:` and the SHA-1 digest in base 64, octets.
-pub(crate) const LENGTH: usize = "1:".len() + 28;
+pub const LENGTH: usize = "1:".len() + 28;
 
-/// The Community ID of a flow; `None` for layer 2, and for overflow records, whose addresses are
+/// The Community ID of a flow as text; `None` for layer 2, and for overflow records, whose addresses are
 /// prefixes.
-pub(crate) fn community_id(flow: &FlowRecord) -> Option<[u8; LENGTH]> {
+pub fn community_id(flow: &FlowRecord) -> Option<[u8; LENGTH]> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
     }

@@ -33,6 +33,30 @@ impl Node {
 }
 
 impl Node {
+    /// Whether all records match that have the same values of the known fields, or none; `None` if it
+    /// depends on other fields.
+    pub fn matches_by(&self, known: &[&str], flow: &FlowRecord) -> Option<bool> {
+        // One node decides, or all of them together.
+        let all = |nodes: &[Self], decisive: bool| {
+            let mut result = Some(!decisive);
+            for node in nodes {
+                match node.matches_by(known, flow) {
+                    Some(matches) if matches == decisive => return Some(decisive),
+                    Some(_) => {}
+                    None => result = None,
+                }
+            }
+            result
+        };
+        match self {
+            Self::Always => Some(true),
+            Self::All(nodes) => all(nodes, false),
+            Self::Any(nodes) => all(nodes, true),
+            Self::Not(node) => node.matches_by(known, flow).map(|matches| !matches),
+            Self::Test(test) => known.contains(&test.field.name).then(|| test.matches(flow)),
+        }
+    }
+
     /// Calls a function with each comparison.
     pub fn visit<'a>(&'a self, visit: &mut impl FnMut(&'a Test)) {
         match self {

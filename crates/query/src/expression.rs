@@ -29,6 +29,19 @@ impl Expression {
         self.root.matches(flow)
     }
 
+    /// Whether all records match that have the same values of the known fields as this one:
+    /// `Some(true)`, or none: `Some(false)`. `None` if it depends on other fields.
+    pub fn matches_by(&self, known: &[&str], flow: &FlowRecord) -> Option<bool> {
+        self.root.matches_by(known, flow)
+    }
+
+    /// Whether only these fields are compared, and none of a single side (`src host`).
+    pub fn compares_only(&self, fields: &[&str]) -> bool {
+        let mut only = true;
+        self.root.visit(&mut |test| only &= fields.contains(&test.field.name) && !test.field.is_of_one_side());
+        only
+    }
+
     /// Names of the fields that are compared, each once.
     pub fn fields(&self) -> Vec<&'static str> {
         let mut names = Vec::new();

@@ -191,6 +191,12 @@ impl Field {
         }
     }
 
+    /// Whether this is one side of a field of both.
+    pub fn is_of_one_side(&self) -> bool {
+        let both = field(self.name).is_some_and(|field| matches!(field.read, Read::Sides(..)));
+        both && !matches!(self.read, Read::Sides(..))
+    }
+
     /// The value, and for a field of both sides that of the destination.
     #[inline]
     pub fn values<'a>(&self, flow: &'a FlowRecord) -> [FieldValue<'a>; 2] {

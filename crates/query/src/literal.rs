@@ -70,7 +70,7 @@ pub(crate) fn parse(field: &Field, text: &str) -> Result<Literal, Problem> {
     match field.kind {
         Kind::Address => address(field, text),
         Kind::Mac => mac(text).map(|mac| Literal::Whole(mac, mac)).ok_or_else(|| not_a_value(field, text)),
-        Kind::Time => time(text).map(|ns| Literal::Whole(ns, ns)).ok_or_else(|| Problem::NotATime(text.into())),
+        Kind::Time => parse_time(text).map(|ns| Literal::Whole(ns, ns)).ok_or_else(|| Problem::NotATime(text.into())),
         Kind::Protocol => protocol(field, text).map(|number| Literal::Whole(number, number)),
         Kind::Flags => flags(text).map(|bits| Literal::Whole(bits.into(), bits.into())),
         Kind::Words(words) => self::words(field, words, text).map(|number| Literal::Whole(number, number)),
@@ -261,8 +261,9 @@ fn mac(text: &str) -> Option<u64> {
     octets.try_into().ok().map(mac_key)
 }
 
-/// A time with or without a zone, or a day. Without a zone it is in UTC.
-fn time(text: &str) -> Option<u64> {
+/// Parses a time as in expressions, ns since 1970 UTC: with or without a zone, or a day. Without a zone
+/// it is in UTC.
+pub fn parse_time(text: &str) -> Option<u64> {
     let utc = |time: DateTime| time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());
     let time = text.parse::<Timestamp>().ok();
     let time = time.or_else(|| utc(text.parse::<DateTime>().ok()?));

@@ -420,3 +420,28 @@ fn an_expression_names_its_fields_and_tags() {
     assert_eq!(expression.fields(), ["mac", "tags", "src_tags", "port"]);
     assert_eq!(expression.tags(), ["bad", "x", "y"]);
 }
+
+#[test]
+fn an_expression_is_decided_as_far_as_the_known_fields_decide_it() {
+    let known = ["host", "src_ip", "port", "protocol"];
+    for (expression, of_web, only) in [
+        ("any", Some(true), true),
+        ("port 443", Some(true), true),
+        ("port 80", Some(false), true),
+        ("not port 80 and tcp", Some(true), true),
+        ("src port 443", Some(false), false),
+        ("bytes > 1", None, false),
+        ("not bytes > 1", None, false),
+        ("port 443 and bytes > 1", None, false),
+        ("port 80 and bytes > 1", Some(false), false),
+        ("bytes > 1 or port 443", Some(true), false),
+        ("bytes > 1 or port 80", None, false),
+        ("not (bytes > 1 and port 80)", Some(true), false),
+    ] {
+        let compiled = Expression::new(expression).unwrap();
+        let decided = compiled.matches_by(&known, &web());
+        assert_eq!(decided, of_web, "{expression}");
+        assert!(decided.is_none_or(|decided| decided == compiled.matches(&web())), "{expression}");
+        assert_eq!(compiled.compares_only(&["host", "port", "protocol"]), only, "{expression}");
+    }
+}

@@ -5,7 +5,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 23] = [
+const ALLOWED: [(&str, &str); 24] = [
     ("bench", "capture dpi export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
     ("control", "export flow ledger probe query"),
@@ -21,6 +21,7 @@ const ALLOWED: [(&str, &str); 23] = [
     ("plot", "text"),
     ("probe", "capture egress export flow ledger packet rules"),
     ("query", "dpi export flow ledger packet tcp"),
+    ("recorder", "capture egress export flow ledger packet query text"),
     ("rules", "export flow query"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
@@ -30,7 +31,7 @@ const ALLOWED: [(&str, &str); 23] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture control dpi egress enrich export flow host ledger packet plot probe query rules tcp tcp-batch tcp-report text trafficgen",
+        "bench capture control dpi egress enrich export flow host ledger packet plot probe query recorder rules tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

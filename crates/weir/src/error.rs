@@ -177,6 +177,11 @@ pub enum Error {
     )]
     ReloadSinks { sinks: usize, closing: usize, needed: String, views: String, room: String, limit: String },
 
+    #[error(
+        "--where: this expression reads the packets more than once, which is impossible with {0}; save it to a file"
+    )]
+    PacketsOfPipe(String),
+
     // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
     #[error("no interface '{name}'; there is {existing}")]
     UnknownInterface { name: String, existing: String },

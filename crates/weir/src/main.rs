@@ -20,6 +20,7 @@ mod ledger_text;
 mod memory;
 mod missing_options;
 mod outputs;
+mod packets;
 mod pages;
 mod plan;
 mod probe;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe, given, invalid),
         Command::Tcp(tcp) => tcp::run(&tcp),
+        Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),

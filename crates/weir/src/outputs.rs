@@ -407,14 +407,19 @@ pub fn open_stats(path: Option<&Path>, mode: FileMode, owner: Option<Owner>) -> 
 
 /// Writes the ledger as JSON to its file, or to standard output.
 pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatus {
-    let mut json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
+    let json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
+    write_json(json, path, file, "cannot write the ledger")
+}
+
+/// Writes JSON to its file, or to standard output. `problem` is logged if that fails.
+pub fn write_json(mut json: Vec<u8>, path: &Path, file: Option<File>, problem: &str) -> RunStatus {
     json.push(b'\n');
     let Some(file) = file else { return console::print(&json) };
     if let Some(compression) = Compression::of(&path.to_string_lossy()) {
         json = compression.compress(&json);
     }
     if let Err(error) = files::truncate(file).and_then(|file| files::WholeTexts(file).write_all(&json)) {
-        error!(error = %Error::file(path, error), "cannot write the ledger");
+        error!(error = %Error::file(path, error), "{problem}");
         return RunStatus::Problems;
     }
     RunStatus::Success

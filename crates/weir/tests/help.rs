@@ -4,8 +4,8 @@ mod common;
 use common::{arguments, assert_usage_errors, failure, small, success};
 use std::collections::BTreeSet;
 
-const COMMANDS: [&str; 10] =
-    ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
+const COMMANDS: [&str; 11] =
+    ["read", "probe", "tcp", "packets", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
 
 #[test]
 fn without_a_command_it_prints_short_help() {
@@ -173,9 +173,9 @@ fn unknown_options_get_no_advice_about_other_things() {
         (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
         (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
         (&["tcp", "x", "-A", "host"], &["weir read and weir probe have --by"]),
-        (&["tcp", "x", "--where", "port 80"], &["weir read and weir probe have --where"]),
+        (&["tcp", "x", "--where", "port 80"], &["weir read, weir probe and weir packets have --where"]),
         (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
-        (&["--where", "port 80"], &["weir read and weir probe have --where"]),
+        (&["--where", "port 80"], &["weir read, weir probe and weir packets have --where"]),
         (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
         (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
         (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),

@@ -6,6 +6,7 @@
 mod bench;
 mod groups;
 mod machine;
+mod packets;
 mod probe;
 mod read;
 mod rules;
@@ -17,6 +18,7 @@ mod values;
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use groups::{Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks};
 pub use machine::{Doctor, Plan};
+pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
 pub use rules::{RulesArguments, RulesCheck, RulesCommand};
@@ -64,6 +66,8 @@ Examples:
   weir read -i af_packet:eth0               meter live traffic until Ctrl-C
   weir read capture.pcap -v                 also print where each packet went
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
+  weir packets /srv/packets --flow ID -o flow.pcapng
+                                            write the recorded packets of a flow to a capture
   weir probe -i af_packet:eth0              run as a probe, with its status every second
   weir doctor                               check this machine for settings that lose packets
 
@@ -80,6 +84,7 @@ pub enum Command {
     Read(Box<Read>),
     Probe(Box<ProbeOptions>),
     Tcp(Box<Tcp>),
+    Packets(Box<Packets>),
     Rules(RulesArguments),
     Synth(Synth),
     Bench(Bench),
@@ -97,6 +102,7 @@ impl Command {
             Self::Read(read) => read.reporting.quiet,
             Self::Probe(probe) => probe.reporting.quiet,
             Self::Tcp(tcp) => tcp.reporting.quiet,
+            Self::Packets(packets) => packets.quiet,
             Self::Synth(synth) => synth.quiet,
             _ => false,
         }

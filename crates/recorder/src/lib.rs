@@ -1,0 +1,42 @@
+//! Recorder: packets in rolling pcapng files with an index beside them, and the search in them.
+//!
+//! ```text
+//! RecorderOutput of each pipeline ─ chunks ─► thread: packets files, indexes      (Recorder)
+//! Query ─► indexes ─► parts of packets files ─► frames of the flows that are wanted (Search)
+//! ```
+//! Input: frames that a pipeline hands on, or files and folders. Output: files; selected frames.
+//! Invariants: each frame is counted as written, waiting, or dropped with a reason, and nothing waits
+//! for the disk. A packets file is a whole pcapng file at any time, but for its last block. A search
+//! with an index finds the same packets as one without.
+//! Not done here: which packets are recorded (rules). Flows are those of the meter with default
+//! settings: the packets of a tunnel belong to the flow of the outer addresses.
+//!
+//! Source: draft-ietf-opsawg-pcapng; docs/recorder.md.
+#![forbid(unsafe_code)]
+
+mod block;
+mod chunk;
+mod error;
+mod flow_key;
+mod folder;
+mod index;
+mod packet_file;
+mod plan;
+mod query;
+mod queue;
+mod recorder;
+mod recording;
+mod select;
+mod settings;
+mod writer;
+
+pub use block::InterfaceStatistics;
+pub use error::{Error, InvalidSetting};
+pub use packet_file::{PacketFile, PcapOutput, PcapngOutput};
+pub use plan::{IndexNotice, Search};
+pub use query::{InvalidFlow, Query};
+pub use queue::RecorderOutput;
+pub use recorder::{Recorder, open};
+pub use select::{FrameSelector, RecordSearch, SelectedRecords};
+pub use settings::FolderSettings;
+pub use writer::{InterfaceInfo, RecorderStatus};

@@ -1,0 +1,286 @@
+//! What a search reads: the parts of recorded files that their indexes name, and other files whole.
+
+use crate::block::{self, ENHANCED_PACKET};
+use crate::flow_key::FlowKey;
+use crate::folder::{self, index_path};
+use crate::index::{Group, GroupFlows, Index};
+use crate::query::{Classifier, Query, Verdict, Wanted};
+use crate::recording::{Piece, Recording};
+use ahash::AHashSet;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_capture::{Error, Source};
+
+/// Longest end of a file that is looked at before the search: above, it is scanned anyway.
+const MAX_TAIL_BYTES: u64 = 4 << 20;
+/// Pairs of addresses whose fragments are searched; beyond, all fragments are read.
+const MAX_PAIRS: usize = 1 << 20;
+
+/// Something about an index that the user should know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexNotice {
+    /// It belongs to another file, or is damaged from its beginning.
+    #[error("the index does not belong to this file; the file is read whole")]
+    Unusable,
+    /// It ends before the file does, as after a kill.
+    #[error("the index is cut or damaged; the file is scanned from octet {0} on")]
+    Torn(u64),
+    /// The packets file is shorter than the index says.
+    #[error("the file is shorter than its index says; the missing packets are lost")]
+    ShortFile,
+}
+
+/// A search: what is read for it, and how much that was.
+pub struct Search {
+    pub(crate) query: Query,
+    inputs: Vec<Vec<Piece>>,
+    /// Files that are searched.
+    pub files: usize,
+    /// Those with an index.
+    pub indexed_files: usize,
+    /// Octets of these files.
+    pub octets: u64,
+    /// What is wrong with indexes, by packets file.
+    pub notices: Vec<(PathBuf, IndexNotice)>,
+    octets_read: Arc<AtomicU64>,
+    octets_of_indexes: u64,
+}
+
+/// Where a group of a file may have packets that are wanted.
+struct Candidate {
+    input: usize,
+    at: usize,
+    parts: Vec<Range<u64>>,
+    wanted: u32,
+    fragments: Vec<(FlowKey, u32)>,
+}
+
+impl Search {
+    /// Plans a search in folders of recorders, captures, and packets files with an index beside them.
+    ///
+    /// # Errors
+    /// A file or folder cannot be read. A capture that cannot be opened is reported when it is read.
+    pub fn plan(paths: &[PathBuf], query: Query) -> Result<Self, Error> {
+        let mut search = Self {
+            inputs: vec![Vec::new(); paths.len()],
+            files: 0,
+            indexed_files: 0,
+            octets: 0,
+            notices: Vec::new(),
+            octets_read: Arc::default(),
+            octets_of_indexes: 0,
+            query,
+        };
+        let mut planner = Planner {
+            classifier: Classifier::new(&search.query),
+            candidates: Vec::new(),
+            pairs: Some(AHashSet::new()),
+        };
+        for (input, path) in paths.iter().enumerate() {
+            let failed = |error| Error::Io { path: path.clone(), error };
+            if path.is_dir() {
+                let files = folder::list(path).map_err(failed)?;
+                if files.is_empty() {
+                    let error =
+                        io::Error::new(io::ErrorKind::NotFound, "no packets files of a recorder in this folder");
+                    return Err(failed(error));
+                }
+                for file in files {
+                    // The recorder may have removed it since.
+                    if file.path.exists() {
+                        search.add_file(input, &file.path, &mut planner)?;
+                    }
+                }
+            } else {
+                search.add_file(input, path, &mut planner)?;
+            }
+        }
+        search.choose_parts(planner);
+        Ok(search)
+    }
+
+    fn add_file(&mut self, input: usize, path: &Path, planner: &mut Planner) -> Result<(), Error> {
+        let failed = |error| Error::Io { path: path.into(), error };
+        self.files += 1;
+        let index = index_path(path);
+        let length = if path == Path::new("-") { 0 } else { fs::metadata(path).map_err(failed)?.len() };
+        self.octets += length;
+        let found = index.is_file().then(|| self.read_index(path, length)).transpose().map_err(failed)?;
+        let Some((file, index)) = found.and_then(|read| read) else {
+            if *self.query.wanted() != Wanted::Everything {
+                planner.pairs = None;
+            }
+            self.inputs[input].push(Piece::Whole(path.into()));
+            return Ok(());
+        };
+        self.indexed_files += 1;
+        let prologue: Arc<[u8]> = index.prologue().into();
+        let mut end = index.end();
+        if index.is_torn {
+            self.notices.push((path.into(), IndexNotice::Torn(end)));
+        }
+        if index.groups.is_empty() {
+            self.inputs[input].push(Piece::Whole(path.into()));
+            planner.pairs = None;
+            return Ok(());
+        }
+        if end > length {
+            self.notices.push((path.into(), IndexNotice::ShortFile));
+        }
+        for group in index.groups {
+            if group.parts.last().is_none_or(|part| part.end > length) {
+                // Behind this one there is nothing that the index knows.
+                end = group.parts.first().map_or(end, |part| part.start).min(length);
+                break;
+            }
+            let piece = Piece::Parts { path: path.into(), prologue: prologue.clone(), parts: Vec::new() };
+            if planner.add_group(group, &self.query, (input, self.inputs[input].len())) {
+                self.inputs[input].push(piece);
+            }
+        }
+        if end < length && self.tail_has_packets(&file, end..length).map_err(failed)? {
+            planner.pairs = None;
+            self.inputs[input].push(Piece::Tail { path: path.into(), prologue, start: end });
+        }
+        Ok(())
+    }
+
+    /// Reads the index of a file of this length. `None` if it cannot be used.
+    fn read_index(&mut self, path: &Path, length: u64) -> io::Result<Option<(File, Index)>> {
+        let octets = fs::read(index_path(path))?;
+        self.octets_of_indexes += octets.len() as u64;
+        let file = File::open(path)?;
+        let is_of = |index: &Index| {
+            let mut start = vec![0; index.section_header.len()];
+            index.section_header.len() as u64 <= length
+                && file.read_exact_at(&mut start, 0).is_ok()
+                && start == index.section_header
+        };
+        let index = Index::parse(&octets).filter(is_of);
+        if index.is_none() {
+            self.notices.push((path.into(), IndexNotice::Unusable));
+        }
+        Ok(index.map(|index| (file, index)))
+    }
+
+    /// Whether the end of a file may have packets. Statistics of interfaces are there anyway.
+    fn tail_has_packets(&mut self, file: &File, tail: Range<u64>) -> io::Result<bool> {
+        let length = tail.end - tail.start;
+        if length > MAX_TAIL_BYTES {
+            return Ok(true);
+        }
+        let mut octets = vec![0; length as usize];
+        file.read_exact_at(&mut octets, tail.start)?;
+        let mut rest = &octets[..];
+        while let Some((kind, _, next)) = block::split_block(rest) {
+            if kind == ENHANCED_PACKET {
+                return Ok(true);
+            }
+            rest = next;
+        }
+        self.octets_of_indexes += length;
+        Ok(!rest.is_empty())
+    }
+
+    fn choose_parts(&mut self, planner: Planner) {
+        for Candidate { input, at, parts, wanted, fragments } in planner.candidates {
+            let is_wanted = |key: &FlowKey| planner.pairs.as_ref().is_none_or(|pairs| pairs.contains(key));
+            let of_fragments = fragments.iter().filter(|(key, _)| is_wanted(key)).map(|(_, parts)| parts);
+            let wanted = of_fragments.fold(wanted, |wanted, parts| wanted | parts);
+            let chosen = parts.into_iter().enumerate().filter(|(part, _)| wanted >> part & 1 != 0);
+            if let Piece::Parts { parts, .. } = &mut self.inputs[input][at] {
+                *parts = chosen.map(|(_, part)| part).collect();
+            }
+        }
+        for pieces in &mut self.inputs {
+            pieces.retain(|piece| !matches!(piece, Piece::Parts { parts, .. } if parts.is_empty()));
+        }
+    }
+
+    /// The frames that have to be read, in order of time if there are several inputs.
+    pub fn source(&self) -> Box<dyn Source + Send> {
+        let recording = |pieces: &Vec<Piece>| -> Box<dyn Source + Send> {
+            Box::new(Recording::new(pieces.clone(), self.query.time_ns, self.octets_read.clone()))
+        };
+        weir_capture::merge(self.inputs.iter().map(recording).collect())
+    }
+
+    /// Whether an input can be read only once.
+    pub fn pipe(&self) -> Option<&Path> {
+        self.inputs.iter().flatten().find_map(|piece| match piece {
+            Piece::Whole(path) if is_pipe(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
+    /// Octets of the packets files that were read so far, with those of their indexes.
+    pub fn octets_read(&self) -> u64 {
+        self.octets_read.load(Relaxed) + self.octets_of_indexes
+    }
+}
+
+fn is_pipe(path: &Path) -> bool {
+    path == Path::new("-") || fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
+}
+
+struct Planner {
+    classifier: Classifier,
+    candidates: Vec<Candidate>,
+    /// The pairs of addresses of flows that may be wanted, as far as indexes list all flows.
+    pairs: Option<AHashSet<FlowKey>>,
+}
+
+impl Planner {
+    /// Adds a group, unless it has nothing that is wanted. `place` is that of its piece.
+    fn add_group(&mut self, group: Group, query: &Query, (input, at): (usize, usize)) -> bool {
+        let [from_ns, to_ns] = query.time_ns;
+        if group.last_ns < from_ns || group.first_ns > to_ns {
+            return false;
+        }
+        let all = u32::MAX >> (32 - group.parts.len());
+        let (mut wanted, mut fragments) = (0, Vec::new());
+        match (&group.flows, query.wanted()) {
+            (_, Wanted::Everything) => wanted = all,
+            (GroupFlows::List(flows), _) => {
+                for &(key, parts) in flows {
+                    match (self.classifier.verdict(&key), key.is_of_fragments) {
+                        (Verdict::None, _) => {}
+                        (_, true) => fragments.push((key, parts)),
+                        (_, false) => {
+                            wanted |= parts;
+                            self.add_pair(key);
+                        }
+                    }
+                }
+            }
+            (GroupFlows::Filter(filter), Wanted::Flow(id)) => {
+                wanted = Group::parts_of_id(filter, group.parts.len(), id) | group.fragments;
+                self.pairs = None;
+            }
+            (GroupFlows::Filter(_), Wanted::Records(_)) => {
+                wanted = all;
+                self.pairs = None;
+            }
+        }
+        let wanted = wanted & all;
+        if wanted == 0 && fragments.is_empty() {
+            return false;
+        }
+        self.candidates.push(Candidate { input, at, parts: group.parts, wanted, fragments });
+        true
+    }
+
+    fn add_pair(&mut self, key: FlowKey) {
+        if let Some(pairs) = &mut self.pairs {
+            pairs.insert(key.of_fragments());
+            if pairs.len() > MAX_PAIRS {
+                self.pairs = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The thread that writes packets files and their indexes.
+//!
+//! Input: chunks of packet blocks from the outputs. Output: files of whole blocks. Invariants: each
+//! packet is counted as written or failed. A file begins with a section header, each interface is
+//! described before its first packet, and a group is in the index only after its packets are in the
+//! file. If a write fails, what it wrote is cut off again, so that the file stays whole.
+
+use crate::block::{self, InterfaceStatistics};
+use crate::chunk::{Chunk, WrittenCounters};
+use crate::flow_key::{decode_frame, is_fragment};
+use crate::folder::{self, RecordedFile, file_name, index_path};
+use crate::index::{self, GroupBuilder};
+use crate::settings::FolderSettings;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+use weir_capture::Frame;
+use weir_ledger::PacketTotals;
+use weir_packet::Packet;
+
+/// Time between two attempts to write after one has failed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Longest time without a look at the age of the file.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What is known about an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceInfo {
+    /// Its name; empty if unknown.
+    pub name: String,
+    /// Longest captured length in octets; 0 is no limit.
+    pub snap_bytes: u32,
+    /// The capture filter in the syntax of libpcap, if there is one.
+    pub filter: Option<String>,
+}
+
+/// What a recorder has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecorderStatus {
+    /// Packets files that were begun.
+    pub files: u64,
+    /// Oldest packets files that were removed.
+    pub files_removed: u64,
+    /// Octets of these files and their indexes.
+    pub octets_removed: u64,
+    /// Nothing is written at present, because a write failed.
+    pub is_stopped: bool,
+}
+
+/// What the outside tells the thread, and what the thread tells.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub interfaces: Mutex<BTreeMap<u32, (InterfaceInfo, InterfaceStatistics)>>,
+    pub status: Mutex<RecorderStatus>,
+    /// Outputs that are not finished.
+    pub pipelines: AtomicUsize,
+    /// The last file is ended.
+    pub has_ended: AtomicBool,
+}
+
+/// The file that is being written.
+struct OpenFile {
+    path: PathBuf,
+    file: File,
+    /// `None` if it could not be written.
+    index: Option<File>,
+    group: GroupBuilder,
+    /// Octets of the packets file and of the index.
+    octets: u64,
+    index_octets: u64,
+    /// By the number in the file: number and link type of the frames.
+    interfaces: Vec<(u32, u16)>,
+    began: Instant,
+    last_ns: u64,
+    /// Some of its packets are written.
+    has_packets: bool,
+}
+
+pub(crate) struct Writer {
+    settings: FolderSettings,
+    shared: Arc<Shared>,
+    /// Held so that no other recorder uses the folder.
+    _lock: File,
+    /// CPU and operating system.
+    section: [String; 2],
+    /// Finished files, the oldest first, with their octets.
+    finished: VecDeque<(RecordedFile, u64)>,
+    finished_octets: u64,
+    next_number: u64,
+    current: Option<OpenFile>,
+    /// When the last attempt to write failed, and the packets that were not written since.
+    stopped: Option<(Instant, PacketTotals)>,
+    /// Time of the first packet.
+    began_ns: Option<u64>,
+    /// Packets that were recorded, by interface.
+    recorded: BTreeMap<(u32, u16), u64>,
+    packet: Packet,
+}
+
+/// Packets of a chunk whose blocks are not written yet.
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    start: usize,
+    end: usize,
+    packets: PacketTotals,
+}
+
+impl Writer {
+    pub fn new(settings: FolderSettings, shared: Arc<Shared>, lock: File) -> io::Result<Self> {
+        let files = folder::list(&settings.folder)?;
+        let next_number = files.last().map_or(1, |file| file.number + 1);
+        let with_octets = |file: RecordedFile| {
+            let octets = folder::octets(&file.path);
+            (file, octets)
+        };
+        let finished: VecDeque<_> = files.into_iter().map(with_octets).collect();
+        Ok(Self {
+            finished_octets: finished.iter().map(|(_, octets)| octets).sum(),
+            finished,
+            section: [hardware(), operating_system()],
+            settings,
+            shared,
+            _lock: lock,
+            next_number,
+            current: None,
+            stopped: None,
+            began_ns: None,
+            recorded: BTreeMap::new(),
+            packet: Packet::default(),
+        })
+    }
+
+    /// Writes until all outputs are gone.
+    pub fn run(mut self, chunks: &Receiver<Chunk>) {
+        loop {
+            match chunks.recv_timeout(CHECK_INTERVAL) {
+                Ok(mut chunk) => {
+                    if !chunk.counters.is_abandoned.load(Relaxed) {
+                        self.write_chunk(&mut chunk);
+                    }
+                    chunk.give_back();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.is_too_old() {
+                self.close();
+            }
+        }
+        self.close();
+        self.shared.has_ended.store(true, Relaxed);
+    }
+
+    fn is_too_old(&self) -> bool {
+        let age = self.current.as_ref().map(|file| file.began.elapsed());
+        age.zip(self.settings.time).is_some_and(|(age, limit)| age >= limit)
+    }
+
+    fn write_chunk(&mut self, chunk: &mut Chunk) {
+        let Chunk { blocks, frames, counters, .. } = chunk;
+        let mut pending = Pending::default();
+        for &(end, link_type) in frames.iter() {
+            let start = pending.end;
+            let word = |at| block::word(blocks, start + at).expect("a packet block has its header");
+            let (interface, captured) = (word(block::INTERFACE), word(block::CAPTURED));
+            let time_ns = u64::from(word(block::TIME)) << 32 | u64::from(word(block::TIME + 4));
+            let data = start + block::DATA;
+            let octets = captured as usize;
+            self.began_ns.get_or_insert(time_ns);
+            if self.stopped.as_ref().is_some_and(|(since, _)| since.elapsed() < RETRY_INTERVAL) {
+                self.fail(counters, &mut pending, PacketTotals { packets: 1, octets: octets as u64 });
+                (pending.start, pending.end) = (end, end);
+                continue;
+            }
+            let is_full = self.current.as_ref().is_some_and(|file| {
+                (file.has_packets || pending.end > pending.start)
+                    && file.octets + (end - pending.start) as u64 > self.settings.size
+            });
+            if is_full || self.is_too_old() {
+                self.write_pending(blocks, counters, &mut pending);
+                self.close();
+            }
+            if self.current.as_ref().is_some_and(|file| file.group.is_full()) {
+                self.write_pending(blocks, counters, &mut pending);
+                self.end_group();
+            }
+            let number = match self.interface_number(blocks, counters, &mut pending, interface, link_type, time_ns) {
+                Ok(number) => number,
+                Err(error) => {
+                    self.stop(&error);
+                    self.fail(counters, &mut pending, PacketTotals { packets: 1, octets: octets as u64 });
+                    (pending.start, pending.end) = (end, end);
+                    continue;
+                }
+            };
+            blocks[start + block::INTERFACE..][..4].copy_from_slice(&number.to_le_bytes());
+            let wire_bytes = block::word(blocks, start + block::CAPTURED + 4).expect("a packet block has its header");
+            let bytes = &blocks[data..data + octets];
+            let frame = Frame { bytes, time_ns, wire_bytes, link_type, time_assumed: false, interface };
+            let key = decode_frame(&frame, &mut self.packet);
+            let file = self.current.as_mut().expect("it was opened for the interface");
+            let place = file.octets + (start - pending.start) as u64;
+            file.group.add(place..place + (end - start) as u64, time_ns, key, is_fragment(&self.packet));
+            file.last_ns = file.last_ns.max(time_ns);
+            *self.recorded.entry((interface, link_type)).or_default() += 1;
+            pending.end = end;
+            pending.packets.add(octets);
+        }
+        self.write_pending(blocks, counters, &mut pending);
+    }
+
+    /// The number of an interface in the file, which is opened if there is none.
+    fn interface_number(
+        &mut self,
+        blocks: &[u8],
+        counters: &WrittenCounters,
+        pending: &mut Pending,
+        interface: u32,
+        link_type: u16,
+        time_ns: u64,
+    ) -> io::Result<u32> {
+        if self.current.is_none() {
+            self.open(time_ns)?;
+        }
+        let known = |file: &OpenFile| file.interfaces.iter().position(|known| *known == (interface, link_type));
+        if let Some(number) = self.current.as_ref().and_then(known) {
+            return Ok(number as u32);
+        }
+        self.write_pending(blocks, counters, pending);
+        if self.current.is_none() {
+            // The write failed, which is counted: this packet is not written, either.
+            return Err(io::ErrorKind::Other.into());
+        }
+        let info = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner).get(&interface).cloned();
+        let (InterfaceInfo { name, snap_bytes, filter }, _) = info.unwrap_or_default();
+        let mut description = Vec::new();
+        block::interface_description(&mut description, link_type, snap_bytes, &name, filter.as_deref());
+        self.append(&description)?;
+        let file = self.current.as_mut().expect("it was checked above");
+        file.group.add_interface(&description);
+        file.interfaces.push((interface, link_type));
+        Ok(file.interfaces.len() as u32 - 1)
+    }
+
+    fn open(&mut self, time_ns: u64) -> io::Result<()> {
+        let number = self.next_number;
+        let path = self.settings.folder.join(file_name(number, time_ns));
+        let comment = format!("file {number} of a recording; its first packet is of {time_ns} ns since 1970");
+        let mut section = Vec::new();
+        let [hardware, system] = &self.section;
+        let application = concat!("weir ", env!("CARGO_PKG_VERSION"));
+        block::section_header(&mut section, &comment, hardware, system, application);
+        self.make_room(section.len() as u64);
+        let file = File::options().write(true).create_new(true).open(&path)?;
+        let index = index::header(&section);
+        let opened = (&file).write_all(&section).and_then(|()| {
+            let index_file = File::create(index_path(&path))?;
+            (&index_file).write_all(&index)?;
+            Ok(index_file)
+        });
+        let index_file = match opened {
+            Ok(index_file) => index_file,
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(index_path(&path));
+                return Err(error);
+            }
+        };
+        self.next_number += 1;
+        self.current = Some(OpenFile {
+            path,
+            file,
+            index: Some(index_file),
+            group: GroupBuilder::default(),
+            octets: section.len() as u64,
+            index_octets: index.len() as u64,
+            interfaces: Vec::new(),
+            began: Instant::now(),
+            last_ns: time_ns,
+            has_packets: false,
+        });
+        self.with_status(|status| status.files += 1);
+        Ok(())
+    }
+
+    /// Writes the pending blocks, and counts them.
+    fn write_pending(&mut self, blocks: &[u8], counters: &WrittenCounters, pending: &mut Pending) {
+        let Pending { start, end, packets } = *pending;
+        (pending.start, pending.packets) = (end, PacketTotals::default());
+        if start == end {
+            return;
+        }
+        match self.append(&blocks[start..end]) {
+            Ok(()) => {
+                self.current.iter_mut().for_each(|file| file.has_packets = true);
+                counters.add_written(packets);
+                self.log_recovery();
+            }
+            Err(error) => {
+                self.stop(&error);
+                self.fail(counters, pending, packets);
+            }
+        }
+    }
+
+    /// Appends whole blocks to the packets file, or nothing.
+    fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
+        self.make_room(blocks.len() as u64);
+        let file = self.current.as_mut().ok_or(io::ErrorKind::Other)?;
+        match (&file.file).write_all(blocks) {
+            Ok(()) => {
+                file.octets += blocks.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // If even this fails, the last block is cut, and readers say so.
+                let _ = file.file.set_len(file.octets);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the oldest files until there is room for more octets in the current one.
+    fn make_room(&mut self, more: u64) {
+        let current = self.current.as_ref().map_or(0, |file| file.octets + file.index_octets);
+        while self.finished_octets + current + more > self.settings.total
+            && let Some((file, octets)) = self.finished.pop_front()
+        {
+            self.finished_octets -= octets;
+            let _ = fs::remove_file(index_path(&file.path));
+            match fs::remove_file(&file.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    warn!(file = file.path.display().to_string(), %error, "cannot remove the oldest packets file");
+                }
+                _ => self.with_status(|status| {
+                    status.files_removed += 1;
+                    status.octets_removed += octets;
+                }),
+            }
+        }
+    }
+
+    /// Writes the group to the index. Without an index, packets are still recorded.
+    fn end_group(&mut self) {
+        let Some(record) = self.current.as_mut().and_then(|file| file.group.take_record()) else { return };
+        self.make_room(record.len() as u64);
+        let Some(file) = &mut self.current else { return };
+        let Some(index) = &file.index else { return };
+        if let Err(error) = (&*index).write_all(&record) {
+            let path = index_path(&file.path).display().to_string();
+            warn!(file = path, %error, "cannot write the index; a search reads the rest of this packets file whole");
+            file.index = None;
+        } else {
+            file.index_octets += record.len() as u64;
+        }
+    }
+
+    /// Ends the current file with the statistics of its interfaces.
+    fn close(&mut self) {
+        self.end_group();
+        let mut blocks = Vec::new();
+        if let Some(file) = &self.current {
+            let known = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+            let times = [self.began_ns.unwrap_or(file.last_ns), file.last_ns];
+            for (number, interface) in file.interfaces.iter().enumerate() {
+                let statistics = known.get(&interface.0).map(|(_, statistics)| *statistics).unwrap_or_default();
+                let recorded = self.recorded.get(interface).copied().unwrap_or(0);
+                block::interface_statistics(&mut blocks, number as u32, times, &statistics, recorded);
+            }
+        }
+        // Nothing is lost if there is no room for them.
+        let _ = self.append(&blocks);
+        self.leave_file();
+    }
+
+    /// Closes the current file, and removes it if nothing of its packets could be written.
+    fn leave_file(&mut self) {
+        let Some(OpenFile { path, octets, index_octets, has_packets, .. }) = self.current.take() else { return };
+        let octets = octets + index_octets;
+        if !has_packets {
+            let _ = fs::remove_file(index_path(&path));
+            let _ = fs::remove_file(&path);
+        } else {
+            self.finished.push_back((RecordedFile { number: self.next_number - 1, path }, octets));
+            self.finished_octets += octets;
+        }
+    }
+
+    /// Ends the file after a failed write: a part of its last group may not be in it.
+    fn stop(&mut self, error: &io::Error) {
+        self.leave_file();
+        let folder = self.settings.folder.display().to_string();
+        match &mut self.stopped {
+            Some((since, _)) => *since = Instant::now(),
+            None => {
+                error!(folder, %error, "recording stopped, packets are counted as write_failed; another attempt every 2 s");
+                self.stopped = Some((Instant::now(), PacketTotals::default()));
+                self.with_status(|status| status.is_stopped = true);
+            }
+        }
+    }
+
+    /// Counts packets that are not written.
+    fn fail(&mut self, counters: &WrittenCounters, pending: &mut Pending, packets: PacketTotals) {
+        let mut failed = std::mem::take(&mut pending.packets);
+        failed.merge(packets);
+        counters.add_failed(failed);
+        if let Some((_, not_written)) = &mut self.stopped {
+            not_written.merge(failed);
+        }
+    }
+
+    fn log_recovery(&mut self) {
+        let Some((_, PacketTotals { packets, octets })) = self.stopped.take_if(|_| self.current.is_some()) else {
+            return;
+        };
+        let folder = self.settings.folder.display().to_string();
+        info!(folder, packets, octets, "recording again; these packets were not written");
+        self.with_status(|status| status.is_stopped = false);
+    }
+
+    fn with_status(&self, change: impl FnOnce(&mut RecorderStatus)) {
+        change(&mut self.shared.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The model of the CPU.
+fn hardware() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| std::env::consts::ARCH.into(), |(_, model)| model.trim().into())
+}
+
+fn operating_system() -> String {
+    let name = rustix::system::uname();
+    let [system, release] = [name.sysname(), name.release()].map(|text| text.to_string_lossy());
+    format!("{system} {release}")
+}

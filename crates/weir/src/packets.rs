@@ -1,0 +1,239 @@
+//! `weir packets`: finds the packets of flows in recorded folders and captures.
+
+use crate::arguments::Packets;
+use crate::console::progress::Progress;
+use crate::error::{Error, SourceError};
+use crate::files::{self, CompressedFile, Target};
+use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
+use crate::memory::{MemoryUse, ViewMemory};
+use crate::outputs::{open_stats, write_json};
+use crate::run_status::RunStatus;
+use crate::sandbox::{Restrictions, Sandbox};
+use crate::settings::start_error;
+use crate::signals::stop_signal;
+use serde_json::json;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::{error, info, warn};
+use weir_capture::{Burst, Source};
+use weir_dpi::InspectionSettings;
+use weir_export::{Compression, FileMode};
+use weir_flow::Config;
+use weir_ledger::PacketTotals;
+use weir_probe::BackPressure;
+use weir_recorder::{FrameSelector, PacketFile, RecordSearch, Search, SelectedRecords};
+use weir_text::units;
+
+pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
+    let sources = inputs(&packets.files);
+    let source_names: Vec<&OsStr> = sources.iter().map(|path| path.as_os_str()).collect();
+    input::check_sources(&source_names, "packets")?;
+    let output = Target::of_path(&packets.output);
+    let mut targets = vec![(format!("-o {}", packets.output.display()), output.clone())];
+    if let Some(path) = &packets.stats {
+        targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
+    }
+    files::check_targets(&source_names, &targets)?;
+    if output == Target::StandardOutput && io::stdout().is_terminal() {
+        return Err(Error::CaptureToTerminal);
+    }
+    let query = packets.query();
+    let stop = stop_signal()?;
+    let search = Search::plan(&packets.files, query.clone())
+        .map_err(|error| Error::Sources(vec![SourceError::Capture(error)]))?;
+    // A capture that cannot be read at all is an error of usage, of which the search would be told late.
+    let check = |path: &&PathBuf| !path.is_dir() && !input::is_pipe(path.as_os_str());
+    for path in packets.files.iter().filter(check) {
+        weir_capture::open(path).map_err(|error| Error::Sources(vec![SourceError::Capture(error)]))?;
+    }
+    let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
+    let mode = if packets.overwrite { FileMode::Overwrite } else { FileMode::New };
+    let writer = open_output(&packets.output, output, mode, &stop)?;
+    let stats = files::wait_for_reader("--stats", &stop, || open_stats(packets.stats.as_deref(), mode, None))?;
+    if !packets.hardening.no_sandbox {
+        // Something in each folder: the sandbox permits the folders of files.
+        let of_folder = |path: &PathBuf| if path.is_dir() { path.join("file") } else { path.clone() };
+        let read_again: Vec<PathBuf> = packets.files.iter().map(of_folder).collect();
+        let read_again: Vec<&Path> = read_again.iter().map(PathBuf::as_path).collect();
+        Sandbox::enter(&[], &read_again, Restrictions::FilesAndCalls { accepts: false });
+    }
+    for (path, notice) in &search.notices {
+        warn!(file = path.display().to_string(), "{notice}");
+    }
+
+    let mut status = RunStatus::Success;
+    let (passes, mut selected) = (1 + usize::from(records.is_some()), SelectedRecords::default());
+    if let Some(mut records) = records {
+        let metered = read_all(&search, &stop, packets.quiet, true, |step| {
+            if let Step::Frames(burst) = step {
+                records.add(burst);
+            }
+            Ok(())
+        });
+        status = metered.map_or(RunStatus::Problems, |status| status);
+        selected = records.finish();
+    }
+    let (found_records, overflow_records) = (selected.records, selected.overflow_records);
+    if overflow_records > 0 {
+        warn!(
+            records = overflow_records,
+            "records that match sum up several flows, because the flow cache was full; their packets are not found"
+        );
+    }
+    let mut selector = FrameSelector::new(&query, selected);
+    let (mut written, mut frames) = (PacketTotals::default(), 0_u64);
+    let mut file = writer.map_err(|error| Error::file(&packets.output, error))?;
+    // What is damaged was logged by the first pass.
+    let result = read_all(&search, &stop, packets.quiet, passes == 1, |step| {
+        let burst = match step {
+            Step::Frames(burst) => burst,
+            Step::Source(source) => return file.flush(|| source.interfaces()),
+        };
+        for frame in burst {
+            frames += 1;
+            if selector.selects(frame) {
+                file.add(frame)?;
+                written.add(frame.bytes.len());
+            }
+        }
+        Ok(())
+    });
+    let result = result.and_then(|read| file.finish().map(|()| read));
+    match result {
+        Ok(read) => status = status.and(read),
+        // The reader of the output has enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            let is_of_pcap = error.kind() == io::ErrorKind::InvalidInput;
+            let advice = if is_of_pcap { "; name the output .pcapng, which has room for it" } else { "" };
+            error!(error = format_args!("{}{advice}", Error::file(&packets.output, error)), "the file is incomplete");
+            status = RunStatus::Problems;
+        }
+    }
+    let read = search.octets_read();
+    let quantity = |octets| units::quantity(octets, "B");
+    info!(
+        files = search.files,
+        indexed = search.indexed_files,
+        passes,
+        "read {} of {} ({})",
+        quantity(read),
+        quantity(search.octets),
+        units::quantity(frames, "packets")
+    );
+    let target = packets.output.display().to_string();
+    if written.packets == 0 {
+        info!(file = target, "no packet was found");
+    } else {
+        info!(packets = written.packets, octets = written.octets, file = target, "packets written");
+    }
+    if let Some(path) = &packets.stats {
+        let totals = json!({
+            "files": search.files,
+            "indexed_files": search.indexed_files,
+            "octets": search.octets,
+            "octets_read": read,
+            "passes": passes,
+            "packets_read": frames,
+            "records": if passes > 1 { json!(found_records) } else { json!(null) },
+            "packets": written.packets,
+            "packet_octets": written.octets,
+        });
+        let json = serde_json::to_vec_pretty(&totals).expect("the totals are numbers with constant names");
+        status = status.and(write_json(json, path, stats, "cannot write the totals"));
+    }
+    Ok(status)
+}
+
+/// All files that may be read, so that none is overwritten.
+fn inputs(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let in_folder = |path: &PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = paths.iter().filter(|path| path.is_dir()).flat_map(in_folder);
+    paths.iter().cloned().chain(files).collect()
+}
+
+fn record_search(packets: &Packets, search: &Search) -> Result<RecordSearch, Error> {
+    if let Some(pipe) = search.pipe() {
+        return Err(Error::PacketsOfPipe(pipe.display().to_string()));
+    }
+    let mut config = Config { inspection: Some(InspectionSettings::default()), ..Config::default() };
+    let (sinks, back_pressure, views) = (0, BackPressure::Block, ViewMemory::default());
+    let memory = MemoryUse { meters: 1, reads_captures: true, sinks, back_pressure, views, enrichment_bytes: 0 };
+    memory.fit(&mut config, false)?;
+    RecordSearch::new(&packets.query(), config).map_err(|error| start_error(&config, false, error))
+}
+
+type Output = PacketFile<Box<dyn Write>>;
+
+fn open_output(path: &Path, target: Target, mode: FileMode, stop: &AtomicBool) -> Result<io::Result<Output>, Error> {
+    /// Content of a frame of a compressed file, octets.
+    const FRAME_OCTETS: usize = 1 << 20;
+    let name = path.to_string_lossy();
+    let compression = Compression::of(&name);
+    let output: Box<dyn Write> = match (target, compression) {
+        (Target::File(path), None) => Box::new(files::open(&path, mode, stop)?),
+        (Target::File(path), Some(compression)) => {
+            let file = CompressedFile(files::open(&path, mode, stop)?, compression);
+            Box::new(BufWriter::with_capacity(FRAME_OCTETS, file))
+        }
+        _ => Box::new(io::stdout()),
+    };
+    let plain = compression.map_or(&*name, |_| name.rsplit_once('.').map_or(&*name, |(plain, _)| plain));
+    Ok(if plain.ends_with(".pcap") { Ok(PacketFile::pcap(output)) } else { PacketFile::pcapng(output) })
+}
+
+/// What [`read_all`] hands over.
+enum Step<'a> {
+    Frames(&'a Burst<'a>),
+    /// The source after the frames, which now has the names of their interfaces.
+    Source(&'a dyn Source),
+}
+
+/// Reads all that the search names, until its end or a signal. Damage is logged if `log_problems`.
+///
+/// # Errors
+/// That of `handle`.
+fn read_all(
+    search: &Search,
+    stop: &AtomicBool,
+    quiet: bool,
+    log_problems: bool,
+    mut handle: impl FnMut(Step<'_>) -> io::Result<()>,
+) -> io::Result<RunStatus> {
+    let (mut source, mut progress) = (search.source(), Progress::new(quiet));
+    let (mut damage, mut packets, mut result) = (DamageLog::default(), 0, Ok(()));
+    for bursts in 1_u64.. {
+        match source.burst() {
+            Ok(Some(burst)) => {
+                packets += burst.len() as u64;
+                result = handle(Step::Frames(&burst));
+            }
+            Ok(None) => break,
+            Err(error) if log_problems => damage.log(&error),
+            Err(_) => {}
+        }
+        result = result.and_then(|()| handle(Step::Source(&*source)));
+        if result.is_err() {
+            break;
+        }
+        if bursts % BURSTS_BETWEEN_CHECKS == 0 {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            progress.update(source.progress(), || packets);
+        }
+    }
+    progress.clear();
+    result?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    if log_problems {
+        damage.log_end();
+    }
+    if interrupted {
+        input::log_interrupted();
+    }
+    Ok(RunStatus::from_problems(damage.count() > 0 || interrupted))
+}
