@@ -3,7 +3,7 @@
 use crate::balance::{Balance, Selector};
 use crate::error::Error;
 use crate::interface::InterfaceOutput;
-use crate::output::PacketOutput;
+use crate::output::{PacketOutput, WhenFull};
 use crate::pipe::PipeOutput;
 use crate::specification::{EgressSpec, OutputSpec};
 use crate::xdp::XdpOutput;
@@ -69,11 +69,9 @@ impl Egress {
 /// Opens an output for these pipelines: one handle each.
 ///
 /// # Errors
-/// It cannot be opened: no such interface, not permitted, other content.
-///
-/// # Panics
-/// For a folder, which the recorder opens.
-pub fn open(output: &OutputSpec, pipelines: usize) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
+/// It cannot be opened: no such interface, not permitted, other content. Or it is a folder, which this
+/// crate does not open.
+pub fn open(output: &OutputSpec, pipelines: usize, when_full: WhenFull) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let name = output.to_string();
     match output {
         OutputSpec::AfPacket(interface) => (0..pipelines)
@@ -84,10 +82,10 @@ pub fn open(output: &OutputSpec, pipelines: usize) -> Result<Vec<Box<dyn PacketO
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::Pcap(path) => {
-            let outputs = PipeOutput::open(&name, path, pipelines)?;
+            let outputs = PipeOutput::open(&name, path, pipelines, when_full)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
-        OutputSpec::Folder(_) => panic!("the recorder opens folders"),
+        OutputSpec::Folder(_) => Err(Error::Folder(name)),
     }
 }
 

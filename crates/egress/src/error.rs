@@ -49,6 +49,9 @@ pub enum Error {
     /// The file or pipe cannot be opened.
     #[error("{0}: {1}")]
     File(String, io::Error),
+    /// Only the recorder writes folders.
+    #[error("{0}: packets cannot be handed on to a folder here; pcap:PATH writes a file")]
+    Folder(String),
     /// The file has other content than packets.
     #[error("{0}: the file has other content, and is not overwritten; choose another name")]
     OtherContent(String),

@@ -3,10 +3,19 @@
 use weir_capture::Frame;
 use weir_ledger::OutputCounters;
 
+/// What a pipe or a file does with a packet for which its queue has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Drops it, as live traffic needs.
+    Drop,
+    /// Waits for the reader, as long as there is one: for captures.
+    Wait,
+}
+
 /// Where packets go. Each pipeline has its own.
 pub trait PacketOutput: Send {
     /// Takes the frames of a burst, any number in their order; frames may be cut. Copies each at most
-    /// once, and never waits: a frame that cannot be taken is counted as dropped. The first call, which
+    /// once, and never waits, except with [`WhenFull::Wait`]: a frame that cannot be taken is counted as dropped. The first call, which
     /// may have no frames, starts the thread of the output, if it has one.
     fn send(&mut self, frames: &[Frame<'_>]);
 

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::octets::HEADER_OCTETS;
-use crate::output::PacketOutput;
+use crate::output::{PacketOutput, WhenFull};
 use crate::pipe_file::PipeFile;
 use crate::pipe_state::{DROPPED, PipeState, QUEUE_FULL, SharedTotals, Written};
 use crate::writer::Writer;
@@ -34,6 +34,7 @@ pub(crate) struct PipeOutput {
     name: String,
     /// `None` when the pipeline has finished.
     queue: Option<Producer<u8>>,
+    when_full: WhenFull,
     written: Arc<Written>,
     state: Arc<PipeState>,
     /// The writer, until its thread is started; `None` when this pipeline knows that it is.
@@ -49,7 +50,7 @@ impl PipeOutput {
     ///
     /// # Errors
     /// The file cannot be opened, or has other content.
-    pub fn open(name: &str, path: &Path, pipelines: usize) -> Result<Vec<Self>, Error> {
+    pub fn open(name: &str, path: &Path, pipelines: usize, when_full: WhenFull) -> Result<Vec<Self>, Error> {
         let file = PipeFile::open(name, path)?;
         let state = Arc::new(PipeState::new(pipelines));
         let (mut outputs, mut queues) = (Vec::new(), Vec::new());
@@ -60,6 +61,7 @@ impl PipeOutput {
             outputs.push(Self {
                 name: name.into(),
                 queue: Some(producer),
+                when_full,
                 written,
                 state: state.clone(),
                 writer: None,
@@ -134,6 +136,13 @@ impl PacketOutput for PipeOutput {
             }
             if free < HEADER_OCTETS + octets {
                 free = queue.slots();
+                while self.when_full == WhenFull::Wait
+                    && free < (HEADER_OCTETS + octets).min(QUEUE_OCTETS)
+                    && self.state.refusal().is_none()
+                {
+                    thread::sleep(Duration::from_millis(1));
+                    free = queue.slots();
+                }
             }
             // The reader of the queue takes a record when all of it is there.
             let is_queued = free >= HEADER_OCTETS + octets

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 /// What a capture file can begin with: pcap with µs or ns, in either byte order.
@@ -114,14 +115,25 @@ impl PipeFile {
         }
     }
 
-    /// Waits until the reader takes octets, at most this long. Returns whether a pipe has no reader any
-    /// more.
-    pub fn wait(&self, timeout: Duration) -> bool {
-        let Some(file) = &self.file else { return false };
+    /// Waits until the reader takes octets, at most this long.
+    pub fn wait_for_room(&self, timeout: Duration) {
+        self.poll(PollFlags::OUT, timeout);
+    }
+
+    /// Waits this long, but only until a pipe has no reader any more. Returns whether it has none.
+    pub fn wait_for_end(&self, timeout: Duration) -> bool {
+        if self.file.is_none() {
+            thread::sleep(timeout);
+        }
+        self.poll(PollFlags::empty(), timeout).contains(PollFlags::ERR)
+    }
+
+    fn poll(&self, events: PollFlags, timeout: Duration) -> PollFlags {
+        let Some(file) = &self.file else { return PollFlags::empty() };
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        let mut poll_file = [PollFd::new(file, PollFlags::OUT)];
+        let mut file = [PollFd::new(file, events)];
         // If it fails, the next write says why.
-        poll(&mut poll_file, Some(&timeout)).is_ok() && poll_file[0].revents().contains(PollFlags::ERR)
+        poll(&mut file, Some(&timeout)).map_or(PollFlags::empty(), |_| file[0].revents())
     }
 
     /// Ends what a failed write began, `incomplete` octets of a record: cuts them off a regular file, so

@@ -4,7 +4,9 @@ use crate::balance::Balance;
 use crate::error::Error;
 use crate::near_match::nearest;
 use std::fmt;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where packets go, by its name: `af_packet:eth1`, `af_xdp:eth1`, `pcap:/run/ids.fifo`, `pcap:-`, `folder:DIR`.
@@ -36,6 +38,19 @@ const SCHEMES: [(&str, &str); 5] = [
     ("folder", "folder:DIR"),
     ("dpdk", "DPDK"),
 ];
+
+impl OutputSpec {
+    /// What is opened again while the program runs, and so must stay writable: a FIFO for its next
+    /// reader, a folder for its next file.
+    pub fn writable_path(&self) -> Option<&Path> {
+        let is_fifo = |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+        match self {
+            Self::Folder(path) => Some(path),
+            Self::Pcap(path) => Some(path).filter(is_fifo).map(PathBuf::as_path),
+            Self::AfPacket(_) | Self::AfXdp(_) => None,
+        }
+    }
+}
 
 impl FromStr for OutputSpec {
     type Err = Error;

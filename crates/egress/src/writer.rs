@@ -15,7 +15,6 @@ use std::io::{ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use weir_capture::pcap_file_header;
@@ -80,12 +79,11 @@ impl Writer {
             } else if has_ended {
                 break;
             } else {
-                // Otherwise the next reader would begin in the stream of the last one.
-                if self.failure.is_none() && self.file.wait(Duration::ZERO) {
+                // Noticed at once, because the next reader would begin in the stream of the last one.
+                if self.file.wait_for_end(sleep) {
                     self.file.fail(0);
                     self.fail(OutputDropReason::Closed);
                 }
-                thread::sleep(sleep);
                 sleep = (sleep * 2).min(LONGEST_SLEEP);
             }
         }
@@ -229,7 +227,7 @@ fn write_all(
     while !slices.is_empty() {
         match file.write(slices) {
             Ok(0) if gives_up() => return (written, Some(OutputDropReason::QueueFull)),
-            Ok(0) => drop(file.wait(WAIT)),
+            Ok(0) => file.wait_for_room(WAIT),
             Ok(octets) => {
                 written += octets;
                 IoSlice::advance_slices(&mut slices, octets);

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::Frame;
-use weir_egress::{Balance, Egress, OutputSpec, PacketOutput, open};
+use weir_egress::{Balance, Egress, OutputSpec, PacketOutput, WhenFull, open};
 use weir_ledger::{OutputCounters, PacketTotals};
 
 /// Octets of the queue of a pipeline, and of a pipe of the kernel.
@@ -26,7 +26,7 @@ fn numbered(number: u32) -> Vec<u8> {
 }
 
 fn outputs(path: &Path, pipelines: usize) -> Vec<Box<dyn PacketOutput>> {
-    let mut outputs = open(&OutputSpec::Pcap(path.into()), pipelines).unwrap();
+    let mut outputs = open(&OutputSpec::Pcap(path.into()), pipelines, WhenFull::Drop).unwrap();
     outputs.iter_mut().for_each(|output| output.send(&[]));
     outputs
 }
@@ -219,6 +219,19 @@ fn next_reader_gets_a_header_even_if_no_packet_came_between() {
 }
 
 #[test]
+fn capture_is_written_whole_if_the_output_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    let mut output = open(&OutputSpec::Pcap(path.clone()), 1, WhenFull::Wait).unwrap().remove(0);
+    // More than the queue holds.
+    let handed = send(&mut *output, 0..100_000);
+    assert!(handed.octets > 4 * QUEUE_OCTETS);
+    output.finish();
+    assert_eq!((output.counters().sent, output.counters().dropped.len()), (handed, 0));
+    assert!(read(&fs::read(&path).unwrap()).into_iter().map(|(number, _)| number).eq(0..100_000));
+}
+
+#[test]
 fn other_tools_read_the_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let path = fifo(&folder);
@@ -262,14 +275,15 @@ fn file_with_other_content_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     fs::write(&path, "do not lose this").unwrap();
-    let error = open(&OutputSpec::Pcap(path.clone()), 1).err().unwrap().to_string();
+    let error = open(&OutputSpec::Pcap(path.clone()), 1, WhenFull::Drop).err().unwrap().to_string();
     assert!(error.contains("the file has other content, and is not overwritten"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"do not lose this");
     // A capture is overwritten.
     fs::write(&path, [&[0x4d, 0x3c, 0xb2, 0xa1][..], &[7; 100]].concat()).unwrap();
     outputs(&path, 1)[0].finish();
     assert_eq!(fs::read(&path).unwrap().len(), 24);
-    let error = open(&OutputSpec::Pcap(folder.path().join("none/out.pcap")), 1).err().unwrap().to_string();
+    let error =
+        open(&OutputSpec::Pcap(folder.path().join("none/out.pcap")), 1, WhenFull::Drop).err().unwrap().to_string();
     assert!(error.contains("No such file or directory"), "{error}");
 }
 

@@ -123,9 +123,10 @@ impl PacketActions {
         actions
     }
 
-    /// What the pipeline knows.
-    pub(crate) fn set_context(&mut self, enricher: Option<RecordEnricher>, decode: DecodeOptions) {
+    /// Starts the outputs, with what the pipeline knows.
+    pub(crate) fn start(&mut self, enricher: Option<RecordEnricher>, decode: DecodeOptions) {
         (self.enricher, self.decode) = (enricher, decode);
+        self.egresses.iter_mut().for_each(Egress::start);
     }
 
     /// Memory of the packets that wait, octets per pipeline.

@@ -46,7 +46,7 @@ impl Pipeline {
     /// As [`Pipeline::new`].
     pub fn with_actions(settings: Settings, handle: ExportHandle, mut actions: PacketActions) -> io::Result<Self> {
         let meter = weir_flow::Config { marks: true, ..settings.meter };
-        actions.set_context(settings.enricher.clone(), settings.decode);
+        actions.start(settings.enricher.clone(), settings.decode);
         Ok(Self { actions: Some(actions), ..Self::new(Settings { meter, ..settings }, handle)? })
     }
 

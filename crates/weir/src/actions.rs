@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_capture::Frame;
-use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput};
+use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
 use weir_rules::{InvalidRules, Rules};
@@ -71,8 +71,14 @@ impl Actions {
     ///
     /// # Errors
     /// One of them cannot be opened.
-    pub fn open(&self, pipelines: usize) -> Result<Vec<PacketActions>, Error> {
-        self.with_outputs(pipelines, |output| weir_egress::open(output, pipelines).map_err(Error::Egress))
+    pub fn open(&self, pipelines: usize, when_full: WhenFull) -> Result<Vec<PacketActions>, Error> {
+        self.with_outputs(pipelines, |output| weir_egress::open(output, pipelines, when_full).map_err(Error::Egress))
+    }
+
+    /// What outputs open again while the program runs.
+    pub fn writable_paths(&self) -> impl Iterator<Item = PathBuf> {
+        let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs);
+        outputs.filter_map(|output| output.writable_path().map(Path::to_owned))
     }
 
     fn with_outputs(

@@ -58,7 +58,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
         let of_folder = |path: &PathBuf| if path.is_dir() { path.join("file") } else { path.clone() };
         let read_again: Vec<PathBuf> = packets.files.iter().map(of_folder).collect();
         let read_again: Vec<&Path> = read_again.iter().map(PathBuf::as_path).collect();
-        Sandbox::enter(&[], &read_again, Restrictions::FilesAndCalls { accepts: false });
+        Sandbox::enter(&[], &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
     }
     for (path, notice) in &search.notices {
         warn!(file = path.display().to_string(), "{notice}");

@@ -17,10 +17,12 @@ use crate::signals::stop_signal;
 use crate::summary;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::{Input, Source};
+use weir_egress::WhenFull;
 use weir_export::FileMode;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
@@ -57,12 +59,14 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     // Before any output is opened: opening empties files.
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
-    let actions = actions.map(|actions| actions.open(1)).transpose()?;
+    let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
+    let when_full = if reads_captures { WhenFull::Wait } else { WhenFull::Drop };
+    let actions = actions.map(|actions| actions.open(1, when_full)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
         let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
-        Sandbox::enter(&rotated, &[], Restrictions::of(&sources, false));
+        Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));

@@ -69,7 +69,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             tcp.svg.iter().map(|folder| format!("svg:{}", folder.join("plot").display())).collect();
         let reads_again = tcp.explain.is_some() || tcp.html.is_some();
         let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
-        Sandbox::enter(&plots, &read_again, Restrictions::FilesAndCalls { accepts: false });
+        Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
     }
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);

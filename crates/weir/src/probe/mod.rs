@@ -39,7 +39,7 @@ use reload::{Effective, Reloader};
 use service::{NotifyState, Watchdog, notify};
 use start::Running;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -144,9 +144,10 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         }
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let tables = enricher.iter().flat_map(Enricher::paths);
+        let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
         let read_again: Vec<&Path> =
             probe.config.as_deref().into_iter().chain(probe.rules.as_deref()).chain(tables).collect();
-        Arc::new(Sandbox::enter(&outputs.sinks, &read_again, Restrictions::of(&inputs, server.is_some())))
+        Arc::new(Sandbox::enter(&outputs.sinks, &pipes, &read_again, Restrictions::of(&inputs, server.is_some())))
     });
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));

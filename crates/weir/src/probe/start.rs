@@ -12,6 +12,7 @@ use crate::settings::start_error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
+use weir_egress::WhenFull;
 use weir_export::Sink;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
 
@@ -27,7 +28,7 @@ impl OpenGroups {
     /// Opens the outputs of the rules for each pipeline.
     pub fn add_actions(&mut self, actions: &Actions) -> Result<(), Error> {
         let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
-        let opened = actions.open(queues.len())?;
+        let opened = actions.open(queues.len(), WhenFull::Drop)?;
         queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
         Ok(())
     }

@@ -68,9 +68,11 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Restricts this thread and those that it starts from now on. Files can be written in the
-    /// directories of the `sinks`, and read in those of the files that are `read_again`.
-    pub fn enter(sinks: &[String], read_again: &[&Path], restrictions: Restrictions) -> Self {
-        let writable: Vec<PathBuf> = sinks.iter().filter_map(|sink| writable_path(sink)).collect();
+    /// directories of the `sinks`, to `pipes` and in folders, and read in those of the files that are
+    /// `read_again`.
+    pub fn enter(sinks: &[String], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
+        let pipes = pipes.iter().filter_map(|path| fs::canonicalize(path).ok());
+        let writable: Vec<PathBuf> = sinks.iter().filter_map(|sink| writable_path(sink)).chain(pipes).collect();
         let mut missing = Vec::new();
         match restrict_files(&writable, read_again) {
             Ok(RulesetStatus::NotEnforced) => missing.push("Landlock".to_owned()),

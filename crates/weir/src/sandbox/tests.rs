@@ -19,7 +19,7 @@ fn restricted<T: Send>(directory: &Path, case: impl FnOnce(Sandbox) -> T + Send)
     let sinks = [format!("json:{}", directory.join("flows.json").display()), "json:/dev/null".into()];
     thread::scope(|scope| {
         scope
-            .spawn(|| case(Sandbox::enter(&sinks, &[], Restrictions::FilesAndCalls { accepts: false })))
+            .spawn(|| case(Sandbox::enter(&sinks, &[], &[], Restrictions::FilesAndCalls { accepts: false })))
             .join()
             .unwrap()
     })

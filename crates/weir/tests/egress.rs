@@ -1,0 +1,320 @@
+//! Packets that a probe hands on by rules: what other programs read of them. docs/egress.md.
+
+mod common;
+mod live;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{failure, ledger_of, number, permit_all_users, success};
+use live::{Running, frames, wire};
+use network::{ip, until, until_wired};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A rules file that hands all packets on.
+fn rules(folder: &Path, outputs: &[&str], balance: &str) -> String {
+    let path = folder.join("rules.toml");
+    fs::write(&path, format!("[egress.ids]\noutputs = {outputs:?}\nbalance = \"{balance}\"\n")).unwrap();
+    path.to_str().unwrap().into()
+}
+
+/// Adds veth pairs from `out0`, `out1`, ... to `ids0`, `ids1`, ...
+fn add_wires(number: usize) {
+    for wire in 0..number {
+        ip(&format!("link add out{wire} mtu 65535 type veth peer name ids{wire} mtu 65535"));
+        ["out", "ids"].iter().for_each(|end| drop(ip(&format!("link set {end}{wire} arp off up"))));
+    }
+    until("the wires carry frames", || {
+        (0..number).all(|wire| ip(&format!("link show dev ids{wire}")).contains("state UP"))
+    });
+}
+
+/// tcpdump, which writes what it reads.
+struct Tcpdump(Child, PathBuf);
+
+impl Tcpdump {
+    /// `None`, with a line, where it is not installed.
+    fn start(folder: &Path, name: &str, input: &[&str]) -> Option<Self> {
+        let path = folder.join(format!("{name}.pcap"));
+        let started = Command::new("tcpdump")
+            .args(["-n", "-U", "-Z", "root", "--nano", "-w"])
+            .arg(&path)
+            .args(input)
+            .stderr(Stdio::null())
+            .spawn();
+        match started {
+            Ok(child) => Some(Self(child, path)),
+            Err(error) => {
+                eprintln!("SKIPPED: tcpdump: {error}");
+                None
+            }
+        }
+    }
+
+    fn at(folder: &Path, interface: &str) -> Option<Self> {
+        let options = ["--immediate-mode", "-B", "65536", "-Q", "in", "-i", interface];
+        let tcpdump = Self::start(folder, interface, &options)?;
+        until("tcpdump captures", || fs::metadata(&tcpdump.1).is_ok_and(|file| file.len() >= 24));
+        // It writes the header before it attaches.
+        thread::sleep(Duration::from_millis(200));
+        Some(tcpdump)
+    }
+
+    /// Waits until it has written this number of frames, or is expected to write no more.
+    fn frames(mut self, expected: usize) -> Vec<Vec<u8>> {
+        let started = Instant::now();
+        let mut frames = read(&self.1);
+        while frames.len() < expected && started.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(50));
+            frames = read(&self.1);
+        }
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+        frames
+    }
+}
+
+/// Frames of a capture, of which the last may be incomplete.
+fn read(path: &Path) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    if let Ok(mut source) = weir_capture::open(path) {
+        while let Ok(Some(burst)) = source.burst() {
+            frames.extend(burst.iter().map(|frame| frame.bytes.to_vec()));
+        }
+    }
+    frames
+}
+
+/// The counters of an output in the ledger.
+fn output<'a>(ledger: &'a Value, name: &str) -> &'a Value {
+    let outputs = ledger["actions"]["outputs"].as_array().unwrap();
+    outputs.iter().find(|output| output["output"] == name).unwrap_or_else(|| panic!("{name}: {ledger:#}"))
+}
+
+/// Packets of an output, all of which were sent or dropped.
+fn handed(output: &Value) -> u64 {
+    assert_eq!(number(&output["waiting"]["packets"]), 0, "{output}");
+    let dropped = output["dropped"].as_object().unwrap().values();
+    number(&output["sent"]["packets"]) + dropped.map(|dropped| number(&dropped["packets"])).sum::<u64>()
+}
+
+fn mkfifo(folder: &Path) -> PathBuf {
+    let path = folder.join("ids.fifo");
+    assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&path).status().unwrap().success());
+    path
+}
+
+#[test]
+fn consumers_get_all_packets_unchanged_and_each_address_pair_stays_at_one() {
+    let Some(mut sender) = wire() else { return };
+    add_wires(2);
+    let folder = tempfile::tempdir().unwrap();
+    let dumps: Option<Vec<_>> = (0..2).map(|wire| Tcpdump::at(folder.path(), &format!("ids{wire}"))).collect();
+    let Some(dumps) = dumps else { return };
+    let rules = rules(folder.path(), &["af_packet:out0", "af_packet:out1"], "address-pair");
+    let probe = Running::probe("af_packet:right,queues=2", &["--rules", &rules]);
+    let sent: Vec<Vec<u8>> =
+        ["synth:mix,flows=300,packets=6k", "ping.pcap.zst", "traceroute.pcap", "layer2.pcap", "vlan.pcap"]
+            .into_iter()
+            .flat_map(frames)
+            .collect();
+    sent.iter().for_each(|frame| sender.send(frame));
+    let (_, _, ledger) = probe.stop(0);
+    assert_eq!(number(&ledger["actions"]["forwarded"]["packets"]), sent.len() as u64, "{:#}", ledger["actions"]);
+    let mut consumer_of = HashMap::new();
+    let mut arrived = Vec::new();
+    for (consumer, dump) in dumps.into_iter().enumerate() {
+        let counters = output(&ledger, &format!("af_packet:out{consumer}"));
+        let frames = dump.frames(handed(counters) as usize);
+        assert_eq!(
+            (frames.len() as u64, handed(counters)),
+            (number(&counters["sent"]["packets"]), frames.len() as u64)
+        );
+        assert!(frames.len() > 100, "consumer {consumer} has {}", frames.len());
+        for bytes in &frames {
+            let mut packet = weir_packet::Packet::default();
+            let options = weir_packet::DecodeOptions::default();
+            if weir_packet::decode(1, bytes, bytes.len() as u32, options, &mut packet).is_ok() {
+                let pair = [packet.source.min(packet.destination), packet.source.max(packet.destination)];
+                assert_eq!(*consumer_of.entry(pair).or_insert(consumer), consumer, "{pair:?}");
+            }
+        }
+        arrived.extend(frames);
+    }
+    let sorted = |mut frames: Vec<Vec<u8>>| {
+        frames.sort();
+        frames
+    };
+    assert!(sorted(arrived) == sorted(sent), "the consumers together have other frames than were sent");
+}
+
+#[test]
+fn reader_of_a_pipe_comes_late_goes_and_comes_back_while_the_probe_is_sandboxed() {
+    let Some(mut sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let fifo = mkfifo(folder.path());
+    let name = format!("pcap:{}", fifo.display());
+    let rules = rules(folder.path(), &[&name], "address-pair");
+    let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+    let frames = frames("synth:mix,flows=20,packets=200");
+    let (mut all, mut read_frames) = (0, 0);
+    for reader in ["first", "second"] {
+        let Some(tcpdump) = Tcpdump::start(folder.path(), reader, &["-r", fifo.to_str().unwrap()]) else { return };
+        // The writer looks for a reader once a second.
+        thread::sleep(Duration::from_millis(2500));
+        frames.iter().for_each(|frame| sender.send(frame));
+        all += frames.len();
+        let read = tcpdump.frames(frames.len());
+        assert!(
+            read == frames,
+            "the {reader} reader has {} of {} frames\n{}",
+            read.len(),
+            frames.len(),
+            probe.stderr()
+        );
+        read_frames += read.len();
+    }
+    // These have no reader.
+    thread::sleep(Duration::from_millis(500));
+    frames.iter().for_each(|frame| sender.send(frame));
+    all += frames.len();
+    let (_, _, ledger) = probe.stop(0);
+    let counters = output(&ledger, &name);
+    assert_eq!(
+        (handed(counters), number(&counters["sent"]["packets"])),
+        (all as u64, read_frames as u64),
+        "{counters}"
+    );
+    assert_eq!(number(&counters["dropped"]["closed"]["packets"]), frames.len() as u64);
+}
+
+#[test]
+fn stopped_consumer_loses_only_its_own_packets() {
+    let Some(mut sender) = wire() else { return };
+    add_wires(1);
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let fifo = mkfifo(folder.path());
+    let name = format!("pcap:{}", fifo.display());
+    let Some(dump) = Tcpdump::at(folder.path(), "ids0") else { return };
+    // It opens the pipe, and reads nothing for now.
+    let stopped = thread::spawn(move || File::open(fifo).unwrap());
+    let rules = rules(folder.path(), &[&name, "af_packet:out0"], "mirror");
+    let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+    let mut stopped = stopped.join().unwrap();
+    let long: Vec<Vec<u8>> = (0..1000_u32).map(long_frame).collect();
+    long.iter().for_each(|frame| sender.send(frame));
+    let (err, _, ledger) = probe.stop(2);
+    assert!(!err.contains("panicked"), "{err}");
+    assert_eq!(
+        number(&ledger["packets"]["metered"]) + number(&ledger["packets"]["refused"]["non_ip"]),
+        1000,
+        "{ledger:#}"
+    );
+    let (slow, fast) = (output(&ledger, &name), output(&ledger, "af_packet:out0"));
+    assert_eq!((handed(slow), number(&fast["sent"]["packets"])), (1000, 1000), "{slow} {fast}");
+    assert!(number(&slow["dropped"]["queue_full"]["packets"]) > 500, "{slow}");
+    assert!(dump.frames(1000) == long);
+    // What the pipe holds is read later.
+    let mut rest = Vec::new();
+    stopped.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > 60_000);
+}
+
+/// A frame of 60 000 octets without IP, with a number.
+fn long_frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    frame.extend(number.to_be_bytes());
+    frame.resize(60_000, 7);
+    frame
+}
+
+#[test]
+fn output_interface_that_goes_away_costs_its_packets_and_not_the_probe() {
+    let Some(mut sender) = wire() else { return };
+    add_wires(1);
+    let folder = tempfile::tempdir().unwrap();
+    for output_name in ["af_packet:out0", "af_xdp:out0"] {
+        if output_name == "af_xdp:out0" {
+            ip("link delete out0");
+            ip("link add out0 mtu 1500 type veth peer name ids0 mtu 1500");
+            ["out0", "ids0"].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+            until("the wire carries frames", || ip("link show dev ids0").contains("state UP"));
+        }
+        let rules = rules(folder.path(), &[output_name], "address-pair");
+        let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+        let frames = frames("synth:mix,flows=20,packets=100,seed=7");
+        let mut send = || {
+            frames.iter().for_each(|frame| sender.send(frame));
+            thread::sleep(Duration::from_millis(1200));
+        };
+        send();
+        ip("link delete out0");
+        send();
+        ip("link add out0 type veth peer name ids0");
+        ["out0", "ids0"].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+        until("the wire carries frames", || ip("link show dev ids0").contains("state UP"));
+        thread::sleep(Duration::from_millis(1200));
+        send();
+        let (err, _, ledger) = probe.stop(2);
+        let counters = output(&ledger, output_name);
+        assert_eq!(handed(counters), 300, "{counters}");
+        let refused = number(&counters["dropped"]["interface_refused"]["packets"]);
+        assert!((100..110).contains(&refused), "{counters}");
+        for text in ["the interface of an output was removed", "the interface of an output is back"] {
+            assert!(err.contains(text), "{err}");
+        }
+        assert_eq!(number(&ledger["packets"]["received"]), 300);
+    }
+}
+
+#[test]
+fn capture_is_handed_on_whole_to_a_slow_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let fifo = mkfifo(folder.path());
+    // More than queue and pipe hold.
+    success(["synth", "mix,packets=60k", "-q", "-o", capture.to_str().unwrap()]);
+    assert!(fs::metadata(&capture).unwrap().len() > 25_000_000);
+    let reader = {
+        let fifo = fifo.clone();
+        thread::spawn(move || {
+            let mut file = File::open(fifo).unwrap();
+            thread::sleep(Duration::from_secs(1));
+            let mut octets = Vec::new();
+            file.read_to_end(&mut octets).unwrap();
+            octets
+        })
+    };
+    until("the FIFO has a reader", || OpenOptions::new().write(true).open(&fifo).is_ok());
+    let rules = rules(folder.path(), &[&format!("pcap:{}", fifo.display())], "address-pair");
+    let (code, err, ledger) =
+        ledger_of(["read", capture.to_str().unwrap(), "-q", "-o", "csv:/dev/null", "--rules", &rules]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(number(&ledger["actions"]["forwarded"]["packets"]), 60_000);
+    let copy = folder.path().join("copy.pcap");
+    fs::write(&copy, reader.join().unwrap()).unwrap();
+    assert!(read(&copy) == read(&capture));
+}
+
+#[test]
+fn loops_are_refused() {
+    if wire().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (output, through) in [("af_packet:right", "right"), ("af_xdp:right", "right"), ("af_packet:left", "right")] {
+        let rules = rules(folder.path(), &[output], "address-pair");
+        let err = failure(1, ["probe", "-i", "af_packet:right", "--rules", &rules]);
+        let expected = format!("{output}: its packets leave through {through}, which af_packet:right monitors");
+        assert!(err.contains(&expected), "{err}");
+    }
+    until_wired();
+}
