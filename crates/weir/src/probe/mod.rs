@@ -47,7 +47,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_capture::PacketFilter;
-use weir_control::Report;
+use weir_control::{Report, Server};
 use weir_export::FileMode;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
@@ -175,16 +175,17 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         return Err(error);
     }
 
-    let control = match server {
-        Some(server) => {
-            let control = server
-                .start(monitor.report(&running.probe), control_affinity, control_enricher)
-                .map_err(Error::Thread)?;
-            info!(address = %control.address(), "HTTP interface is ready");
-            Some(control)
+    let start = |server: Server| server.start(monitor.report(&running.probe), control_affinity, control_enricher);
+    let control = match server.map(start).transpose() {
+        Ok(control) => control,
+        Err(error) => {
+            running.probe.finish();
+            return Err(Error::Thread(error));
         }
-        None => None,
     };
+    if let Some(control) = &control {
+        info!(address = %control.address(), "HTTP interface is ready");
+    }
     let mut requests = Requests::default();
     let mut reloader = Reloader::new(effective);
     let mut rules_reloader = RulesReloader::new(probe.rules.clone(), actions);
@@ -225,8 +226,11 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         watchdog.iter_mut().for_each(|watchdog| watchdog.keep_alive(&mut running.probe));
     }
     notify(NotifyState::Stopping);
+    drop(requests);
     if let Some(control) = &control {
         control.publish(Report { is_ending: true, ..monitor.report(&running.probe) });
+        // Their clients get an answer at once.
+        control.requests().for_each(drop);
     }
     let no_sink_left = running.probe.exporter().all_sinks_failed();
     // A signal is the regular end of live traffic, and an interruption of everything else.
