@@ -204,7 +204,10 @@ impl Reader<'_> {
         if self.rules.rules.iter().any(|rule| rule.level == level && rule.name == name) && table.contains_key("name") {
             self.problem(&value.span(), Problem::Twice(name.clone()));
         }
-        self.rules.rules.push(Rule { level, name, line, condition, settings });
+        let mut fields = condition.iter().flat_map(Expression::fields);
+        let needs_inspection = fields.any(|field| known(field) == Known::Later);
+        drop(fields);
+        self.rules.rules.push(Rule { level, name, line, condition, needs_inspection, settings });
     }
 
     fn condition(&mut self, level: Level, value: &Spanned<DeValue<'_>>) -> Option<Expression> {

@@ -1,6 +1,5 @@
 //! Compiled rules, and the decision about a flow.
 
-use crate::fields::{Known, known};
 use std::fmt;
 use weir_flow::FlowRecord;
 use weir_query::Expression;
@@ -93,6 +92,8 @@ pub struct Rule {
     pub line: usize,
     /// The condition; `None` matches every flow.
     pub condition: Option<Expression>,
+    /// The condition asks for what inspection finds.
+    pub(crate) needs_inspection: bool,
     pub(crate) settings: Settings,
 }
 
@@ -182,10 +183,14 @@ impl Rules {
         Decision { action: self.action(&self.default), rules: [None; 3] }
     }
 
+    /// The first rule that asks for what inspection finds.
+    pub fn rule_of_inspection(&self) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.needs_inspection)
+    }
+
     /// Whether a rule asks for what inspection finds.
     pub fn needs_inspection(&self) -> bool {
-        let conditions = self.rules.iter().filter_map(|rule| rule.condition.as_ref());
-        conditions.flat_map(Expression::fields).any(|field| known(field) == Known::Later)
+        self.rule_of_inspection().is_some()
     }
 
     fn action(&self, set: &Settings) -> Action {

@@ -58,11 +58,15 @@ impl Actions {
         Ok(Self { rules: Arc::new(rules), egresses, secret: RandomState::new().hash_one(0) })
     }
 
-    /// Checks the outputs beside the sources of a run, without opening them.
+    /// Checks the rules beside the other options of a run, without opening outputs.
     ///
     /// # Errors
-    /// An output is named twice, or is monitored by a source.
-    pub fn check(&self, sources: &[&OsStr]) -> Result<(), Error> {
+    /// An output is named twice, or is monitored by a source. A rule asks for what inspection finds,
+    /// and payload is not inspected.
+    pub fn check(&self, sources: &[&OsStr], inspects: bool) -> Result<(), Error> {
+        if let Some(rule) = self.rules.rule_of_inspection().filter(|_| !inspects) {
+            return Err(Error::RuleNeedsInspection { rule: rule.name.clone(), line: rule.line });
+        }
         let sources: Vec<String> = sources.iter().map(|source| source.to_string_lossy().into_owned()).collect();
         weir_egress::check(&self.egresses, &sources).map_err(Error::Egress)
     }

@@ -64,6 +64,10 @@ pub enum Error {
     Egress(weir_egress::Error),
     #[error("{0}: outputs cannot change while the probe runs; restart it for that")]
     ReloadChangesEgress(String),
+    #[error(
+        "--rules: line {line}: '{rule}' asks for what inspection of the payload finds; leave out --dpi off, or the rule"
+    )]
+    RuleNeedsInspection { rule: String, line: usize },
     #[error("--rules needs --layout fused: with the other layouts, threads that meter have no frames")]
     RulesNeedFused,
     #[error("{path}: {error}")]

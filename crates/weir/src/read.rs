@@ -39,7 +39,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
-    actions.iter().try_for_each(|actions| actions.check(&sources))?;
+    actions.iter().try_for_each(|actions| actions.check(&sources, read.metering.inspects()))?;
     let mut settings = settings(&read.metering)?;
     missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
     settings.meter.marks = actions.is_some();

@@ -253,6 +253,9 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     }
     let missing = failure(1, ["rules", "check", "missing.toml"]);
     assert!(missing.contains("missing.toml: No such file"), "{missing}");
+    std::fs::write(&rules, "[[application]]\nwhere = 'sni = x'\naction = 'drop'\n").unwrap();
+    let err = failure(1, ["read", &capture, "--rules", &rules, "--dpi", "off"]);
+    assert!(err.contains("--rules: line 1: 'sni = x' asks for what inspection"), "{err}");
     std::fs::write(&rules, "").unwrap();
     let err = failure(1, ["probe", "-i", &capture, "--rules", &rules, "--layout", "split"]);
     assert!(err.contains("--rules needs --layout fused"), "{err}");
