@@ -91,7 +91,30 @@ fn applications(
     if let Some(full) = full {
         group = group.case(FULL, full);
     }
-    group.measure(bench, table, &mut frames, Frames::next_round)
+    group.measure(bench, table, &mut frames, Frames::next_round)?;
+    add_costs(table, row, frames.wire_bytes as f64 / frames.packets as f64);
+    Ok(())
+}
+
+/// Adds to the figures of a row what inspection costs per flow, and what that means for other traffic.
+fn add_costs(table: &mut Table, row: &str, octets: f64) {
+    /// Octets of an Ethernet frame on the line that are not in the capture: FCS, preamble, gap.
+    const LINE_OCTETS: f64 = 24.0;
+    let packets_per_second = 100e9 / 8.0 / (octets + LINE_OCTETS);
+    for figure in table.figures.iter_mut().filter(|figure| figure.row == row) {
+        let ns = 1e3 / figure.mpps.median;
+        let (of_off, inspected) = (figure.of.get(OFF), figure.facts.get("inspected/1000 packets").copied());
+        let mut add = |name: &str, value: f64| _ = figure.facts.insert(name.to_owned(), value);
+        add("cores at 100 Gbit/s", packets_per_second * ns / 1e9);
+        if let (Some(of_off), Some(inspected)) = (of_off, inspected) {
+            let (packets, off_ns) = (1e3 / inspected, ns * of_off.median);
+            let flow_ns = packets * (ns - off_ns);
+            add("packets per inspected flow", packets);
+            add("inspected flows/s of run time", 1e9 / ns / packets);
+            add("ns per inspected flow", flow_ns);
+            add("packets per inspected flow for 95 %", flow_ns / (off_ns * (1.0 / 0.95 - 1.0)));
+        }
+    }
 }
 
 /// Runs cases until flows have ended for two seconds, so that the system has provided their memory.
