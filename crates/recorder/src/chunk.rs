@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use weir_ledger::PacketTotals;
 
 /// Octets of a chunk; only a single longer frame exceeds them.
-pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 
 /// Packet blocks of one output. The interface field of a block has the number of [`Frame::interface`].
 pub(crate) struct Chunk {

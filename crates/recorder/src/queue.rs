@@ -3,8 +3,7 @@
 //! Input: frames of a burst. Output: chunks of packet blocks, ready to be written.
 //! Invariants: a frame is copied once, into a chunk. Each output has a fixed number of chunks, so
 //! its memory is bounded; with no chunk left, frames are dropped and counted. Nothing waits for the
-//! disk. A chunk is handed over at the end of each burst, or, while the thread is behind, when it is
-//! full.
+//! disk. A chunk is handed over when it is full, and at the end of each burst.
 
 use crate::block;
 use crate::chunk::{CHUNK_BYTES, Chunk, WrittenCounters};
@@ -16,13 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::Frame;
-use weir_egress::PacketOutput;
+use weir_egress::{PacketOutput, WhenFull};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Chunks of an output: 16 MiB together.
-const CHUNKS: usize = 64;
-/// The thread is behind if it has more chunks of an output.
-const BEHIND_CHUNKS: usize = CHUNKS / 2;
+const CHUNKS: usize = 1024;
 /// Longest time that the end of a run waits for the disk.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -49,6 +46,7 @@ pub struct RecorderOutput {
     abandoned: PacketTotals,
     /// Frames of interfaces that were dropped since their last recorded frame.
     missing: Vec<(u32, u64)>,
+    when_full: WhenFull,
 }
 
 impl RecorderOutput {
@@ -72,7 +70,13 @@ impl RecorderOutput {
             queue_full: PacketTotals::default(),
             abandoned: PacketTotals::default(),
             missing: Vec::new(),
+            when_full: WhenFull::Drop,
         }
+    }
+
+    /// Sets what happens if the disk is slower than the frames; initially [`WhenFull::Drop`].
+    pub fn set_when_full(&mut self, when_full: WhenFull) {
+        self.when_full = when_full;
     }
 
     /// Starts the thread, if no other pipeline has. Not before the first packet: a thread is restricted
@@ -129,6 +133,10 @@ impl RecorderOutput {
         if self.chunk.is_none() {
             self.chunk = self.spare.pop();
         }
+        if self.chunk.is_none() && self.when_full == WhenFull::Wait {
+            // All chunks are with the thread, which gives them back, whatever becomes of the packets.
+            self.chunk = self.returned.recv().ok();
+        }
         let missing = self.missing.iter_mut().find(|(interface, _)| *interface == frame.interface);
         let Some(chunk) = &mut self.chunk else {
             self.queue_full.add(frame.bytes.len());
@@ -152,10 +160,7 @@ impl PacketOutput for RecorderOutput {
         for frame in frames {
             self.add(frame);
         }
-        let of_thread = CHUNKS - self.spare.len() - usize::from(self.chunk.is_some());
-        if of_thread <= BEHIND_CHUNKS {
-            self.hand_over();
-        }
+        self.hand_over();
     }
 
     fn counters(&self) -> OutputCounters {

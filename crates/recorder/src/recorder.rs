@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_egress::{OutputSpec, PacketOutput};
+use weir_egress::{OutputSpec, PacketOutput, WhenFull};
 
 /// Records packets into a folder.
 pub struct Recorder {
@@ -27,8 +27,13 @@ pub struct Recorder {
 ///
 /// # Errors
 /// A setting is invalid, the folder cannot be written, or another program records into it.
-pub fn open(output: &OutputSpec, pipelines: usize) -> Result<(Recorder, Vec<Box<dyn PacketOutput>>), Error> {
-    let (recorder, outputs) = Recorder::open(&FolderSettings::parse(&output.to_string())?, pipelines)?;
+pub fn open(
+    output: &OutputSpec,
+    pipelines: usize,
+    when_full: WhenFull,
+) -> Result<(Recorder, Vec<Box<dyn PacketOutput>>), Error> {
+    let (recorder, mut outputs) = Recorder::open(&FolderSettings::parse(&output.to_string())?, pipelines)?;
+    outputs.iter_mut().for_each(|output| output.set_when_full(when_full));
     Ok((recorder, outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect()))
 }
 
@@ -66,6 +71,11 @@ impl Recorder {
     pub fn describe(&self, interface: u32, info: InterfaceInfo) {
         let mut interfaces = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
         interfaces.entry(interface).or_default().0 = info;
+    }
+
+    /// Names the capture filter, in the syntax of libpcap. It holds for the files that begin later.
+    pub fn set_filter(&self, filter: &str) {
+        *self.shared.filter.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter.into());
     }
 
     /// Sets the packets that an interface has received and lost, which the end of each file has.

@@ -11,6 +11,8 @@ use crate::flow_key::{decode_frame, is_fragment};
 use crate::folder::{self, RecordedFile, file_name, index_path};
 use crate::index::{self, GroupBuilder};
 use crate::settings::FolderSettings;
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -36,8 +38,6 @@ pub struct InterfaceInfo {
     pub name: String,
     /// Longest captured length in octets; 0 is no limit.
     pub snap_bytes: u32,
-    /// The capture filter in the syntax of libpcap, if there is one.
-    pub filter: Option<String>,
 }
 
 /// What a recorder has done.
@@ -58,6 +58,8 @@ pub struct RecorderStatus {
 pub(crate) struct Shared {
     pub interfaces: Mutex<BTreeMap<u32, (InterfaceInfo, InterfaceStatistics)>>,
     pub status: Mutex<RecorderStatus>,
+    /// The capture filter in the syntax of libpcap.
+    pub filter: Mutex<Option<String>>,
     /// Outputs that are not finished.
     pub pipelines: AtomicUsize,
     /// The last file is ended.
@@ -138,6 +140,7 @@ impl Writer {
 
     /// Writes until all outputs are gone.
     pub fn run(mut self, chunks: &Receiver<Chunk>) {
+        leave_core_of_pipeline();
         loop {
             match chunks.recv_timeout(CHECK_INTERVAL) {
                 Ok(mut chunk) => {
@@ -238,7 +241,8 @@ impl Writer {
             return Err(io::ErrorKind::Other.into());
         }
         let info = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner).get(&interface).cloned();
-        let (InterfaceInfo { name, snap_bytes, filter }, _) = info.unwrap_or_default();
+        let (InterfaceInfo { name, snap_bytes }, _) = info.unwrap_or_default();
+        let filter = self.shared.filter.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut description = Vec::new();
         block::interface_description(&mut description, link_type, snap_bytes, &name, filter.as_deref());
         self.append(&description)?;
@@ -428,6 +432,16 @@ impl Writer {
     fn with_status(&self, change: impl FnOnce(&mut RecorderStatus)) {
         change(&mut self.shared.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// Takes this thread off the core of the pipeline that has started it, and below its priority.
+/// Ignores what the system does not permit.
+fn leave_core_of_pipeline() {
+    const NICE: i32 = 5;
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|core| all.set(core));
+    let _ = sched_setaffinity(None, &all);
+    let _ = setpriority_process(Some(gettid()), NICE);
 }
 
 /// The model of the CPU.

@@ -51,8 +51,8 @@ fn a_recording_has_the_frames_that_were_sent_and_other_programs_read_it() {
     let source = folder.path().join("packets");
     let frames = Frames::synth("apps,flows=300,packets=20k,seed=3");
     let (recorder, mut outputs) = Recorder::open(&settings(&source, "size=1MiB&total=1GiB"), 1).unwrap();
-    let filter = Some("tcp or udp".into());
-    recorder.describe(1, InterfaceInfo { name: "eth7".into(), snap_bytes: 65_535, filter });
+    recorder.set_filter("tcp or udp");
+    recorder.describe(1, InterfaceInfo { name: "eth7".into(), snap_bytes: 65_535 });
     let counts = [Some(30_000), Some(7), Some(9)];
     let [received, dropped_by_interface, dropped_by_system] = counts;
     recorder.set_statistics(1, InterfaceStatistics { received, dropped_by_interface, dropped_by_system });

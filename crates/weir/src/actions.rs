@@ -5,19 +5,24 @@ use crate::console::{print, print_styled, style};
 use crate::enrichment::{Enricher, ReloadResult};
 use crate::error::{Error, RulesProblems};
 use crate::input::{self, DamageLog};
+use crate::probe::privileges;
 use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_capture::Frame;
 use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
+use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
+use weir_recorder::{FolderSettings, InterfaceInfo};
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
@@ -50,6 +55,8 @@ impl Actions {
             let outputs: Vec<OutputSpec> = parsed.filter_map(|output| output.map_err(&mut note).ok()).collect();
             let balance = egress.balance.as_ref().map_or(Ok(Default::default()), |balance| balance.parse());
             let balance = balance.map_err(&mut note).unwrap_or_default();
+            let settings = outputs.iter().filter(|output| is_folder(output)).map(folder_settings);
+            problems.extend(settings.filter_map(Result::err).map(|error| (egress.line, error.to_string())));
             egresses.push(EgressSpec { outputs, balance });
         }
         if !problems.is_empty() {
@@ -71,18 +78,66 @@ impl Actions {
         weir_egress::check(&self.egresses, &sources).map_err(Error::Egress)
     }
 
-    /// Opens the outputs, for each pipeline.
+    /// The folders in which packets are recorded.
+    fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs).filter(|output| is_folder(output));
+        outputs.filter_map(|output| folder_settings(output).ok()).map(|settings| settings.folder)
+    }
+
+    /// Creates the folders of the recorder for the user of a probe, and checks that he can write there.
+    ///
+    /// # Errors
+    /// A folder cannot be created, or the user cannot create files in it.
+    pub fn prepare_folders(&self, user: &str, owner: Option<Owner>) -> Result<(), Error> {
+        for folder in self.folders() {
+            match fs::create_dir(&folder) {
+                Ok(()) => owner
+                    .map_or(Ok(()), |Owner { user, group }| chown(&folder, Some(user), Some(group)))
+                    .map_err(|error| Error::file(&folder, error))?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::file(&folder, error)),
+            }
+            if owner.is_some() {
+                let access = || rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
+                let refused = |error| {
+                    let (sink, user) = (format!("folder:{}", folder.display()), user.into());
+                    Error::RotatedFiles { sink, user, error }
+                };
+                privileges::as_user(user, || access().map_err(refused))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the outputs, for each pipeline. `interfaces` are the names of those that are known by now,
+    /// and `filter` is the capture filter: recorded files have both.
     ///
     /// # Errors
     /// One of them cannot be opened.
-    pub fn open(&self, pipelines: usize, when_full: WhenFull) -> Result<Vec<PacketActions>, Error> {
-        self.with_outputs(pipelines, |output| weir_egress::open(output, pipelines, when_full).map_err(Error::Egress))
+    pub fn open(
+        &self,
+        pipelines: usize,
+        when_full: WhenFull,
+        interfaces: &[(u32, String)],
+        filter: Option<&str>,
+    ) -> Result<Vec<PacketActions>, Error> {
+        self.with_outputs(pipelines, |output| {
+            if !is_folder(output) {
+                return weir_egress::open(output, pipelines, when_full).map_err(Error::Egress);
+            }
+            let (recorder, outputs) = weir_recorder::open(output, pipelines, when_full)?;
+            filter.iter().for_each(|filter| recorder.set_filter(filter));
+            for (number, name) in interfaces {
+                recorder.describe(*number, InterfaceInfo { name: name.clone(), snap_bytes: 0 });
+            }
+            Ok(outputs)
+        })
     }
 
     /// What outputs open again while the program runs.
     pub fn writable_paths(&self) -> impl Iterator<Item = PathBuf> {
         let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs);
-        outputs.filter_map(|output| output.writable_path().map(Path::to_owned))
+        outputs.filter_map(|output| output.writable_path().map(Path::to_owned)).chain(self.folders())
     }
 
     fn with_outputs(
@@ -161,6 +216,14 @@ impl RulesReloader {
             (Err(error), _) | (_, Some(Err(error))) => Err(error),
         })
     }
+}
+
+fn is_folder(output: &OutputSpec) -> bool {
+    matches!(output, OutputSpec::Folder(_))
+}
+
+fn folder_settings(output: &OutputSpec) -> Result<FolderSettings, weir_recorder::Error> {
+    FolderSettings::parse(&output.to_string())
 }
 
 /// An output that only counts.

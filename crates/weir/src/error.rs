@@ -181,6 +181,8 @@ pub enum Error {
     )]
     ReloadSinks { sinks: usize, closing: usize, needed: String, views: String, room: String, limit: String },
 
+    #[error("{0}{advice}", advice = recorder_advice(.0))]
+    Recorder(#[from] weir_recorder::Error),
     #[error(
         "--where: this expression reads the packets more than once, which is impossible with {0}; save it to a file"
     )]
@@ -356,6 +358,15 @@ fn control_advice(error: &weir_control::Error) -> &'static str {
         weir_control::Error::TokenReadable { .. } => "; chmod 600 it, and make a new token",
         weir_control::Error::InvalidToken { .. } => "; make one with: openssl rand -hex 32",
         weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) => "",
+    }
+}
+
+/// What the user can do about a folder that cannot be recorded into.
+fn recorder_advice(error: &weir_recorder::Error) -> &'static str {
+    match error {
+        weir_recorder::Error::Folder { error, .. } => advice(error),
+        weir_recorder::Error::InUse(_) => "; name another folder, or end that program",
+        weir_recorder::Error::Setting { .. } => "",
     }
 }
 

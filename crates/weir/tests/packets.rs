@@ -346,3 +346,89 @@ fn usage_errors_name_what_to_write() {
         (&["packets", file, "--where", "tcp", "-o", "/nonexistent/x.pcapng"], "does its directory exist?"),
     ]);
 }
+
+/// A rules file that records everything into the folder `packets` beside it.
+fn recording_rules(folder: &Path, settings: &str) -> PathBuf {
+    let rules = folder.join("rules.toml");
+    let output = format!("folder:{}?{settings}", folder.join("packets").display());
+    fs::write(&rules, format!("[recorder]\noutputs = [\"{output}\"]\n")).unwrap();
+    rules
+}
+
+#[test]
+fn rules_record_what_weir_reads_and_its_packets_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("apps.pcap");
+    success(arguments!["synth", "apps,flows=100,packets=8k", "-q", "-o", capture]);
+    let rules = recording_rules(folder.path(), "size=1MiB&total=1GiB");
+    let stats = folder.path().join("stats.json");
+    let (code, _, err) = weir(arguments![
+        "read",
+        capture,
+        "-q",
+        "-o",
+        "csv:/dev/null",
+        "--rules",
+        rules,
+        "--stats",
+        stats,
+        "-f",
+        "ip or ip6"
+    ]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let ledger = common::read_ledger(&stats);
+    assert_eq!(ledger["actions"]["outputs"][0]["sent"]["packets"], 8000, "{ledger:#}");
+    let recording = folder.path().join("packets");
+    let (_, found) = packets(&["--where", "any"], &recording);
+    assert!(found == frames_of(&capture));
+    let first = fs::read(fs::read_dir(&recording).unwrap().next().unwrap().unwrap().path()).unwrap();
+    assert!(first.windows(9).any(|window| window == b"ip or ip6"));
+    // Settings are checked with the rules file.
+    let rules = recording_rules(folder.path(), "size=1G");
+    let err = failure(1, arguments!["rules", "check", rules]);
+    assert!(err.contains("size=1G is not a size; write for example size=1GiB"), "{err}");
+}
+
+#[test]
+fn a_killed_probe_leaves_a_readable_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    common::permit_all_users(folder.path());
+    let rules = recording_rules(folder.path(), "size=4MiB&total=1GiB");
+    let capture = folder.path().join("mix.pcap");
+    success(arguments!["synth", "mix,flows=100,packets=10k", "-q", "-o", capture]);
+    let octets = fs::read(&capture).unwrap();
+    let mut probe = common::command();
+    probe.args(arguments!["probe", "-i", "-", "-q", "-o", "csv:/dev/null", "--flows", "10k", "--rules", rules]);
+    let mut probe = probe.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut input = probe.stdin.take().unwrap();
+    // All but the end of the last packet: the probe waits for the rest.
+    std::io::Write::write_all(&mut input, &octets[..octets.len() - 1]).unwrap();
+    let recording = folder.path().join("packets");
+    let recorded = || {
+        let files = fs::read_dir(&recording).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "pcapng")).collect();
+        files.sort();
+        files
+    };
+    let octets_of = |files: &[PathBuf]| -> u64 { files.iter().map(|file| fs::metadata(file).unwrap().len()).sum() };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while octets_of(&recorded()) < octets.len() as u64 - 3000 && std::time::Instant::now() < until {
+        assert_eq!(probe.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    probe.kill().unwrap();
+    probe.wait().unwrap();
+    let all = frames_of(&capture);
+    let mut frames = Vec::new();
+    for file in recorded() {
+        frames.extend(frames_of(&file));
+        let stats = success(arguments!["read", file, "-q", "-o", "table:/dev/null", "--stats", "-"]);
+        assert!(stats.contains("\"balanced\": true"), "{stats}");
+    }
+    assert!(frames.len() > 9900 && all.starts_with(&frames), "{}", frames.len());
+    let (_, found) = packets(&["--where", "any"], &recording);
+    assert!(found == frames);
+    if is_installed("tshark") {
+        assert!(tshark(recorded().last().unwrap(), "frame").len() > 10);
+    }
+}

@@ -11,7 +11,7 @@ mod control;
 mod monitor;
 mod overload;
 mod placement;
-mod privileges;
+pub mod privileges;
 mod rate_limit;
 mod reload;
 mod service;
@@ -123,7 +123,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let mut groups = start::open_worker_groups(&probe, &stop)?;
     let actions = probe.rules.as_deref().map(Actions::load).transpose()?;
     if let Some(actions) = &actions {
-        groups.add_actions(actions)?;
+        actions.prepare_folders(&probe.user, outputs.owner)?;
+        groups.add_actions(actions, probe.metering.selection.filter.as_deref())?;
     }
     outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &probe, &outputs))?;
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
