@@ -4,7 +4,7 @@
 //! The greeting and the first command of the client are certain. The greeting alone is a pattern,
 //! if it names the protocol; so is `EHLO` alone. TLS that begins after lines (`STARTTLS`) is read.
 
-use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines};
+use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines, position_unquoted};
 use crate::start::{Read, Start, require, verdict};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
@@ -69,7 +69,10 @@ pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Verdi
     }
     verdict(SMTP.read(streams, findings, |line, findings| {
         let mailbox = after_word(line, "MAIL FROM:")?.strip_prefix(b"<")?;
-        findings.set_text(Fact::User, mailbox.split(|&octet| octet == b'>').next()?);
+        let mailbox = &mailbox[..position_unquoted(mailbox, b'>')?];
+        // A route before it does not count (RFC 5321 appendix C).
+        let route = mailbox.iter().position(|&octet| octet == b':').filter(|_| mailbox.starts_with(b"@"));
+        findings.set_text(Fact::User, &mailbox[route.map_or(0, |at| at + 1)..]);
         Some(())
     }))
 }
@@ -102,11 +105,26 @@ pub(crate) fn read_pop3(streams: &Streams<'_>, findings: &mut Findings) -> Verdi
 /// Reads the start of an IMAP session.
 pub(crate) fn read_imap(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     verdict(IMAP.read(streams, findings, |line, findings| {
-        let user = first_word(after_word(line, "LOGIN ")?);
-        let unquoted = user.strip_prefix(b"\"").and_then(|user| user.strip_suffix(b"\""));
-        findings.set_text(Fact::User, unquoted.unwrap_or(user));
+        user_of_imap(after_word(line, "LOGIN ")?).iter().for_each(|user| findings.set_text(Fact::User, user));
         Some(())
     }))
+}
+
+/// The first argument of LOGIN (RFC 9051 section 9: `astring`). `None`: it is a literal, whose octets
+/// are not in the line, or has another form.
+fn user_of_imap(arguments: &[u8]) -> Option<Vec<u8>> {
+    let Some(quoted) = arguments.strip_prefix(b"\"") else {
+        let atom = first_word(arguments);
+        return (!atom.iter().any(|octet| b"(){%*\"\\".contains(octet))).then(|| atom.to_vec());
+    };
+    let (mut user, mut octets) = (Vec::new(), quoted.iter());
+    loop {
+        match octets.next()? {
+            b'"' => return octets.next().is_none_or(|octet| *octet == b' ').then_some(user),
+            b'\\' => user.push(*octets.next()?),
+            octet => user.push(*octet),
+        }
+    }
 }
 
 /// What follows lines of text, if it is the start of TLS. Empty if there is none.

@@ -4,7 +4,7 @@
 //! begins. A long request line of a usual method is a pattern until it ends. The head is read line
 //! by line, and not by a library, because its end is often not among the octets that are inspected.
 
-use crate::lines::fields;
+use crate::lines::{after_word, fields};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 /// Octets of a method. The longest registered one has 17 (RFC 9110 section 16.1).
@@ -55,8 +55,11 @@ fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
 
 /// Reads the first request (RFC 9112 section 3).
 fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
-    // Servers ignore an empty line before it (RFC 9112 section 2.2).
-    let octets = octets.strip_prefix(b"\r\n").unwrap_or(octets);
+    // Servers ignore empty lines before it (RFC 9112 section 2.2).
+    let mut octets = octets;
+    while let Some(rest) = octets.strip_prefix(b"\r\n") {
+        octets = rest;
+    }
     let is_method = |&octet: &u8| octet.is_ascii_uppercase() || octet == b'-' || octet == b'_';
     let method_octets = octets.iter().take(MAX_METHOD_OCTETS).take_while(|octet| is_method(octet)).count();
     let (method, rest) = octets.split_at(method_octets);
@@ -92,11 +95,16 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
     if !is_version || is_damaged || target.is_empty() {
         return if version.starts_with(b"HTTP/1.") { Verdict::More } else { Verdict::No };
     }
+    // A word before any text is no request. The response may prove that it is one.
+    let has_form = target.starts_with(b"/") || target == b"*" || target.windows(3).any(|window| window == b"://");
+    if !has_form && method != b"CONNECT" && !USUAL_METHODS.contains(&method) {
+        return Verdict::More;
+    }
     findings.recognise(Application::Http, Confidence::Message);
     findings.set_text(Fact::HttpMethod, method);
     // The host of the target counts more than the header (RFC 9112 section 3.2.2).
     if method == b"CONNECT" {
-        findings.set_text(Fact::HttpHost, target);
+        findings.set_text(Fact::HttpHost, without_user(target));
     } else if let Some((host, path)) = absolute_target(target) {
         findings.set_text(Fact::HttpHost, host);
         findings.set_text(Fact::HttpPath, if path.is_empty() { b"/" } else { path });
@@ -105,7 +113,7 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
     }
     let is_whole = fields(head, |name, value| {
         if name.eq_ignore_ascii_case(b"host") {
-            findings.set_text(Fact::HttpHost, value);
+            findings.set_text(Fact::HttpHost, without_user(value));
         } else if name.eq_ignore_ascii_case(b"user-agent") {
             findings.set_text(Fact::HttpUserAgent, value);
         }
@@ -115,11 +123,15 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
 
 /// Host and path of a target that has both, as proxies get it (RFC 9112 section 3.2.2).
 fn absolute_target(target: &[u8]) -> Option<(&[u8], &[u8])> {
-    let after = target.strip_prefix(b"http://").or_else(|| target.strip_prefix(b"https://"))?;
+    let after = after_word(target, "http://").or_else(|| after_word(target, "https://"))?;
     let end = after.iter().position(|octet| b"/?#".contains(octet)).unwrap_or(after.len());
     let (authority, path) = after.split_at(end);
-    let host_at = authority.iter().rposition(|&octet| octet == b'@').map_or(0, |at| at + 1);
-    Some((&authority[host_at..], path))
+    Some((without_user(authority), path))
+}
+
+/// Host and port without the user information before them, which may have a password.
+fn without_user(authority: &[u8]) -> &[u8] {
+    authority.rsplit(|&octet| octet == b'@').next().unwrap_or_default()
 }
 
 /// Reads responses up to the first final one (RFC 9112 section 4).
@@ -195,8 +207,43 @@ mod tests {
         };
         assert_eq!(host("GET http://u@a.example:8080/x"), [Some("a.example:8080".into()), Some("/x".into())]);
         assert_eq!(host("GET http://a.example"), [Some("a.example".into()), Some("/".into())]);
+        assert_eq!(host("GET HTTP://a.example/"), [Some("a.example".into()), Some("/".into())]);
+        assert_eq!(host("GET HttpS://a.example/"), [Some("a.example".into()), Some("/".into())]);
         assert_eq!(host("CONNECT a.example:443"), [Some("a.example:443".into()), None]);
         assert_eq!(host("OPTIONS *"), [Some("b.example".into()), Some("*".into())]);
+    }
+
+    #[test]
+    fn user_information_is_no_part_of_the_host() {
+        for first in [
+            "GET / HTTP/1.1\r\nHost: bob:secret@a.example:80\r\n\r\n",
+            "CONNECT bob:secret@a.example:80 HTTP/1.1\r\n\r\n",
+        ] {
+            assert_eq!(read(first.as_bytes(), b"").1.text(Fact::HttpHost), Some("a.example:80"), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn number_of_lines_does_not_count() {
+        let request = format!("\r\n\r\nGET / HTTP/1.1\r\n{}Host: a.example\r\n\r\n", "A: b\r\n".repeat(200));
+        let response = format!("HTTP/1.1 200 OK\r\n{}Content-Type: a/b\r\n\r\n", "A: b\r\n".repeat(200));
+        let (verdict, findings) = read(request.as_bytes(), response.as_bytes());
+        assert_eq!(verdict, Verdict::Complete);
+        assert_eq!(findings.text(Fact::HttpHost), Some("a.example"));
+        assert_eq!(findings.text(Fact::HttpContentType), Some("a/b"));
+    }
+
+    #[test]
+    fn unknown_word_before_a_text_is_no_method() {
+        for (first, expected) in [
+            ("I like HTTP/1.1\r\n\r\n", Verdict::More),
+            ("PURGE /x HTTP/1.1\r\n\r\n", Verdict::Recognised),
+            ("OPTIONS * HTTP/1.1\r\n\r\n", Verdict::Recognised),
+            ("REPORT https://a.example HTTP/1.1\r\n\r\n", Verdict::Recognised),
+            ("GET index.html HTTP/1.0\r\n\r\n", Verdict::Recognised),
+        ] {
+            assert_eq!(read(first.as_bytes(), b"").0, expected, "{first:?}");
+        }
     }
 
     #[test]

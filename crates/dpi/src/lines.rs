@@ -35,10 +35,25 @@ pub(crate) fn contains(octets: &[u8], word: &str) -> bool {
     octets.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// Where an octet is that is in no quoted string. In quoted strings a backslash takes the next octet as
+/// it is (RFC 5321 section 4.1.2, RFC 3261 section 25.1).
+pub(crate) fn position_unquoted(octets: &[u8], wanted: u8) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    octets.iter().position(|&octet| {
+        match octet {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            _ => return !is_quoted && octet == wanted,
+        }
+        false
+    })
+}
+
 /// Calls a function with the name and value of each whole field line (RFC 9112 section 5, RFC 3261 section 7.3).
 /// `Some`: what follows the head. `None`: its end is not among the octets.
 pub(crate) fn fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
-    for _ in 0..MAX_LINES {
+    loop {
         let end = memchr(b'\n', octets)?;
         let line = octets[..end].trim_ascii();
         octets = &octets[end + 1..];
@@ -49,5 +64,4 @@ pub(crate) fn fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'
             read(line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
         }
     }
-    Some(octets)
 }

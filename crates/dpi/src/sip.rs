@@ -1,7 +1,7 @@
 //! SIP (RFC 3261) over UDP and TCP: the first request or response.
 
 use crate::learned::Media;
-use crate::lines::{fields, is_text, lines};
+use crate::lines::{fields, is_text, lines, position_unquoted};
 use crate::start::{Read, Start, require, verdict, whole_verdict};
 use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict};
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     findings.recognise(Application::Sip, Confidence::Message);
     let is_whole = fields(rest.0, |name, value| {
         if name.eq_ignore_ascii_case(b"from") || name.eq_ignore_ascii_case(b"f") {
-            findings.set_text(Fact::User, address(value));
+            address(value).iter().for_each(|address| findings.set_text(Fact::User, address));
         }
     });
     Ok(if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised })
@@ -84,8 +84,46 @@ pub(crate) fn media(octets: &[u8]) -> Media {
 }
 
 /// The address in `"Name" <address>;parameters` or `address;parameters` (RFC 3261 section 20.10).
-fn address(value: &[u8]) -> &[u8] {
-    let is_begin = |&octet: &u8| octet == b'<';
-    let after = value.iter().position(is_begin).map_or(value, |at| &value[at + 1..]);
-    after.split(|octet| b">;".contains(octet)).next().unwrap_or_default()
+/// without its parameters and its password. `None`: it has another form.
+fn address(value: &[u8]) -> Option<Vec<u8>> {
+    let address = match position_unquoted(value, b'<') {
+        Some(at) => value[at + 1..].split_at(value[at + 1..].iter().position(|&octet| octet == b'>')?).0,
+        None => value.split(|&octet| octet == b';').next()?.trim_ascii_end(),
+    };
+    if address.iter().any(|octet| b"<>\" ".contains(octet)) {
+        return None;
+    }
+    // User names may have what begins parameters elsewhere (RFC 3261 section 25.1).
+    let at = address.iter().position(|&octet| octet == b'@');
+    let (user, host) = address.split_at(at.unwrap_or_default());
+    let mut words = user.splitn(3, |&octet| octet == b':');
+    let user = [words.next()?, words.next().unwrap_or_default()].join(&b':');
+    let host = host.split(|octet| b";?".contains(octet)).next()?;
+    Some(if at.is_some() { [&user, host].concat() } else { host.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_exact_or_left_out() {
+        for (value, expected) in [
+            (&b"<sip:a@b>;tag=1"[..], Some("sip:a@b")),
+            (b"sip:a@b;tag=1", Some("sip:a@b")),
+            (b"Bob <sip:a@b;transport=tcp>", Some("sip:a@b")),
+            (b"<tel:+1;phone-context=b>", Some("tel:+1")),
+            (b"<sip:+1;phone-context=c@b;user=phone>", Some("sip:+1;phone-context=c@b")),
+            (b"\"Secret <sip:fake@x>\" <sip:real@y>", Some("sip:real@y")),
+            (b"\"a \\\" <sip:fake@x>\" <sip:real@y>", Some("sip:real@y")),
+            (b"<sip:u:secret@a>", Some("sip:u@a")),
+            (b"sips:u:secret@a:5061;tag=1", Some("sips:u@a:5061")),
+            (b"<sip:a:5060>", Some("sip:a:5060")),
+            (b"\"Bob <sip:a@b>", None),
+            (b"<sip:a@b", None),
+        ] {
+            let address = address(value);
+            assert_eq!(address.as_deref(), expected.map(str::as_bytes), "{}", value.escape_ascii());
+        }
+    }
 }

@@ -103,6 +103,32 @@ fn sender_of_mail_is_not_looked_for_behind_a_change_to_tls() {
 }
 
 #[test]
+fn names_of_accounts_are_exact_or_left_out() {
+    let smtp = b"220 a.example ESMTP\r\n";
+    let imap = b"* OK IMAP4rev1 ready\r\n";
+    for (server, client, expected) in [
+        (&smtp[..], "EHLO b\r\nMAIL FROM:<\"a>b\"@c.example>\r\n", Some("\"a>b\"@c.example")),
+        (smtp, "EHLO b\r\nMAIL FROM:<\"a\\\">b\"@c.example>\r\n", Some("\"a\\\\\">b\"@c.example")),
+        (smtp, "EHLO b\r\nMAIL FROM:<@d,@e:a@c.example>\r\n", Some("a@c.example")),
+        (smtp, "EHLO b\r\nMAIL FROM:<a@c.example\r\n", None),
+        (imap, "a LOGIN bob pw\r\n", Some("bob")),
+        (imap, "a LOGIN \"bob\" pw\r\n", Some("bob")),
+        (imap, "a LOGIN \"bob smith\" \"pw\"\r\n", Some("bob smith")),
+        (imap, "a LOGIN \"b\\\"ob\" pw\r\n", Some("b\"ob")),
+        (imap, "a LOGIN \"bob pw\r\n", None),
+        (imap, "a LOGIN {3}\r\nbob {2}\r\npw\r\n", None),
+        (imap, "a LOGIN {3+}\r\nbob {2+}\r\npw\r\n", None),
+    ] {
+        let streams = Streams { first: server, second: client.as_bytes(), ..Streams::default() };
+        let mut findings = Findings::new(true);
+        STREAM_READERS.iter().for_each(|reader| {
+            reader(&streams, &mut findings);
+        });
+        assert_eq!(findings.text(Fact::User), expected, "{client:?}");
+    }
+}
+
+#[test]
 fn connection_requests_of_rdp_are_told_from_others_in_the_same_envelope() {
     assert_eq!(streams(&octets("0300000b 06e00000000000"), b""), "rdp by pattern");
     assert_eq!(streams(&octets("03000013 0ee00000000000 01000800 03000000"), b""), "rdp by message");
