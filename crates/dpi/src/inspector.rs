@@ -98,7 +98,7 @@ impl Default for InspectionSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
 #[repr(C)]
 pub struct FlowInspection {
-    /// 0: fresh. [`DONE`]: nothing was found. Otherwise the number of an entry, plus 2.
+    /// 0: fresh. [`DONE`]: nothing was found. [`LIMITED`]. Otherwise the number of an entry, plus 3.
     state: u32,
     /// Per endpoint: the sequence number after its SYN.
     expected: [u32; 2],
@@ -108,7 +108,9 @@ pub struct FlowInspection {
 
 const FRESH: u32 = 0;
 const DONE: u32 = 1;
-const FIRST_ENTRY: u32 = 2;
+/// The limit of packets was reached, and there was no payload yet.
+const LIMITED: u32 = 2;
+const FIRST_ENTRY: u32 = 3;
 /// The session that sees the first payload of every flow. If the flow stays undecided, another one
 /// takes its place.
 const FIRST_SESSION: u32 = 0;
@@ -131,6 +133,11 @@ impl FlowInspection {
         // 0 stands for no SYN: one connection in 2^32 is taken as if its SYN had not been captured.
         self.expected[endpoint] = sequence.wrapping_add(1);
         self.client = (endpoint ^ usize::from(answers)) as u32 + 1;
+    }
+
+    /// Whether nothing of the flow was inspected.
+    pub fn is_fresh(&self) -> bool {
+        self.state == FRESH
     }
 
     fn expected(&self, endpoint: usize) -> Option<u32> {
@@ -263,12 +270,12 @@ impl Inspector {
     pub fn inspect(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
         match flow.state {
             DONE => false,
+            FRESH if payload.is_empty(flow) && !payload.is_last => true,
             FRESH if payload.is_empty(flow) => {
-                if payload.is_last {
-                    flow.state = DONE;
-                }
-                !payload.is_last
+                flow.state = LIMITED;
+                self.note_limit(flow, payload)
             }
+            LIMITED => self.note_limit(flow, payload),
             FRESH => self.inspect_first(flow, payload),
             number => match self.entries.get((number - FIRST_ENTRY) as usize) {
                 Some(&Entry::Undecided(session)) => self.inspect_next(session, flow, payload),
@@ -328,6 +335,21 @@ impl Inspector {
             self.close_session(FIRST_SESSION);
         }
         is_open
+    }
+
+    /// Notes that payload was not inspected because of the limit of packets, when the first one comes.
+    fn note_limit(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
+        if payload.wire_octets == 0 || payload.is_keep_alive(flow) {
+            return true;
+        }
+        let session = &mut self.sessions[FIRST_SESSION as usize];
+        (session.is_tcp, session.ports) = (payload.tcp.is_some(), payload.ports);
+        session.findings.note(Note::Limit);
+        if let Some(findings) = self.take_findings(FIRST_SESSION) {
+            flow.state = self.allocate(Entry::Decided(findings)) + FIRST_ENTRY;
+        }
+        self.close_session(FIRST_SESSION);
+        false
     }
 
     /// Inspects a later packet of an undecided flow.
@@ -564,10 +586,13 @@ impl<'a> Payload<'a> {
 
     /// Whether it is not yet a payload of the flow.
     fn is_empty(&self, flow: &FlowInspection) -> bool {
-        // An octet before the first one is probably a keep-alive: the capture began later than the
-        // connection, and the octet before the next one came again.
-        let is_keep_alive = self.wire_octets == 1 && self.tcp.is_some() && flow.expected(self.endpoint).is_none();
-        self.octets.is_empty() || is_keep_alive
+        self.octets.is_empty() || self.is_keep_alive(flow)
+    }
+
+    /// An octet before the first one is probably a keep-alive: the capture began later than the
+    /// connection, and the octet before the next one came again.
+    fn is_keep_alive(&self, flow: &FlowInspection) -> bool {
+        self.wire_octets == 1 && self.tcp.is_some() && flow.expected(self.endpoint).is_none()
     }
 }
 
@@ -960,6 +985,23 @@ mod tests {
                 assert_eq!(inspector.findings(&flow), None);
             }
         }
+    }
+
+    #[test]
+    fn limit_is_noted_of_flows_whose_payload_comes_after_it() {
+        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let mut flow = FlowInspection::default();
+        let empty = Payload { tcp: Some((7, false)), is_last: true, ..datagram(b"") };
+        for _ in 0..3 {
+            assert!(inspector.inspect(&mut flow, &empty));
+            assert_eq!(inspector.findings(&flow), None);
+        }
+        assert!(inspector.inspect(&mut flow, &Payload { wire_octets: 1, ..empty }), "a keep-alive");
+        assert!(!inspector.inspect(&mut flow, &Payload { wire_octets: 9, ..empty }));
+        let found = inspector.findings(&flow).unwrap();
+        assert_eq!((found.application(), found.notes().names().collect::<Vec<_>>()), (None, vec!["limit"]));
+        inspector.end_flow(&mut flow);
+        assert_eq!((inspector.findings(&flow), flow), (None, FlowInspection::default()));
     }
 
     #[test]

@@ -114,18 +114,24 @@ impl Inspection {
             UDP => None,
             _ => return false,
         };
-        if packet.payload_bytes == 0 && !is_last && fin == 0 && self.second.is_none() {
+        // Text that explains a reset is no part of the stream (RFC 1122 section 4.2.2.12).
+        let is_reset = packet.protocol == TCP && packet.control & Packet::RST != 0;
+        let wire_octets = if is_reset { 0 } else { packet.payload_bytes };
+        if wire_octets == 0 && !is_last && fin == 0 && self.second.is_none() {
             return true;
         }
-        // Inspection was suspended if this packet comes after the last one to be inspected.
-        let octets = if number > self.packets { &[] } else { payload() };
+        let octets = if number > self.packets || is_reset { &[] } else { payload() };
         let second = self.second.as_mut().is_some_and(|second| second.inspect(slot, packet, octets, is_last));
-        if packet.payload_bytes == 0 && !is_last && fin == 0 {
+        if wire_octets == 0 && !is_last && fin == 0 {
             return true;
+        }
+        // Inspection was suspended while the packets before this one came.
+        if number > self.packets && flow.is_fresh() {
+            return second;
         }
         let payload = Payload {
             octets,
-            wire_octets: packet.payload_bytes,
+            wire_octets,
             endpoint,
             ports: [packet.source_port, packet.destination_port],
             addresses: [&packet.source, &packet.destination],

@@ -1,6 +1,7 @@
 //! The meter against the rules of `docs/metering.md` section 5, one test per rule.
 
-use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter};
+use weir_dpi::InspectionSettings;
+use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter, Payloads};
 use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Network, Packet, ipv4_mapped};
 
@@ -549,4 +550,57 @@ fn flow_ends_while_no_packets_arrive() {
     }
     assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Idle));
     assert_eq!(meter.open_records(), Default::default());
+}
+
+/// A request, as far as a packet has payload.
+struct Request;
+
+impl Payloads for Request {
+    const AVAILABLE: bool = true;
+
+    fn payload(&self, _: usize, packet: &Packet) -> &[u8] {
+        &b"GET / HTTP/1.1\r\n\r\n"[..packet.payload_bytes as usize]
+    }
+}
+
+/// The application of the only record of these packets, and its notes.
+fn inspected(limit: u32, packets: &[Packet]) -> Option<(Option<&'static str>, Vec<&'static str>)> {
+    let settings = InspectionSettings { packets: limit, ..InspectionSettings::default() };
+    let mut meter = Meter::new(Config { inspection: Some(settings), ..config() }).unwrap();
+    let mut out = Vec::new();
+    packets.iter().for_each(|packet| meter.process_and_inspect(&[*packet], &Request, &mut out));
+    meter.drain(&mut out);
+    assert_eq!(out.len(), 1);
+    let findings = out[0].findings.as_deref()?;
+    Some((findings.application().map(|(application, _)| application.name()), findings.notes().names().collect()))
+}
+
+#[test]
+fn limit_of_packets_before_the_first_payload_is_noted() {
+    let (ack, syn) = (Packet::ACK, Packet::SYN);
+    let request = tcp(1.0, 1, 100, ack, 18);
+    for (limit, control, client, count, expected) in [
+        (16, ack, true, 14, Some("http")),
+        (16, ack, true, 16, None),
+        (16, ack, false, 40, None),
+        (16, syn, true, 20, None),
+        (2, ack, true, 2, None),
+    ] {
+        let (from, to) = if client { (1, 100) } else { (100, 1) };
+        let mut packets = vec![tcp(0.5, from, to, control, 0); count];
+        assert_eq!(inspected(limit, &packets), None, "no payload, no note");
+        packets.push(request);
+        let (application, notes) = inspected(limit, &packets).unwrap();
+        assert_eq!(application, expected, "{limit} {count}");
+        assert_eq!(notes.contains(&"limit"), expected.is_none(), "{limit} {count}");
+    }
+}
+
+/// RFC 1122 section 4.2.2.12: it explains the reset.
+#[test]
+fn text_of_a_reset_is_not_inspected() {
+    let reset = tcp(1.0, 1, 100, Packet::RST | Packet::ACK, 18);
+    assert_eq!(inspected(16, &[reset]), None);
+    assert_eq!(inspected(1, &[reset]), None);
+    assert_eq!(inspected(16, &[reset, tcp(1.0, 1, 100, Packet::ACK, 18)]).unwrap().0, Some("http"));
 }
