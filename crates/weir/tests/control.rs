@@ -241,8 +241,10 @@ fn prometheus_stores_what_the_ledger_has() {
         std::thread::sleep(Duration::from_millis(100));
     }
     until("all packets are stored", || query(port, "weir_packets_received_total") == [sent]);
+    // Pipelines and sinks are asked one after another: a record between them is in neither figure.
     until("all flows are exported", || {
-        query(port, "weir_flows_active") == [0.0] && query(port, "weir_records_waiting") == [0.0]
+        query(port, "weir_flows_active") == [0.0]
+            && query(port, "sum(weir_records_exported_total)") == query(port, "sum(weir_flows_created_total)")
     });
     let of = |metric: &str| query(port, &format!("sum({metric})")).first().map(|&value| value as u64).unwrap();
     let stored = ["weir_packets_metered_total", "weir_bytes_metered_total", "weir_records_exported_total"].map(of);
@@ -335,9 +337,19 @@ fn flows_of_the_moment_are_found_and_go_on() {
         (0..3).for_each(|_| send_requests(&mut served.sender, 7..9));
         until("all packets are counted", || sum(&served.metrics(), "weir_packets_received_total", "") == 1012);
         let flows = |query: &str| {
-            let answer = served.get(&format!("/flows?{query}"));
-            assert_eq!(answer.status, 200, "{}", answer.body);
-            let body = answer.json();
+            let ask = || {
+                let answer = served.get(&format!("/flows?{query}"));
+                assert_eq!(answer.status, 200, "{}", answer.body);
+                answer.json()
+            };
+            let mut body = ask();
+            if layout == "spread" {
+                // A flow that moves to another meter may be missing, or there twice.
+                until("no flow moves", || {
+                    body = ask();
+                    number(&body["searched"]) == 500
+                });
+            }
             assert_eq!((&body["complete"], number(&body["searched"])), (&true.into(), 500), "{query}: {body}");
             (number(&body["matching"]), body["flows"].as_array().unwrap().clone())
         };
