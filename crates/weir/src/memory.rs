@@ -173,14 +173,14 @@ impl MemoryUse {
         } else if cache_bytes(config.flows) <= default_bytes {
             Some(config.flows)
         } else {
-            smaller_in(default_bytes)
+            let smallest = || (cache_bytes(MIN_FLOWS) <= room_bytes).then_some(MIN_FLOWS);
+            smaller_in(default_bytes).or_else(smallest)
         };
         let Some(flows) = fitting else {
             let flows = if is_requested { config.flows } else { MIN_FLOWS };
-            // The groups that the rest leaves room for. A default cache gets half of an address space.
+            // The groups that the rest leaves room for.
             let views = self.views;
-            let caches = if is_requested { 1 } else { 2 };
-            let others_bytes = reserve_bytes - views.bytes + caches * cache_bytes(flows);
+            let others_bytes = reserve_bytes - views.bytes + cache_bytes(flows);
             let room_bytes_of_views = bound.free_bytes.saturating_sub(others_bytes);
             let groups = u128::from(room_bytes_of_views) * views.groups as u128 / u128::from(views.bytes.max(1));
             let raise = if queue_bytes > bound.free_bytes / 2 {
