@@ -25,6 +25,11 @@ const MAX_NAME_OCTETS: usize = 255;
 /// Pointers of a name that are followed.
 const MAX_POINTERS: usize = 16;
 
+/// The class of the Internet.
+const IN: u16 = 1;
+/// The bits of a class that are one in mDNS, too.
+const CLASS: u16 = 0x7fff;
+
 const DNS: u16 = 53;
 const NETBIOS: u16 = 137;
 const MDNS: u16 = 5353;
@@ -109,35 +114,40 @@ fn verdict(findings: &Findings) -> Verdict {
 /// The addresses in a response to one of the first two questions of a flow, and the name that was
 /// asked for.
 pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Option<Names<'a>> {
-    let (id, asker, _) = question(findings)?;
+    let asked = question(findings)?;
     let message = Message::read(datagram.payload).ok()?;
-    let is_asked = id == message.id || findings.number(Fact::DnsSecondQuestion) == Some(message.id.into());
-    if !is_asked || asker == datagram.from_first || !message.is_response() || message.rest.is_err() {
+    let is_answer = message.answers_first(&asked, findings) || message.answers_second(findings);
+    let is_good = message.is_response() && message.rcode == 0 && message.rest.is_ok();
+    if !is_answer || !is_good || asked.from_first == datagram.from_first {
         return None;
     }
     // The second question is mostly for another type of the same name.
-    let name = findings.text(Fact::DnsName)?;
-    let mut asked = Text::default();
-    message.push_name(message.question?.0, &mut asked)?;
+    let name = findings.text(Fact::DnsName).filter(|_| message.repeats_name(findings))?;
+    let (mut owner_at, kind, _) = message.question?;
     let mut names = Names { name, addresses: ArrayVec::new() };
     let mut at = message.answers_at;
     for _ in 0..message.counts[1] {
         let record = message.record(at).ok()?;
+        let is_owner = record.class == IN && message.is_same_name(at, owner_at);
+        at = record.end;
+        if is_owner && record.kind == record_type::CNAME {
+            owner_at = record.data_at;
+        }
+        if !is_owner || record.kind != kind {
+            continue;
+        }
         let address = match (record.kind, &message.octets[record.data_at..record.end]) {
             (record_type::A, &[a, b, c, d]) => Some(Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets()),
             (record_type::AAAA, octets) => octets.try_into().ok(),
             _ => None,
         };
         if let Some(address) = address
-            && names.addresses.try_push((address, record.ttl)).is_err()
+            && names.addresses.try_push((address, record.seconds())).is_err()
         {
             break;
         }
-        at = record.end;
     }
-    let mut escaped = EscapedText::default();
-    escaped.push_escaped(&asked);
-    (escaped.octets() == name.as_bytes() && !names.addresses.is_empty()).then_some(names)
+    (!names.addresses.is_empty()).then_some(names)
 }
 
 /// Reads the messages of one side. Each follows its length in 2 octets (RFC 1035 section 4.2.2).
@@ -199,6 +209,13 @@ struct Record {
     end: usize,
 }
 
+impl Record {
+    /// Its time to live. Times with the highest bit are 0 (RFC 2181 section 8).
+    fn seconds(&self) -> u32 {
+        if self.ttl >> 31 == 0 { self.ttl } else { 0 }
+    }
+}
+
 impl<'a> Message<'a> {
     fn read(octets: &'a [u8]) -> Result<Self, Stop> {
         let word = |at: usize| octets.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
@@ -235,7 +252,7 @@ impl<'a> Message<'a> {
     /// record, or it is the answer to a question of its flow. mDNS and LLMNR have queries only (RFC
     /// 6762 section 18.3), LLMNR with one question each (RFC 4795 section 2.1.1).
     fn is_plausible(&self, application: Application, findings: &Findings) -> bool {
-        let is_answer = self.is_response() && question(findings).is_some_and(|(id, ..)| id == self.id);
+        let is_answer = self.is_response() && question(findings).is_some_and(|asked| asked.id == self.id);
         let has_content = self.counts != [0; 4] || is_answer;
         let opcode = self.flags >> 11 & 15;
         has_content
@@ -245,6 +262,49 @@ impl<'a> Message<'a> {
                 // Messages of sessions (RFC 8490) are for TCP.
                 _ => opcode != 6,
             }
+    }
+
+    /// Whether it has the id of the first question of its flow, and repeats it if it has a question.
+    fn answers_first(&self, asked: &Question, findings: &Findings) -> bool {
+        let repeats = |(_, kind, class): (usize, u16, u16)| {
+            [kind, class & CLASS] == [asked.kind, asked.class & CLASS] && self.repeats_name(findings)
+        };
+        self.id == asked.id && self.question.is_none_or(repeats)
+    }
+
+    /// The same for the second question, whose name is not kept.
+    fn answers_second(&self, findings: &Findings) -> bool {
+        let Some(second) = findings.number(Fact::DnsSecondQuestion) else { return false };
+        second >> 32 == u64::from(self.id) && self.question.is_none_or(|_| second == self.number())
+    }
+
+    /// Id, type and class of the question as a number.
+    fn number(&self) -> u64 {
+        let (_, kind, class) = self.question.unwrap_or_default();
+        u64::from(self.id) << 32 | u64::from(kind) << 16 | u64::from(class & CLASS)
+    }
+
+    /// Whether it has the name that was asked for first.
+    fn repeats_name(&self, findings: &Findings) -> bool {
+        let mut name = Text::default();
+        let has_name = self.question.and_then(|(name_at, ..)| self.push_name(name_at, &mut name)).is_some();
+        let mut escaped = EscapedText::default();
+        escaped.push_escaped(&name);
+        match findings.text(Fact::DnsName) {
+            Some(asked) => has_name && escaped.octets().eq_ignore_ascii_case(asked.as_bytes()),
+            None => !has_name,
+        }
+    }
+
+    /// Whether two names of the message are the same: without the case of ASCII (RFC 4343).
+    fn is_same_name(&self, a: usize, b: usize) -> bool {
+        // Most owners are a pointer to the name.
+        if b < 0x4000 && self.word(a) == Ok(0xc000 | b as u16) {
+            return true;
+        }
+        let mut names = [Text::default(), Text::default()];
+        let [first, second] = &mut names;
+        self.push_name(a, first).is_some() && self.push_name(b, second).is_some() && first.eq_ignore_ascii_case(second)
     }
 
     /// Whether a message on any port, or the start of one, is DNS: see the documentation of the
@@ -473,19 +533,22 @@ impl<'a> Message<'a> {
     fn find(&self, from_first: bool, time_ns: Option<u64>, findings: &mut Findings) {
         let asked = question(findings);
         if !self.is_response() {
-            if let Some((name_at, kind, _)) = self.question.filter(|_| asked.is_none()) {
+            if let Some((name_at, kind, class)) = self.question.filter(|_| asked.is_none()) {
                 self.find_question(name_at, kind, findings);
-                let mut question = [0; 11];
+                let mut question = [0; 15];
                 question[..2].copy_from_slice(&self.id.to_be_bytes());
                 question[2] = u8::from(from_first);
-                question[3..].copy_from_slice(&time_ns.unwrap_or_default().to_be_bytes());
+                question[3..11].copy_from_slice(&time_ns.unwrap_or_default().to_be_bytes());
+                question[11..13].copy_from_slice(&kind.to_be_bytes());
+                question[13..].copy_from_slice(&class.to_be_bytes());
                 findings.set_octets(Fact::DnsQuestion, &question);
-            } else if asked.is_some_and(|(id, ..)| id != self.id) {
-                findings.set_number(Fact::DnsSecondQuestion, self.id.into());
+            } else if asked.is_some_and(|asked| !self.answers_first(&asked, findings)) {
+                findings.set_number(Fact::DnsSecondQuestion, self.number());
             }
             return;
         }
-        if findings.number(Fact::DnsSecondQuestion) == Some(self.id.into()) {
+        let answers_first = asked.as_ref().is_some_and(|asked| self.answers_first(asked, findings));
+        if !answers_first && self.answers_second(findings) {
             findings.set_number(Fact::DnsSecondAnswer, 1);
             return;
         }
@@ -493,11 +556,11 @@ impl<'a> Message<'a> {
             return;
         }
         match asked {
-            Some((id, asker, asked_ns)) => {
-                if id != self.id || asker == from_first {
+            Some(asked) => {
+                if !answers_first || asked.from_first == from_first {
                     return;
                 }
-                if let Some(response_ns) = time_ns.and_then(|time_ns| time_ns.checked_sub(asked_ns)) {
+                if let Some(response_ns) = time_ns.and_then(|time_ns| time_ns.checked_sub(asked.time_ns)) {
                     findings.set_number(Fact::DnsResponseNs, response_ns);
                 }
             }
@@ -543,10 +606,20 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The first question: its id, whether the first side asked, and when in ns.
-fn question(findings: &Findings) -> Option<(u16, bool, u64)> {
-    let [high, low, from_first, time_ns @ ..] = *findings.octets(Fact::DnsQuestion)?.first_chunk::<11>()?;
-    Some((u16::from_be_bytes([high, low]), from_first == 1, u64::from_be_bytes(time_ns)))
+/// The first question of a flow. Its name is [`Fact::DnsName`].
+struct Question {
+    id: u16,
+    /// Whether the first side asked.
+    from_first: bool,
+    time_ns: u64,
+    kind: u16,
+    class: u16,
+}
+
+fn question(findings: &Findings) -> Option<Question> {
+    let [a, b, from_first, time_ns @ .., c, d, e, f] = *findings.octets(Fact::DnsQuestion)?.first_chunk::<15>()?;
+    let [id, kind, class] = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
+    Some(Question { id, from_first: from_first == 1, time_ns: u64::from_be_bytes(time_ns), kind, class })
 }
 
 /// Appends character strings in quotes (RFC 1035 section 3.3.14). `None`: the lengths do not agree.
@@ -709,6 +782,65 @@ mod tests {
         assert_eq!(read(&answer_to_other, false, 300), (Verdict::Recognised, None));
         assert_eq!(read(&answer, false, 350), (Verdict::Complete, Some(250)));
         assert_eq!(findings.number(Fact::DnsRcode), Some(3));
+    }
+
+    #[test]
+    fn response_belongs_to_the_question_that_it_repeats() {
+        let query = message(0x100, [1, 0, 0, 0], &[QUESTION]);
+        let claim = |question: &[u8]| {
+            let mut findings = Findings::new(false);
+            read_datagram(&datagram(&query, true, 53, 0), &mut findings);
+            let octets = message(0x8180, [1, 1, 0, 0], &[question, &answer(1, &[192, 0, 2, 1])]);
+            read_datagram(&datagram(&octets, false, 53, 1), &mut findings);
+            findings.text(Fact::DnsAnswers).is_some()
+        };
+        assert!(claim(QUESTION));
+        assert!(claim(b"\x01A\x07eXample\0\0\x01\0\x01"));
+        assert!(!claim(b"\x01b\x07example\0\0\x01\0\x01"));
+        assert!(!claim(b"\x01a\x07example\0\0\x1c\0\x01"));
+        assert!(!claim(b"\x01a\x07example\0\0\x01\0\x03"));
+        // Two questions have the same id, and their answers cross.
+        let other = b"\x01b\x07example\0\0\x01\0\x01";
+        let mut findings = Findings::new(false);
+        for (octets, from_first) in [
+            (query.clone(), true),
+            (message(0x100, [1, 0, 0, 0], &[other]), true),
+            (message(0x8180, [1, 1, 0, 0], &[other, &answer(1, &[192, 0, 2, 2])]), false),
+            (message(0x8180, [1, 1, 0, 0], &[QUESTION, &answer(1, &[192, 0, 2, 1])]), false),
+        ] {
+            read_datagram(&datagram(&octets, from_first, 53, 0), &mut findings);
+        }
+        assert_eq!(findings.text(Fact::DnsAnswers), Some("192.0.2.1"));
+    }
+
+    #[test]
+    fn names_are_learned_from_records_of_the_name_and_its_aliases() {
+        let learn = |flags: u16, kind: u8, records: &[&[u8]]| {
+            let question = [b"\x01a\x07example\0\0", &[kind, 0, 1][..]].concat();
+            let mut findings = Findings::new(false);
+            let query = message(0x100, [1, 0, 0, 0], &[&question]);
+            read_datagram(&datagram(&query, true, 53, 0), &mut findings);
+            let mut repeated = question.clone();
+            repeated[1] = b'A';
+            let octets = message(flags, [1, records.len() as u16, 0, 0], &[&repeated, &records.concat()]);
+            let response = datagram(&octets, false, 53, 0);
+            read_datagram(&response, &mut findings);
+            let names = learned(&response, &findings).map(|names| names.addresses);
+            names.into_iter().flatten().map(|(address, seconds)| (address[15], seconds)).collect::<Vec<_>>()
+        };
+        let own = answer(1, &[192, 0, 2, 1]);
+        assert_eq!(learn(0x8180, 1, &[&own]), [(1, 60)]);
+        assert_eq!(learn(0x8182, 1, &[&own]), []);
+        assert_eq!(learn(0x8180, 28, &[&own]), []);
+        let foreign = b"\x01x\xc0\x0e\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x02";
+        assert_eq!(learn(0x8180, 1, &[foreign, &own]), [(1, 60)]);
+        assert_eq!(learn(0x8180, 1, &[&answer(5, b"\x01X\xc0\x0e"), foreign]), [(2, 60)]);
+        let mut chaos = own.clone();
+        chaos[5] = 3;
+        assert_eq!(learn(0x8180, 1, &[&chaos]), []);
+        let mut negative = own.clone();
+        negative[6] = 0x80;
+        assert_eq!(learn(0x8180, 1, &[&negative]), [(1, 0)]);
     }
 
     #[test]

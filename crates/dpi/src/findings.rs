@@ -95,7 +95,7 @@ pub enum Fact {
     /// Octets: the first question of DNS, for its reader, which makes [`Self::DnsResponseNs`] of
     /// it.
     DnsQuestion,
-    /// Number: the id of a second question of DNS, for its reader.
+    /// Number: id, type and class of a second question of DNS, for its reader.
     DnsSecondQuestion,
     /// Number, 1: it was answered.
     DnsSecondAnswer,
