@@ -325,3 +325,36 @@ fn options_without_effect_are_named_when_inspection_is_off() {
     let (_, _, err) = weir(probe.iter().chain(&["--layout", "split"]));
     assert!(err.contains("no payload is inspected, so these options have no effect: --dpi-ports"), "{err}");
 }
+
+fn segment(source: ([u8; 4], u16), destination: ([u8; 4], u16), control: u8, payload: &[u8]) -> Vec<u8> {
+    let ports = [source.1, destination.1].map(u16::to_be_bytes).concat();
+    let header = [&ports[..], &[0, 0, 0, 7, 0, 0, 0, 9, 0x50, control, 0xff, 0xff, 0, 0, 0, 0]].concat();
+    ipv4(6, source.0, destination.0, &[&header, payload].concat())
+}
+
+#[test]
+fn resets_are_not_inspected_and_the_limit_of_packets_is_noted() {
+    const ACK: u8 = 0x10;
+    const RST_ACK: u8 = 0x14;
+    let request = b"GET HTTP://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n";
+    let (mut frames, server) = (Vec::new(), (SERVER, 80));
+    for (port, acknowledgments, last) in [
+        (5000, 1, Some((ACK, &request[..]))),
+        (5001, 1, Some((RST_ACK, request))),
+        (5002, 16, Some((ACK, request))),
+        (5003, 40, None),
+    ] {
+        frames.extend((0..acknowledgments).map(|_| segment((CLIENT, port), server, ACK, b"")));
+        frames.extend(last.map(|(control, payload)| segment((CLIENT, port), server, control, payload)));
+    }
+    let capture = Pcap::of(&frames).saved();
+    let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "applications"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (port, host, notes) in
+        [(5000, Some("a.example"), None), (5001, None, None), (5002, None, Some("limit")), (5003, None, None)]
+    {
+        assert_eq!(field(&records, "application", port).as_str(), host.map(|_| "http"), "{port}");
+        assert_eq!(field(&records, "http_host", port).as_str(), host, "{port}");
+        assert_eq!(field(&records, "application_notes", port).as_str(), notes, "{port}");
+    }
+}
