@@ -76,7 +76,10 @@ pub fn page(report: &Report, started: SystemTime) -> String {
     }
     add_clock(&mut page, &report.ledger);
     add_actions(&mut page, report.ledger.actions.as_ref());
-    add_sinks(&mut page, &named(report.ledger.sinks.iter().map(|sink| (sink.sink.as_str(), sink))));
+    // Sinks were asked before pipelines: what these have sent since is on its way.
+    let open: u64 = report.pipelines.iter().map(|pipeline| pipeline.account.ledger.live.flows).sum();
+    let on_the_way = report.ledger.live.flows.saturating_sub(open);
+    add_sinks(&mut page, &named(report.ledger.sinks.iter().map(|sink| (sink.sink.as_str(), sink))), on_the_way);
     page.0
 }
 
@@ -281,7 +284,7 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
     outputs().for_each(|output| metric.add(&[("output", &output.output)], output.waiting.packets));
 }
 
-fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)]) {
+fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)], on_the_way: u64) {
     let counters: [Figure<SinkCounters>; 6] = [
         (
             "weir_records_exported_total",
@@ -308,8 +311,9 @@ fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)]) {
             metric.add(&[("sink", sink), ("reason", reason)], counters.lost.get(reason).map_or(0, |lost| lost.flows));
         }
     }
-    let mut metric = page.gauge("weir_records_waiting", "Flow records in the queue of the sink");
-    sinks.iter().for_each(|(sink, counters)| metric.add(&[("sink", sink)], counters.waiting.flows));
+    let mut metric = page.gauge("weir_records_waiting", "Flow records in the queue of the sink, or on their way there");
+    let waiting = |counters: &SinkCounters| counters.waiting.flows + on_the_way;
+    sinks.iter().for_each(|(sink, counters)| metric.add(&[("sink", sink)], waiting(counters)));
 }
 
 #[cfg(test)]
@@ -321,10 +325,14 @@ mod tests {
             let mut pipeline = GroupStatus { name: name.into(), ..GroupStatus::default() };
             pipeline.account.ledger.packets.received = packets;
             pipeline.account.ledger.packets.refused.add(RefusalReason::NonIp, 2);
+            pipeline.account.ledger.live.flows = 1;
             pipeline
         };
-        let sink = SinkCounters { sink: "csv:a \"b\" \\\n".into(), ..SinkCounters::default() };
-        let ledger = Ledger { sinks: vec![sink.clone(), sink], ..Ledger::default() };
+        let mut sink = SinkCounters { sink: "csv:a \"b\" \\\n".into(), ..SinkCounters::default() };
+        sink.waiting.flows = 2;
+        // Of 5 flows that the ledger calls live, 3 have left their pipeline.
+        let mut ledger = Ledger { sinks: vec![sink.clone(), sink], ..Ledger::default() };
+        ledger.live.flows = 5;
         Report { ledger, pipelines: vec![pipeline("synth:mix", 7), pipeline("synth:mix", 8)], ..Report::default() }
     }
 
@@ -337,6 +345,7 @@ mod tests {
             r#"weir_packets_refused_total{pipeline="synth:mix",reason="non_ip"} 2"#,
             r#"weir_packets_dropped_total{pipeline="synth:mix",place="kernel"} 0"#,
             r#"weir_records_exported_total{sink="csv:a \"b\" \\\n"} 0"#,
+            r#"weir_records_waiting{sink="csv:a \"b\" \\\n"} 5"#,
             "# TYPE weir_records_exported_total counter",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
