@@ -31,6 +31,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest time without a look at the age of the file.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Name of a packets file that has no header yet.
+const UNNAMED: &str = ".weir_new";
+
 /// What is known about an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceInfo {
@@ -261,21 +264,28 @@ impl Writer {
         let application = concat!("weir ", env!("CARGO_PKG_VERSION"));
         block::section_header(&mut section, &comment, hardware, system, application);
         self.make_room(section.len() as u64);
-        let file = File::options().write(true).create_new(true).open(&path)?;
+        // A file gets its name when it has its header: after a kill, none is empty.
+        let unnamed = self.settings.folder.join(UNNAMED);
         let index = index::header(&section);
-        let opened = (&file).write_all(&section).and_then(|()| {
-            let index_file = File::create(index_path(&path))?;
-            (&index_file).write_all(&index)?;
-            Ok(index_file)
-        });
-        let index_file = match opened {
-            Ok(index_file) => index_file,
-            Err(error) => {
+        let opened = File::create(&unnamed).and_then(|file| {
+            (&file).write_all(&section)?;
+            if path.exists() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            fs::rename(&unnamed, &path)?;
+            let index_file = File::create(index_path(&path)).and_then(|index_file| {
+                (&index_file).write_all(&index)?;
+                Ok(index_file)
+            });
+            if index_file.is_err() {
                 let _ = fs::remove_file(&path);
                 let _ = fs::remove_file(index_path(&path));
-                return Err(error);
             }
-        };
+            Ok((file, index_file?))
+        });
+        let (file, index_file) = opened.inspect_err(|_| {
+            let _ = fs::remove_file(&unnamed);
+        })?;
         self.next_number += 1;
         self.current = Some(OpenFile {
             path,
