@@ -12,8 +12,8 @@ use std::fmt::{Display, Write};
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_ledger::{
-    ActionCounters, ExportLossReason, Ledger, OutputCounters, OutputDropReason, PacketAnomaly, RefusalReason,
-    RuleCounters, SinkCounters, TrafficCounters,
+    ActionCounters, ExportLossReason, Ledger, OutputCounters, OutputDropReason, PacketAnomaly, RecorderCounters,
+    RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
 };
 use weir_probe::GroupStatus;
 
@@ -253,6 +253,7 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
     if let Some(actions) = actions {
         metric.add(&[("cause", "application_unknown")], actions.decided_late);
         metric.add(&[("cause", "memory_full")], actions.decided_full);
+        metric.add(&[("cause", "not_inspected")], actions.decided_uninspected);
     }
     let of_rules: [Figure<RuleCounters>; 2] = [
         ("weir_rule_packets_matched_total", "Packets that the rule matched", |rule| rule.matched.packets),
@@ -282,6 +283,22 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
     }
     let mut metric = page.gauge("weir_output_packets_waiting", "Packets in the queue of the output");
     outputs().for_each(|output| metric.add(&[("output", &output.output)], output.waiting.packets));
+    let recorders = || outputs().filter_map(|output| Some((output, output.recorder?)));
+    let of_recorders: [Figure<RecorderCounters>; 3] = [
+        ("weir_recorder_files_total", "Packets files that were begun", |recorder| recorder.files),
+        ("weir_recorder_files_removed_total", "Oldest packets files that were removed", |recorder| {
+            recorder.files_removed
+        }),
+        ("weir_recorder_bytes_removed_total", "Octets of these files and their indexes", |recorder| {
+            recorder.octets_removed
+        }),
+    ];
+    for (name, help, value) in of_recorders {
+        let mut metric = page.counter(name, help);
+        recorders().for_each(|(output, recorder)| metric.add(&[("output", &output.output)], value(&recorder)));
+    }
+    let mut metric = page.gauge("weir_recorder_stopped", "1 if nothing is recorded, because a write failed");
+    recorders().for_each(|(output, recorder)| metric.add(&[("output", &output.output)], u8::from(recorder.is_stopped)));
 }
 
 fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)], on_the_way: u64) {

@@ -3,7 +3,7 @@
 use crate::balance::{Balance, Selector};
 use crate::error::Error;
 use crate::interface::InterfaceOutput;
-use crate::output::{PacketOutput, WhenFull};
+use crate::output::{InterfaceReport, PacketOutput, WhenFull};
 use crate::pipe::PipeOutput;
 use crate::specification::{EgressSpec, OutputSpec};
 use crate::xdp::XdpOutput;
@@ -53,6 +53,11 @@ impl Egress {
                 }
             }
         }
+    }
+
+    /// Tells the outputs what is known about an interface of their frames.
+    pub fn describe(&mut self, interface: &InterfaceReport) {
+        self.outputs.iter_mut().for_each(|output| output.describe(interface));
     }
 
     /// What became of the frames so far, per output in this pipeline.

@@ -27,5 +27,5 @@ mod xdp;
 pub use balance::Balance;
 pub use egress::{Egress, check, open};
 pub use error::Error;
-pub use output::{PacketOutput, WhenFull};
+pub use output::{InterfaceReport, PacketOutput, ReceivedPackets, WhenFull};
 pub use specification::{EgressSpec, OutputSpec};

@@ -12,12 +12,39 @@ pub enum WhenFull {
     Wait,
 }
 
+/// What is known about an interface that frames come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceReport {
+    /// Its number in the frames.
+    pub number: u32,
+    /// Empty if it has none.
+    pub name: String,
+    /// What one pipeline has received from it so far; `None` for captures.
+    pub received: Option<ReceivedPackets>,
+}
+
+/// Packets of an interface since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceivedPackets {
+    /// Received, without those that the NIC has lost.
+    pub received: u64,
+    /// Lost by the NIC or its driver.
+    pub dropped_nic: u64,
+    /// Lost by the kernel or by Weir after that.
+    pub dropped_system: u64,
+}
+
 /// Where packets go. Each pipeline has its own.
 pub trait PacketOutput: Send {
     /// Takes the frames of a burst, any number in their order; frames may be cut. Copies each at most
-    /// once, and never waits, except with [`WhenFull::Wait`]: a frame that cannot be taken is counted as dropped. The first call, which
-    /// may have no frames, starts the thread of the output, if it has one.
+    /// once, and never waits, except with [`WhenFull::Wait`]: a frame that cannot be taken is counted
+    /// as dropped. The first call, which may have no frames, starts the thread of the output, if it
+    /// has one.
     fn send(&mut self, frames: &[Frame<'_>]);
+
+    /// Takes what is known about an interface: right after the burst with its first frame, and for live
+    /// traffic from time to time and at the end.
+    fn describe(&mut self, _: &InterfaceReport) {}
 
     /// What became of the frames so far. Allocates, so once per report rather than per burst.
     fn counters(&self) -> OutputCounters;

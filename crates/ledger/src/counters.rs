@@ -224,6 +224,30 @@ pub struct OutputCounters {
     pub waiting: PacketTotals,
     /// By key of the [`OutputDropReason`].
     pub dropped: BTreeMap<&'static str, PacketTotals>,
+    /// Files of a folder in which packets are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<RecorderCounters>,
+}
+
+/// The files of a recorder, which all pipelines share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecorderCounters {
+    /// Packets files that were begun.
+    pub files: u64,
+    /// Oldest packets files that were removed.
+    pub files_removed: u64,
+    /// Octets of these files and their indexes.
+    pub octets_removed: u64,
+    /// Nothing is written at present, because a write failed.
+    pub is_stopped: bool,
+}
+
+impl RecorderCounters {
+    /// The later one of two reports of the same recorder.
+    fn latest(self, other: Self) -> Self {
+        let key = |counters: &Self| (counters.files, counters.files_removed, counters.is_stopped);
+        std::cmp::max_by_key(self, other, key)
+    }
 }
 
 impl OutputCounters {
@@ -247,6 +271,10 @@ impl OutputCounters {
         for (&reason, &dropped) in &other.dropped {
             self.dropped.entry(reason).or_default().merge(dropped);
         }
+        self.recorder = match (self.recorder, other.recorder) {
+            (Some(mine), Some(theirs)) => Some(mine.latest(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
     }
 }
 
@@ -267,6 +295,8 @@ pub struct ActionCounters {
     pub decided_late: u64,
     /// Flows that were decided without their application: there was no memory for their packets.
     pub decided_full: u64,
+    /// Flows that were decided without their application: payload was not inspected, under overload.
+    pub decided_uninspected: u64,
     /// One entry per rule, and one for the packets that no rule matched.
     pub rules: Vec<RuleCounters>,
     /// One entry per output.
@@ -297,6 +327,7 @@ impl ActionCounters {
         self.cut += other.cut;
         self.decided_late += other.decided_late;
         self.decided_full += other.decided_full;
+        self.decided_uninspected += other.decided_uninspected;
         for theirs in &other.rules {
             let same = |mine: &&mut RuleCounters| (mine.level, &mine.rule) == (theirs.level, &theirs.rule);
             match self.rules.iter_mut().find(same) {

@@ -17,7 +17,7 @@ mod reasons;
 
 pub use counters::{
     ActionCounters, ClockCounters, InspectionCounters, OutputCounters, OverloadCounters, PacketTotals, RecordTotals,
-    RuleCounters, SinkCounters, TrafficCounters,
+    RecorderCounters, RuleCounters, SinkCounters, TrafficCounters,
 };
 pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, OutputDropReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -57,6 +57,11 @@ impl MeteringStage {
         }
     }
 
+    /// Whether the payload of flows that begin now is inspected, which overload ends.
+    pub fn inspects(&self) -> bool {
+        self.annotator.settings_of(self.level).detail.inspection
+    }
+
     #[inline]
     pub fn process(&mut self, packets: &[Packet]) {
         self.meter.process(packets, &mut self.output.records);

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::slice;
 use std::sync::Arc;
 use weir_capture::{Burst, Frame, MAX_BURST_FRAMES};
-use weir_egress::Egress;
+use weir_egress::{Egress, InterfaceReport, ReceivedPackets};
 use weir_flow::{FlowRecord, FollowedPacket, PacketFollower};
 use weir_ledger::{ActionCounters, PacketTotals, RuleCounters};
 use weir_packet::{DecodeOptions, Packet, header_octets};
@@ -85,6 +85,8 @@ pub struct PacketActions {
     rules: Arc<Rules>,
     version: u16,
     enricher: Option<RecordEnricher>,
+    /// Whether flows that begin now are inspected.
+    inspects: bool,
     decode: DecodeOptions,
     decided: Vec<Decided>,
     numbers: HashMap<Decision, u16, ahash::RandomState>,
@@ -97,6 +99,34 @@ pub struct PacketActions {
     verdicts: [Verdict; MAX_BURST_FRAMES],
     /// The time of the newest packet.
     now_ns: u64,
+    interfaces: FrameInterfaces,
+}
+
+/// Interfaces of the frames, for the outputs that record them.
+#[derive(Default)]
+struct FrameInterfaces {
+    last: Option<u32>,
+    seen: Vec<u32>,
+    /// Those that were not described yet.
+    new: Vec<u32>,
+}
+
+impl FrameInterfaces {
+    #[inline]
+    fn note(&mut self, interface: u32) {
+        if self.last != Some(interface) {
+            self.add(interface);
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, interface: u32) {
+        self.last = Some(interface);
+        if !self.seen.contains(&interface) {
+            self.seen.push(interface);
+            self.new.push(interface);
+        }
+    }
 }
 
 /// The decision about packets of no flow.
@@ -109,6 +139,7 @@ impl PacketActions {
             rules: rules.clone(),
             version: 0,
             enricher: None,
+            inspects: true,
             decode: DecodeOptions::default(),
             decided: Vec::new(),
             numbers: HashMap::default(),
@@ -118,6 +149,7 @@ impl PacketActions {
             former: Vec::new(),
             verdicts: [Verdict::WithoutFlow; MAX_BURST_FRAMES],
             now_ns: 0,
+            interfaces: FrameInterfaces::default(),
         };
         actions.apply(rules);
         actions
@@ -170,6 +202,11 @@ impl PacketActions {
         number
     }
 
+    /// Sets whether flows that begin are inspected.
+    pub(crate) fn set_inspection(&mut self, inspects: bool) {
+        self.inspects = inspects;
+    }
+
     /// Begins a burst: frames of no packet have no flow.
     pub(crate) fn follow<'a>(&'a mut self, burst: &'a Burst<'a>, frame_of: &'a [u8], removed: u64) -> Follower<'a> {
         for (index, verdict) in self.verdicts.iter_mut().enumerate() {
@@ -189,6 +226,7 @@ impl PacketActions {
         }
         let mut batch = Batch::default();
         for (index, frame) in burst.iter().enumerate() {
+            self.interfaces.note(frame.interface);
             let (decision, number) = match self.verdicts[index % MAX_BURST_FRAMES] {
                 Verdict::WithoutFlow => (WITHOUT_FLOW, 1),
                 Verdict::Decided { decision, number } => (decision, number),
@@ -202,6 +240,24 @@ impl PacketActions {
         }
         batch.send(&mut self.egresses);
         self.release_overdue(Some(self.now_ns));
+    }
+
+    /// Whether a frame was of an interface that is not described yet.
+    pub(crate) fn has_new_interface(&self) -> bool {
+        !self.interfaces.new.is_empty()
+    }
+
+    /// Tells the outputs about new interfaces, whose names `names` has. `received` are the packets of
+    /// the interface, if all are of one.
+    pub(crate) fn describe_interfaces(&mut self, names: &[(u32, String)], received: Option<ReceivedPackets>) {
+        let new = std::mem::take(&mut self.interfaces.new);
+        let received = received.filter(|_| self.interfaces.seen.len() == 1);
+        let all = if received.is_some() { &self.interfaces.seen } else { &new };
+        for &number in all {
+            let name = names.iter().find(|(of, _)| *of == number).map_or_else(String::new, |(_, name)| name.clone());
+            let report = InterfaceReport { number, name, received };
+            self.egresses.iter_mut().for_each(|egress| egress.describe(&report));
+        }
     }
 
     /// Lets packets go that have waited too long. `now_ns` is on the time scale of the packets.
@@ -395,7 +451,9 @@ impl Follower<'_> {
     #[inline(never)]
     fn decide(&mut self, slot: u32, inspection_ended: bool, record: &mut FlowRecord, mark: Mark) -> u16 {
         let actions = &mut *self.actions;
-        if let Some(enricher) = &actions.enricher {
+        if let Some(enricher) = &actions.enricher
+            && actions.rules.needs_places()
+        {
             (enricher.0)(slice::from_mut(record));
         }
         let has_packets = actions.held.as_ref().is_some_and(|held| held.has(slot));
@@ -408,6 +466,9 @@ impl Follower<'_> {
         let is_late = mark.state() == Mark::HELD && mark.version() == actions.version && !has_packets;
         match actions.rules.decide(record, inspection_ended || is_late) {
             Some(decision) => {
+                if !actions.inspects && mark.packets() == 0 && actions.rules.needs_inspection() {
+                    actions.counters.decided_uninspected += 1;
+                }
                 let number = actions.number(decision);
                 actions.release(slot, number);
                 number + 1

@@ -14,7 +14,7 @@ use crate::packet_actions::PacketActions;
 use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
-use weir_capture::{FilterError, Input, MAX_BURST_FRAMES};
+use weir_capture::{FilterError, Input, MAX_BURST_FRAMES, Source};
 use weir_flow::Meter;
 use weir_packet::Packet;
 
@@ -60,11 +60,13 @@ impl Pipeline {
             && self.reader.loss_update_is_due()
         {
             self.metering.add_snapshot(self.reader.update_losses(live, false));
+            self.describe_interfaces(source);
         }
         let (metering, actions) = (&mut self.metering, &mut self.actions);
         let meter = |packets: &[Packet], payloads: &BurstPayloads<'_>| match actions {
             None => metering.process_and_inspect(packets, payloads),
             Some(actions) => {
+                actions.set_inspection(metering.inspects());
                 let BurstPayloads { burst, frame_of, self_traffic, .. } = *payloads;
                 metering.process_and_follow(packets, payloads, &mut actions.follow(burst, frame_of, self_traffic));
                 actions.dispatch(burst, packets, frame_of);
@@ -74,6 +76,9 @@ impl Pipeline {
             self.update_losses(source);
             return Ok(false);
         };
+        if self.actions.as_ref().is_some_and(PacketActions::has_new_interface) {
+            self.describe_interfaces(source);
+        }
         if burst_was_short {
             let actions = &mut self.actions;
             self.metering.process_idle(|| {
@@ -98,7 +103,15 @@ impl Pipeline {
     pub fn update_losses(&mut self, source: &mut Input<'_>) {
         if let Some(live) = source.live() {
             self.metering.add_snapshot(self.reader.update_losses(live, false));
+            self.describe_interfaces(source);
         }
+    }
+
+    /// Tells outputs about the interfaces of the packets, and what a live source has lost.
+    fn describe_interfaces(&mut self, source: &mut Input<'_>) {
+        let Some(actions) = &mut self.actions else { return };
+        let received = source.live().map(|_| self.reader.received_packets());
+        actions.describe_interfaces(&source.interfaces(), received);
     }
 
     /// Applies settings that may change while the pipeline runs: timeouts, also of existing flows,

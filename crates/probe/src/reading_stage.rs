@@ -15,8 +15,9 @@ use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
 use weir_capture::{Burst, ClockSteps, FilterError, Frame, Input, LiveSource, MAX_BURST_FRAMES, PacketFilter, Source};
+use weir_egress::ReceivedPackets;
 use weir_flow::Payloads;
-use weir_ledger::{ClockCounters, Ledger, PacketAnomaly, RefusalReason};
+use weir_ledger::{ClockCounters, Ledger, PacketAnomaly, RefusalReason, TrafficCounters};
 use weir_packet::{AnomalySet, DecodeOptions, Network, Packet, decode_with_mac_addresses};
 
 pub(crate) type PacketBurst = Box<[Packet; MAX_BURST_FRAMES]>;
@@ -160,6 +161,16 @@ impl ReadingStage {
             overload.level_changes += 1;
         }
         LossSnapshot { levels: [previous_level; 2], level: self.shedder.level(), ..snapshot }
+    }
+
+    /// What the source has received and lost so far.
+    pub fn received_packets(&self) -> ReceivedPackets {
+        let TrafficCounters { received, dropped_nic, dropped_kernel, dropped_queue, .. } = &self.ledger.packets;
+        ReceivedPackets {
+            received: received - dropped_nic,
+            dropped_nic: *dropped_nic,
+            dropped_system: dropped_kernel + dropped_queue,
+        }
     }
 
     /// Counts packets as dropped because the queue to their meter was full.

@@ -3,6 +3,7 @@
 //! Source: draft-ietf-opsawg-pcapng, sections 3.5 (options) and 4 (blocks).
 
 use weir_capture::Frame;
+use weir_egress::ReceivedPackets;
 
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
@@ -22,17 +23,6 @@ const COMMENT: u16 = 1;
 /// Octets of a packet block beside the captured ones, at most: header, padding, an option with a
 /// count, the end of options, and the length.
 pub(crate) const PACKET_OVERHEAD: usize = DATA + 3 + 12 + 4 + 4;
-
-/// Packets of an interface since the recorder began; `None` is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InterfaceStatistics {
-    /// Received from the interface.
-    pub received: Option<u64>,
-    /// Lost by the NIC or its driver.
-    pub dropped_by_interface: Option<u64>,
-    /// Lost by the kernel or by Weir before they were recorded.
-    pub dropped_by_system: Option<u64>,
-}
 
 /// Appends a block around what `body` writes, which is padded to 32 bits.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
@@ -80,23 +70,18 @@ pub(crate) fn section_header(out: &mut Vec<u8>, comment: &str, hardware: &str, s
     });
 }
 
-/// Appends an interface description block with times in nanoseconds. A snap length of 0 is no limit.
-pub(crate) fn interface_description(
-    out: &mut Vec<u8>,
-    link_type: u16,
-    snap_bytes: u32,
-    name: &str,
-    filter: Option<&str>,
-) {
+/// Appends an interface description block with times in nanoseconds and without a snap length.
+pub(crate) fn interface_description(out: &mut Vec<u8>, link_type: u16, name: &str, filter: Option<&str>) {
     const NAME: u16 = 2;
     const TIME_RESOLUTION: u16 = 9;
     const FILTER: u16 = 11;
+    const NO_SNAP_LENGTH: u32 = 0;
     /// A filter in the syntax of libpcap.
     const FILTER_STRING: u8 = 0;
     block(out, INTERFACE_DESCRIPTION, |out| {
         out.extend_from_slice(&link_type.to_le_bytes());
         out.extend_from_slice(&[0; 2]);
-        out.extend_from_slice(&snap_bytes.to_le_bytes());
+        out.extend_from_slice(&NO_SNAP_LENGTH.to_le_bytes());
         if !name.is_empty() {
             option(out, NAME, name.as_bytes());
         }
@@ -133,7 +118,7 @@ pub(crate) fn interface_statistics(
     out: &mut Vec<u8>,
     interface: u32,
     [began_ns, now_ns]: [u64; 2],
-    statistics: &InterfaceStatistics,
+    received: Option<ReceivedPackets>,
     recorded: u64,
 ) {
     const START: u16 = 2;
@@ -153,11 +138,10 @@ pub(crate) fn interface_statistics(
         out.extend_from_slice(&time(now_ns));
         option(out, START, &time(began_ns));
         option(out, END, &time(now_ns));
-        let InterfaceStatistics { received, dropped_by_interface, dropped_by_system } = *statistics;
         let counts = [
-            (RECEIVED, received),
-            (INTERFACE_DROPS, dropped_by_interface),
-            (SYSTEM_DROPS, dropped_by_system),
+            (RECEIVED, received.map(|packets| packets.received)),
+            (INTERFACE_DROPS, received.map(|packets| packets.dropped_nic)),
+            (SYSTEM_DROPS, received.map(|packets| packets.dropped_system)),
             (DELIVERED, Some(recorded)),
         ];
         for (code, count) in counts {

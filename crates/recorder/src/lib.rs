@@ -1,7 +1,7 @@
 //! Recorder: packets in rolling pcapng files with an index beside them, and the search in them.
 //!
 //! ```text
-//! RecorderOutput of each pipeline ─ chunks ─► thread: packets files, indexes      (Recorder)
+//! RecorderOutput of each pipeline ─ chunks ─► thread: packets files, indexes      (open)
 //! Query ─► indexes ─► parts of packets files ─► frames of the flows that are wanted (Search)
 //! ```
 //! Input: frames that a pipeline hands on, or files and folders. Output: files; selected frames.
@@ -30,13 +30,11 @@ mod select;
 mod settings;
 mod writer;
 
-pub use block::InterfaceStatistics;
 pub use error::{Error, InvalidSetting};
 pub use packet_file::{PacketFile, PcapOutput, PcapngOutput};
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};
 pub use queue::RecorderOutput;
-pub use recorder::{Recorder, open};
+pub use recorder::open;
 pub use select::{FrameSelector, RecordSearch, SelectedRecords};
 pub use settings::FolderSettings;
-pub use writer::{InterfaceInfo, RecorderStatus};

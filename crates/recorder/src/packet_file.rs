@@ -92,7 +92,7 @@ impl<W: Write> PacketFile<W> {
             let (names, mut descriptions) = (names(), Vec::new());
             for (interface, link_type) in &interfaces[*described..] {
                 let name = names.iter().find(|(number, _)| number == interface).map_or("", |(_, name)| name);
-                block::interface_description(&mut descriptions, *link_type, 0, name, None);
+                block::interface_description(&mut descriptions, *link_type, name, None);
             }
             *described = interfaces.len();
             output.write_all(&descriptions)?;

@@ -8,6 +8,7 @@
 use crate::block;
 use crate::chunk::{CHUNK_BYTES, Chunk, WrittenCounters};
 use crate::writer::{Shared, Writer};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::Frame;
-use weir_egress::{PacketOutput, WhenFull};
+use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets, WhenFull};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Chunks of an output: 16 MiB together.
@@ -46,6 +47,8 @@ pub struct RecorderOutput {
     abandoned: PacketTotals,
     /// Frames of interfaces that were dropped since their last recorded frame.
     missing: Vec<(u32, u64)>,
+    /// What this pipeline has received from interfaces at the last report.
+    received: Vec<(u32, ReceivedPackets)>,
     when_full: WhenFull,
 }
 
@@ -70,6 +73,7 @@ impl RecorderOutput {
             queue_full: PacketTotals::default(),
             abandoned: PacketTotals::default(),
             missing: Vec::new(),
+            received: Vec::new(),
             when_full: WhenFull::Drop,
         }
     }
@@ -163,9 +167,31 @@ impl PacketOutput for RecorderOutput {
         self.hand_over();
     }
 
+    fn describe(&mut self, interface: &InterfaceReport) {
+        let mut known = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = known.entry(interface.number).or_default();
+        shared.name.clone_from(&interface.name);
+        if let Some(now) = interface.received {
+            // Other pipelines have packets of it, too.
+            let number = interface.number;
+            let at = self.received.iter().position(|(of, _)| *of == number).unwrap_or_else(|| {
+                self.received.push((number, ReceivedPackets::default()));
+                self.received.len() - 1
+            });
+            let before = std::mem::replace(&mut self.received[at].1, now);
+            let total = shared.received.get_or_insert_default();
+            total.received += now.received.saturating_sub(before.received);
+            total.dropped_nic += now.dropped_nic.saturating_sub(before.dropped_nic);
+            total.dropped_system += now.dropped_system.saturating_sub(before.dropped_system);
+        }
+        self.shared.described.notify_one();
+    }
+
     fn counters(&self) -> OutputCounters {
         let (sent, waiting) = (self.counters.written(), self.waiting());
-        let mut counters = OutputCounters { output: self.name.clone(), sent, waiting, ..OutputCounters::default() };
+        let recorder = Some(*self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner));
+        let (output, dropped) = (self.name.clone(), BTreeMap::new());
+        let mut counters = OutputCounters { output, sent, waiting, dropped, recorder };
         let mut failed = self.counters.failed();
         failed.merge(self.abandoned);
         let dropped = [(OutputDropReason::QueueFull, self.queue_full), (OutputDropReason::WriteFailed, failed)];

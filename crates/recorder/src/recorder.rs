@@ -1,29 +1,23 @@
 //! Opens a folder for recording: a writer, whose thread starts with the first burst, and an output for
 //! each pipeline.
 
-use crate::block::InterfaceStatistics;
 use crate::error::Error;
 use crate::queue::{IdleWriter, RecorderOutput};
 use crate::settings::FolderSettings;
-use crate::writer::{InterfaceInfo, RecorderStatus, Shared, Writer};
+use crate::writer::{Shared, Writer};
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use weir_egress::{OutputSpec, PacketOutput, WhenFull};
 
-/// Records packets into a folder.
-pub struct Recorder {
-    shared: Arc<Shared>,
-}
-
-/// Opens the output `folder:DIR?size=…&time=…&total=…` for these pipelines: one handle each.
+/// Opens the output `folder:DIR?size=…&time=…&total=…` for these pipelines: one handle each. `filter`
+/// is the capture filter in the syntax of libpcap, which the files have.
 ///
 /// Open it before the process restricts itself, and let it create, write and remove files in the
-/// folder. Then describe the interfaces ([`Recorder::describe`]), and set their statistics when they
-/// are reported ([`Recorder::set_statistics`]).
+/// folder, which is created if it is missing.
 ///
 /// # Errors
 /// A setting is invalid, the folder cannot be written, or another program records into it.
@@ -31,18 +25,19 @@ pub fn open(
     output: &OutputSpec,
     pipelines: usize,
     when_full: WhenFull,
-) -> Result<(Recorder, Vec<Box<dyn PacketOutput>>), Error> {
-    let (recorder, mut outputs) = Recorder::open(&FolderSettings::parse(&output.to_string())?, pipelines)?;
+    filter: Option<&str>,
+) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
+    let mut outputs = RecorderOutput::open(&FolderSettings::parse(&output.to_string())?, pipelines, filter)?;
     outputs.iter_mut().for_each(|output| output.set_when_full(when_full));
-    Ok((recorder, outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect()))
+    Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
 }
 
-impl Recorder {
-    /// Opens the folder, which is created if it is missing. Returns an output for each pipeline.
+impl RecorderOutput {
+    /// Opens a folder, as [`open`] does.
     ///
     /// # Errors
     /// The folder cannot be written, or another program records into it.
-    pub fn open(settings: &FolderSettings, pipelines: usize) -> Result<(Self, Vec<RecorderOutput>), Error> {
+    pub fn open(settings: &FolderSettings, pipelines: usize, filter: Option<&str>) -> Result<Vec<Self>, Error> {
         let failed = |error| Error::Folder { folder: settings.folder.clone(), error };
         match fs::create_dir(&settings.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
@@ -58,34 +53,11 @@ impl Recorder {
         }
         rustix::fs::access(&settings.folder, rustix::fs::Access::WRITE_OK).map_err(|error| failed(error.into()))?;
         let shared = Arc::<Shared>::default();
-        let writer = Writer::new(settings.clone(), shared.clone(), lock).map_err(failed)?;
+        let writer = Writer::new(settings.clone(), filter, shared.clone(), lock).map_err(failed)?;
         shared.pipelines.store(pipelines, Relaxed);
         let (full, chunks) = channel();
         let writer: IdleWriter = Arc::new(Mutex::new(Some((writer, chunks))));
-        let output = |_| RecorderOutput::new(&settings.name, writer.clone(), shared.clone(), full.clone());
-        let outputs = (0..pipelines).map(output).collect();
-        Ok((Self { shared }, outputs))
-    }
-
-    /// Describes an interface, by the number in the frames. It holds for the files that begin later.
-    pub fn describe(&self, interface: u32, info: InterfaceInfo) {
-        let mut interfaces = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
-        interfaces.entry(interface).or_default().0 = info;
-    }
-
-    /// Names the capture filter, in the syntax of libpcap. It holds for the files that begin later.
-    pub fn set_filter(&self, filter: &str) {
-        *self.shared.filter.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter.into());
-    }
-
-    /// Sets the packets that an interface has received and lost, which the end of each file has.
-    pub fn set_statistics(&self, interface: u32, statistics: InterfaceStatistics) {
-        let mut interfaces = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
-        interfaces.entry(interface).or_default().1 = statistics;
-    }
-
-    /// What was written and removed so far.
-    pub fn status(&self) -> RecorderStatus {
-        *self.shared.status.lock().unwrap_or_else(PoisonError::into_inner)
+        let output = |_| Self::new(&settings.name, writer.clone(), shared.clone(), full.clone());
+        Ok((0..pipelines).map(output).collect())
     }
 }

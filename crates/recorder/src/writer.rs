@@ -5,12 +5,13 @@
 //! described before its first packet, and a group is in the index only after its packets are in the
 //! file. If a write fails, what it wrote is cut off again, so that the file stays whole.
 
-use crate::block::{self, InterfaceStatistics};
+use crate::block;
 use crate::chunk::{Chunk, WrittenCounters};
 use crate::flow_key::{decode_frame, is_fragment};
 use crate::folder::{self, RecordedFile, file_name, index_path};
 use crate::index::{self, GroupBuilder};
 use crate::settings::FolderSettings;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,50 +20,37 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_capture::Frame;
-use weir_ledger::PacketTotals;
+use weir_egress::ReceivedPackets;
+use weir_ledger::{PacketTotals, RecorderCounters};
 use weir_packet::Packet;
 
 /// Time between two attempts to write after one has failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest time without a look at the age of the file.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Longest wait for the description of an interface, which follows the burst of its first packet.
+const DESCRIPTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Name of a packets file that has no header yet.
 const UNNAMED: &str = ".weir_new";
 
 /// What is known about an interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InterfaceInfo {
-    /// Its name; empty if unknown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interface {
     pub name: String,
-    /// Longest captured length in octets; 0 is no limit.
-    pub snap_bytes: u32,
+    pub received: Option<ReceivedPackets>,
 }
 
-/// What a recorder has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecorderStatus {
-    /// Packets files that were begun.
-    pub files: u64,
-    /// Oldest packets files that were removed.
-    pub files_removed: u64,
-    /// Octets of these files and their indexes.
-    pub octets_removed: u64,
-    /// Nothing is written at present, because a write failed.
-    pub is_stopped: bool,
-}
-
-/// What the outside tells the thread, and what the thread tells.
+/// What the pipelines tell the thread, and what the thread tells.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    pub interfaces: Mutex<BTreeMap<u32, (InterfaceInfo, InterfaceStatistics)>>,
-    pub status: Mutex<RecorderStatus>,
-    /// The capture filter in the syntax of libpcap.
-    pub filter: Mutex<Option<String>>,
+    pub interfaces: Mutex<BTreeMap<u32, Interface>>,
+    pub described: Condvar,
+    pub counters: Mutex<RecorderCounters>,
     /// Outputs that are not finished.
     pub pipelines: AtomicUsize,
     /// The last file is ended.
@@ -94,6 +82,8 @@ pub(crate) struct Writer {
     _lock: File,
     /// CPU and operating system.
     section: [String; 2],
+    /// The capture filter in the syntax of libpcap.
+    filter: Option<String>,
     /// Finished files, the oldest first, with their octets.
     finished: VecDeque<(RecordedFile, u64)>,
     finished_octets: u64,
@@ -117,7 +107,7 @@ struct Pending {
 }
 
 impl Writer {
-    pub fn new(settings: FolderSettings, shared: Arc<Shared>, lock: File) -> io::Result<Self> {
+    pub fn new(settings: FolderSettings, filter: Option<&str>, shared: Arc<Shared>, lock: File) -> io::Result<Self> {
         let files = folder::list(&settings.folder)?;
         let next_number = files.last().map_or(1, |file| file.number + 1);
         let with_octets = |file: RecordedFile| {
@@ -129,6 +119,7 @@ impl Writer {
             finished_octets: finished.iter().map(|(_, octets)| octets).sum(),
             finished,
             section: [hardware(), operating_system()],
+            filter: filter.map(Into::into),
             settings,
             shared,
             _lock: lock,
@@ -243,16 +234,23 @@ impl Writer {
             // The write failed, which is counted: this packet is not written, either.
             return Err(io::ErrorKind::Other.into());
         }
-        let info = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner).get(&interface).cloned();
-        let (InterfaceInfo { name, snap_bytes }, _) = info.unwrap_or_default();
-        let filter = self.shared.filter.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let name = self.name_of(interface);
         let mut description = Vec::new();
-        block::interface_description(&mut description, link_type, snap_bytes, &name, filter.as_deref());
+        block::interface_description(&mut description, link_type, &name, self.filter.as_deref());
         self.append(&description)?;
         let file = self.current.as_mut().expect("it was checked above");
         file.group.add_interface(&description);
         file.interfaces.push((interface, link_type));
         Ok(file.interfaces.len() as u32 - 1)
+    }
+
+    /// The name of an interface. Its pipeline describes it after the burst that it is in.
+    fn name_of(&self, interface: u32) -> String {
+        let known = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_missing = |known: &mut BTreeMap<u32, Interface>| !known.contains_key(&interface);
+        let waited = self.shared.described.wait_timeout_while(known, DESCRIPTION_TIMEOUT, is_missing);
+        let (mut known, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        known.entry(interface).or_default().name.clone()
     }
 
     fn open(&mut self, time_ns: u64) -> io::Result<()> {
@@ -269,10 +267,7 @@ impl Writer {
         let index = index::header(&section);
         let opened = File::create(&unnamed).and_then(|file| {
             (&file).write_all(&section)?;
-            if path.exists() {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            fs::rename(&unnamed, &path)?;
+            renameat_with(CWD, &unnamed, CWD, &path, RenameFlags::empty())?;
             let index_file = File::create(index_path(&path)).and_then(|index_file| {
                 (&index_file).write_all(&index)?;
                 Ok(index_file)
@@ -299,7 +294,7 @@ impl Writer {
             last_ns: time_ns,
             has_packets: false,
         });
-        self.with_status(|status| status.files += 1);
+        self.count(|counters| counters.files += 1);
         Ok(())
     }
 
@@ -352,9 +347,9 @@ impl Writer {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     warn!(file = file.path.display().to_string(), %error, "cannot remove the oldest packets file");
                 }
-                _ => self.with_status(|status| {
-                    status.files_removed += 1;
-                    status.octets_removed += octets;
+                _ => self.count(|counters| {
+                    counters.files_removed += 1;
+                    counters.octets_removed += octets;
                 }),
             }
         }
@@ -383,9 +378,9 @@ impl Writer {
             let known = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
             let times = [self.began_ns.unwrap_or(file.last_ns), file.last_ns];
             for (number, interface) in file.interfaces.iter().enumerate() {
-                let statistics = known.get(&interface.0).map(|(_, statistics)| *statistics).unwrap_or_default();
+                let received = known.get(&interface.0).and_then(|known| known.received);
                 let recorded = self.recorded.get(interface).copied().unwrap_or(0);
-                block::interface_statistics(&mut blocks, number as u32, times, &statistics, recorded);
+                block::interface_statistics(&mut blocks, number as u32, times, received, recorded);
             }
         }
         // Nothing is lost if there is no room for them.
@@ -415,7 +410,7 @@ impl Writer {
             None => {
                 error!(folder, %error, "recording stopped, packets are counted as write_failed; another attempt every 2 s");
                 self.stopped = Some((Instant::now(), PacketTotals::default()));
-                self.with_status(|status| status.is_stopped = true);
+                self.count(|counters| counters.is_stopped = true);
             }
         }
     }
@@ -436,11 +431,11 @@ impl Writer {
         };
         let folder = self.settings.folder.display().to_string();
         info!(folder, packets, octets, "recording again; these packets were not written");
-        self.with_status(|status| status.is_stopped = false);
+        self.count(|counters| counters.is_stopped = false);
     }
 
-    fn with_status(&self, change: impl FnOnce(&mut RecorderStatus)) {
-        change(&mut self.shared.status.lock().unwrap_or_else(PoisonError::into_inner));
+    fn count(&self, change: impl FnOnce(&mut RecorderCounters)) {
+        change(&mut self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

@@ -1,16 +1,14 @@
 //! The recorder: files, indexes, limits, failures, and what a search finds.
 
 mod common;
-use common::{Frames, capinfos, frames_of, record, replay, settings, tshark_reads};
+use common::{Frames, capinfos, frames_of, open, record, replay, settings, tshark_reads};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_capture::Frame;
-use weir_egress::PacketOutput;
-use weir_recorder::{
-    FrameSelector, IndexNotice, InterfaceInfo, InterfaceStatistics, Query, Recorder, Search, SelectedRecords,
-};
+use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets};
+use weir_recorder::{FrameSelector, IndexNotice, Query, RecorderOutput, Search, SelectedRecords};
 
 /// The packets files of a folder, in their order.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -50,20 +48,17 @@ fn a_recording_has_the_frames_that_were_sent_and_other_programs_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("packets");
     let frames = Frames::synth("apps,flows=300,packets=20k,seed=3");
-    let (recorder, mut outputs) = Recorder::open(&settings(&source, "size=1MiB&total=1GiB"), 1).unwrap();
-    recorder.set_filter("tcp or udp");
-    recorder.describe(1, InterfaceInfo { name: "eth7".into(), snap_bytes: 65_535 });
-    let counts = [Some(30_000), Some(7), Some(9)];
-    let [received, dropped_by_interface, dropped_by_system] = counts;
-    recorder.set_statistics(1, InterfaceStatistics { received, dropped_by_interface, dropped_by_system });
-    replay(&frames, &mut outputs[0]);
-    let counters = outputs[0].counters();
+    let mut output = open(&source, "size=1MiB&total=1GiB");
+    let received = Some(ReceivedPackets { received: 30_000, dropped_nic: 7, dropped_system: 9 });
+    output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received });
+    replay(&frames, &mut output);
+    let counters = output.counters();
     assert_eq!((counters.sent, counters.waiting.packets), (frames.totals(), 0));
     assert!(counters.dropped.is_empty());
-    drop(outputs);
-    let status = recorder.status();
+    drop(output);
     let files = files(&source);
-    assert!(files.len() > 2 && status.files == files.len() as u64, "{status:?}");
+    let begun = counters.recorder.unwrap().files;
+    assert!(files.len() > 2 && begun == files.len() as u64, "{begun}");
     assert!(files[0].file_name().unwrap().to_str().unwrap().starts_with("weir_00001_20260101000000"), "{files:?}");
     let mut recorded = Frames::default();
     for file in &files {
@@ -73,14 +68,7 @@ fn a_recording_has_the_frames_that_were_sent_and_other_programs_read_it() {
     }
     assert_eq!(recorded, frames);
     if let Some(text) = capinfos(&files[0]) {
-        for part in [
-            "weir 0.1.0",
-            "Name = eth7",
-            "Capture length = 65535",
-            "tcp or udp",
-            "nanoseconds (9)",
-            "Number of stat entries = 1",
-        ] {
+        for part in ["weir 0.1.0", "Name = eth7", "tcp or udp", "nanoseconds (9)", "Number of stat entries = 1"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -203,9 +191,9 @@ fn the_oldest_files_are_removed_and_numbers_go_on_after_a_restart() {
 fn a_file_ends_after_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let frames = Frames::synth("velan,flows=10,packets=100");
-    let (recorder, mut outputs) = Recorder::open(&settings(folder.path(), "time=1s"), 1).unwrap();
+    let mut output = open(folder.path(), "time=1s");
     for _ in 0..2 {
-        frames.send(&mut outputs[0]);
+        frames.send(&mut output);
         let until = Instant::now() + Duration::from_secs(5);
         let has_ended = || {
             let last = files(folder.path()).pop();
@@ -216,21 +204,20 @@ fn a_file_ends_after_its_time() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    outputs[0].finish();
-    drop(outputs);
-    assert_eq!(recorder.status().files, 2);
+    output.finish();
+    assert_eq!(output.counters().recorder.unwrap().files, 2);
 }
 
 #[test]
 fn a_folder_has_one_recorder_and_must_be_writable() {
     let folder = tempfile::tempdir().unwrap();
     let settings_of = |path: &Path| settings(path, "");
-    let (_recorder, outputs) = Recorder::open(&settings_of(folder.path()), 1).unwrap();
-    let error = Recorder::open(&settings_of(folder.path()), 1).err().unwrap().to_string();
+    let outputs = RecorderOutput::open(&settings_of(folder.path()), 1, None).unwrap();
+    let error = RecorderOutput::open(&settings_of(folder.path()), 1, None).err().unwrap().to_string();
     assert!(error.contains("another program records into this folder"), "{error}");
     drop(outputs);
     for (path, reason) in [("/nonexistent/folder", "No such file"), ("/dev/null", "ot a directory")] {
-        let error = Recorder::open(&settings_of(Path::new(path)), 1).err().expect(path).to_string();
+        let error = RecorderOutput::open(&settings_of(Path::new(path)), 1, None).err().expect(path).to_string();
         assert!(error.starts_with(path) && error.contains(reason), "{error}");
     }
 }
@@ -240,18 +227,18 @@ fn a_full_queue_drops_and_the_next_frame_has_the_count() {
     let folder = tempfile::tempdir().unwrap();
     let frames = Frames::synth("velan,flows=10,size=1500,packets=20k");
     // The thread is slower than this loop.
-    let (recorder, mut outputs) = Recorder::open(&settings(folder.path(), ""), 1).unwrap();
+    let mut output = open(folder.path(), "");
     for _ in 0..40 {
-        frames.send(&mut outputs[0]);
+        frames.send(&mut output);
     }
     std::thread::sleep(Duration::from_millis(500));
-    frames.send(&mut outputs[0]);
-    outputs[0].finish();
-    let counters = outputs[0].counters();
+    frames.send(&mut output);
+    output.finish();
+    let counters = output.counters();
     let dropped = counters.dropped.get("queue_full").map_or(0, |dropped| dropped.packets);
     assert_eq!(counters.total().packets, 41 * 20_000);
     assert_eq!(counters.waiting.packets, 0);
-    drop((recorder, outputs));
+    drop(output);
     let (all, ..) = find(&[folder.path().to_owned()], &Query::everything());
     assert_eq!(all.len() as u64, counters.sent.packets);
     eprintln!("{dropped} dropped");
@@ -262,13 +249,17 @@ fn a_full_queue_drops_and_the_next_frame_has_the_count() {
 #[test]
 fn several_pipelines_and_interfaces_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let (recorder, mut outputs) = Recorder::open(&settings(folder.path(), ""), 2).unwrap();
-    for (interface, name) in [(3, "left"), (4, "right")] {
-        recorder.describe(interface, InterfaceInfo { name: name.into(), ..InterfaceInfo::default() });
-    }
+    let mut outputs = RecorderOutput::open(&settings(folder.path(), ""), 2, None).unwrap();
     let frames = Frames::synth("apps,flows=50,packets=2k");
     for (output, interface) in outputs.iter_mut().zip([3, 4]) {
         frames.send_as(output, interface);
+    }
+    // Names follow the first packets. Both pipelines receive from interface 3.
+    for (at, number, name, packets) in
+        [(0, 3, "left", 1000), (0, 3, "left", 1500), (1, 3, "left", 70), (1, 4, "right", 9)]
+    {
+        let received = Some(ReceivedPackets { received: packets, ..ReceivedPackets::default() });
+        outputs[at].describe(&InterfaceReport { number, name: name.into(), received });
     }
     // A jumbo frame that is longer than a chunk, cut, and of a link type of its own.
     let bytes = vec![0x45; 3 << 20];
@@ -279,7 +270,14 @@ fn several_pipelines_and_interfaces_share_a_folder() {
         output.finish();
         assert_eq!(output.counters().waiting.packets, 0);
     }
-    drop((recorder, outputs));
+    drop(outputs);
+    let bytes = fs::read(&files(folder.path())[0]).unwrap();
+    let received = |packets: u64| [&4_u16.to_le_bytes()[..], &8_u16.to_le_bytes(), &packets.to_le_bytes()].concat();
+    for (packets, times) in [(1570, 2), (9, 1)] {
+        let found = bytes.windows(12).filter(|window| *window == received(packets)).count();
+        // Interface 3 has frames of two link types, so two descriptions and two statistics.
+        assert_eq!(found, times, "{packets}");
+    }
     let search = Search::plan(&[folder.path().to_owned()], Query::everything()).unwrap();
     let mut source = search.source();
     let (mut count, mut long) = (0, 0);
@@ -297,10 +295,10 @@ fn several_pipelines_and_interfaces_share_a_folder() {
 #[ignore = "a process of another test"]
 fn recording_child() {
     let Some(folder) = std::env::var_os("WEIR_RECORDING") else { return };
-    let (_recorder, mut outputs) = Recorder::open(&settings(Path::new(&folder), "size=1MiB&total=1GiB"), 1).unwrap();
+    let mut output = open(Path::new(&folder), "size=1MiB&total=1GiB");
     let frames = Frames::synth("mix,flows=100,packets=5k");
     loop {
-        frames.send(&mut outputs[0]);
+        frames.send(&mut output);
     }
 }
 
@@ -333,9 +331,7 @@ fn after_a_kill_the_files_are_readable_and_searched() {
             tshark_reads(last);
         }
         // The folder is free again.
-        let (again, outputs) = Recorder::open(&settings(&path, "size=1MiB&total=1GiB"), 1).unwrap();
-        drop(outputs);
-        drop(again);
+        drop(open(&path, "size=1MiB&total=1GiB"));
     }
 }
 
@@ -428,30 +424,30 @@ fn fill_disk(folder: &Path) {
     let ballast = folder.join("ballast");
     fs::write(&ballast, vec![1; 2 << 20]).unwrap();
     let frames = Frames::synth("velan,flows=10,size=1500,packets=200");
-    let (recorder, mut outputs) = Recorder::open(&settings(folder, "size=8MiB&total=64MiB"), 1).unwrap();
-    let output = &mut outputs[0];
+    let mut output = open(folder, "size=8MiB&total=64MiB");
+    let is_stopped = |output: &RecorderOutput| output.counters().recorder.unwrap().is_stopped;
     let failed =
-        |output: &dyn PacketOutput| output.counters().dropped.get("write_failed").map_or(0, |failed| failed.packets);
+        |output: &RecorderOutput| output.counters().dropped.get("write_failed").map_or(0, |failed| failed.packets);
     let until = Instant::now() + Duration::from_secs(10);
-    while failed(output) == 0 && Instant::now() < until {
-        frames.send(output);
+    while failed(&output) == 0 && Instant::now() < until {
+        frames.send(&mut output);
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(failed(output) > 0 && recorder.status().is_stopped);
+    assert!(failed(&output) > 0 && is_stopped(&output));
     let stopped = files(folder);
     assert_eq!(stopped.len(), 1, "{stopped:?}");
     tshark_reads(&stopped[0]);
     fs::remove_file(ballast).unwrap();
     let until = Instant::now() + Duration::from_secs(10);
-    while recorder.status().is_stopped && Instant::now() < until {
-        frames.send(output);
+    while is_stopped(&output) && Instant::now() < until {
+        frames.send(&mut output);
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(!recorder.status().is_stopped);
+    assert!(!is_stopped(&output));
     output.finish();
     let counters = output.counters();
     assert_eq!(counters.waiting.packets, 0);
-    drop((recorder, outputs));
+    drop(output);
     let recorded: usize = files(folder).iter().map(|file| frames_of(file).len()).sum();
     assert_eq!(recorded as u64, counters.sent.packets);
     assert_eq!(counters.total().packets % 200, 0);

@@ -15,7 +15,7 @@ pub(crate) enum Known {
 }
 
 /// Fields of the first packet.
-const AT_FIRST: [&str; 45] = [
+const AT_FIRST: [&str; 32] = [
     "host",
     "port",
     "src_ip",
@@ -35,8 +35,6 @@ const AT_FIRST: [&str; 45] = [
     "src_mac",
     "dst_mac",
     "ethertype",
-    "as",
-    "country",
     "tunnel",
     "icmp_type",
     "interface",
@@ -50,6 +48,12 @@ const AT_FIRST: [&str; 45] = [
     "fwd_outer_dst_ip",
     "fwd_icmp_type",
     "fwd_icmp_code",
+];
+
+/// Also of the first packet: what networks, databases and lists have of its addresses and interface.
+const PLACES: [&str; 20] = [
+    "as",
+    "country",
     "interface_name",
     "src_network",
     "dst_network",
@@ -61,13 +65,22 @@ const AT_FIRST: [&str; 45] = [
     "dst_local",
     "src_country",
     "dst_country",
+    "src_as",
+    "dst_as",
+    "src_as_org",
+    "dst_as_org",
+    "src_tags",
+    "dst_tags",
+    "tags",
 ];
 
-/// Also of the first packet: what databases and lists have of its addresses.
-const PLACES: [&str; 7] = ["src_as", "dst_as", "src_as_org", "dst_as_org", "tags", "src_tags", "dst_tags"];
+/// Whether the value comes from enrichment.
+pub(crate) fn is_place(field: &str) -> bool {
+    PLACES.contains(&field)
+}
 
 pub(crate) fn known(field: &str) -> Known {
-    if AT_FIRST.contains(&field) || PLACES.contains(&field) {
+    if AT_FIRST.contains(&field) || is_place(field) {
         return Known::AtFirst;
     }
     match column(field) {

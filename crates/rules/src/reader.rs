@@ -1,7 +1,7 @@
 //! Reads the tables of a rules file. It goes on behind a problem, so that all of them are reported.
 
 use crate::error::{InvalidRules, Problem};
-use crate::fields::{Known, known};
+use crate::fields::{Known, is_place, known};
 use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
 use std::ops::Range;
 use toml::Spanned;
@@ -204,10 +204,10 @@ impl Reader<'_> {
         if self.rules.rules.iter().any(|rule| rule.level == level && rule.name == name) && table.contains_key("name") {
             self.problem(&value.span(), Problem::Twice(name.clone()));
         }
-        let mut fields = condition.iter().flat_map(Expression::fields);
-        let needs_inspection = fields.any(|field| known(field) == Known::Later);
-        drop(fields);
-        self.rules.rules.push(Rule { level, name, line, condition, needs_inspection, settings });
+        let fields = || condition.iter().flat_map(Expression::fields);
+        let needs_inspection = fields().any(|field| known(field) == Known::Later);
+        let needs_places = fields().any(is_place);
+        self.rules.rules.push(Rule { level, name, line, condition, needs_inspection, needs_places, settings });
     }
 
     fn condition(&mut self, level: Level, value: &Spanned<DeValue<'_>>) -> Option<Expression> {

@@ -94,6 +94,8 @@ pub struct Rule {
     pub condition: Option<Expression>,
     /// The condition asks for what inspection finds.
     pub(crate) needs_inspection: bool,
+    /// Whether it asks for what enrichment finds.
+    pub(crate) needs_places: bool,
     pub(crate) settings: Settings,
 }
 
@@ -191,6 +193,11 @@ impl Rules {
     /// Whether a rule asks for what inspection finds.
     pub fn needs_inspection(&self) -> bool {
         self.rule_of_inspection().is_some()
+    }
+
+    /// Whether a rule asks for what enrichment finds: networks, countries, tags, names of interfaces.
+    pub fn needs_places(&self) -> bool {
+        self.rules.iter().any(|rule| rule.needs_places)
     }
 
     fn action(&self, set: &Settings) -> Action {

@@ -22,7 +22,7 @@ use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
-use weir_recorder::{FolderSettings, InterfaceInfo};
+use weir_recorder::FolderSettings;
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
@@ -109,8 +109,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Opens the outputs, for each pipeline. `interfaces` are the names of those that are known by now,
-    /// and `filter` is the capture filter: recorded files have both.
+    /// Opens the outputs, for each pipeline. `filter` is the capture filter, which recorded files have.
     ///
     /// # Errors
     /// One of them cannot be opened.
@@ -118,19 +117,13 @@ impl Actions {
         &self,
         pipelines: usize,
         when_full: WhenFull,
-        interfaces: &[(u32, String)],
         filter: Option<&str>,
     ) -> Result<Vec<PacketActions>, Error> {
         self.with_outputs(pipelines, |output| {
             if !is_folder(output) {
                 return weir_egress::open(output, pipelines, when_full).map_err(Error::Egress);
             }
-            let (recorder, outputs) = weir_recorder::open(output, pipelines, when_full)?;
-            filter.iter().for_each(|filter| recorder.set_filter(filter));
-            for (number, name) in interfaces {
-                recorder.describe(*number, InterfaceInfo { name: name.clone(), snap_bytes: 0 });
-            }
-            Ok(outputs)
+            Ok(weir_recorder::open(output, pipelines, when_full, filter)?)
         })
     }
 
@@ -347,6 +340,7 @@ fn totals(counters: &ActionCounters) -> String {
         ("  of which cut", counters.cut, "packets"),
         ("flows decided late", counters.decided_late, "flows"),
         ("flows decided, no memory", counters.decided_full, "flows"),
+        ("flows decided uninspected", counters.decided_uninspected, "flows"),
     ] {
         if number > 0 {
             text += &format!("{name:<28} {number:>12} {unit}\n");

@@ -137,6 +137,7 @@ fn add_actions(rows: &mut Rows, actions: &ActionCounters) {
         ("  cut", actions.cut),
         ("  flows decided late", actions.decided_late),
         ("  flows decided, no memory", actions.decided_full),
+        ("  flows decided uninspected", actions.decided_uninspected),
     ] {
         if count > 0 {
             rows.add(name, &[count]);
@@ -155,6 +156,10 @@ fn add_actions(rows: &mut Rows, actions: &ActionCounters) {
         }
         for (reason, &packets) in &output.dropped {
             rows.add(format!("  + dropped, {reason}"), &totals(packets));
+        }
+        if let Some(recorder) = &output.recorder {
+            rows.add("  files begun", &[recorder.files]);
+            rows.add("  oldest files removed", &[recorder.files_removed]);
         }
     }
 }

@@ -61,8 +61,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
     let when_full = if reads_captures { WhenFull::Wait } else { WhenFull::Drop };
-    let (filter, interfaces) = (read.metering.selection.filter.as_deref(), source.interfaces());
-    let actions = actions.map(|actions| actions.open(1, when_full, &interfaces, filter)).transpose()?;
+    let filter = read.metering.selection.filter.as_deref();
+    let actions = actions.map(|actions| actions.open(1, when_full, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);

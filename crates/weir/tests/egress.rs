@@ -318,3 +318,53 @@ fn loops_are_refused() {
     }
     until_wired();
 }
+
+/// The values of an option with a count in the statistics blocks of a pcapng file.
+fn statistics(octets: &[u8], code: u16) -> Vec<u64> {
+    let begins = [code.to_le_bytes(), 8_u16.to_le_bytes()].concat();
+    let mut values = Vec::new();
+    let mut at = 0;
+    while let Some(header) = octets.get(at..at + 8) {
+        let [kind, length] = [0, 4].map(|at| u32::from_le_bytes(header[at..at + 4].try_into().unwrap()));
+        let block = &octets[at..at + length as usize];
+        let found = block.windows(12).skip(20).step_by(4).find(|option| option.starts_with(&begins));
+        values.extend(found.filter(|_| kind == 5).map(|option| u64::from_le_bytes(option[4..].try_into().unwrap())));
+        at += length as usize;
+    }
+    values
+}
+
+#[test]
+fn recordings_say_how_many_packets_their_interface_received() {
+    let Some(mut sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let recording = folder.path().join("packets");
+    let output = format!("folder:{}", recording.display());
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, format!("[recorder]\noutputs = [{output:?}]\n[[network]]\nwhere = 'udp'\naction = 'drop'\n"))
+        .unwrap();
+    let probe = Running::probe("af_packet:right,queues=2", &["--rules", rules.to_str().unwrap()]);
+    let sent = frames("synth:mix,flows=300,packets=6k");
+    sent.iter().for_each(|frame| sender.send(frame));
+    let (_, _, ledger) = probe.stop(0);
+    let file = recording.join(
+        fs::read_dir(&recording)
+            .unwrap()
+            .find_map(|entry| {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                name.ends_with(".pcapng").then_some(name)
+            })
+            .unwrap(),
+    );
+    let octets = fs::read(file).unwrap();
+    assert!(octets.windows(5).any(|window| window == b"right"));
+    let packets = &ledger["packets"];
+    let number_of = |name: &str| number(&packets[name]);
+    let lost = number_of("dropped_kernel") + number_of("dropped_queue");
+    assert_eq!(statistics(&octets, 4), [number_of("received") - number_of("dropped_nic")], "{packets:#}");
+    assert_eq!((statistics(&octets, 5), statistics(&octets, 7)), (vec![number_of("dropped_nic")], vec![lost]));
+    let recorded = number(&ledger["actions"]["outputs"][0]["sent"]["packets"]);
+    assert!(recorded > 0 && recorded < number_of("received"), "{recorded}");
+    assert_eq!(statistics(&octets, 8), [recorded]);
+}

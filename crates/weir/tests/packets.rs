@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use weir_egress::PacketOutput;
-use weir_recorder::{FolderSettings, InterfaceInfo, Recorder};
+use weir_egress::{InterfaceReport, PacketOutput};
+use weir_recorder::{FolderSettings, RecorderOutput};
 
 /// Octets, time in ns, length on the wire and link type.
 type Frame = (Vec<u8>, u64, u32, u16);
@@ -28,17 +28,17 @@ fn frames_of(path: &Path) -> Vec<Frame> {
 /// Records a capture into a folder, in small files.
 fn record(capture: &Path, folder: &Path) {
     let settings = FolderSettings::parse(&format!("folder:{}?size=1MiB&total=1GiB", folder.display())).unwrap();
-    let (recorder, mut outputs) = Recorder::open(&settings, 1).unwrap();
+    let mut output = RecorderOutput::open(&settings, 1, None).unwrap().remove(0);
     let mut source = weir_capture::open(capture).unwrap();
-    recorder.describe(1, InterfaceInfo { name: "eth7".into(), ..InterfaceInfo::default() });
+    output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
     while let Some(burst) = source.burst().unwrap() {
-        outputs[0].send(&burst);
-        while outputs[0].counters().waiting.octets > 1 << 20 {
+        output.send(&burst);
+        while output.counters().waiting.octets > 1 << 20 {
             std::thread::yield_now();
         }
     }
-    outputs[0].finish();
-    assert!(outputs[0].counters().dropped.is_empty());
+    output.finish();
+    assert!(output.counters().dropped.is_empty());
 }
 
 /// Runs `weir packets`: its log, and the frames that it wrote.
@@ -255,8 +255,8 @@ fn outputs_are_pcapng_or_pcap_and_inputs_pipes_and_several_files() {
 
 #[test]
 fn interfaces_keep_their_names_and_link_types() {
-    let output = tempfile::tempdir().unwrap();
-    let output = output.path().join("out.pcapng");
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.pcapng");
     let input = captures().join("interfaces.pcapng");
     success(arguments!["packets", input, "--where", "any", "-q", "-o", output]);
     let names = |path: &Path| {
@@ -272,6 +272,12 @@ fn interfaces_keep_their_names_and_link_types() {
     let found = names(&output);
     assert!(found.len() > 2 && found.iter().collect::<BTreeSet<_>>().len() > 1, "{found:?}");
     assert_eq!(found, names(&input));
+    // So do those of a recording.
+    let rules = recording_rules(folder.path(), "");
+    success(arguments!["read", input, "-q", "-o", "csv:/dev/null", "--rules", rules]);
+    let recorded = fs::read_dir(folder.path().join("packets")).unwrap().map(|entry| entry.unwrap().path());
+    let recorded = recorded.filter(|path| path.extension().is_some_and(|end| end == "pcapng")).min().unwrap();
+    assert_eq!(found, names(&recorded));
     if is_installed("capinfos") {
         let run = Command::new("capinfos").arg(&output).output().unwrap();
         assert!(run.status.success() && run.stderr.is_empty(), "{run:?}");
@@ -377,7 +383,13 @@ fn rules_record_what_weir_reads_and_its_packets_are_found() {
     ]);
     assert_eq!((code, err.as_str()), (0, ""));
     let ledger = common::read_ledger(&stats);
-    assert_eq!(ledger["actions"]["outputs"][0]["sent"]["packets"], 8000, "{ledger:#}");
+    let output = &ledger["actions"]["outputs"][0];
+    assert_eq!(output["sent"]["packets"], 8000, "{output:#}");
+    let files = fs::read_dir(folder.path().join("packets")).unwrap().count() / 2;
+    assert!(
+        files > 1 && output["recorder"]["files"] == files && output["recorder"]["is_stopped"] == false,
+        "{output:#}"
+    );
     let recording = folder.path().join("packets");
     let (_, found) = packets(&["--where", "any"], &recording);
     assert!(found == frames_of(&capture));

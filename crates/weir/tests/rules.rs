@@ -204,6 +204,25 @@ fn packets_that_wait_leave_in_order_if_time_or_memory_ends() {
 }
 
 #[test]
+fn flows_that_overload_leaves_uninspected_are_decided_at_once_and_counted() {
+    let folder = Folder::new(
+        "[egress.all]\noutputs = 'pcap:FOLDER/all.pcap'\n[[application]]\nwhere = 'application = tls'\nshunt = 1\n",
+    );
+    let [capture, rules] = ["apps.pcap", "rules.toml"].map(|name| folder.text(name));
+    let actions = |level: &str| {
+        let arguments = ["probe", "-i", &capture, "-q", "-o", "csv:/dev/null", "--rules", &rules, "--overload", level];
+        let (code, err, ledger) = ledger_of([&arguments[..], &["--no-sandbox", "--flows", "10k"]].concat());
+        assert_eq!((code, &*err), (0, ""));
+        std::fs::remove_file(folder.path("all.pcap")).unwrap();
+        let shunted = number(&ledger["actions"]["shunted"]["packets"]);
+        (number(&ledger["actions"]["decided_uninspected"]), number(&ledger["flows"]["created"]), shunted)
+    };
+    let (uninspected, flows, shunted) = actions("0");
+    assert!(uninspected == 0 && flows > 150 && shunted > 100, "{uninspected} {flows} {shunted}");
+    assert_eq!(actions("1"), (flows, flows, 0));
+}
+
+#[test]
 fn without_a_rule_for_applications_the_copy_is_the_capture() {
     let folder = Folder::new(
         "[egress.all]\noutputs = 'pcap:FOLDER/all.pcap'\n[egress.short]\noutputs = 'pcap:FOLDER/short.pcap'\n",

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use weir_capture::{Frame, Source};
-use weir_egress::PacketOutput;
+use weir_egress::{InterfaceReport, PacketOutput};
 use weir_flow::FlowRecord;
-use weir_ledger::PacketTotals;
+use weir_ledger::{PacketTotals, RecorderCounters};
 use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
-use weir_recorder::{FolderSettings, Recorder, RecorderOutput, RecorderStatus};
+use weir_recorder::{FolderSettings, RecorderOutput};
 
 /// Copies of frames, and the errors between them.
 #[derive(Clone, Debug, Default)]
@@ -98,34 +98,39 @@ pub fn settings(folder: &Path, settings: &str) -> FolderSettings {
     FolderSettings::parse(&format!("folder:{}?{settings}", folder.display())).unwrap()
 }
 
+/// Opens a folder for one pipeline, whose interface is 1.
+pub fn open(folder: &Path, limits: &str) -> RecorderOutput {
+    let mut output = RecorderOutput::open(&settings(folder, limits), 1, Some("tcp or udp")).unwrap().remove(0);
+    output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
+    output
+}
+
 /// Records frames into a folder. All of them are written.
-pub fn record(frames: &Frames, folder: &Path, limits: &str) -> (u64, RecorderStatus) {
-    let (recorder, mut outputs) = Recorder::open(&settings(folder, limits), 1).unwrap();
-    replay(frames, &mut outputs[0]);
-    let written = outputs[0].counters().sent;
-    assert_eq!(written, frames.totals());
-    drop(outputs);
-    (written.packets, recorder.status())
+pub fn record(frames: &Frames, folder: &Path, limits: &str) -> (u64, RecorderCounters) {
+    let mut output = open(folder, limits);
+    replay(frames, &mut output);
+    let counters = output.counters();
+    assert_eq!(counters.sent, frames.totals());
+    (counters.sent.packets, counters.recorder.unwrap())
 }
 
 /// Records generated traffic, and returns the Community IDs of some of its flows.
 pub fn record_synth(spec: &str, folder: &Path, limits: &str) -> Vec<String> {
     let mut generator = weir_trafficgen::TrafficGenerator::new(spec).unwrap();
-    let (recorder, mut outputs) = Recorder::open(&settings(folder, limits), 1).unwrap();
+    let mut output = open(folder, limits);
     let (mut ids, mut bursts) = (Vec::new(), 0);
     while let Some(burst) = generator.burst().unwrap() {
-        outputs[0].send(&burst);
+        output.send(&burst);
         bursts += 1;
         if bursts % 1000 == 500 && ids.len() < 12 {
             ids.extend(community_id(&burst[0]));
         }
-        while outputs[0].counters().waiting.octets > 2 << 20 {
+        while output.counters().waiting.octets > 2 << 20 {
             std::thread::yield_now();
         }
     }
-    outputs[0].finish();
-    assert_eq!(outputs[0].counters().dropped.len(), 0);
-    drop(recorder);
+    output.finish();
+    assert_eq!(output.counters().dropped.len(), 0);
     ids
 }
 

@@ -11,7 +11,7 @@ use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
 use crate::settings::start_error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::{Input, Source};
+use weir_capture::Input;
 use weir_egress::WhenFull;
 use weir_export::Sink;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
@@ -28,8 +28,7 @@ impl OpenGroups {
     /// Opens the outputs of the rules for each pipeline.
     pub fn add_actions(&mut self, actions: &Actions, filter: Option<&str>) -> Result<(), Error> {
         let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
-        let interfaces: Vec<_> = queues.iter().flat_map(|queue| queue.source.interfaces()).collect();
-        let opened = actions.open(queues.len(), WhenFull::Drop, &interfaces, filter)?;
+        let opened = actions.open(queues.len(), WhenFull::Drop, filter)?;
         queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
         Ok(())
     }
