@@ -18,8 +18,8 @@ pub trait Payloads {
     /// Whether there is any payload.
     const AVAILABLE: bool;
 
-    /// The captured payload of the packet with this index in the burst.
-    fn payload(&self, index: usize, packet: &Packet) -> &[u8];
+    /// The captured payload of the packet with this index in the burst, and its octets on the wire.
+    fn payload(&self, index: usize, packet: &Packet) -> (&[u8], u32);
 }
 
 /// No payload: packets that were decoded elsewhere.
@@ -29,8 +29,8 @@ pub struct NoPayloads;
 impl Payloads for NoPayloads {
     const AVAILABLE: bool = false;
 
-    fn payload(&self, _: usize, _: &Packet) -> &[u8] {
-        &[]
+    fn payload(&self, _: usize, _: &Packet) -> (&[u8], u32) {
+        (&[], 0)
     }
 }
 
@@ -92,7 +92,7 @@ impl Inspection {
         endpoint: Endpoint,
         packet: &Packet,
         number: u64,
-        payload: impl FnOnce() -> &'a [u8],
+        payload: impl FnOnce() -> (&'a [u8], u32),
     ) -> bool {
         let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get_mut(slot as usize)) else {
             return false;
@@ -120,7 +120,8 @@ impl Inspection {
         if wire_octets == 0 && !is_last && fin == 0 && self.second.is_none() {
             return true;
         }
-        let octets = if number > self.packets || is_reset { &[] } else { payload() };
+        let (octets, wire_octets) =
+            if number > self.packets || is_reset { (&[][..], wire_octets) } else { payload() };
         let second = self.second.as_mut().is_some_and(|second| second.inspect(slot, packet, octets, is_last));
         if wire_octets == 0 && !is_last && fin == 0 {
             return true;

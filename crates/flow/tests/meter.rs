@@ -558,8 +558,8 @@ struct Request;
 impl Payloads for Request {
     const AVAILABLE: bool = true;
 
-    fn payload(&self, _: usize, packet: &Packet) -> &[u8] {
-        &b"GET / HTTP/1.1\r\n\r\n"[..packet.payload_bytes as usize]
+    fn payload(&self, _: usize, packet: &Packet) -> (&[u8], u32) {
+        (&b"GET / HTTP/1.1\r\n\r\n"[..packet.payload_bytes as usize], packet.payload_bytes)
     }
 }
 

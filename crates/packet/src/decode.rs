@@ -111,11 +111,13 @@ pub fn decode_general(
     Ok(anomalies)
 }
 
-/// The captured payload of a packet that [`decode`] read from this frame with these options: at most
-/// [`Packet::payload_bytes`] octets, fewer if the snap length cut the frame. Empty without IP.
+/// The captured payload of a packet that [`decode`] read from this frame with these options, and its
+/// octets on the wire, which are more if the snap length cut the frame. These are
+/// [`Packet::payload_bytes`], or fewer if a UDP header says so: octets of the IP packet behind its
+/// length are no payload. Empty without IP.
 ///
 /// It reads the headers again, so call it for few packets.
-pub fn payload<'a>(link_type: u16, bytes: &'a [u8], packet: &Packet, options: DecodeOptions) -> &'a [u8] {
+pub fn payload<'a>(link_type: u16, bytes: &'a [u8], packet: &Packet, options: DecodeOptions) -> (&'a [u8], u32) {
     if link_type == link::ETHERNET && packet.tunnel_type == TunnelType::None && packet.flags.has(Flags::PORTS) {
         let ethertype = |at: usize| bytes.get(at..at + 2).map(|octets| u16::from_be_bytes([octets[0], octets[1]]));
         let link_bytes = match ethertype(12) {
@@ -126,10 +128,26 @@ pub fn payload<'a>(link_type: u16, bytes: &'a [u8], packet: &Packet, options: De
         if let Some(link_bytes) = link_bytes {
             let end = link_bytes + packet.ip_bytes as usize;
             let start = end - (packet.payload_bytes as usize).min(packet.ip_bytes as usize);
-            return bytes.get(start..end.min(bytes.len()).min(packet.frame_bytes as usize)).unwrap_or(&[]);
+            let bytes = &bytes[..bytes.len().min(packet.frame_bytes as usize)];
+            let payload = bytes.get(start..end.min(bytes.len())).unwrap_or(&[]);
+            return limited_by_udp(payload, bytes.get(start - 4..start), packet);
         }
     }
     payload_general(link_type, bytes, packet, options)
+}
+
+/// The captured payload of a packet, and its octets on the wire. `length_and_checksum` is the end of a
+/// UDP header, if it was captured. An impossible length does not count; 0 is that of jumbograms (RFC
+/// 2675 section 4).
+fn limited_by_udp<'a>(payload: &'a [u8], length_and_checksum: Option<&[u8]>, packet: &Packet) -> (&'a [u8], u32) {
+    let mut octets = packet.payload_bytes;
+    if packet.protocol == transport::UDP
+        && let Some(&[high, low, ..]) = length_and_checksum
+        && let Some(length) = u16::from_be_bytes([high, low]).checked_sub(8)
+    {
+        octets = octets.min(length.into());
+    }
+    (&payload[..payload.len().min(octets as usize)], octets)
 }
 
 /// Octets behind the IP header that count as the header of a protocol other than TCP and UDP: those
@@ -173,11 +191,11 @@ pub(crate) fn payload_general<'a>(
     bytes: &'a [u8],
     packet: &Packet,
     options: DecodeOptions,
-) -> &'a [u8] {
+) -> (&'a [u8], u32) {
     let mut headers = LinkHeaders::EMPTY;
     let Ok(LinkPayload::Ip(ip)) = link::parse(link_type, FrameSlice::new(bytes, packet.frame_bytes), &mut headers)
     else {
-        return &[];
+        return (&[], 0);
     };
     let (mut scratch, mut anomalies) = (Packet::default(), AnomalySet::default());
     let mut slice = ip.fill(&mut scratch, &mut anomalies);
@@ -185,9 +203,9 @@ pub(crate) fn payload_general<'a>(
         slice = decapsulate(slice, &mut scratch, &mut anomalies);
     }
     // The IP header gives the octets after it; the difference is the transport header.
-    let header_bytes = scratch.payload_bytes.saturating_sub(packet.payload_bytes);
-    let payload = slice.and_then(|slice| slice.skip(header_bytes as usize));
-    payload.map_or(&[], FrameSlice::captured)
+    let header_bytes = scratch.payload_bytes.saturating_sub(packet.payload_bytes) as usize;
+    let payload = slice.and_then(|slice| slice.skip(header_bytes)).map_or(&[][..], FrameSlice::captured);
+    limited_by_udp(payload, slice.and_then(|slice| slice.captured().get(4..8)), packet)
 }
 
 /// `packet` is empty but for the fields of the link layer.

@@ -36,9 +36,9 @@ pub(crate) struct BurstPayloads<'a> {
 impl Payloads for BurstPayloads<'_> {
     const AVAILABLE: bool = true;
 
-    fn payload(&self, index: usize, packet: &Packet) -> &[u8] {
+    fn payload(&self, index: usize, packet: &Packet) -> (&[u8], u32) {
         let frame = self.frame_of.get(index).and_then(|&frame| self.burst.get(usize::from(frame)));
-        frame.map_or(&[], |frame| weir_packet::payload(frame.link_type, frame.bytes, packet, self.options))
+        frame.map_or((&[], 0), |frame| weir_packet::payload(frame.link_type, frame.bytes, packet, self.options))
     }
 }
 

@@ -46,9 +46,9 @@ struct BurstPayloads<'a> {
 impl Payloads for BurstPayloads<'_> {
     const AVAILABLE: bool = true;
 
-    fn payload(&self, index: usize, packet: &Packet) -> &[u8] {
+    fn payload(&self, index: usize, packet: &Packet) -> (&[u8], u32) {
         let frame = self.frames.get(index);
-        frame.map_or(&[], |frame| payload(frame.link_type, frame.bytes, packet, DecodeOptions::default()))
+        frame.map_or((&[], 0), |frame| payload(frame.link_type, frame.bytes, packet, DecodeOptions::default()))
     }
 }
 

@@ -164,6 +164,26 @@ fn dns_teaches_names_of_later_flows_of_the_same_client_for_the_lifetime_of_the_a
 }
 
 #[test]
+fn octets_behind_the_length_of_udp_are_not_inspected() {
+    // On port 4000 a message of DNS has to end with the datagram.
+    let with_trailer = |port: u16, payload: &[u8], trailer: &[u8]| {
+        let mut frame = datagram((CLIENT, port), (SERVER, 4000), &[payload, trailer].concat());
+        frame[14 + 20 + 4..][..2].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+        frame
+    };
+    let question = dns(1, 1, &[]);
+    let frames = [with_trailer(5000, &question, b"x"), with_trailer(5001, b"", &question)];
+    let capture = Pcap::of(&frames).saved();
+    let (code, err, records, ledger) = metered(&["read", capture.name(), "-q", "--fields", "applications"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (port, expected) in [(5000, Some("dns")), (5001, None)] {
+        assert_eq!(field(&records, "application", port).as_str(), expected, "{port}");
+        assert!(field(&records, "application_notes", port).is_null(), "{port}");
+    }
+    assert_eq!(ledger["inspection"]["flows"], 1);
+}
+
+#[test]
 fn rtp_is_recognised_where_sip_announced_it() {
     let invite = b"INVITE sip:b@b.example SIP/2.0\r\nFrom: <sip:a@a.example>\r\nContent-Type: application/sdp\r\n\r\n\
         v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\nm=video 40002 RTP/AVP 96\r\n\

@@ -216,12 +216,12 @@ fn octets_of_undecided_flow(bench: &mut Bench<'_>) -> Result<String, Error> {
         if !decode(&frame, &mut packet) {
             continue;
         }
-        let octets = weir_packet::payload(frame.link_type, frame.bytes, &packet, Default::default());
+        let (octets, wire_octets) = weir_packet::payload(frame.link_type, frame.bytes, &packet, Default::default());
         let [.., a, b, c, d] = packet.source;
         let number = u32::from_be_bytes([a, b, c, d]).wrapping_mul(0x9e37_79b1) ^ u32::from(packet.source_port) << 5;
         let payload = Payload {
             octets,
-            wire_octets: packet.payload_bytes,
+            wire_octets,
             endpoint: 0,
             ports: [packet.source_port, packet.destination_port],
             addresses: [&packet.source, &packet.destination],

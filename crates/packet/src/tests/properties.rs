@@ -34,7 +34,7 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
             if packet.network != Network::Layer2 {
                 assert_eq!(found, payload_general(link, bytes, &packet, options));
             }
-            assert!(found.len() <= packet.payload_bytes as usize);
+            assert!(found.0.len() as u32 <= found.1 && found.1 <= packet.payload_bytes);
         }
     }
 }
@@ -139,14 +139,34 @@ fn payload_is_what_follows_the_transport_header() {
             let mut packet = Packet::default();
             if decode(1, captured, wire, DecodeOptions::default(), &mut packet).is_ok() && packet.payload_bytes > 0 {
                 let left = &expected[..expected.len().saturating_sub(cut)];
-                assert_eq!(payload(1, captured, &packet, DecodeOptions::default()), left);
+                let wire_octets = expected.len() as u32;
+                assert_eq!(payload(1, captured, &packet, DecodeOptions::default()), (left, wire_octets));
             }
         }
         // Padding is no payload.
         frame.extend([0; 30]);
         let mut packet = Packet::default();
         decode(1, &frame, frame.len() as u32, DecodeOptions::default(), &mut packet).unwrap();
-        assert_eq!(payload(1, &frame, &packet, DecodeOptions::default()), expected);
+        let wire_octets = expected.len() as u32;
+        assert_eq!(payload(1, &frame, &packet, DecodeOptions::default()), (expected, wire_octets));
+    }
+}
+
+#[test]
+fn octets_behind_the_length_of_udp_are_no_payload() {
+    for (length, expected) in [(16, 8), (12, 4), (8, 0), (7, 8), (0, 8), (17, 8), (u16::MAX, 8)] {
+        let mut datagram = udp(5, 53, b"question");
+        datagram[4..6].copy_from_slice(&length.to_be_bytes());
+        for frame in [
+            ethernet(0x0800, &ipv4(17, &datagram)),
+            ethernet(0x8100, &vlan(3, 0x88a8, &vlan(4, 0x86dd, &ipv6(17, &datagram)))),
+        ] {
+            let mut packet = Packet::default();
+            decode(1, &frame, frame.len() as u32, DecodeOptions::default(), &mut packet).unwrap();
+            let found = payload(1, &frame, &packet, DecodeOptions::default());
+            assert_eq!(found, (&b"question"[..expected], expected as u32), "{length}");
+            assert_eq!(packet.payload_bytes, 8);
+        }
     }
 }
 
