@@ -222,6 +222,11 @@ impl Findings {
         self.facts.shrink_to(kept_octets);
     }
 
+    /// Whether nothing was noted since it was made or cleared.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.application.is_none() && self.facts.is_empty() && self.notes == Notes::default()
+    }
+
     /// Forgets the facts.
     pub(crate) fn clear_facts(&mut self) {
         self.facts.clear();
@@ -260,6 +265,13 @@ impl Findings {
     /// Names the application again that was known before.
     pub(crate) fn restore(&mut self, application: Option<(Application, Confidence)>) {
         self.application = application;
+    }
+
+    /// Takes over facts and notes that were known before.
+    pub(crate) fn restore_facts(&mut self, known: &Self) {
+        self.notes = known.notes;
+        self.facts.clear();
+        self.facts.extend(&known.facts);
     }
 
     /// Adds a note.

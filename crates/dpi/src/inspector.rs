@@ -7,7 +7,7 @@
 //! ```
 //! | state of a flow | what it takes |
 //! |---|---|
-//! | fresh, or nothing was found | 16 octets |
+//! | fresh, or nothing was found so far | 16 octets |
 //! | undecided, or facts may follow | a session: the readers that are left, the octets so far |
 //! | decided | its findings, which are shared with its records |
 //!
@@ -103,7 +103,11 @@ pub struct FlowInspection {
     /// Per endpoint: the sequence number after its SYN.
     expected: [u32; 2],
     /// 0: not known. Otherwise the endpoint that opened the connection, plus 1.
-    client: u32,
+    client: u8,
+    /// Endpoints whose payload is not inspected any more, a bit each.
+    silent: u8,
+    /// Packets with payload that told nothing. 0: none, or a session counts them.
+    told_nothing: u16,
 }
 
 const FRESH: u32 = 0;
@@ -116,6 +120,10 @@ const FIRST_ENTRY: u32 = 3;
 const FIRST_SESSION: u32 = 0;
 /// No session.
 const NONE: u32 = u32::MAX;
+/// Both endpoints of a flow.
+const BOTH: u8 = 3;
+/// Datagrams after which a flow is given up if none of them told anything.
+const UNKNOWN_DATAGRAMS: u32 = 4;
 /// The reader of DTLS among those of datagrams. Here it has a state.
 const DTLS_READER: usize = 0;
 /// Memory of findings beside their facts: the reference counts, the structure, and the allocator's.
@@ -132,7 +140,7 @@ impl FlowInspection {
         let endpoint = endpoint & 1;
         // 0 stands for no SYN: one connection in 2^32 is taken as if its SYN had not been captured.
         self.expected[endpoint] = sequence.wrapping_add(1);
-        self.client = (endpoint ^ usize::from(answers)) as u32 + 1;
+        self.client = (endpoint ^ usize::from(answers)) as u8 + 1;
     }
 
     /// Whether nothing of the flow was inspected.
@@ -142,6 +150,35 @@ impl FlowInspection {
 
     fn expected(&self, endpoint: usize) -> Option<u32> {
         Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0)
+    }
+
+    fn is_silent(&self, endpoint: usize) -> bool {
+        self.silent & 1 << (endpoint & 1) != 0
+    }
+
+    /// Notes that this number of packets with payload told nothing, the last of which is this one.
+    /// `both`: both sides of a connection sent some. Returns whether later packets may tell something.
+    fn note_nothing_told(&mut self, packets: u32, payload: &Payload<'_>, both: bool) -> bool {
+        self.told_nothing = packets.clamp(1, u16::MAX.into()) as u16;
+        self.silent |= match payload.tcp {
+            Some(_) if both => BOTH,
+            Some(_) => 1 << (payload.endpoint & 1),
+            None if packets >= UNKNOWN_DATAGRAMS => BOTH,
+            None => 0,
+        };
+        self.awaits_more(payload)
+    }
+
+    /// Whether packets after this one may tell something, of a flow whose packets so far told nothing.
+    fn awaits_more(&mut self, payload: &Payload<'_>) -> bool {
+        let is_over = payload.is_last || self.silent == BOTH;
+        if is_over {
+            self.told_nothing = 0;
+        }
+        if self.state < FIRST_ENTRY {
+            self.state = if is_over { DONE } else { FRESH };
+        }
+        !is_over
     }
 }
 
@@ -270,25 +307,32 @@ impl Inspector {
     pub fn inspect(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
         match flow.state {
             DONE => false,
-            FRESH if payload.is_empty(flow) && !payload.is_last => true,
-            FRESH if payload.is_empty(flow) => {
+            LIMITED => self.note_limit(flow, payload),
+            FRESH if flow.told_nothing == 0 && payload.is_empty(flow) => {
+                if !payload.is_last {
+                    return true;
+                }
                 flow.state = LIMITED;
                 self.note_limit(flow, payload)
             }
-            LIMITED => self.note_limit(flow, payload),
             FRESH => self.inspect_first(flow, payload),
             number => match self.entries.get((number - FIRST_ENTRY) as usize) {
                 Some(&Entry::Undecided(session)) => self.inspect_next(session, flow, payload),
+                Some(Entry::Decided(_)) if flow.told_nothing > 0 => self.inspect_first(flow, payload),
                 _ => false,
             },
         }
     }
 
-    /// Inspects the first payload of a flow. The flow takes an entry if it is decided, a session too if
-    /// it is not, and neither if no reader is left.
+    /// Inspects the first payload of a flow, or a later one if those before told nothing. The flow takes
+    /// an entry if it is decided, a session too if it is not, and neither if no reader is left.
     fn inspect_first(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
-        self.counters.flows += 1;
-        flow.state = DONE;
+        let told_nothing = std::mem::take(&mut flow.told_nothing);
+        if payload.is_empty(flow) || flow.is_silent(payload.endpoint) {
+            flow.told_nothing = told_nothing.saturating_add(u16::from(!payload.octets.is_empty()));
+            return flow.awaits_more(payload);
+        }
+        let known = self.take_known(flow);
         let session = &mut self.sessions[FIRST_SESSION as usize];
         session.candidates = match payload.tcp {
             // The first octet of the stream is still to come.
@@ -301,19 +345,38 @@ impl Inspector {
             client if client as usize == (payload.endpoint & 1) + 1 => payload.addresses,
             _ => [payload.addresses[1], payload.addresses[0]],
         };
-        let name = self.learned.name(client, server, payload.time_ns);
+        let name = match told_nothing {
+            0 => self.learned.name(client, server, payload.time_ns),
+            _ => None,
+        };
         let is_medium =
             payload.is_rtp() && self.learned.expects_media(payload.addresses, payload.ports, payload.time_ns);
-        if session.candidates == 0 && name.is_none() && !is_medium && !self.settings.ports {
-            return false;
+        if told_nothing == 0 {
+            self.counters.flows += 1;
+        }
+        let has_facts = known.is_some() || name.is_some();
+        if session.candidates == 0 && !has_facts && !is_medium && !self.settings.ports {
+            return flow.note_nothing_told(u32::from(told_nothing) + 1, payload, false);
         }
         (session.is_tcp, session.ports, session.first) = (payload.tcp.is_some(), payload.ports, payload.endpoint & 1);
+        session.packets = told_nothing.into();
         let before = session.octets();
+        if flow.is_silent(1 - session.first) {
+            session.streams[1 - session.first].end();
+        }
+        if let Some(known) = known {
+            session.findings.restore_facts(&known);
+        }
         if let Some(name) = name {
             // It is a text already.
             session.findings.set_octets(Fact::LearnedName, name.as_bytes());
         }
         let is_open = session.candidates != 0 && session.inspect(payload, flow, self.settings.octets);
+        let is_clean = session.findings.is_clear() && session.octets() == before && flow.silent == 0;
+        if is_clean && !is_open && !is_medium && !self.settings.ports {
+            // As usual for payload of no known protocol.
+            return flow.note_nothing_told(u32::from(told_nothing) + 1, payload, false);
+        }
         if is_medium && !is_open && session.findings.application().is_none() {
             session.findings.recognise(Application::Rtp, Confidence::Announced);
         }
@@ -328,13 +391,26 @@ impl Inspector {
             (session.is_open, session.entry) = (true, entry);
             flow.state = entry + FIRST_ENTRY;
             self.bound_session_octets(index);
-        } else {
-            if let Some(findings) = self.take_findings(FIRST_SESSION) {
-                flow.state = self.allocate(Entry::Decided(findings)) + FIRST_ENTRY;
-            }
-            self.close_session(FIRST_SESSION);
+            return true;
         }
-        is_open
+        let Session { packets, findings, .. } = &self.sessions[FIRST_SESSION as usize];
+        let (packets, is_recognised) = (*packets, findings.application().is_some());
+        flow.state = match self.take_findings(FIRST_SESSION) {
+            Some(findings) => self.allocate(Entry::Decided(findings)) + FIRST_ENTRY,
+            None => DONE,
+        };
+        self.close_session(FIRST_SESSION);
+        !is_recognised && flow.note_nothing_told(packets, payload, false)
+    }
+
+    /// Takes what is known of a flow whose packets told nothing so far.
+    fn take_known(&mut self, flow: &mut FlowInspection) -> Option<Arc<Findings>> {
+        let entry = std::mem::replace(&mut flow.state, DONE).checked_sub(FIRST_ENTRY)?;
+        let Some(Entry::Decided(findings)) = self.entries.get(entry as usize) else { return None };
+        let findings = Arc::clone(findings);
+        self.findings_octets -= memory_of(&findings);
+        self.free(entry);
+        Some(findings)
     }
 
     /// Notes that payload was not inspected because of the limit of packets, when the first one comes.
@@ -356,19 +432,39 @@ impl Inspector {
     fn inspect_next(&mut self, index: u32, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
         let session = &mut self.sessions[index as usize];
         let before = session.octets();
+        let first = session.first;
+        // It could be the first: a datagram, or the first payload of the second side of a connection.
+        let is_one_side = session.streams[1 - first].is_new();
+        let begins_anew = payload.tcp.is_none() || (is_one_side && payload.endpoint & 1 != first);
         let is_open = session.inspect(payload, flow, self.settings.octets);
+        if session.first != first {
+            flow.silent |= 1 << first;
+            session.streams[first].end();
+        }
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.learn(index, payload);
         self.bound_session_octets(index);
-        if !is_open {
-            self.end_session(index);
-            if matches!(self.entries.get((flow.state - FIRST_ENTRY) as usize), Some(Entry::Nothing)) {
-                self.free(flow.state - FIRST_ENTRY);
-                flow.state = DONE;
-            }
+        if is_open {
+            return true;
         }
-        is_open
+        let Session { packets, findings, .. } = &self.sessions[index as usize];
+        let (packets, is_recognised) = (*packets, findings.application().is_some());
+        self.end_session(index);
+        if matches!(self.entries.get((flow.state - FIRST_ENTRY) as usize), Some(Entry::Nothing)) {
+            self.free(flow.state - FIRST_ENTRY);
+            flow.state = DONE;
+        }
+        if is_recognised || payload.is_last {
+            return false;
+        }
+        if !begins_anew {
+            return flow.note_nothing_told(packets, payload, !is_one_side);
+        }
+        // The packets before this one told nothing. It may, alone.
+        flow.silent |= u8::from(payload.tcp.is_some()) << first;
+        flow.told_nothing = packets.saturating_sub(1).clamp(1, u16::MAX.into()) as u16;
+        self.inspect_first(flow, payload)
     }
 
     /// Learns what a datagram of DNS or SIP says about later flows.
@@ -636,6 +732,7 @@ impl Session {
     fn inspect(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) -> bool {
         let endpoint = payload.endpoint & 1;
         match payload.tcp {
+            Some(_) if flow.is_silent(endpoint) => {}
             Some(_) if self.streams[endpoint].is_new() && payload.begins_stream(flow) => {
                 self.read_in_place(payload, flow, limit);
                 if self.candidates != 0 {
@@ -695,6 +792,27 @@ impl Session {
         let streams = Streams { first: first.0, second: second.0, ended, limited, ..Streams::default() };
         self.read_streams(streams, payload, flow);
         self.streams[1 - (payload.endpoint & 1)] = other;
+        if payload.endpoint & 1 != self.first && self.candidates != 0 && self.findings.application().is_none() {
+            self.read_alone(here, payload, flow);
+        }
+    }
+
+    /// Asks the readers about the first payload of the second side alone. If it proves a protocol, that
+    /// side is the first one from now on.
+    fn read_alone(
+        &mut self,
+        (octets, ended, limited): (&[u8], bool, bool),
+        payload: &Payload<'_>,
+        flow: &FlowInspection,
+    ) {
+        let known = (self.candidates, self.first);
+        self.candidates = octets.first().map_or(0, |first| Candidates::get().of_stream(*first));
+        self.first = payload.endpoint & 1;
+        let (ended, limited) = ([ended, true], [limited, false]);
+        self.read_streams(Streams { first: octets, ended, limited, ..Streams::default() }, payload, flow);
+        if self.findings.application().is_none() {
+            (self.candidates, self.first) = known;
+        }
     }
 
     /// Whether octets are missing before others of a recognised flow.
@@ -831,10 +949,110 @@ mod tests {
         let mut flows = [FlowInspection::default(); 20];
         for flow in &mut flows {
             inspector.inspect(flow, &Payload { ports: [40_000, 9], ..datagram(b"\xff\xff\xff") });
-            assert!(flow.state == DONE && inspector.findings(flow).is_none());
+            assert!(flow.state < FIRST_ENTRY && inspector.findings(flow).is_none());
         }
         assert_eq!((inspector.entries.len(), inspector.sessions.len()), (0, 1));
         flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
+    }
+
+    #[test]
+    fn datagrams_that_tell_nothing_do_not_hide_a_later_message() {
+        for junk in 0..6 {
+            let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+            let mut flow = FlowInspection::default();
+            let expected = junk < UNKNOWN_DATAGRAMS;
+            for number in 1..=junk {
+                let more = inspector.inspect(&mut flow, &datagram(b"\xff\xff\xff"));
+                assert_eq!(more, number < UNKNOWN_DATAGRAMS);
+                // Neither does a datagram without payload.
+                assert_eq!(inspector.inspect(&mut flow, &datagram(b"")), more);
+            }
+            assert_eq!(inspector.inspect(&mut flow, &datagram(QUESTION)), expected);
+            let found = inspector.findings(&flow);
+            assert_eq!(found.is_some_and(|found| found.has(Fact::DnsName)), expected);
+            let counters = *inspector.counters();
+            let decided_by = expected.then_some(junk as usize);
+            assert_eq!(counters.recognised_by_packet.iter().position(|flows| *flows == 1), decided_by);
+            assert_eq!(counters.flows, 1);
+            inspector.end_flow(&mut flow);
+            assert_eq!((flow, inspector.findings_octets), (FlowInspection::default(), 0));
+        }
+        // The limit of packets ends it earlier.
+        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let mut flow = FlowInspection::default();
+        assert!(inspector.inspect(&mut flow, &datagram(b"\xff")));
+        assert!(!inspector.inspect(&mut flow, &Payload { is_last: true, ..datagram(b"\xff") }));
+        assert!(!inspector.inspect(&mut flow, &datagram(QUESTION)));
+        assert_eq!(inspector.findings(&flow), None);
+    }
+
+    #[test]
+    fn a_learned_name_and_a_guess_stay_until_a_later_datagram_tells_more() {
+        for ports in [false, true] {
+            let mut inspector = Inspector::new(InspectionSettings { ports, ..Default::default() }, 8);
+            let names = crate::learned::Names { name: "b.example", addresses: [([2; 16], 90)].into_iter().collect() };
+            inspector.learned.add_names(&[1; 16], &names, 0);
+            let mut flow = FlowInspection::default();
+            for _ in 0..2 {
+                assert!(inspector.inspect(&mut flow, &Payload { ports: [40_000, 443], ..datagram(b"\xff\xff") }));
+                let found = inspector.findings(&flow).unwrap();
+                assert_eq!(found.text(Fact::LearnedName), Some("b.example"));
+                let guess = ports.then_some((Application::Quic, Confidence::Port));
+                assert_eq!(found.application(), guess);
+            }
+            assert!(inspector.inspect(&mut flow, &Payload { ports: [40_000, 443], ..datagram(QUESTION) }));
+            let found = inspector.findings(&flow).unwrap();
+            assert_eq!(found.text(Fact::LearnedName), Some("b.example"));
+            assert_eq!(found.application(), Some((Application::Dns, Confidence::Message)));
+            inspector.end_flow(&mut flow);
+            assert_eq!((inspector.findings_octets, inspector.counters().recognised), (0, 1));
+        }
+    }
+
+    /// Payload of an endpoint of a connection whose SYNs were captured.
+    fn from(endpoint: usize, at: u32, octets: &[u8]) -> Payload<'_> {
+        Payload { endpoint, tcp: Some((100 + at, false)), ports: [40_000, 40_001], ..datagram(octets) }
+    }
+
+    #[test]
+    fn a_side_that_tells_nothing_does_not_hide_what_the_other_proves() {
+        const JUNK: &[u8] = b"?\x01\x02\x03 this is no protocol\r\n";
+        let hello = b"HTTP/1.0 400 Bad Request\r\n\r\n";
+        for (junk, answer, application) in [
+            (&b"PUR\tGE / HTTP/1.0\r\n"[..], &hello[..], Some(Application::Http)),
+            (JUNK, hello, Some(Application::Http)),
+            (JUNK, b"SSH-2.0-a\r\n", Some(Application::Ssh)),
+            // It begins like a record of TLS, which is longer.
+            (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\xff\xff", b"SSH-2.0-a\r\n", Some(Application::Ssh)),
+            (JUNK, JUNK, None),
+            // It could become a message of DNS. The answer is not split.
+            (b"?\x01", hello, Some(Application::Http)),
+        ] {
+            for times in [1, 3] {
+                let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+                let mut flow = FlowInspection::default();
+                flow.note_syn(1, 99, false);
+                flow.note_syn(0, 99, true);
+                for number in 0..times {
+                    let octets = if number == 0 { junk } else { JUNK };
+                    assert!(inspector.inspect(&mut flow, &from(1, number * junk.len() as u32, octets)), "{junk:?}");
+                }
+                let (start, rest) = answer.split_at(if junk.len() > 2 { answer.len() / 2 } else { answer.len() });
+                inspector.inspect(&mut flow, &from(0, 0, start));
+                inspector.inspect(&mut flow, &from(0, start.len() as u32, rest));
+                let found = inspector.findings(&flow);
+                let name = found.as_ref().and_then(|found| found.application()).map(|(application, _)| application);
+                assert_eq!(name, application, "{junk:?} {times}");
+                assert_eq!(found.map_or(0, |found| found.notes().0), 0, "{junk:?} {times}");
+                assert_eq!(inspector.counters().flows, 1);
+                assert_eq!(inspector.inspect(&mut flow, &from(1, 900, b"x")), application.is_some());
+                inspector.end_flow(&mut flow);
+                assert_eq!(
+                    (inspector.free_sessions.len(), inspector.findings_octets),
+                    (inspector.sessions.len() - 1, 0)
+                );
+            }
+        }
     }
 
     #[test]

@@ -43,6 +43,12 @@ impl Stream {
         self.ranges.clear();
     }
 
+    /// Ends it before its first octet: what comes is of no use.
+    pub fn end(&mut self) {
+        self.clear(usize::MAX);
+        self.end = Some(0);
+    }
+
     /// Whether no segment came.
     pub fn is_new(&self) -> bool {
         self.start.is_none()

@@ -120,8 +120,7 @@ impl Inspection {
         if wire_octets == 0 && !is_last && fin == 0 && self.second.is_none() {
             return true;
         }
-        let (octets, wire_octets) =
-            if number > self.packets || is_reset { (&[][..], wire_octets) } else { payload() };
+        let (octets, wire_octets) = if number > self.packets || is_reset { (&[][..], wire_octets) } else { payload() };
         let second = self.second.as_mut().is_some_and(|second| second.inspect(slot, packet, octets, is_last));
         if wire_octets == 0 && !is_last && fin == 0 {
             return true;

@@ -184,6 +184,48 @@ fn octets_behind_the_length_of_udp_are_not_inspected() {
 }
 
 #[test]
+fn junk_does_not_hide_what_later_datagrams_or_the_other_side_prove() {
+    const PSH_ACK: u8 = 0x18;
+    const SERVER_HELLO: &[u8] = b"\x16\x03\x03\0\x2a\x02\0\0\x26\x03\x03aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\0\xc0\x2f\0";
+    let junk = b"?\x01\x02\x03 this is no protocol\r\n";
+    let mut frames = Vec::new();
+    for (port, count) in [(5000, 1), (5001, 3), (5002, 4)] {
+        let datagrams = (0..count).map(|_| datagram((CLIENT, port), (SERVER, 4000), junk));
+        frames.extend(datagrams.chain([datagram((CLIENT, port), (SERVER, 4000), &dns(1, 1, &[]))]));
+    }
+    for (port, first, answer) in [
+        (6000, &b"PUR\tGE / HTTP/1.0\r\n\r\n"[..], &b"HTTP/1.0 400 Bad Request\r\n\r\n"[..]),
+        (6001, junk, b"SSH-2.0-a\r\n"),
+        (6002, junk, SERVER_HELLO),
+        (6003, junk, junk),
+        (6004, b"\r\n", b"SSH-2.0-a\r\n"),
+    ] {
+        frames.push(segment((CLIENT, port), (SERVER, 4000), PSH_ACK, first));
+        frames.push(segment((SERVER, 4000), (CLIENT, port), PSH_ACK, answer));
+    }
+    let capture = Pcap::of(&frames).saved();
+    let (code, err, records, ledger) = metered(&["read", capture.name(), "-q", "--fields", "applications"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (port, expected) in [
+        (5000, Some("dns")),
+        (5001, Some("dns")),
+        (5002, None),
+        (6000, Some("http")),
+        (6001, Some("ssh")),
+        (6002, Some("tls")),
+        (6003, None),
+        (6004, Some("ssh")),
+    ] {
+        assert_eq!(field(&records, "application", port).as_str(), expected, "{port}");
+        assert!(field(&records, "application_notes", port).is_null(), "{port}");
+    }
+    assert_eq!(field(&records, "http_status", 6000), 400);
+    assert_eq!(field(&records, "ssh_server", 6001), "SSH-2.0-a");
+    assert_eq!(ledger["inspection"]["flows"], 8);
+    assert_eq!(ledger["inspection"]["recognised_by_packet"], serde_json::json!([0, 5, 0, 1, 0, 0, 0, 0]));
+}
+
+#[test]
 fn rtp_is_recognised_where_sip_announced_it() {
     let invite = b"INVITE sip:b@b.example SIP/2.0\r\nFrom: <sip:a@a.example>\r\nContent-Type: application/sdp\r\n\r\n\
         v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\nm=video 40002 RTP/AVP 96\r\n\
