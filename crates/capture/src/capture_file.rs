@@ -10,8 +10,10 @@
 //! cannot differ.
 
 use crate::error::Damage;
+use crate::read_ahead::ReadAhead;
 use crate::window::{ReadError, Window};
 use crate::{Burst, Error, Frame, Progress, Source};
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Largest captured length that is accepted, in bytes. libpcap accepts 256 KiB, and up to 128 MiB of
@@ -50,6 +52,12 @@ pub(crate) trait Format {
     /// reads once, so an implementation may change its state.
     fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a>;
 
+    /// Length in bytes of the record at the start of `rest`, if it looks like a packet.
+    fn record_bytes(&self, rest: &[u8]) -> Option<usize>;
+
+    /// Where in `places` a record may begin that looks like the one at the start of `area`.
+    fn guess(&self, area: &[u8], places: Range<usize>) -> Option<usize>;
+
     /// Returns the names of interfaces by their numbers.
     fn interfaces(&self) -> Vec<(u32, String)> {
         Vec::new()
@@ -66,6 +74,7 @@ pub(crate) struct CaptureFile<F> {
     /// Start of the next record in the window.
     cursor: usize,
     packets: u64,
+    ahead: ReadAhead,
     /// Damage behind the frames of the last burst.
     pending: Option<Error>,
     ended: bool,
@@ -74,7 +83,7 @@ pub(crate) struct CaptureFile<F> {
 impl<F: Format> CaptureFile<F> {
     /// Reads from `cursor` in the window on.
     pub(crate) fn new(path: PathBuf, window: Window, format: F, cursor: usize) -> Self {
-        Self { path, window, format, cursor, packets: 0, pending: None, ended: false }
+        Self { path, window, format, cursor, packets: 0, ahead: ReadAhead::default(), pending: None, ended: false }
     }
 
     /// Moves the cursor to the next whole packet. Returns false at the end.
@@ -128,6 +137,9 @@ impl<F: Format> Source for CaptureFile<F> {
         }
         let window = self.window.bytes();
         let start = self.cursor;
+        if let Some(file) = self.window.mapped() {
+            self.ahead.advance(&self.format, file, start, self.packets);
+        }
         let near = &window[start..window.len().min(start + BURST_BYTES)];
         self.cursor += self.format.read_common(near, burst);
         while !burst.is_full() && self.cursor - start < BURST_BYTES {

@@ -26,6 +26,7 @@ mod merge;
 mod open;
 mod pcap;
 mod pcapng;
+mod read_ahead;
 mod send;
 mod settings;
 mod source;

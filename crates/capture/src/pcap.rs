@@ -14,10 +14,12 @@
 
 use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::{Damage, FormatError};
+use crate::read_ahead::prefetch;
 use crate::{Burst, FIRST_INTERFACE, Frame};
+use memchr::memmem;
+use std::ops::Range;
 
-/// Distance in bytes at which the file is prefetched; otherwise reading mostly waits for the next
-/// header.
+/// Distance in bytes at which short records are prefetched; long ones are read ahead.
 const PREFETCH_BYTES: usize = 2048;
 
 /// Bytes of the file header.
@@ -26,6 +28,9 @@ pub(crate) const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 /// The same followed by the interface index, the protocol, the packet type and padding.
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
+
+/// Packets are mostly shorter than this.
+const LIKELY_BYTES: u32 = 256 * 1024;
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -158,6 +163,27 @@ impl Format for Pcap {
         Step::Frame(frame, end)
     }
 
+    #[inline]
+    fn record_bytes(&self, rest: &[u8]) -> Option<usize> {
+        let [_, fraction, captured, wire] = self.words(rest.first_chunk()?);
+        // A fraction is less than a second. Larger lengths are rare.
+        let is_likely = captured <= wire && wire < LIKELY_BYTES && u64::from(fraction) * self.unit_ns < 1_000_000_000;
+        is_likely.then_some(self.header_bytes + captured as usize)
+    }
+
+    fn guess(&self, area: &[u8], places: Range<usize>) -> Option<usize> {
+        // All but the lowest byte of the seconds are the same for 256 s.
+        let at = usize::from(!self.swapped);
+        let seconds = area.get(at..at + 3)?;
+        let is_record = |place: usize| {
+            let next = place + self.record_bytes(area.get(place..)?)?;
+            (area.get(next + at..next + at + 3)? == seconds).then_some(())?;
+            self.record_bytes(area.get(next..)?)
+        };
+        let mut found = memmem::find_iter(area.get(places.clone())?, seconds);
+        found.find_map(|found| (places.start + found).checked_sub(at).filter(|&place| is_record(place).is_some()))
+    }
+
     fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
         match rest.first_chunk::<RECORD_HEADER_BYTES>().filter(|_| bytes >= self.header_bytes) {
@@ -169,18 +195,4 @@ impl Format for Pcap {
             }
         }
     }
-}
-
-/// Prefetches the cache line of a byte that is read soon.
-#[inline(always)]
-#[allow(unsafe_code)]
-fn prefetch(byte: &u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 CPU has SSE, and prefetching is allowed at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
 }

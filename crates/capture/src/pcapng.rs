@@ -17,6 +17,7 @@
 use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::Damage;
 use crate::{FIRST_INTERFACE, Frame};
+use std::ops::Range;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -42,6 +43,8 @@ const MIN_BLOCK_BYTES: usize = 12;
 const SECTION_BODY_BYTES: usize = 16;
 /// A longer block is damaged: the largest packet with its headers, rounded up.
 const MAX_BLOCK_BYTES: u32 = MAX_CAPTURED_BYTES + 64 * 1024;
+/// Packet blocks are mostly shorter than this.
+const LIKELY_BYTES: u32 = 256 * 1024;
 /// Largest number of interfaces in a section: bounds the memory that a stream can make us use.
 const MAX_INTERFACES: usize = 65_536;
 /// Largest number of interfaces of a file whose names are kept.
@@ -307,6 +310,25 @@ fn check_length(kind: u32, length: u32) -> Result<(), Damage> {
 impl Format for Pcapng {
     fn interfaces(&self) -> Vec<(u32, String)> {
         self.names.clone()
+    }
+
+    #[inline]
+    fn record_bytes(&self, rest: &[u8]) -> Option<usize> {
+        let head = rest.first_chunk::<8>()?;
+        let length = self.order.word(head, 4);
+        let is_likely =
+            self.order.word(head, 0) == ENHANCED_PACKET && length < LIKELY_BYTES && length.is_multiple_of(4);
+        (is_likely && length as usize > MIN_BLOCK_BYTES).then_some(length as usize)
+    }
+
+    fn guess(&self, area: &[u8], places: Range<usize>) -> Option<usize> {
+        // Blocks begin at multiples of 4 bytes from each other.
+        let is_block = |place: usize| {
+            let end = place + self.record_bytes(area.get(place..)?)?;
+            (area.get(end - 4..end)? == &area[place + 4..place + 8]).then_some(())
+        };
+        let mut found = places.step_by(4);
+        found.find(|&place| is_block(place).is_some())
     }
 
     #[inline]

@@ -162,6 +162,15 @@ impl Window {
         }
     }
 
+    /// The map, if the window is a mapped file.
+    #[inline]
+    pub(crate) fn mapped(&self) -> Option<&memmap2::Mmap> {
+        match self {
+            Self::Whole(Whole::Mapped(map)) => Some(map),
+            _ => None,
+        }
+    }
+
     /// Reads more bytes into the window. May drop the bytes before the cursor and then moves the
     /// cursor with them. Returns false at the end of the input.
     pub(crate) fn read_more(&mut self, cursor: &mut usize) -> Result<bool, ReadError> {

@@ -2,6 +2,7 @@
 
 mod content;
 mod make;
+mod mapped;
 mod merging;
 mod names;
 mod pcap;
