@@ -15,6 +15,7 @@ mod decompress;
 mod dpdk;
 mod error;
 mod filter;
+mod format;
 mod interface;
 #[rustfmt::skip]
 mod link_type;
@@ -26,6 +27,7 @@ mod merge;
 mod open;
 mod pcap;
 mod pcapng;
+mod prefetch;
 mod read_ahead;
 mod send;
 mod settings;

@@ -12,9 +12,9 @@
 //! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither
 //! reports the place of damage.
 
-use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::{Damage, FormatError};
-use crate::read_ahead::prefetch;
+use crate::format::{Format, MAX_CAPTURED_BYTES, Step};
+use crate::prefetch::prefetch;
 use crate::{Burst, FIRST_INTERFACE, Frame};
 use memchr::memmem;
 use std::ops::Range;

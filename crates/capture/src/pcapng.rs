@@ -14,8 +14,8 @@
 //! neither the place of damage in a block nor the way past it. The tests compare this module with
 //! it.
 
-use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::Damage;
+use crate::format::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::{FIRST_INTERFACE, Frame};
 use std::ops::Range;
 

@@ -12,7 +12,8 @@
 //! chain 0 ──►       chain 1 ──►       chain 2 ──►
 //! ```
 
-use crate::capture_file::Format;
+use crate::format::Format;
+use crate::prefetch::prefetch;
 use memmap2::{Advice, Mmap};
 
 /// Chains that are walked at once, and bytes of each. 16 chains of 32 KiB are as fast; 8 chains or
@@ -99,20 +100,6 @@ fn walk(format: &impl Format, area: &[u8], mut places: [usize; CHAINS]) {
     }
 }
 
-/// Prefetches the cache line of a byte that is read soon.
-#[inline(always)]
-#[allow(unsafe_code)]
-pub(crate) fn prefetch(byte: &u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 CPU has SSE, and prefetching is allowed at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +148,7 @@ mod tests {
             let mut pcapng = Pcapng::new();
             let mut section = section;
             section[12..16].copy_from_slice(&[half(1), half(0)].concat());
-            assert!(matches!(pcapng.step(&section), crate::capture_file::Step::Skip(28)));
+            assert!(matches!(pcapng.step(&section), crate::format::Step::Skip(28)));
             let header = |captured| words(&[6, captured + 32, 0, 1, captured, captured, captured]);
             assert_guesses(&pcapng, area(header, |captured| words(&[captured + 32])));
         }
