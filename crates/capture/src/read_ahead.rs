@@ -116,7 +116,7 @@ mod tests {
             let captured = number * 7919 % 1500 / 4 * 4 + 60;
             starts.push(bytes.len());
             bytes.extend(header(captured));
-            bytes.extend((0..captured).map(|at| (at * 31 ^ number) as u8));
+            bytes.extend((0..captured).map(|at| ((at * 31) ^ number) as u8));
             bytes.extend(trailer(captured));
         }
         unreachable!("the loop returns");
