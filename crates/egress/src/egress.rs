@@ -8,7 +8,7 @@ use crate::pipe::PipeOutput;
 use crate::specification::{EgressSpec, OutputSpec};
 use crate::xdp::XdpOutput;
 use arrayvec::ArrayVec;
-use weir_capture::{Frame, MAX_BURST_FRAMES, devices, outgoing_interfaces};
+use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, devices, outgoing_interfaces};
 use weir_ledger::OutputCounters;
 use weir_packet::Packet;
 
@@ -114,6 +114,18 @@ pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Checks that the interfaces of outputs can be opened, and closes them again.
+pub fn check_interfaces(egresses: &[EgressSpec]) -> Vec<Error> {
+    let outputs = egresses.iter().flat_map(|egress| &egress.outputs);
+    let check = |output: &OutputSpec| match output {
+        OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface) => {
+            FrameSender::open(&output.to_string(), interface).err().map(Error::Interface)
+        }
+        _ => None,
+    };
+    outputs.filter_map(check).collect()
 }
 
 fn check_loop(output: &OutputSpec, sources: &[String]) -> Result<(), Error> {

@@ -58,9 +58,10 @@ impl PipeFile {
             };
         }
         let is_regular = kind.is_none_or(|kind| kind.is_file());
-        // A file that is there is looked at before it is cut.
-        let mut file =
-            OpenOptions::new().read(is_regular).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        // A file that is there is looked at before it is cut. Packets are not for everybody.
+        options.read(is_regular).write(true).create(true).truncate(false).mode(0o640);
+        let mut file = options.open(path).map_err(failed)?;
         if is_regular {
             if !is_empty_or_capture(&mut file).map_err(failed)? {
                 return Err(Error::OtherContent(output.into()));

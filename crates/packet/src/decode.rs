@@ -2,6 +2,7 @@
 
 use crate::fast_path;
 use crate::frame_slice::{FrameSlice, array};
+use crate::ip::Ip;
 use crate::link::{self, LinkHeaders, LinkPayload};
 use crate::packet::{AnomalySet, Flags, Network, Packet, TunnelType};
 use crate::transport;
@@ -101,7 +102,7 @@ pub fn decode_general(
         LinkPayload::Ip(ip) => {
             let mut payload = ip.fill(packet, &mut anomalies);
             if options.decapsulate {
-                payload = decapsulate(payload, packet, &mut anomalies);
+                payload = decapsulate(payload, packet, &mut anomalies, |_| {});
             }
             if let Some(payload) = payload {
                 transport::fill(payload, packet, &mut anomalies);
@@ -165,17 +166,14 @@ pub fn header_octets(link_type: u16, bytes: &[u8], packet: &Packet, options: Dec
     else {
         return [bytes.len(); 2];
     };
-    let (mut scratch, mut anomalies) = (Packet::default(), AnomalySet::default());
-    let mut slice = ip.fill(&mut scratch, &mut anomalies);
+    let (mut scratch, mut anomalies, mut innermost) = (Packet::default(), AnomalySet::default(), ip);
+    let payload = ip.fill(&mut scratch, &mut anomalies);
     if options.decapsulate {
-        slice = decapsulate(slice, &mut scratch, &mut anomalies);
+        decapsulate(payload, &mut scratch, &mut anomalies, |ip| innermost = ip);
     }
-    let Some(slice) = slice else { return [bytes.len(); 2] };
-    // The rest of the frame begins behind the headers that were read.
-    let network = slice.captured().as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
-    if network > bytes.len() {
-        return [bytes.len(); 2];
-    }
+    let start = innermost.octets().as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+    let ip_header = scratch.ip_bytes.saturating_sub(scratch.payload_bytes) as usize;
+    let network = start.saturating_add(ip_header).min(bytes.len());
     let transport = match packet.protocol {
         transport::TCP | transport::UDP => scratch.payload_bytes.saturating_sub(packet.payload_bytes) as usize,
         _ => OTHER_HEADER_OCTETS,
@@ -200,7 +198,7 @@ pub(crate) fn payload_general<'a>(
     let (mut scratch, mut anomalies) = (Packet::default(), AnomalySet::default());
     let mut slice = ip.fill(&mut scratch, &mut anomalies);
     if options.decapsulate {
-        slice = decapsulate(slice, &mut scratch, &mut anomalies);
+        slice = decapsulate(slice, &mut scratch, &mut anomalies, |_| {});
     }
     // The IP header gives the octets after it; the difference is the transport header.
     let header_bytes = scratch.payload_bytes.saturating_sub(packet.payload_bytes) as usize;
@@ -219,11 +217,13 @@ fn fill_layer2(ethertype: u16, headers: &LinkHeaders, packet: &mut Packet) {
     packet.flags = Flags(Flags::PORTS);
 }
 
-/// Replaces `packet` by the innermost packet. Returns the captured payload of its IP headers.
+/// Replaces `packet` by the innermost packet. Returns the captured payload of its IP headers. Calls
+/// `note_header` with each IP header in a tunnel.
 fn decapsulate<'a>(
     mut payload: Option<FrameSlice<'a>>,
     packet: &mut Packet,
     anomalies: &mut AnomalySet,
+    mut note_header: impl FnMut(Ip<'a>),
 ) -> Option<FrameSlice<'a>> {
     for level in 0..=MAX_TUNNELS {
         match Tunnel::split(packet, payload?) {
@@ -232,6 +232,7 @@ fn decapsulate<'a>(
                 packet.outer_destination = packet.destination;
                 packet.tunnel_type = tunnel.tunnel_type;
                 packet.tunnel_id = tunnel.identifier.unwrap_or(0);
+                note_header(tunnel.ip);
                 payload = tunnel.ip.fill(packet, anomalies);
                 if tunnel.identifier.is_some() {
                     packet.flags.0 |= Flags::TUNNEL_ID;

@@ -6,12 +6,16 @@ use crate::queue::{IdleWriter, RecorderOutput};
 use crate::settings::FolderSettings;
 use crate::writer::{Shared, Writer};
 use rustix::fs::FlockOperation;
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use weir_egress::{OutputSpec, PacketOutput, WhenFull};
+
+/// Access to a folder that is created.
+pub const FOLDER_MODE: u32 = 0o750;
 
 /// Opens the output `folder:DIR?size=…&time=…&total=…` for these pipelines: one handle each. `filter`
 /// is the capture filter in the syntax of libpcap, which the files have.
@@ -39,7 +43,7 @@ impl RecorderOutput {
     /// The folder cannot be written, or another program records into it.
     pub fn open(settings: &FolderSettings, pipelines: usize, filter: Option<&str>) -> Result<Vec<Self>, Error> {
         let failed = |error| Error::Folder { folder: settings.folder.clone(), error };
-        match fs::create_dir(&settings.folder) {
+        match DirBuilder::new().mode(FOLDER_MODE).create(&settings.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
         }

@@ -17,7 +17,8 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -37,6 +38,9 @@ const DESCRIPTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Name of a packets file that has no header yet.
 const UNNAMED: &str = ".weir_new";
+
+/// Recorded packets are not for everybody.
+const FILE_MODE: u32 = 0o640;
 
 /// What is known about an interface.
 #[derive(Clone, Debug, Default)]
@@ -265,10 +269,11 @@ impl Writer {
         // A file gets its name when it has its header: after a kill, none is empty.
         let unnamed = self.settings.folder.join(UNNAMED);
         let index = index::header(&section);
-        let opened = File::create(&unnamed).and_then(|file| {
+        let create = |path: &Path| File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
+        let opened = create(&unnamed).and_then(|file| {
             (&file).write_all(&section)?;
             renameat_with(CWD, &unnamed, CWD, &path, RenameFlags::empty())?;
-            let index_file = File::create(index_path(&path)).and_then(|index_file| {
+            let index_file = create(&index_path(&path)).and_then(|index_file| {
                 (&index_file).write_all(&index)?;
                 Ok(index_file)
             });

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{error, info};
@@ -22,7 +22,7 @@ use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
-use weir_recorder::FolderSettings;
+use weir_recorder::{FOLDER_MODE, FolderSettings};
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
@@ -78,6 +78,11 @@ impl Actions {
         weir_egress::check(&self.egresses, &sources).map_err(Error::Egress)
     }
 
+    /// Interfaces of outputs that cannot be opened.
+    pub fn check_interfaces(&self) -> Vec<Error> {
+        weir_egress::check_interfaces(&self.egresses).into_iter().map(Error::Egress).collect()
+    }
+
     /// The folders in which packets are recorded.
     fn folders(&self) -> impl Iterator<Item = PathBuf> {
         let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs).filter(|output| is_folder(output));
@@ -90,7 +95,7 @@ impl Actions {
     /// A folder cannot be created, or the user cannot create files in it.
     pub fn prepare_folders(&self, user: &str, owner: Option<Owner>) -> Result<(), Error> {
         for folder in self.folders() {
-            match fs::create_dir(&folder) {
+            match fs::DirBuilder::new().mode(FOLDER_MODE).create(&folder) {
                 Ok(()) => owner
                     .map_or(Ok(()), |Owner { user, group }| chown(&folder, Some(user), Some(group)))
                     .map_err(|error| Error::file(&folder, error))?,

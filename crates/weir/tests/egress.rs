@@ -5,7 +5,7 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{failure, ledger_of, number, permit_all_users, success};
+use common::{failure, ledger_of, number, permit_all_users, success, weir};
 use live::{Running, frames, wire};
 use network::{ip, until, until_wired};
 use serde_json::Value;
@@ -367,4 +367,19 @@ fn recordings_say_how_many_packets_their_interface_received() {
     let recorded = number(&ledger["actions"]["outputs"][0]["sent"]["packets"]);
     assert!(recorded > 0 && recorded < number_of("received"), "{recorded}");
     assert_eq!(statistics(&octets, 8), [recorded]);
+}
+
+#[test]
+fn a_check_names_interfaces_that_outputs_cannot_use() {
+    let Some(_sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    add_wires(1);
+    let probe = |rules: &str| {
+        ["probe", "-i", "af_packet:right", "-o", "csv:/dev/null", "--rules", rules, "--check"].map(String::from)
+    };
+    success(probe(&rules(folder.path(), &["af_packet:out0"], "address-pair")));
+    let outputs = ["af_packet:out7", "af_xdp:out8"];
+    // The settings are printed all the same.
+    let (code, _, err) = weir(probe(&rules(folder.path(), &outputs, "address-pair")));
+    assert!(code == 1 && outputs.iter().all(|output| err.contains(output)), "{err}");
 }

@@ -8,6 +8,7 @@ use common::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use weir_egress::{InterfaceReport, PacketOutput};
@@ -393,6 +394,12 @@ fn rules_record_what_weir_reads_and_its_packets_are_found() {
     let recording = folder.path().join("packets");
     let (_, found) = packets(&["--where", "any"], &recording);
     assert!(found == frames_of(&capture));
+    // Packets are not for everybody.
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&recording) & !0o750, 0);
+    for entry in fs::read_dir(&recording).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()) & !0o640, 0);
+    }
     let first = fs::read(fs::read_dir(&recording).unwrap().next().unwrap().unwrap().path()).unwrap();
     assert!(first.windows(9).any(|window| window == b"ip or ip6"));
     // Settings are checked with the rules file.

@@ -11,6 +11,7 @@ use live::Running;
 use network::until;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use weir_packet::{DecodeOptions, Packet};
 
@@ -228,6 +229,8 @@ fn without_a_rule_for_applications_the_copy_is_the_capture() {
         "[egress.all]\noutputs = 'pcap:FOLDER/all.pcap'\n[egress.short]\noutputs = 'pcap:FOLDER/short.pcap'\n",
     );
     folder.read();
+    let mode = std::fs::metadata(folder.path("all.pcap")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777 & !0o640, 0, "packets are not for everybody");
     let original = frames(&folder.path("apps.pcap"));
     assert!(original == frames(&folder.path("all.pcap")) && original == frames(&folder.path("short.pcap")));
 }

@@ -46,6 +46,11 @@ impl<'a> Ipv4<'a> {
         Ok(Self { fixed, header_bytes, ip_bytes, rest })
     }
 
+    /// See [`super::Ip::octets`].
+    pub fn octets(&self) -> &'a [u8] {
+        self.fixed
+    }
+
     /// See [`super::Ip::fill`].
     #[inline]
     pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {

@@ -59,6 +59,11 @@ impl<'a> Ipv6<'a> {
         }
     }
 
+    /// See [`super::Ip::octets`].
+    pub fn octets(&self) -> &'a [u8] {
+        self.fixed
+    }
+
     /// See [`super::Ip::fill`].
     #[inline]
     pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {

@@ -33,6 +33,14 @@ impl<'a> Ip<'a> {
         }
     }
 
+    /// The header without options and extension headers.
+    pub fn octets(&self) -> &'a [u8] {
+        match self {
+            Self::V4(header) => header.octets(),
+            Self::V6(header) => header.octets(),
+        }
+    }
+
     /// Fills the IP fields of `packet`; `payload_bytes` counts the octets after the IP headers.
     /// Returns the captured payload, or `None` if it has no transport header (later fragment,
     /// malformed headers).

@@ -4,6 +4,7 @@ use super::frames::*;
 use super::strategies::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
 use super::tunnels::wrap;
 use crate::decode::payload_general;
+use crate::header_octets;
 use crate::{
     AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general,
     decode_with_mac_addresses, payload,
@@ -284,5 +285,47 @@ proptest! {
 fn unknown_link_types_are_refused() {
     for link in (0..=u16::MAX).filter(|link| !LINKS[..15].contains(link)) {
         assert_eq!(checked(link, &[0x45; 64], 64, true), Err(RefusalReason::LinkType));
+    }
+}
+
+#[test]
+fn header_octets_end_before_payload_also_in_fragments() {
+    let (segment, datagram) = (tcp(5, 6, 0x18, b"hello"), udp(5, 53, b"question"));
+    let later = |mut ip: Vec<u8>| {
+        ip[6..8].copy_from_slice(&[0x20, 0x10]);
+        ip
+    };
+    let fragment_header = |next: u8, offset: u8| vec![next, 0, offset, 0, 0, 0, 0, 1];
+    let inner = later(ipv4(17, &[7; 100]));
+    let frames = [
+        (ethernet(0x0800, &ipv4(6, &segment)), [34, 54]),
+        (ethernet(0x8100, &vlan(3, 0x86dd, &ipv6(17, &datagram))), [58, 66]),
+        (ethernet(0x0800, &ipv4(1, &[8; 50])), [34, 42]),
+        (ethernet(0x0800, &later(ipv4(17, &[7; 100]))), [34, 34]),
+        (ethernet(0x8100, &vlan(3, 0x0800, &later(ipv4(6, &[7; 4])))), [38, 38]),
+        (ethernet(0x86dd, &ipv6(44, &[fragment_header(17, 1), vec![7; 100]].concat())), [62, 62]),
+        (ethernet(0x86dd, &ipv6(44, &[fragment_header(17, 0), udp(5, 53, b"x")].concat())), [62, 70]),
+        // Malformed extension headers: up to the last one that was read.
+        (ethernet(0x86dd, &ipv6(60, &[17, 200, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4])), [54, 62]),
+        // In a tunnel: the headers of the inner packet.
+        (ethernet(0x0800, &ipv4(4, &inner)), [54, 54]),
+        (ethernet(0x86dd, &ipv6(4, &inner)), [74, 74]),
+        (ethernet(0x0800, &ipv4(41, &ipv6(44, &[fragment_header(17, 1), vec![7; 9]].concat()))), [82, 82]),
+        (ethernet(0x0800, &later(ipv4(4, &inner))), [34, 34]),
+        (ethernet(0x0806, b"no IP"), [19, 19]),
+    ];
+    let options = DecodeOptions { decapsulate: true };
+    for (number, (frame, expected)) in frames.iter().enumerate() {
+        let mut packet = Packet::default();
+        decode(1, frame, frame.len() as u32, options, &mut packet).unwrap();
+        assert_eq!(header_octets(1, frame, &packet, options), *expected, "frame {number}");
+        // What was not captured does not count.
+        for cut in 0..frame.len() {
+            let mut packet = Packet::default();
+            if decode(1, &frame[..cut], frame.len() as u32, options, &mut packet).is_ok() {
+                let octets = header_octets(1, &frame[..cut], &packet, options);
+                assert!(octets[0] <= octets[1] && octets[1] <= cut.min(expected[1]), "frame {number} cut at {cut}");
+            }
+        }
     }
 }

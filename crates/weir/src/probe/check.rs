@@ -74,6 +74,8 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input).err()).collect();
     problems.extend(Enricher::load(&probe.enrichment).err());
     problems.extend(control::check(probe).err());
+    let actions = probe.rules.as_deref().and_then(|rules| Actions::load(rules).ok());
+    problems.extend(actions.iter().flat_map(Actions::check_interfaces));
     let key = key_options(&probe.metering);
     let check = |sink: &String| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
