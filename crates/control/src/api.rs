@@ -4,6 +4,7 @@
 use crate::access::Access;
 use crate::flows;
 use crate::metrics;
+use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
 use crate::report::{Client, Report};
 use axum::Router;
 use axum::body::Bytes;
@@ -25,7 +26,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use weir_probe::RecordEnricher;
+use weir_flow::FlowTuple;
+use weir_probe::{FoundFlows, Overrides, RecordEnricher, TooManyOverrides};
 
 /// Octets of the body of a request.
 const MAX_BODY_OCTETS: usize = 16 << 10;
@@ -39,6 +41,8 @@ GET  /ready         whether every pipeline responds; status 503 with the reasons
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /metrics       metrics for Prometheus
 GET  /flows         flows of the moment: ?where=EXPRESSION, sort=, top=, fields=, community_id=
+GET  /overrides     overrides in effect: flows about which an IDS decides in place of the rules
+POST /overrides     adds one, DELETE takes one back; both need the token
 POST /reload        reads the configuration and the lists again; needs the token
 GET  /openapi.json  describes this interface
 ";
@@ -50,6 +54,8 @@ struct Api {
     document: String,
     /// Adds places and tags to records, as for sinks.
     enricher: Option<RecordEnricher>,
+    /// Only with rules.
+    overrides: Option<Overrides>,
     /// One search at a time.
     search: Semaphore,
 }
@@ -141,15 +147,22 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(status))
         .routes(routes!(metrics_page))
         .routes(routes!(flows_page))
+        .routes(routes!(list_overrides, add_override, remove_override))
         .routes(routes!(reload))
         .routes(routes!(openapi))
 }
 
 /// All paths, their limits and who may use them.
-pub fn router(client: Client, access: Access, address: SocketAddr, enricher: Option<RecordEnricher>) -> Router {
+pub fn router(
+    client: Client,
+    access: Access,
+    address: SocketAddr,
+    enricher: Option<RecordEnricher>,
+    overrides: Option<Overrides>,
+) -> Router {
     let (router, document) = routes().split_for_parts();
     let document = document.to_pretty_json().expect("the document is JSON");
-    let api = Arc::new(Api { client, access, address, document, enricher, search: Semaphore::new(1) });
+    let api = Arc::new(Api { client, access, address, document, enricher, overrides, search: Semaphore::new(1) });
     router
         .fallback(async || failure(StatusCode::NOT_FOUND, "no such path; GET / lists all"))
         .method_not_allowed_fallback(async || {
@@ -268,17 +281,135 @@ async fn flows_page(
         Ok(query) => query.0,
         Err(rejection) => return failure(StatusCode::BAD_REQUEST, rejection.body_text()),
     };
+    match search(&api, query).await {
+        Ok((search, found)) => ([(CONTENT_TYPE, "application/json")], search.json(found)).into_response(),
+        Err(response) => response,
+    }
+}
+
+/// Searches among the flows of the moment.
+async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundFlows), Response> {
     let search = match query.search(api.enricher.clone()) {
         Ok(search) => search,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
+        Err(error) => return Err(failure(StatusCode::BAD_REQUEST, error.to_string())),
     };
     let Ok(_place) = api.search.try_acquire() else {
-        return failure(StatusCode::TOO_MANY_REQUESTS, "another search is running; try again when it has ended");
+        let reason = "another search is running; try again when it has ended";
+        return Err(failure(StatusCode::TOO_MANY_REQUESTS, reason));
     };
-    let Some(found) = api.client.search_flows(search.search.clone()) else {
-        return failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests wait");
+    let Some(answers) = api.client.search_flows(search.search.clone()) else {
+        return Err(failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests wait"));
     };
-    ([(CONTENT_TYPE, "application/json")], search.json(found).await).into_response()
+    let found = search.found(answers).await;
+    Ok((search, found))
+}
+
+/// Overrides in effect
+#[utoipa::path(get, path = "/overrides", responses(
+    (status = 200, description = "The overrides", body = OverrideList),
+    (status = 409, description = "The probe has no rules", body = Failure),
+))]
+async fn list_overrides(State(api): State<Arc<Api>>) -> Response {
+    match &api.overrides {
+        Some(overrides) => answer(StatusCode::OK, overrides::list(overrides)),
+        None => no_rules(),
+    }
+}
+
+/// Decides about a flow in place of its rules, for a time. It replaces an earlier override of the flow
+#[utoipa::path(post, path = "/overrides", security(("token" = [])), request_body = NewOverride, responses(
+    (status = 200, description = "It has replaced an earlier override", body = OverrideState),
+    (status = 201, description = "Added", body = OverrideState),
+    (status = 400, description = "The body is invalid", body = Failure),
+    (status = 401, description = "Without the token", body = Failure),
+    (status = 403, description = "The probe has no token", body = Failure),
+    (status = 404, description = "No flow of the moment has this Community ID", body = Failure),
+    (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 413, description = "The body is too long", body = Failure),
+    (status = 429, description = "There are too many overrides, or another search is running", body = Failure),
+    (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
+))]
+async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Response {
+    let Some(overrides) = &api.overrides else { return no_rules() };
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return rejected(&rejection),
+    };
+    let new: NewOverride = match serde_json::from_slice(&body) {
+        Ok(new) => new,
+        Err(error) => return failure(StatusCode::BAD_REQUEST, format!("the body is no override: {error}")),
+    };
+    let (action, time, flow) = match new.read().and_then(|(action, time)| Ok((action, time, new.flow.read()?))) {
+        Ok(read) => read,
+        Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    let tuple = match flow {
+        NamedFlow::Tuple(tuple) => tuple,
+        NamedFlow::CommunityId(id) => match search(&api, flows::Query::of_community_id(id)).await {
+            Ok((_, FoundFlows { records, is_complete, .. })) => match (records.first(), is_complete) {
+                (Some((_, record)), _) => FlowTuple::from(&**record),
+                (None, true) => {
+                    let reason =
+                        "no flow of the moment has this Community ID; name it by addresses, ports and protocol";
+                    return failure(StatusCode::NOT_FOUND, reason);
+                }
+                (None, false) => {
+                    let reason = "not all flows were searched in time; name it by addresses, ports and protocol";
+                    return failure(StatusCode::SERVICE_UNAVAILABLE, reason);
+                }
+            },
+            Err(response) => return response,
+        },
+    };
+    match overrides.add(tuple, action, time) {
+        Ok((added, replaces)) => {
+            let status = if replaces { StatusCode::OK } else { StatusCode::CREATED };
+            answer(status, OverrideState::from(&*added))
+        }
+        Err(TooManyOverrides) => {
+            let reason = format!("there are {} overrides, no more are possible until one ends", Overrides::MAX);
+            failure(StatusCode::TOO_MANY_REQUESTS, reason)
+        }
+    }
+}
+
+/// Takes an override back. The rules decide about the flow again
+#[utoipa::path(delete, path = "/overrides", security(("token" = [])), params(FlowName), responses(
+    (status = 200, description = "The override as it was", body = OverrideState),
+    (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 401, description = "Without the token", body = Failure),
+    (status = 403, description = "The probe has no token", body = Failure),
+    (status = 404, description = "The flow has none", body = Failure),
+    (status = 409, description = "The probe has no rules", body = Failure),
+))]
+async fn remove_override(
+    State(api): State<Arc<Api>>,
+    flow: Result<axum::extract::Query<FlowName>, QueryRejection>,
+) -> Response {
+    let Some(overrides) = &api.overrides else { return no_rules() };
+    let flow = match flow {
+        Ok(flow) => flow.0.read(),
+        Err(rejection) => return failure(StatusCode::BAD_REQUEST, rejection.body_text()),
+    };
+    let tuple = match flow {
+        Ok(NamedFlow::Tuple(tuple)) => Some(tuple),
+        Ok(NamedFlow::CommunityId(id)) => overrides::find(overrides, &id),
+        Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    match tuple.and_then(|tuple| overrides.remove(&tuple)) {
+        Some(removed) => answer(StatusCode::OK, OverrideState::from(&*removed)),
+        None => failure(StatusCode::NOT_FOUND, "this flow has no override; GET /overrides lists all"),
+    }
+}
+
+fn no_rules() -> Response {
+    failure(StatusCode::CONFLICT, "the probe hands no packets on, so nothing can be overridden: start it with --rules")
+}
+
+/// The answer to a body that cannot be read.
+fn rejected(rejection: &BytesRejection) -> Response {
+    let is_long = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
+    if is_long { too_large() } else { failure(rejection.status(), "the body ends early") }
 }
 
 /// Reads the configuration file and the lists again, as the signal SIGHUP does
@@ -293,8 +424,7 @@ async fn flows_page(
 ))]
 async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Response {
     if let Err(rejection) = body {
-        let is_long = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-        return if is_long { too_large() } else { failure(rejection.status(), "the body ends early") };
+        return rejected(&rejection);
     }
     let Some(result) = api.client.reload() else {
         return failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests to reload wait");
@@ -329,6 +459,8 @@ mod tests {
             .filter_map(|line| line.split_whitespace().nth(1).filter(|word| word.starts_with('/')))
             .collect();
         listed.sort_unstable();
+        // Its methods have several lines.
+        listed.dedup();
         assert_eq!(listed, paths);
     }
 }

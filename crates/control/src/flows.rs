@@ -72,7 +72,17 @@ pub struct Search {
     columns: Vec<&'static Column>,
 }
 
+/// Whether a text has the form of a Community ID.
+pub fn is_community_id(text: &str) -> bool {
+    text.starts_with("1:") && text.len() == 30
+}
+
 impl Query {
+    /// The flow with this Community ID.
+    pub fn of_community_id(id: String) -> Self {
+        Self { r#where: None, community_id: Some(id), sort: None, top: Some(1), fields: None }
+    }
+
     /// Compiles it. The enricher adds places to records before they are compared.
     pub fn search(self, enricher: Option<RecordEnricher>) -> Result<Search, InvalidQuery> {
         let expression = self.r#where.as_deref().map(Expression::new).transpose().map_err(InvalidQuery::Where)?;
@@ -84,7 +94,7 @@ impl Query {
         }
         // `+` in the query of a URL stands for a space, which a Community ID does not have.
         let id = self.community_id.map(|id| id.replace(' ', "+"));
-        if id.as_ref().is_some_and(|id| !id.starts_with("1:") || id.len() != 30) {
+        if id.as_ref().is_some_and(|id| !is_community_id(id)) {
             return Err(InvalidQuery::CommunityId);
         }
         let id_column = column("community_id").expect("this column exists");
@@ -105,31 +115,38 @@ impl Query {
 }
 
 impl Search {
-    /// The answers of all threads in one object.
-    pub async fn json(&self, mut answers: UnboundedReceiver<FoundFlows>) -> Vec<u8> {
+    /// The answers of all threads together.
+    pub async fn found(&self, mut answers: UnboundedReceiver<FoundFlows>) -> FoundFlows {
         let deadline = (self.search.deadline + REPLY_TIME).into();
-        let (mut records, mut matching, mut searched, mut complete) = (Vec::new(), 0, 0, true);
+        let (mut records, mut matching, mut searched, mut is_complete) = (Vec::new(), 0, 0, true);
         loop {
             match timeout_at(deadline, answers.recv()).await {
                 Ok(Some(found)) => {
                     records.extend(found.records);
                     matching += found.matching;
                     searched += found.searched;
-                    complete &= found.is_complete;
+                    is_complete &= found.is_complete;
                 }
                 // All threads have answered, or ended.
                 Ok(None) => break,
                 // A thread waits for a pipe, or is blocked.
                 Err(_) => {
-                    complete = false;
+                    is_complete = false;
                     break;
                 }
             }
         }
         records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
         records.truncate(self.search.limit);
-        let mut out = format!("{{\"matching\":{matching},\"searched\":{searched},\"complete\":{complete},\"flows\":[")
-            .into_bytes();
+        FoundFlows { records, matching, searched, is_complete }
+    }
+
+    /// They as one object.
+    pub fn json(&self, found: FoundFlows) -> Vec<u8> {
+        let FoundFlows { records, matching, searched, is_complete } = found;
+        let mut out =
+            format!("{{\"matching\":{matching},\"searched\":{searched},\"complete\":{is_complete},\"flows\":[")
+                .into_bytes();
         for (number, (_, record)) in records.iter().enumerate() {
             out.extend(if number == 0 { &b"\n"[..] } else { b",\n" });
             append_json_record(&self.columns, record, &mut out);

@@ -19,6 +19,7 @@ mod api;
 mod error;
 mod flows;
 mod metrics;
+mod overrides;
 mod report;
 mod server;
 

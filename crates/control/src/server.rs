@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use weir_probe::{CpuAffinity, RecordEnricher};
+use weir_probe::{CpuAffinity, Overrides, RecordEnricher};
 
 /// Open connections. With the files and sockets of a probe they are far from the usual limit of
 /// 1024 descriptors.
@@ -67,14 +67,21 @@ impl Server {
         Ok(Self { listener, address, access, runtime })
     }
 
-    /// Starts the thread, with the first report, and what adds places to flows. It ends with the process.
+    /// Starts the thread, with the first report, what adds places to flows, and the overrides of a probe
+    /// with rules. It ends with the process.
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn start(self, first: Report, affinity: CpuAffinity, enricher: Option<RecordEnricher>) -> io::Result<Control> {
+    pub fn start(
+        self,
+        first: Report,
+        affinity: CpuAffinity,
+        enricher: Option<RecordEnricher>,
+        overrides: Option<Overrides>,
+    ) -> io::Result<Control> {
         let (control, client) = connect(first, self.address);
         let acceptor = self.access.tls().map(TlsAcceptor::from);
-        let router = api::router(client, self.access, self.address, enricher);
+        let router = api::router(client, self.access, self.address, enricher, overrides);
         let (listener, runtime) = (self.listener, self.runtime);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();

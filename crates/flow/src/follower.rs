@@ -1,7 +1,7 @@
 //! What a caller does with each packet once it is counted: it gets the flow of the packet, and has
 //! eight octets per flow for itself.
 
-use crate::FlowRecord;
+use crate::{FlowRecord, FlowTuple};
 use weir_packet::Packet;
 
 /// Sees each packet of a burst after it was counted, in the order of the burst.
@@ -12,6 +12,9 @@ pub trait PacketFollower {
     /// Whether [`PacketFollower::follow`] needs the record of a flow with this mark, as far as it has
     /// come. `inspection_ended`: no later packet can tell more about its application.
     fn needs_record(&self, mark: u64, inspection_ended: bool) -> bool;
+
+    /// Whether [`PacketFollower::follow`] needs the five-tuples of flows.
+    fn needs_tuple(&self) -> bool;
 
     /// A packet of a flow. `mark` is what the last call for this flow has left there, 0 for a new
     /// flow. It outlives the record at the active timeout.
@@ -34,6 +37,9 @@ pub struct FollowedPacket<'a> {
     pub inspection_ended: bool,
     /// The record so far, if it was asked for. It includes this packet.
     pub record: Option<&'a mut FlowRecord>,
+    /// The five-tuple of the flow, if it was asked for. It has the ports also if the packet is a later
+    /// fragment.
+    pub tuple: Option<FlowTuple>,
 }
 
 /// Does nothing.
@@ -44,6 +50,10 @@ impl PacketFollower for NoFollower {
     const ACTIVE: bool = false;
 
     fn needs_record(&self, _: u64, _: bool) -> bool {
+        false
+    }
+
+    fn needs_tuple(&self) -> bool {
         false
     }
 

@@ -33,6 +33,7 @@ mod slot;
 mod small_flow_filter;
 mod tcp_analysis;
 mod timeouts;
+mod tuple;
 
 pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};
 pub use follower::{FollowedPacket, PacketFollower};
@@ -44,4 +45,5 @@ pub use migration::MigratedFlow;
 pub use partition::{BUCKETS, BucketSet, Partitioner};
 pub use places::{AutonomousSystem, NamedNetwork, Place, Places};
 pub use record::{Approximate, Direction, EndReason, FlowRecord};
+pub use tuple::FlowTuple;
 pub use weir_ndpi::version as ndpi_version;

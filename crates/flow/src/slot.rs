@@ -9,7 +9,7 @@
 
 use crate::compact_counters::CompactCounters;
 use crate::key::{Endpoint, Key, KeyExtension};
-use crate::{Approximate, Direction, FlowRecord};
+use crate::{Approximate, Direction, FlowRecord, FlowTuple};
 use bytemuck::Zeroable;
 use weir_packet::{Network, Packet};
 
@@ -157,6 +157,11 @@ impl FlowKeyState {
     pub fn address_and_port(&self, endpoint: Endpoint) -> ([u8; 16], u16) {
         let address = [self.addresses[2 * endpoint], self.addresses[2 * endpoint + 1]];
         (bytemuck::must_cast(address), (self.ports_protocol_flags >> (32 + 16 * endpoint)) as u16)
+    }
+
+    #[inline(never)]
+    pub fn tuple(&self) -> FlowTuple {
+        FlowTuple::new([0, 1].map(|end| self.address_and_port(end)), self.protocol(), self.network())
     }
 
     pub fn protocol(&self) -> u8 {

@@ -9,6 +9,7 @@
 //! for packets that are held.
 
 use crate::held_packets::HeldPackets;
+use crate::overrides::{OverrideAction, OverrideTable, Overrides};
 use crate::settings::RecordEnricher;
 use arrayvec::ArrayVec;
 use std::collections::HashMap;
@@ -64,8 +65,10 @@ enum Verdict {
     WithoutFlow,
     /// It was filtered after all: it is a datagram of a sink.
     Removed,
-    /// It was copied, and waits.
-    Held,
+    /// It was copied, and waits; or an override has decided against it.
+    Done,
+    /// An override hands it on, as this decision says.
+    Overridden { decision: u16 },
     Decided {
         decision: u16,
         /// Number of the packet in its flow, from 1.
@@ -97,6 +100,7 @@ pub struct PacketActions {
     /// Rules of earlier versions, with their counters.
     former: Vec<RuleCounters>,
     verdicts: [Verdict; MAX_BURST_FRAMES],
+    overrides: OverrideTable,
     /// The time of the newest packet.
     now_ns: u64,
     interfaces: FrameInterfaces,
@@ -148,11 +152,18 @@ impl PacketActions {
             counters: ActionCounters::default(),
             former: Vec::new(),
             verdicts: [Verdict::WithoutFlow; MAX_BURST_FRAMES],
+            overrides: OverrideTable::default(),
             now_ns: 0,
             interfaces: FrameInterfaces::default(),
         };
         actions.apply(rules);
         actions
+    }
+
+    /// Adds what others say about single flows.
+    #[must_use]
+    pub fn with_overrides(self, overrides: &Overrides) -> Self {
+        Self { overrides: overrides.subscribe(), ..self }
     }
 
     /// Starts the outputs, with what the pipeline knows.
@@ -207,12 +218,19 @@ impl PacketActions {
         self.inspects = inspects;
     }
 
+    /// The number of the decision about a flow from what is known.
+    fn fallback(&mut self, followed: &FollowedPacket<'_>) -> u16 {
+        let decision = followed.record.as_deref().and_then(|record| self.rules.decide(record, true));
+        decision.map_or(WITHOUT_FLOW, |decision| self.number(decision))
+    }
+
     /// Begins a burst: frames of no packet have no flow.
     pub(crate) fn follow<'a>(&'a mut self, burst: &'a Burst<'a>, frame_of: &'a [u8], removed: u64) -> Follower<'a> {
         for (index, verdict) in self.verdicts.iter_mut().enumerate() {
             *verdict = if removed >> index & 1 == 1 { Verdict::Removed } else { Verdict::WithoutFlow };
         }
-        Follower { actions: self, burst, frame_of }
+        let has_overrides = self.overrides.update();
+        Follower { actions: self, burst, frame_of, has_overrides }
     }
 
     /// Ends a burst: counts its frames, and hands them to the outputs.
@@ -227,12 +245,17 @@ impl PacketActions {
         let mut batch = Batch::default();
         for (index, frame) in burst.iter().enumerate() {
             self.interfaces.note(frame.interface);
+            let outgoing = (*frame, packet_of[index % MAX_BURST_FRAMES]);
             let (decision, number) = match self.verdicts[index % MAX_BURST_FRAMES] {
                 Verdict::WithoutFlow => (WITHOUT_FLOW, 1),
                 Verdict::Decided { decision, number } => (decision, number),
-                Verdict::Removed | Verdict::Held => continue,
+                Verdict::Removed | Verdict::Done => continue,
+                Verdict::Overridden { decision } => {
+                    let action = self.decided[usize::from(decision)].decision.action;
+                    batch.add(outgoing, &action, self.decode, &mut self.counters);
+                    continue;
+                }
             };
-            let outgoing = (*frame, packet_of[index % MAX_BURST_FRAMES]);
             let (decided, counters) = (&mut self.decided, &mut self.counters);
             if let Some(action) = count(decided, counters, decision, number, frame.wire_bytes) {
                 batch.add(outgoing, &action, self.decode, counters);
@@ -320,6 +343,7 @@ impl PacketActions {
             }
         }
         counters.push(none);
+        counters.extend(self.overrides.counters());
         counters
     }
 
@@ -349,17 +373,26 @@ fn count(
     let decided = decided.get_mut(usize::from(decision))?;
     let action = decided.decision.action;
     decided.matched.add(wire_bytes as usize);
-    if !action.forward || action.egresses == 0 {
-        counters.dropped.add(wire_bytes as usize);
-        return None;
-    }
-    if action.shunt.is_some_and(|packets| number > packets) {
-        counters.shunted.add(wire_bytes as usize);
+    if !is_forwarded(&action, number, wire_bytes, counters) {
         return None;
     }
     decided.forwarded.add(wire_bytes as usize);
-    counters.forwarded.add(wire_bytes as usize);
     Some(action)
+}
+
+/// Counts a packet by what is done with it. Returns whether it is handed on.
+#[inline]
+fn is_forwarded(action: &Action, number: u32, wire_bytes: u32, counters: &mut ActionCounters) -> bool {
+    if !action.forward || action.egresses == 0 {
+        counters.dropped.add(wire_bytes as usize);
+        return false;
+    }
+    if action.shunt.is_some_and(|packets| number > packets) {
+        counters.shunted.add(wire_bytes as usize);
+        return false;
+    }
+    counters.forwarded.add(wire_bytes as usize);
+    true
 }
 
 /// Packets of a burst that are handed on, in their order, and the egresses of each.
@@ -411,6 +444,7 @@ pub(crate) struct Follower<'a> {
     actions: &'a mut PacketActions,
     burst: &'a Burst<'a>,
     frame_of: &'a [u8],
+    has_overrides: bool,
 }
 
 impl PacketFollower for Follower<'_> {
@@ -422,9 +456,17 @@ impl PacketFollower for Follower<'_> {
     }
 
     #[inline]
+    fn needs_tuple(&self) -> bool {
+        self.has_overrides
+    }
+
+    #[inline]
     fn follow(&mut self, followed: &mut FollowedPacket<'_>, mark: &mut u64) {
         let number = Mark(*mark).packets().saturating_add(1);
         let version = self.actions.version;
+        if followed.tuple.is_some() && self.override_rules(followed, mark, number) {
+            return;
+        }
         let state = match (Mark(*mark).decision(version), followed.record.as_deref_mut()) {
             (Some(decision), _) => decision + 1,
             (None, Some(record)) => self.decide(followed.slot, followed.inspection_ended, record, Mark(*mark)),
@@ -477,12 +519,69 @@ impl Follower<'_> {
         }
     }
 
+    /// Does with a packet what the override of its flow says. Returns false if it has none. Rules can
+    /// decide about the flow later as if there had been no override.
+    #[inline(never)]
+    fn override_rules(&mut self, followed: &mut FollowedPacket<'_>, mark: &mut u64, number: u32) -> bool {
+        let found = followed.tuple.and_then(|tuple| self.actions.overrides.find(&tuple));
+        let Some(found) = found else { return false };
+        let before = Mark(*mark);
+        let frame = self.frame_of.get(followed.index).map_or(0, |&frame| usize::from(frame));
+        let wire_bytes = self.burst.get(frame).map_or(0, |frame| frame.wire_bytes);
+        *mark = Mark::new(before.state(), before.version(), number).0;
+        let mut verdict = Verdict::Done;
+        let is_forwarded = match found.action {
+            OverrideAction::Drop => {
+                self.actions.counters.dropped.add(wire_bytes as usize);
+                false
+            }
+            OverrideAction::Shunt(_) if !found.take_one() => {
+                self.actions.counters.shunted.add(wire_bytes as usize);
+                false
+            }
+            action => {
+                let (decision, decided) = self.decide_now(followed, before, number);
+                *mark = decided.0;
+                let actions = &mut *self.actions;
+                let mut of_rules = actions.decided[usize::from(decision)].decision.action;
+                if action == OverrideAction::Forward {
+                    of_rules = Action { forward: true, shunt: None, ..of_rules };
+                }
+                let is_forwarded = is_forwarded(&of_rules, number, wire_bytes, &mut actions.counters);
+                if is_forwarded {
+                    verdict = Verdict::Overridden { decision };
+                }
+                is_forwarded
+            }
+        };
+        self.actions.overrides.count(&found, is_forwarded, wire_bytes);
+        self.actions.verdicts[frame % MAX_BURST_FRAMES] = verdict;
+        true
+    }
+
+    /// The decision of the rules from what is known, and the mark of the flow. Packets that wait leave.
+    fn decide_now(&mut self, followed: &mut FollowedPacket<'_>, mark: Mark, number: u32) -> (u16, Mark) {
+        let version = self.actions.version;
+        if let Some(decision) = mark.decision(version) {
+            return (decision, Mark::new(mark.state(), version, number));
+        }
+        let state = match followed.record.as_deref_mut() {
+            Some(record) => self.decide(followed.slot, followed.inspection_ended, record, mark),
+            None => WITHOUT_FLOW + 1,
+        };
+        if state != Mark::HELD {
+            return (state - 1, Mark::new(state, version, number));
+        }
+        let fallback = self.actions.fallback(followed);
+        self.actions.release(followed.slot, fallback);
+        (fallback, Mark::new(Mark::UNDECIDED, version, number))
+    }
+
     /// Holds a packet, or decides if there is no room.
     #[inline(never)]
     fn hold(&mut self, followed: &FollowedPacket<'_>, frame: usize, number: u32) -> Verdict {
         let actions = &mut *self.actions;
-        let fallback = followed.record.as_deref().and_then(|record| actions.rules.decide(record, true));
-        let fallback = fallback.map_or(WITHOUT_FLOW, |decision| actions.number(decision));
+        let fallback = actions.fallback(followed);
         let (Some(frame), Some(held)) = (self.burst.get(frame), &mut actions.held) else {
             return Verdict::Decided { decision: fallback, number };
         };
@@ -500,7 +599,7 @@ impl Follower<'_> {
         }
         if has_room {
             actions.counters.held.add(frame.wire_bytes as usize);
-            return Verdict::Held;
+            return Verdict::Done;
         }
         Verdict::Decided { decision: fallback, number }
     }

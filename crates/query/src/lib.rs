@@ -26,7 +26,7 @@ mod view;
 pub use error::ExpressionError;
 pub use expression::Expression;
 pub use group_field::{GroupField, InvalidGroupField};
-pub use literal::parse_time;
+pub use literal::{parse_time, protocol_number};
 pub use order::{InvalidOrder, Metric, Order, RecordOrder};
 pub use selecting_sink::{SelectingSink, expression_of, split_where};
 pub use sums::Sums;

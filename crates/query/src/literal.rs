@@ -272,7 +272,7 @@ pub fn parse_time(text: &str) -> Option<u64> {
 }
 
 /// The number of a protocol. The names are those that Weir prints, and `icmpv6`.
-pub(crate) fn protocol_number(name: &str) -> Option<u8> {
+pub fn protocol_number(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();
     if name == "icmpv6" || name == "ipv6-icmp" {
         return Some(58);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: [(&str, &str); 24] = [
     ("bench", "capture dpi export flow ledger packet plot probe tcp-batch text trafficgen"),
     ("capture", ""),
-    ("control", "export flow ledger probe query"),
+    ("control", "export flow ledger packet probe query"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet"),
     ("enrich", "dpi flow"),

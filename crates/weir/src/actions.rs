@@ -21,7 +21,7 @@ use weir_capture::Frame;
 use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
-use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Overrides, PacketActions, Pipeline, Settings};
 use weir_recorder::{FOLDER_MODE, FolderSettings};
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
@@ -34,6 +34,8 @@ pub struct Actions {
     egresses: Vec<EgressSpec>,
     /// Key of the hash that balances, the same in all pipelines.
     secret: u64,
+    /// What others say over HTTP about single flows.
+    overrides: Option<Overrides>,
 }
 
 impl Actions {
@@ -62,7 +64,12 @@ impl Actions {
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
-        Ok(Self { rules: Arc::new(rules), egresses, secret: RandomState::new().hash_one(0) })
+        Ok(Self { rules: Arc::new(rules), egresses, secret: RandomState::new().hash_one(0), overrides: None })
+    }
+
+    /// Permits overrides. Returns them.
+    pub fn permit_overrides(&mut self) -> Overrides {
+        self.overrides.get_or_insert_default().clone()
     }
 
     /// Checks the rules beside the other options of a run, without opening outputs.
@@ -153,7 +160,14 @@ impl Actions {
                 egresses.push(Egress::new(outputs, *balance, self.secret));
             }
         }
-        Ok(of_pipelines.into_iter().map(|egresses| PacketActions::new(self.rules.clone(), egresses)).collect())
+        let actions = of_pipelines.into_iter().map(|egresses| {
+            let actions = PacketActions::new(self.rules.clone(), egresses);
+            match &self.overrides {
+                Some(overrides) => actions.with_overrides(overrides),
+                None => actions,
+            }
+        });
+        Ok(actions.collect())
     }
 
     fn reload(&mut self, path: &Path) -> Result<(), Error> {

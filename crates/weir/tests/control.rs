@@ -4,115 +4,20 @@ mod common;
 mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
+mod served;
 
 use common::{command, failure, is_installed, number, permit_all_users};
-use live::{Running, send_requests, wire};
-use network::{BOUND, Sender, ip, until};
+use live::send_requests;
+use network::until;
 use serde_json::Value;
+use served::{Answer, Served, TOKEN, samples, sum, token_file};
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-const TOKEN: &str = "correct-horse-battery-staple";
-
-/// A probe on interface `right` that serves HTTP on loopback.
-struct Served {
-    probe: Running,
-    address: SocketAddr,
-    sender: Sender,
-}
-
-/// An answer: status, headers, body.
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Served {
-    /// Starts it in a network namespace; `None` where that is not permitted.
-    fn start(options: &[&str]) -> Option<Self> {
-        let sender = wire()?;
-        ip("link set lo up");
-        ip("address add 192.0.2.1/32 dev lo");
-        let listen = if options.contains(&"--listen") { &[][..] } else { &["--listen", "0"] };
-        let probe = Running::probe("af_packet:right", &[listen, options].concat());
-        probe.wait_for("HTTP interface is ready");
-        let err = probe.stderr();
-        let address = err.split_once("address=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
-        Some(Self { probe, address, sender })
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
-        stream
-    }
-
-    /// Sends octets on a connection of their own, and reads to its end.
-    fn raw(&self, octets: &[u8]) -> String {
-        let mut stream = self.connect();
-        // The server may close the connection before it has read everything.
-        let _ = stream.write_all(octets);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
-    }
-
-    fn request(&self, method: &str, path: &str, headers: &str) -> Answer {
-        let host = self.address;
-        let text = self
-            .raw(format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n").as_bytes());
-        Answer::parse(&text)
-    }
-
-    fn get(&self, path: &str) -> Answer {
-        self.request("GET", path, "")
-    }
-
-    /// Status of a change, with this token.
-    fn reload(&self, token: &str) -> Answer {
-        self.request("POST", "/reload", &format!("Authorization: Bearer {token}\r\n"))
-    }
-
-    fn metrics(&self) -> BTreeMap<String, f64> {
-        let answer = self.get("/metrics");
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        samples(&answer.body)
-    }
-}
-
-impl Answer {
-    fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Self { status, head: head.to_lowercase(), body: body.into() }
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
-    }
-}
-
-/// The samples of a page by name and labels.
-fn samples(page: &str) -> BTreeMap<String, f64> {
-    let lines = page.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| line.rsplit_once(' ').unwrap())
-        .map(|(name, value)| (name.into(), value.parse().unwrap()))
-        .collect()
-}
-
-/// The sum of all series of a metric with this label, as in `reason="non_ip"`; with `""`, of all.
-fn sum(samples: &BTreeMap<String, f64>, metric: &str, label: &str) -> u64 {
-    let of_metric = samples.iter().filter(|(name, _)| name.split('{').next() == Some(metric) && name.contains(label));
-    of_metric.map(|(_, value)| *value as u64).sum()
-}
 
 /// Asserts that every counter of a page equals the ledger of the run.
 fn assert_equal_to_ledger(metrics: &BTreeMap<String, f64>, ledger: &Value) {
@@ -263,7 +168,7 @@ fn every_path_of_the_document_answers_as_it_says_and_no_other_path_does() {
     let document = served.get("/openapi.json").json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{document}");
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 8);
+    assert_eq!(paths.len(), 9);
     for (path, methods) in paths {
         for method in ["get", "put", "post", "delete", "patch", "options"] {
             let answer = served.request(&method.to_uppercase(), path, "Content-Length: 0\r\n");
@@ -288,11 +193,7 @@ fn every_path_of_the_document_answers_as_it_says_and_no_other_path_does() {
             }
         }
         let head = served.request("HEAD", path, "");
-        assert_eq!(
-            (head.status, head.body.as_str()),
-            (if methods.get("get").is_some() { 200 } else { 405 }, ""),
-            "{path}"
-        );
+        assert_eq!((head.status, head.body.as_str()), (served.get(path).status, ""), "{path}");
     }
     for path in [
         "/metrics/",
@@ -494,15 +395,6 @@ fn a_thousand_connections_and_slow_clients_do_no_harm() {
     });
     let (_, _, ledger) = served.probe.stop(0);
     assert_eq!(number(&ledger["packets"]["metered"]), 2000);
-}
-
-/// A file with a token, in a folder of its own.
-fn token_file(token: &str, mode: u32) -> (tempfile::TempDir, std::path::PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("token");
-    fs::write(&path, token).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-    (folder, path)
 }
 
 #[test]

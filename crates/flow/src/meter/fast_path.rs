@@ -151,8 +151,10 @@ impl Meter {
             return follower.follow_without_flow(index, packet);
         };
         let inspection_ended = self.inspection.packets() == 0 || !flow.state.needs_inspection();
+        let tuple = follower.needs_tuple().then(|| flow.state.tuple());
         let mut record = follower.needs_record(mark, inspection_ended).then(|| self.record_so_far(slot));
-        let mut followed = FollowedPacket { index, packet, slot, inspection_ended, record: record.as_deref_mut() };
+        let record = record.as_deref_mut();
+        let mut followed = FollowedPacket { index, packet, slot, inspection_ended, record, tuple };
         follower.follow(&mut followed, &mut self.marks[slot as usize]);
     }
 

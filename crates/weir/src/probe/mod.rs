@@ -121,7 +121,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     };
     let server = control::bind(&probe)?;
     let mut groups = start::open_worker_groups(&probe, &stop)?;
-    let actions = probe.rules.as_deref().map(Actions::load).transpose()?;
+    let mut actions = probe.rules.as_deref().map(Actions::load).transpose()?;
+    let overrides = actions.as_mut().filter(|_| server.is_some()).map(Actions::permit_overrides);
     if let Some(actions) = &actions {
         actions.prepare_folders(&probe.user, outputs.owner)?;
         groups.add_actions(actions, probe.metering.selection.filter.as_deref())?;
@@ -176,7 +177,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         return Err(error);
     }
 
-    let start = |server: Server| server.start(monitor.report(&running.probe), control_affinity, control_enricher);
+    let start =
+        |server: Server| server.start(monitor.report(&running.probe), control_affinity, control_enricher, overrides);
     let control = match server.map(start).transpose() {
         Ok(control) => control,
         Err(error) => {

@@ -1,0 +1,339 @@
+//! Overrides: what an IDS says about single flows, in place of their rules, for a time.
+//!
+//! ```text
+//! HTTP interface -> Overrides -> inbox per pipeline -> OverrideTable -> packets of the flow
+//! ```
+//! A pipeline looks at a number between two bursts, and takes the lock only if it has changed. Both
+//! sides share each override, with its counters. A pipeline notices the end of an override by itself,
+//! when a packet of the flow comes.
+
+use crate::sync::lock;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use weir_flow::FlowTuple;
+use weir_ledger::{PacketTotals, RuleCounters};
+
+/// What happens to the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverrideAction {
+    /// All are handed on, to where the rules say.
+    Forward,
+    /// None is handed on.
+    Drop,
+    /// With this number of packets is done what the rules say, then none is handed on.
+    Shunt(u32),
+}
+
+impl OverrideAction {
+    const NAMES: [&'static str; 3] = ["forward", "drop", "shunt"];
+
+    fn index(self) -> usize {
+        match self {
+            Self::Forward => 0,
+            Self::Drop => 1,
+            Self::Shunt(_) => 2,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+}
+
+/// The override of a flow.
+#[derive(Debug)]
+pub struct Override {
+    /// The flow.
+    pub tuple: FlowTuple,
+    /// What happens to its packets.
+    pub action: OverrideAction,
+    /// When it ends.
+    pub until: Instant,
+    more: AtomicU32,
+    is_removed: AtomicBool,
+    packets: AtomicU64,
+    octets: AtomicU64,
+}
+
+impl Override {
+    /// Packets that it has decided, and their octets on the wire.
+    pub fn decided(&self) -> PacketTotals {
+        let [packets, octets] = [&self.packets, &self.octets].map(|counter| counter.load(Ordering::Relaxed));
+        PacketTotals { packets, octets }
+    }
+
+    /// Packets before a shunt begins.
+    pub fn more(&self) -> u32 {
+        self.more.load(Ordering::Relaxed)
+    }
+
+    fn is_valid(&self, now: Instant) -> bool {
+        now < self.until && !self.is_removed.load(Ordering::Relaxed)
+    }
+
+    /// Takes one of the packets before a shunt begins. Returns false if there is none left.
+    pub(crate) fn take_one(&self) -> bool {
+        self.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |more| more.checked_sub(1)).is_ok()
+    }
+
+    pub(crate) fn count(&self, wire_bytes: u32) {
+        self.packets.fetch_add(1, Ordering::Relaxed);
+        self.octets.fetch_add(wire_bytes.into(), Ordering::Relaxed);
+    }
+}
+
+/// There are [`Overrides::MAX`] overrides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyOverrides;
+
+/// The overrides of a probe.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many were added or removed.
+    changes: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    table: Table,
+    /// Of each pipeline: those that were added or removed since it looked.
+    inboxes: Vec<Vec<Arc<Override>>>,
+}
+
+type Table = HashMap<FlowTuple, Arc<Override>, ahash::RandomState>;
+
+impl Overrides {
+    /// At most this number are in effect.
+    pub const MAX: usize = 16_384;
+
+    /// Adds an override, in place of an earlier one of the flow. It has an effect on packets that a
+    /// pipeline reads from now on. Returns it, and whether there was an earlier one.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add(
+        &self,
+        tuple: FlowTuple,
+        action: OverrideAction,
+        time: Duration,
+    ) -> Result<(Arc<Override>, bool), TooManyOverrides> {
+        let now = Instant::now();
+        let mut state = lock(&self.0.state);
+        let State { table, inboxes } = &mut *state;
+        if table.len() >= Self::MAX {
+            table.retain(|_, present| present.is_valid(now));
+        }
+        if table.len() >= Self::MAX && !table.contains_key(&tuple) {
+            return Err(TooManyOverrides);
+        }
+        let more = if let OverrideAction::Shunt(more) = action { more } else { 0 };
+        let added = Arc::new(Override {
+            tuple,
+            action,
+            until: now + time,
+            more: more.into(),
+            is_removed: AtomicBool::default(),
+            packets: AtomicU64::default(),
+            octets: AtomicU64::default(),
+        });
+        let earlier = table.insert(tuple, added.clone());
+        let replaces = earlier.is_some_and(|earlier| {
+            let was_valid = earlier.is_valid(now);
+            earlier.is_removed.store(true, Ordering::Relaxed);
+            was_valid
+        });
+        self.announce(inboxes, &added);
+        Ok((added, replaces))
+    }
+
+    fn announce(&self, inboxes: &mut [Vec<Arc<Override>>], changed: &Arc<Override>) {
+        for inbox in inboxes {
+            // A pipeline that is blocked does not read it.
+            if inbox.len() >= 2 * Self::MAX {
+                let now = Instant::now();
+                inbox.retain(|present| present.is_valid(now));
+            }
+            inbox.push(changed.clone());
+        }
+        self.0.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes an override back. Returns it, if there was one.
+    pub fn remove(&self, tuple: &FlowTuple) -> Option<Arc<Override>> {
+        let mut state = lock(&self.0.state);
+        let removed = state.table.remove(tuple)?;
+        let was_valid = removed.is_valid(Instant::now());
+        removed.is_removed.store(true, Ordering::Relaxed);
+        self.announce(&mut state.inboxes, &removed);
+        was_valid.then_some(removed)
+    }
+
+    /// Those in effect, the next one to end first.
+    pub fn list(&self) -> Vec<Arc<Override>> {
+        let now = Instant::now();
+        let mut list: Vec<_> = lock(&self.0.state).table.values().filter(|of| of.is_valid(now)).cloned().collect();
+        list.sort_by_key(|of| of.until);
+        list
+    }
+
+    /// The side of one more pipeline, which gets those that are added from now on.
+    pub(crate) fn subscribe(&self) -> OverrideTable {
+        let mut state = lock(&self.0.state);
+        state.inboxes.push(Vec::new());
+        OverrideTable {
+            source: Some((self.clone(), state.inboxes.len() - 1)),
+            changes: self.0.changes.load(Ordering::Acquire),
+            ..OverrideTable::default()
+        }
+    }
+}
+
+/// The overrides as a pipeline knows them.
+#[derive(Default)]
+pub(crate) struct OverrideTable {
+    /// With the number of the inbox; `None` if there can be none.
+    source: Option<(Overrides, usize)>,
+    changes: u64,
+    table: Table,
+    now: Option<Instant>,
+    /// When the last one ends.
+    until: Option<Instant>,
+    /// By action: packets that overrides have decided, and those of them that were handed on.
+    counters: [[PacketTotals; 2]; 3],
+}
+
+impl OverrideTable {
+    /// Once per burst: takes new ones, and looks at the clock if there are any. Returns whether there
+    /// are any.
+    #[inline]
+    pub fn update(&mut self) -> bool {
+        let Some((source, _)) = &self.source else { return false };
+        if source.0.changes.load(Ordering::Acquire) == self.changes && self.table.is_empty() {
+            return false;
+        }
+        self.take_new();
+        !self.table.is_empty()
+    }
+
+    #[inline(never)]
+    fn take_new(&mut self) {
+        let now = Instant::now();
+        self.now = Some(now);
+        let Some((source, inbox)) = &self.source else { return };
+        let changes = source.0.changes.load(Ordering::Acquire);
+        if changes != std::mem::replace(&mut self.changes, changes) {
+            for changed in std::mem::take(&mut lock(&source.0.state).inboxes[*inbox]) {
+                if changed.is_valid(now) {
+                    self.until = self.until.max(Some(changed.until));
+                    self.table.insert(changed.tuple, changed);
+                } else {
+                    self.table.remove(&changed.tuple);
+                }
+            }
+        }
+        if self.until.is_none_or(|until| until <= now) {
+            self.table.clear();
+        } else if self.table.len() > 2 * Overrides::MAX {
+            self.table.retain(|_, of| of.is_valid(now));
+        }
+    }
+
+    /// The override of a flow.
+    pub fn find(&self, tuple: &FlowTuple) -> Option<Arc<Override>> {
+        let found = self.table.get(tuple)?;
+        found.is_valid(self.now?).then(|| found.clone())
+    }
+
+    /// Counts a packet.
+    pub fn count(&mut self, found: &Override, is_forwarded: bool, wire_bytes: u32) {
+        found.count(wire_bytes);
+        let [decided, forwarded] = &mut self.counters[found.action.index()];
+        decided.add(wire_bytes as usize);
+        if is_forwarded {
+            forwarded.add(wire_bytes as usize);
+        }
+    }
+
+    /// One row per action, as those of rules.
+    pub fn counters(&self) -> impl Iterator<Item = RuleCounters> {
+        let rows = OverrideAction::NAMES.into_iter().zip(self.counters).filter(|_| self.source.is_some());
+        rows.map(|(rule, [matched, forwarded])| RuleCounters {
+            level: "override",
+            rule: rule.into(),
+            matched,
+            forwarded,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::{Network, ipv4_mapped};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn tuple(number: u32) -> FlowTuple {
+        FlowTuple::new([(ipv4_mapped(number.to_be_bytes()), 1), (ipv4_mapped([192, 0, 2, 1]), 80)], 6, Network::Ipv4)
+    }
+
+    #[test]
+    fn their_number_is_limited_and_those_that_have_ended_make_room() {
+        let overrides = Overrides::default();
+        let max = Overrides::MAX as u32;
+        for number in 0..max {
+            let time = if number < 10 { Duration::ZERO } else { MINUTE };
+            assert!(!overrides.add(tuple(number), OverrideAction::Drop, time).unwrap().1);
+        }
+        for number in max..max + 10 {
+            overrides.add(tuple(number), OverrideAction::Drop, MINUTE).unwrap();
+        }
+        assert_eq!(overrides.add(tuple(max + 10), OverrideAction::Drop, MINUTE).unwrap_err(), TooManyOverrides);
+        assert!(overrides.add(tuple(max), OverrideAction::Forward, MINUTE).unwrap().1, "it takes the place of another");
+        assert!(overrides.remove(&tuple(20)).is_some() && overrides.remove(&tuple(20)).is_none());
+        overrides.add(tuple(max + 10), OverrideAction::Drop, MINUTE).unwrap();
+        assert_eq!(overrides.list().len(), Overrides::MAX);
+    }
+
+    #[test]
+    fn a_pipeline_sees_the_last_change_of_a_flow_and_forgets_what_has_ended() {
+        let overrides = Overrides::default();
+        let mut table = overrides.subscribe();
+        assert!(!table.update() && table.find(&tuple(1)).is_none());
+        overrides.add(tuple(1), OverrideAction::Drop, MINUTE).unwrap();
+        overrides.add(tuple(1), OverrideAction::Shunt(1), MINUTE).unwrap();
+        overrides.add(tuple(2), OverrideAction::Drop, MINUTE).unwrap();
+        overrides.add(tuple(3), OverrideAction::Drop, Duration::ZERO).unwrap();
+        overrides.remove(&tuple(2));
+        assert!(table.update());
+        assert_eq!(table.find(&tuple(1)).unwrap().action, OverrideAction::Shunt(1));
+        assert!(table.find(&tuple(2)).is_none() && table.find(&tuple(3)).is_none());
+        let found = table.find(&tuple(1)).unwrap();
+        assert!(found.take_one() && !found.take_one());
+        overrides.remove(&tuple(1));
+        assert!(table.find(&tuple(1)).is_none(), "at once");
+        assert!(!table.update());
+    }
+
+    #[test]
+    fn a_pipeline_that_is_blocked_does_not_let_memory_grow() {
+        let overrides = Overrides::default();
+        let mut table = overrides.subscribe();
+        for number in 0..100_000 {
+            overrides.add(tuple(number), OverrideAction::Drop, MINUTE).unwrap();
+            if number >= 100 {
+                overrides.remove(&tuple(number));
+            }
+        }
+        assert!(lock(&overrides.0.state).inboxes[0].len() <= 2 * Overrides::MAX);
+        assert!(table.update());
+        assert_eq!(table.table.len(), 100);
+    }
+}
