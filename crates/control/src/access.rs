@@ -43,6 +43,11 @@ impl Token {
         if is_valid { Ok(Self(token.into())) } else { Err(Error::InvalidToken { path: path.into() }) }
     }
 
+    /// The header that has it.
+    pub fn header(&self) -> Vec<u8> {
+        [b"Bearer ", self.0.as_slice()].concat()
+    }
+
     /// Whether a request has the token. The time tells nothing but the length.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(AUTHORIZATION).iter();

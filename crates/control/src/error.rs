@@ -1,4 +1,4 @@
-//! Why the server cannot start.
+//! Why the server, or a client of it, cannot start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,6 +56,9 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The system does not provide what a client needs.
+    #[error("cannot open a connection: {0}")]
+    Client(io::Error),
     /// The key does not belong to the certificate, or the like.
     #[error("TLS: {0}")]
     Tls(#[from] tokio_rustls::rustls::Error),

@@ -20,11 +20,14 @@ mod error;
 mod flows;
 mod metrics;
 mod overrides;
+mod remote;
 mod report;
 mod server;
 
 pub use access::Access;
 pub use address::{InvalidAddress, parse_address};
+pub use axum::http::Method;
 pub use error::Error;
+pub use remote::{InvalidUrl, ProbeUrl, RemoteAnswer, RemoteProbe};
 pub use report::{Control, FlowReplies, REPORT_AGE, ReloadReply, Report, Request};
 pub use server::Server;

@@ -133,6 +133,14 @@ pub enum Error {
         #[from]
         error: weir_control::Error,
     },
+    #[error("{error}{}", control_advice(.error))]
+    Remote { error: weir_control::Error },
+    #[error("--to https:// needs --ca FILE, with the certificates that the probe's one is signed by; http:// does not")]
+    BypassCertificates,
+    #[error("--more needs --action shunt")]
+    BypassMore,
+    #[error("{probe}: {reason}")]
+    BypassRefused { probe: String, reason: String },
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error("--user {0}: no such user; name another one, or root to keep all privileges (not recommended)")]
@@ -354,10 +362,10 @@ fn control_advice(error: &weir_control::Error) -> &'static str {
         weir_control::Error::NotLoopback(_) => {
             ": give --tls-cert, --tls-key and --token-file, or listen on 127.0.0.1 (docs/control.md)"
         }
-        weir_control::Error::File { .. } => "; the probe reads it before it drops its privileges",
+        weir_control::Error::File { error, .. } => input_advice(error),
         weir_control::Error::TokenReadable { .. } => "; chmod 600 it, and make a new token",
         weir_control::Error::InvalidToken { .. } => "; make one with: openssl rand -hex 32",
-        weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) => "",
+        weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) | weir_control::Error::Client(_) => "",
     }
 }
 

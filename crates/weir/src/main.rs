@@ -9,6 +9,7 @@
 mod actions;
 mod arguments;
 mod bench;
+mod bypass;
 mod console;
 mod doctor;
 mod enrichment;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Tcp(tcp) => tcp::run(&tcp),
         Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),
+        Command::Bypass(bypass) => bypass::run(&bypass),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),
         Command::Doctor(doctor) => doctor::run(&doctor),

@@ -4,8 +4,8 @@ mod common;
 use common::{arguments, assert_usage_errors, failure, small, success};
 use std::collections::BTreeSet;
 
-const COMMANDS: [&str; 11] =
-    ["read", "probe", "tcp", "packets", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
+const COMMANDS: [&str; 12] =
+    ["read", "probe", "tcp", "packets", "bypass", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
 
 #[test]
 fn without_a_command_it_prints_short_help() {

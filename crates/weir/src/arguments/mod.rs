@@ -4,6 +4,7 @@
 //! commands share are in `groups.rs`, option values that need parsing in `values.rs`.
 
 mod bench;
+mod bypass;
 mod groups;
 mod machine;
 mod packets;
@@ -16,6 +17,7 @@ mod usage;
 mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
+pub use bypass::{Bypass, BypassAction, EveEvent};
 pub use groups::{Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks};
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
@@ -69,6 +71,8 @@ Examples:
   weir packets /srv/packets --flow ID -o flow.pcapng
                                             write the recorded packets of a flow to a capture
   weir probe -i af_packet:eth0              run as a probe, with its status every second
+  weir bypass --eve eve.json --token-file token
+                                            Suricata tells a probe which packets it needs no more
   weir doctor                               check this machine for settings that lose packets
 
 'weir COMMAND --help' describes a command, its options and its exit codes.
@@ -86,6 +90,7 @@ pub enum Command {
     Tcp(Box<Tcp>),
     Packets(Box<Packets>),
     Rules(RulesArguments),
+    Bypass(Box<Bypass>),
     Synth(Synth),
     Bench(Bench),
     Doctor(Doctor),
@@ -103,6 +108,7 @@ impl Command {
             Self::Probe(probe) => probe.reporting.quiet,
             Self::Tcp(tcp) => tcp.reporting.quiet,
             Self::Packets(packets) => packets.quiet,
+            Self::Bypass(bypass) => bypass.quiet,
             Self::Synth(synth) => synth.quiet,
             _ => false,
         }

@@ -1,0 +1,211 @@
+//! The other end: requests to the HTTP interface of a running probe.
+
+use crate::access::Token;
+use crate::error::Error;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Time of a request, with the connection that it may need.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Octets of an answer that are read at most.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// Where a probe listens: `http://HOST:PORT` or `https://HOST:PORT`.
+#[derive(Clone, Debug)]
+pub struct ProbeUrl {
+    is_https: bool,
+    host: String,
+    port: u16,
+}
+
+/// A text is no [`ProbeUrl`].
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write http://HOST:PORT or https://HOST:PORT, without a path")]
+pub struct InvalidUrl;
+
+impl FromStr for ProbeUrl {
+    type Err = InvalidUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUrl> {
+        let uri: Uri = text.parse().map_err(|_| InvalidUrl)?;
+        let is_https = uri.scheme_str() == Some("https");
+        let is_plain = uri.path_and_query().is_none_or(|path| path == "/") && !text.contains('@');
+        match (uri.scheme_str(), uri.host(), uri.port_u16()) {
+            (Some("http" | "https"), Some(host), Some(port)) if is_plain => {
+                Ok(Self { is_https, host: host.into(), port })
+            }
+            _ => Err(InvalidUrl),
+        }
+    }
+}
+
+impl std::fmt::Display for ProbeUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http{}://{}:{}", if self.is_https { "s" } else { "" }, self.host, self.port)
+    }
+}
+
+impl ProbeUrl {
+    /// Whether requests are encrypted.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// The host without the brackets of an IPv6 address.
+    fn host(&self) -> &str {
+        self.host.trim_matches(['[', ']'])
+    }
+}
+
+/// A running probe that is asked over HTTP, one request after the other.
+pub struct RemoteProbe {
+    url: ProbeUrl,
+    token: Token,
+    tls: Option<TlsConnector>,
+    runtime: Runtime,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// What a probe answers.
+pub struct RemoteAnswer {
+    /// The status.
+    pub status: StatusCode,
+    /// The JSON, or null.
+    pub body: Value,
+}
+
+impl RemoteAnswer {
+    /// Why the request was refused.
+    pub fn error(&self) -> String {
+        self.body["error"].as_str().map_or_else(|| self.status.to_string(), String::from)
+    }
+}
+
+impl RemoteProbe {
+    /// Reads the token, and the certificates that the probe of an `https` URL has to be signed by.
+    /// Connects with the first request.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn new(url: ProbeUrl, token: &Path, certificates: Option<&Path>) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(Error::Client)?;
+        let tls = certificates.filter(|_| url.is_https).map(client_config).transpose()?;
+        Ok(Self { url, token: Token::read(token)?, tls, runtime, connection: None })
+    }
+
+    /// Sends a request with a body, and reads the answer.
+    ///
+    /// # Errors
+    /// The probe cannot be reached, or does not answer in time.
+    pub fn request(&mut self, method: Method, path: &str, body: &str) -> io::Result<RemoteAnswer> {
+        let Self { url, token, tls, runtime, connection } = self;
+        runtime.block_on(async {
+            let request = || {
+                Request::builder()
+                    .method(method.clone())
+                    .uri(path)
+                    .header(HOST, format!("{}:{}", url.host, url.port))
+                    .header(AUTHORIZATION, token.header())
+                    .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+                    .map_err(io::Error::other)
+            };
+            let whole = async {
+                // The probe closes a connection after some time, perhaps just now.
+                if let Some(mut open) = connection.take()
+                    && let Ok(answer) = send(&mut open, request()?).await
+                {
+                    *connection = Some(open);
+                    return Ok(answer);
+                }
+                let mut new = connect(url, tls.as_ref()).await?;
+                let answer = send(&mut new, request()?).await?;
+                *connection = Some(new);
+                Ok(answer)
+            };
+            timeout(TIMEOUT, whole).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        })
+    }
+}
+
+async fn connect(url: &ProbeUrl, tls: Option<&TlsConnector>) -> io::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect((url.host(), url.port)).await?;
+    stream.set_nodelay(true)?;
+    match tls {
+        None => handshake(stream).await,
+        Some(tls) => {
+            let name = ServerName::try_from(url.host().to_owned()).map_err(io::Error::other)?;
+            handshake(tls.connect(name, stream).await?).await
+        }
+    }
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<SendRequest<Full<Bytes>>> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    // An error of the connection is that of its request.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+async fn send(open: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> io::Result<RemoteAnswer> {
+    open.ready().await.map_err(io::Error::other)?;
+    let (head, body) = open.send_request(request).await.map_err(io::Error::other)?.into_parts();
+    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(io::Error::other)?.to_bytes();
+    Ok(RemoteAnswer { status: head.status, body: serde_json::from_slice(&body).unwrap_or_default() })
+}
+
+fn client_config(certificates: &Path) -> Result<TlsConnector, Error> {
+    let failed = |reason: String| Error::Pem { path: certificates.into(), reason };
+    let mut roots = RootCertStore::empty();
+    let all = CertificateDer::pem_file_iter(certificates).map_err(|error| failed(error.to_string()))?;
+    for certificate in all {
+        roots.add(certificate.map_err(|error| failed(error.to_string()))?)?;
+    }
+    if roots.is_empty() {
+        return Err(failed("no certificate in it".into()));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_scheme_host_and_port() {
+        for url in ["http://127.0.0.1:9477", "https://probe.example:1", "http://[::1]:9477", "http://localhost:1/"] {
+            assert_eq!(url.parse::<ProbeUrl>().unwrap().to_string(), url.trim_end_matches('/'));
+        }
+        assert_eq!("http://[::1]:1".parse::<ProbeUrl>().unwrap().host(), "::1");
+        for url in
+            ["", "9477", "127.0.0.1:9477", "http://127.0.0.1", "ftp://a:1", "http://a:1/overrides", "http://u@a:1"]
+        {
+            assert!(url.parse::<ProbeUrl>().is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! `weir bypass`: follows the EVE file of Suricata, and tells a probe about the flows that it names.
+//!
+//! ```text
+//! lines of the file -> events that are selected -> POST /overrides -> posted, refused or undelivered
+//! ```
+//! While the probe is away, nothing is read: the file keeps what comes.
+
+use crate::arguments::{Bypass, BypassAction, EveEvent};
+use crate::console::print;
+use crate::error::Error;
+use crate::run_status::RunStatus;
+use crate::signals::stop_signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+use weir_control::{Method, RemoteProbe};
+
+/// Time between two looks at a file without new lines, and at the signal.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two attempts to reach the probe: it doubles from the first to the second.
+const RETRY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// Longest line, octets.
+const MAX_LINE: usize = 1 << 20;
+/// Lines and refusals that are named in the log; further ones are only counted.
+const NAMED: u64 = 5;
+
+/// What became of the lines.
+#[derive(Default)]
+struct Counters {
+    lines: u64,
+    other: u64,
+    broken: u64,
+    posted: u64,
+    refused: u64,
+    undelivered: u64,
+}
+
+impl Counters {
+    fn text(&self) -> String {
+        let Self { lines, other, broken, posted, refused, undelivered } = self;
+        let line = |name: &str, count: &u64| format!("{name:<44} {count:>12}\n");
+        line("lines", lines)
+            + &line("- broken, or a flow without addresses", broken)
+            + &line("- other events", other)
+            + &line("- refused by the probe", refused)
+            + &line("- not delivered before the end", undelivered)
+            + &line("= overrides posted", posted)
+    }
+
+    fn has_problems(&self) -> bool {
+        self.broken + self.refused + self.undelivered > 0
+    }
+}
+
+pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
+    if arguments.to.is_https() != arguments.ca.is_some() {
+        return Err(Error::BypassCertificates);
+    }
+    if arguments.more > 0 && arguments.action != BypassAction::Shunt {
+        return Err(Error::BypassMore);
+    }
+    let stop = stop_signal()?;
+    let remote = |error| Error::Remote { error };
+    let mut probe =
+        RemoteProbe::new(arguments.to.clone(), &arguments.token_file, arguments.ca.as_deref()).map_err(remote)?;
+    // A flow that has no override: the answer tells whether the probe has rules and accepts the token.
+    let none = "/overrides?src_ip=0.0.0.0&dst_ip=0.0.0.0&protocol=255";
+    match probe.request(Method::DELETE, none, "") {
+        Ok(answer) if [401, 403, 409].contains(&answer.status.as_u16()) => {
+            return Err(Error::BypassRefused { probe: arguments.to.to_string(), reason: answer.error() });
+        }
+        Ok(_) => {}
+        Err(error) => warn!(probe = %arguments.to, error = %error, "the probe cannot be reached yet"),
+    }
+    let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
+    info!(file = %arguments.eve.display(), probe = %arguments.to, "following");
+    let mut bypass = Running { arguments, probe, stop, counters: Counters::default(), has_failed: false };
+    let mut status = RunStatus::Success;
+    while !bypass.is_over() {
+        match follower.read(|line| bypass.add(line)) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                error!(error = %Error::file(&arguments.eve, error), "the rest is not read");
+                status = RunStatus::Problems;
+                break;
+            }
+        }
+    }
+    let counters = bypass.counters;
+    status = status.and(RunStatus::from_problems(counters.has_problems() || bypass.has_failed));
+    if !arguments.quiet {
+        status = status.and(print(counters.text().as_bytes()));
+    }
+    Ok(status)
+}
+
+struct Running<'a> {
+    arguments: &'a Bypass,
+    probe: RemoteProbe,
+    stop: Arc<AtomicBool>,
+    counters: Counters,
+    /// The probe refuses everything from now on.
+    has_failed: bool,
+}
+
+impl Running<'_> {
+    fn is_over(&self) -> bool {
+        self.has_failed || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Does what a line asks for; `None` is a line that was cut.
+    fn add(&mut self, line: Option<&[u8]>) {
+        let counters = &mut self.counters;
+        counters.lines += 1;
+        let event = line.and_then(|line| serde_json::from_slice::<Value>(line).ok()).filter(Value::is_object);
+        let Some(event) = event else { return self.note_broken("no JSON object, cut, or longer than 1 MiB") };
+        if !is_selected(&event, self.arguments) {
+            counters.other += 1;
+            return;
+        }
+        let Some(flow) = flow(&event) else { return self.note_broken("the event names no flow") };
+        let action = match self.arguments.action {
+            BypassAction::Shunt => "shunt",
+            BypassAction::Drop => "drop",
+            BypassAction::Forward => "forward",
+        };
+        let Bypass { more, expiry_seconds, .. } = self.arguments;
+        let body = json!({"flow": flow, "action": action, "more": more, "expiry": expiry_seconds});
+        self.post(&body.to_string());
+    }
+
+    fn note_broken(&mut self, reason: &str) {
+        self.counters.broken += 1;
+        if self.counters.broken <= NAMED {
+            warn!(line = self.counters.lines, reason, "a line is left out");
+        }
+    }
+
+    /// Posts an override, again and again while the probe is away.
+    fn post(&mut self, body: &str) {
+        let mut pause = RETRY[0];
+        loop {
+            if self.is_over() {
+                self.counters.undelivered += 1;
+                return;
+            }
+            let reason = match self.probe.request(Method::POST, "/overrides", body) {
+                Ok(answer) => match answer.status.as_u16() {
+                    200 | 201 => {
+                        self.counters.posted += 1;
+                        if pause > RETRY[0] {
+                            info!("the probe accepts overrides again");
+                        }
+                        return;
+                    }
+                    401 | 403 | 409 => {
+                        error!(error = answer.error(), "the probe refuses overrides");
+                        self.has_failed = true;
+                        continue;
+                    }
+                    503 => answer.error(),
+                    _ => {
+                        self.counters.refused += 1;
+                        if self.counters.refused <= NAMED {
+                            warn!(line = self.counters.lines, reason = answer.error(), "an override is refused");
+                        }
+                        return;
+                    }
+                },
+                Err(error) => error.to_string(),
+            };
+            if pause == RETRY[0] {
+                warn!(reason, "the probe is away; trying again");
+            }
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !self.is_over() {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+            pause = RETRY[1].min(pause * 2);
+        }
+    }
+}
+
+/// Whether an event is one of those that select a flow.
+fn is_selected(event: &Value, arguments: &Bypass) -> bool {
+    let alert = &event["alert"];
+    let is_of_signature = || {
+        let id = alert["signature_id"].as_u64();
+        arguments.signature.is_empty() || id.is_some_and(|id| arguments.signature.contains(&id))
+    };
+    arguments.on.iter().any(|on| match on {
+        EveEvent::Alert => event["event_type"] == "alert" && is_of_signature(),
+        EveEvent::Drop => {
+            let is_drop = event["event_type"] == "drop";
+            (is_drop || event["event_type"] == "alert" && alert["action"] == "blocked") && is_of_signature()
+        }
+        EveEvent::Bypassed => {
+            let flow = &event["flow"];
+            event["event_type"] == "flow" && (flow["state"] == "bypassed" || flow["bypass"].is_string())
+        }
+    })
+}
+
+/// The flow of an event, as the HTTP interface names it. ICMP has types in place of ports, which an
+/// event has for one direction only: its Community ID names the flow.
+fn flow(event: &Value) -> Option<Value> {
+    let text = |name: &str| event[name].as_str();
+    let protocol = text("proto")?.to_ascii_lowercase();
+    let is_icmp = protocol == "icmp" || protocol == "ipv6-icmp";
+    match (text("src_ip"), text("dest_ip"), text("community_id")) {
+        (_, _, Some(id)) if is_icmp => Some(json!({"community_id": id})),
+        (Some(source), Some(destination), _) if !is_icmp => {
+            let port = |name: &str| event[name].as_u64().unwrap_or(0);
+            Some(json!({
+                "src_ip": source, "src_port": port("src_port"), "dst_ip": destination, "dst_port": port("dest_port"),
+                "protocol": protocol,
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// Reads the lines of a file that grows, is rotated and truncated; or of a pipe, to its end.
+struct Follower {
+    /// `None` for pipes.
+    path: Option<PathBuf>,
+    file: File,
+    /// The beginning of a line that has not ended.
+    begun: Vec<u8>,
+    /// The line that has begun is too long.
+    is_too_long: bool,
+    buffer: Box<[u8]>,
+}
+
+impl Follower {
+    fn open(path: &Path, from_start: bool) -> Result<Self, Error> {
+        let failed = |error| Error::file(path, error);
+        let mut file = if path == Path::new("-") {
+            File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?)
+        } else {
+            File::open(path).map_err(failed)?
+        };
+        let kind = file.metadata().map_err(failed)?.file_type();
+        let is_pipe = path == Path::new("-") || kind.is_fifo() || kind.is_char_device() || kind.is_socket();
+        if !(is_pipe || from_start) {
+            file.seek(SeekFrom::End(0)).map_err(failed)?;
+        }
+        let path = (!is_pipe).then(|| path.to_owned());
+        Ok(Self { path, file, begun: Vec::new(), is_too_long: false, buffer: vec![0; 1 << 16].into() })
+    }
+
+    /// Hands over the lines that have come, or waits a little. Returns false at the end of a pipe.
+    fn read(&mut self, mut add: impl FnMut(Option<&[u8]>)) -> io::Result<bool> {
+        if self.path.is_none() {
+            let wait = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.as_nanos() as _ };
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&wait)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(true),
+                polled => polled?,
+            };
+        }
+        let length = self.file.read(&mut self.buffer)?;
+        if length > 0 {
+            self.split(length, add);
+            return Ok(true);
+        }
+        let Some(path) = &self.path else {
+            self.end_line(&mut add, true);
+            return Ok(false);
+        };
+        let (present, position) = (self.file.metadata()?, self.file.stream_position()?);
+        if present.len() < position {
+            warn!(file = %path.display(), "the file was truncated, reading it from its beginning");
+            self.file.seek(SeekFrom::Start(0))?;
+            self.end_line(&mut add, false);
+            return Ok(true);
+        }
+        // Between two files of a rotation there may be none.
+        let next = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        match next {
+            Ok((next, file)) if (next.dev(), next.ino()) != (present.dev(), present.ino()) => {
+                info!(file = %path.display(), "the file was rotated");
+                self.file = file;
+                self.end_line(&mut add, false);
+            }
+            _ => std::thread::sleep(POLL_INTERVAL),
+        }
+        Ok(true)
+    }
+
+    fn split(&mut self, length: usize, mut add: impl FnMut(Option<&[u8]>)) {
+        let octets = std::mem::take(&mut self.buffer);
+        for part in octets[..length].split_inclusive(|&octet| octet == b'\n') {
+            let (text, has_ended) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            self.is_too_long |= self.begun.len() + text.len() > MAX_LINE;
+            if !self.is_too_long {
+                self.begun.extend_from_slice(text);
+            }
+            if has_ended {
+                self.end_line(&mut add, true);
+            }
+        }
+        self.buffer = octets;
+    }
+
+    /// Hands over the line that has begun; one that was cut is broken.
+    fn end_line(&mut self, add: &mut impl FnMut(Option<&[u8]>), is_whole: bool) {
+        let is_too_long = std::mem::take(&mut self.is_too_long);
+        if !self.begun.is_empty() || is_too_long {
+            add((is_whole && !is_too_long).then_some(&self.begun));
+            self.begun.clear();
+        }
+    }
+}
