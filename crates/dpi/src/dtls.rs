@@ -10,7 +10,7 @@ use crate::quic::crypto_stream::CryptoStream;
 use crate::tls::hello::{
     CERTIFICATE, CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message,
 };
-use crate::{Application, Confidence, Datagram, Fact, Findings, Note, Verdict};
+use crate::{Application, Confidence, Datagram, Fact, Findings, Verdict};
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
@@ -137,15 +137,18 @@ fn read_messages(
 }
 
 impl State {
+    /// Whether octets of a message are missing before others.
+    pub(crate) fn has_gap(&self) -> bool {
+        self.octets.has_gap()
+    }
+
     /// Adds a fragment of a message, which replaces an earlier message. Returns the message so far.
     fn add(&mut self, head: Head, offset: usize, fragment: &[u8], findings: &mut Findings) -> &[u8] {
         if self.message != Some(head) {
             self.message = Some(head);
             self.octets.clear();
         }
-        if !self.octets.insert(offset as u64, fragment) {
-            findings.note(Note::Limit);
-        }
+        self.octets.insert(offset as u64, fragment, findings);
         let octets = self.octets.contiguous();
         &octets[..octets.len().min(head.octets)]
     }

@@ -455,12 +455,33 @@ impl EscapedText {
 }
 
 /// Whether a character is a control character, or an invisible one that can change how the text
-/// around it looks: the direction of writing (UAX #9), line and paragraph separators, characters
-/// without width, tags.
+/// around it looks: those with the property `Default_Ignorable_Code_Point` of Unicode (marks of the
+/// direction of writing, characters without width, selectors of variants, fillers, tags), line and
+/// paragraph separators, interlinear annotations, and the format characters of shorthand and music.
 pub(crate) fn is_unprintable(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}')
+        || matches!(character, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
+        || matches!(character, '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}')
+        || matches!(character, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A text of the user's files without what could change how a terminal shows it: control characters
+/// and invisible ones are written `\xNN`, an octet each.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_unprintable(character) {
+            for octet in character.encode_utf8(&mut [0; 4]).bytes() {
+                shown.push_str("\\x");
+                shown.extend(hexadecimal(octet).map(char::from));
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 /// An octet as two digits.
@@ -513,6 +534,24 @@ mod tests {
         findings.set_text(Fact::HttpMethod, &[b"x".repeat(MAX_TEXT_OCTETS - 1), "\u{e9}".into()].concat());
         assert_eq!(findings.text(Fact::HttpMethod).map(str::len), Some(MAX_TEXT_OCTETS - 1));
         assert_eq!(findings.notes().names().collect::<Vec<_>>(), ["cut"]);
+    }
+
+    #[test]
+    fn invisible_characters_are_escaped_and_visible_ones_are_not() {
+        for character in
+            "\u{34f}\u{115f}\u{1160}\u{17b4}\u{180b}\u{180f}\u{3164}\u{fe00}\u{fe0f}\u{ffa0}\u{fff0}\u{1bca0}\
+            \u{1d173}\u{1d17a}\u{e0100}\u{e01ef}\u{e0fff}"
+                .chars()
+        {
+            let escaped: String = character.to_string().bytes().map(|octet| format!("\\x{octet:02x}")).collect();
+            let mut text = EscapedText::default();
+            text.push_escaped(character.to_string().as_bytes());
+            assert_eq!(String::from_utf8_lossy(text.octets()), escaped);
+            assert_eq!(printable(&format!("a{character}b")), format!("a{escaped}b"));
+        }
+        let visible =
+            "\u{e9}\u{350}\u{115e}\u{1161}\u{17b3}\u{180a}\u{1810}\u{3163}\u{fe10}\u{ffa1}\u{fffc}\u{1bca4}\u{e1000}\\";
+        assert_eq!(printable(visible), visible);
     }
 
     #[test]

@@ -817,7 +817,10 @@ impl Session {
 
     /// Whether octets are missing before others of a recognised flow.
     fn has_gap(&self) -> bool {
-        self.findings.application().is_some() && self.streams.iter().any(Stream::has_gap)
+        self.findings.application().is_some()
+            && (self.streams.iter().any(Stream::has_gap)
+                || self.quic.as_ref().is_some_and(|state| state.has_gap())
+                || self.dtls.as_ref().is_some_and(|state| state.has_gap()))
     }
 
     /// Whether packets after this one are of use.

@@ -48,7 +48,7 @@ mod tls;
 mod wireguard;
 
 pub use application::{Application, Confidence};
-pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes};
+pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes, printable};
 pub use inspector::{FlowInspection, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};

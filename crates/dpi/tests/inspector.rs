@@ -4,8 +4,8 @@
 mod fixtures;
 
 use weir_dpi::{
-    DATAGRAM_READERS, Datagram, Fact, Findings, FlowInspection, InspectionSettings, Inspector, Payload, STREAM_READERS,
-    Streams, Verdict, quic,
+    DATAGRAM_READERS, Datagram, Fact, Findings, FlowInspection, InspectionSettings, Inspector, Note, Payload,
+    STREAM_READERS, Streams, Verdict, quic,
 };
 
 /// What the readers find in a datagram if all of them are asked.
@@ -17,8 +17,11 @@ fn found_by_all(datagram: &Datagram<'_>) -> Findings {
             return findings;
         }
     }
-    let mut findings = Findings::new(false);
-    quic::read(&mut quic::State::default(), datagram, &mut findings);
+    let (mut state, mut findings) = (quic::State::default(), Findings::new(false));
+    quic::read(&mut state, datagram, &mut findings);
+    if state.has_gap() {
+        findings.note(Note::Gap);
+    }
     findings
 }
 

@@ -149,6 +149,9 @@ pub enum InvalidEntry {
     /// A name is too long or has control characters.
     #[error("{0} has control characters or more than 128 octets")]
     Text(&'static str),
+    /// A quote is opened and not closed.
+    #[error("a quote is not closed")]
+    Quote,
     /// It has more values than there are columns.
     #[error("more values than columns")]
     Values,

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use weir_dpi::printable;
 use weir_flow::AutonomousSystem;
 
 /// Longest name of an organization that is kept, octets.
@@ -150,14 +151,15 @@ fn value<'a, T: serde::Deserialize<'a>>(
     }
 }
 
-/// The name of an organization without control characters, cut to the longest that is kept.
+/// The name of an organization without control characters, cut to the longest that is kept. Invisible
+/// characters are escaped.
 fn organization_text(text: &str) -> Option<Box<str>> {
     let mut end = text.len().min(MAX_ORGANIZATION_OCTETS);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     let text: String = text[..end].chars().filter(|character| !character.is_control()).collect();
-    (!text.is_empty()).then(|| text.into())
+    (!text.is_empty()).then(|| printable(&text).into())
 }
 
 #[cfg(test)]
@@ -213,6 +215,7 @@ mod tests {
     fn organizations_are_cut_between_characters_and_have_no_control_characters() {
         assert_eq!(organization_text("a\nb").as_deref(), Some("ab"));
         assert_eq!(organization_text("\n"), None);
+        assert_eq!(organization_text("a\u{202e}b").as_deref(), Some(r"a\xe2\x80\xaeb"));
         let long = "\u{20ac}".repeat(100);
         assert_eq!(organization_text(&long).unwrap().chars().count(), 42);
     }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use weir_dpi::printable;
 use weir_flow::NamedNetwork;
 
 /// Columns of the table. Only the prefix is needed.
@@ -59,8 +60,10 @@ impl Networks {
                 Ok(false) => break,
                 Err(error) => return Err(Problem::Columns(error.to_string())),
             }
-            let number = row.position().map_or(0, csv::Position::line);
-            let added = entry(&row, &columns).and_then(|(prefix, network)| {
+            let (number, quotes) = line_and_quotes(text, &row, table.position());
+            // The library takes the end of the file for the missing quote.
+            let entry = if quotes % 2 == 0 { entry(&row, &columns) } else { Err(InvalidEntry::Quote) };
+            let added = entry.and_then(|(prefix, network)| {
                 if let Some(&other) = lines.get(&prefix) {
                     return Err(InvalidEntry::Twice(other));
                 }
@@ -103,6 +106,21 @@ fn column(name: &str) -> Result<usize, Problem> {
     found.ok_or_else(|| Problem::Columns(format!("there is no column {name:?}")))
 }
 
+/// The number of the line in which a row begins, and its quotes. What the library takes for a row begins
+/// with the comments and empty lines before it.
+fn line_and_quotes(text: &[u8], row: &csv::ByteRecord, end: &csv::Position) -> (u64, usize) {
+    let Some(begin) = row.position() else { return (0, 0) };
+    let mut number = begin.line();
+    let mut lines = text.get(begin.byte() as usize..end.byte() as usize).unwrap_or_default();
+    while let Some(at) = lines.iter().position(|octet| *octet == b'\n')
+        && (lines[0] == b'#' || lines[..at].is_empty() || lines[..at] == *b"\r")
+    {
+        lines = &lines[at + 1..];
+        number += 1;
+    }
+    (number, lines.iter().filter(|octet| **octet == b'"').count())
+}
+
 fn entry(row: &csv::ByteRecord, columns: &[usize]) -> Result<(Prefix, NamedNetwork), InvalidEntry> {
     if row.len() > columns.len() {
         return Err(InvalidEntry::Values);
@@ -122,7 +140,8 @@ fn entry(row: &csv::ByteRecord, columns: &[usize]) -> Result<(Prefix, NamedNetwo
         "true" => true,
         _ => return Err(InvalidEntry::Local),
     };
-    Ok((prefix.parse()?, NamedNetwork { name: name.into(), site: site.into(), role: role.into(), is_local }))
+    let [name, site, role] = [name, site, role].map(|text| printable(text).into());
+    Ok((prefix.parse()?, NamedNetwork { name, site, role, is_local }))
 }
 
 #[cfg(test)]
@@ -156,6 +175,23 @@ mod tests {
         let networks = Networks::parse(b"Local,PREFIX\ntrue,10.0.0.0/8\n").unwrap();
         assert_eq!(get(&networks, "10.0.0.1").as_deref(), Some("   true"));
         assert_eq!(Networks::parse(b"prefix\n").unwrap().entries, 0);
+    }
+
+    #[test]
+    fn invisible_characters_of_names_are_escaped() {
+        let networks = Networks::parse("prefix,name,site\n10.0.0.0/8,a\u{202e}b,é\u{fe0f}\n".as_bytes()).unwrap();
+        assert_eq!(get(&networks, "10.0.0.1").as_deref(), Some(r"a\xe2\x80\xaeb é\xef\xb8\x8f  false"));
+    }
+
+    #[test]
+    fn lines_are_counted_with_comments_and_quotes_have_to_be_closed() {
+        let error = |text: &[u8]| Networks::parse(text).unwrap_err().to_string();
+        let quote = |line: &str| format!("{line}: a quote is not closed");
+        assert_eq!(error(b"prefix,name\n10.0.0.0/8,\"a"), quote("line 2: \"10.0.0.0/8,a\""));
+        assert_eq!(error(b"prefix,name\n10.0.0.0/8,\"a\n"), quote("line 2: \"10.0.0.0/8,a\""));
+        let text = b"prefix,name\n# a \" in a comment\n\n10.0.0.0/8,\"a \"\"b\"\"\"\n#\r\n\r\n10.1.0.0/16,\"a\n10.2.0.0/16,b\n";
+        assert_eq!(error(text), quote("line 7: \"10.1.0.0/16,a\\n10.2.0.0/16,b\""));
+        assert_eq!(Networks::parse(&text[..text.len() - 29]).unwrap().entries, 1);
     }
 
     #[test]

@@ -49,8 +49,9 @@ impl FromStr for Prefix {
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| InvalidPrefix::Address)?;
         let most = if address.is_ipv4() { 32 } else { 128 };
-        // `parse` would accept a sign.
-        let is_number = |text: &&str| text.bytes().all(|octet| octet.is_ascii_digit());
+        // `parse` would accept a sign, and zeros before the number.
+        let is_number =
+            |text: &&str| text.bytes().all(|octet| octet.is_ascii_digit()) && (*text == "0" || !text.starts_with('0'));
         let length = |text: &str| Some(text).filter(is_number).and_then(|text| text.parse().ok());
         let bits = bits.map_or(Some(most), length).filter(|&bits| bits <= most).ok_or(InvalidPrefix::Length(most))?;
         let prefix = Self::new(address, bits);
@@ -88,7 +89,15 @@ mod tests {
         for text in ["", "10.0.0", "10.0.0.256", "10.0.0.01", "example.com", "/8", " 10.0.0.0/8"] {
             assert_eq!(error(text), InvalidPrefix::Address, "{text}");
         }
-        for text in ["10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/8/8", "10.0.0.0/255.0.0.0"] {
+        for text in [
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/08",
+            "0.0.0.0/00",
+            "10.0.0.0/8/8",
+            "10.0.0.0/255.0.0.0",
+        ] {
             assert_eq!(error(text), InvalidPrefix::Length(32), "{text}");
         }
         assert_eq!(error("::/129"), InvalidPrefix::Length(128));

@@ -109,6 +109,10 @@ impl TextOperator {
 
     /// Whether a text of a field of this kind matches.
     pub fn holds(self, kind: Kind, text: &str, pattern: &str) -> bool {
+        if let Kind::List(&of) = kind {
+            // All of it, or one of its entries.
+            return [text].into_iter().chain(text.split(',')).any(|text| self.holds(of, text, pattern));
+        }
         let (text, pattern) = match (kind, self) {
             (Kind::HostName, Self::Equal | Self::EndsWith) => (without_final_dot(text), without_final_dot(pattern)),
             _ => (text, pattern),

@@ -38,7 +38,12 @@ pub(crate) enum Kind {
     CaselessText,
     /// The same, for names of hosts: a dot at the end means nothing, either.
     HostName,
+    /// Several texts of a kind, separated by commas.
+    List(&'static Kind),
 }
+
+/// Columns that are lists.
+const LISTS: [&str; 4] = ["alpn_offered", "cert_names", "dns_answers", "ndpi_risks"];
 
 /// The words that a field can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +109,9 @@ impl Kind {
             (ColumnKind::Mac, _) => Self::Mac,
             (ColumnKind::TcpFlags, _) => Self::Flags,
             (ColumnKind::Names, _) => Self::Names,
+            (ColumnKind::Text, _) if LISTS.contains(&column.name) => Self::List(&Self::Text),
+            (ColumnKind::CaselessText, _) if LISTS.contains(&column.name) => Self::List(&Self::CaselessText),
+            (ColumnKind::HostName, _) if LISTS.contains(&column.name) => Self::List(&Self::HostName),
             (ColumnKind::CaselessText, _) => Self::CaselessText,
             (ColumnKind::HostName, _) => Self::HostName,
             (ColumnKind::Word | ColumnKind::Words | ColumnKind::Text, _) => {
@@ -120,7 +128,7 @@ impl Kind {
 
     /// Whether the values are any text.
     pub fn is_text(self) -> bool {
-        matches!(self, Self::Text | Self::CaselessText | Self::HostName)
+        matches!(self, Self::Text | Self::CaselessText | Self::HostName | Self::List(_))
     }
 
     /// Whether the values are a number of nanoseconds.
@@ -143,7 +151,7 @@ impl fmt::Display for Kind {
             Self::Flags => "a set of TCP flags",
             Self::Words(_) => "a word",
             Self::Names => "a name",
-            Self::Text | Self::CaselessText | Self::HostName => "text",
+            Self::Text | Self::CaselessText | Self::HostName | Self::List(_) => "text",
         })
     }
 }

@@ -142,7 +142,9 @@ impl GroupField {
             (FieldValue::Ip(address), Some([ipv4, ipv6])) => {
                 FieldValue::Ip(mask(address, if address.is_ipv4() { ipv4 } else { ipv6 }))
             }
-            (FieldValue::Text(name), _) if self.field.kind == Kind::HostName => FieldValue::Text(comparable(name)),
+            (FieldValue::Text(name), _) if matches!(self.field.kind, Kind::HostName | Kind::List(&Kind::HostName)) => {
+                FieldValue::Text(comparable(name))
+            }
             (value, _) => value,
         }
     }

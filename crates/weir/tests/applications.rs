@@ -88,6 +88,32 @@ fn views_and_expressions_have_applications() {
 }
 
 #[test]
+fn one_entry_of_a_list_is_enough() {
+    let path =
+        captures_of_applications().into_iter().find(|path| path.file_stem().unwrap() == "tls-client-certificate");
+    let path = path.unwrap();
+    for (expression, is_selected) in [
+        ("cert_names = www.example.test", true),
+        ("cert_names = WWW.example.test.", true),
+        ("cert_names = 192.0.2.7", true),
+        ("cert_names = 'www.example.test,*.cdn.example.test,192.0.2.7,2001:db8::7'", true),
+        ("cert_names = example.test", false),
+        ("cert_names != www.example.test", false),
+        ("cert_names in {a.example, '*.cdn.example.test'}", true),
+        ("cert_names starts-with '*.cdn.'", true),
+        ("cert_names ends-with .cdn.example.test", true),
+        ("cert_names ends-with .org", false),
+        ("cert_names contains cdn", true),
+        ("sni ends-with .test", true),
+    ] {
+        let options = ["read", path.to_str().unwrap(), "-q", "-o", "csv:-", "--fields", "sni", "--where", expression];
+        let (code, text, err) = weir(options);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert_eq!(text.lines().count(), 1 + usize::from(is_selected), "{expression}");
+    }
+}
+
+#[test]
 fn most_flows_are_recognised_by_their_first_packet_with_payload() {
     let mut flows_by_packet = [0; 8];
     for path in captures_of_applications().iter().chain(&common::capture_files()) {
@@ -160,6 +186,45 @@ fn dns_teaches_names_of_later_flows_of_the_same_client_for_the_lifetime_of_the_a
     {
         assert_eq!(field(&records, "dst_dns_name", port).as_str(), expected, "{port}");
         assert!(field(&records, "application", port).is_null());
+    }
+}
+
+/// RFC 1035 section 4.1: the response repeats the question, and each record has its own name.
+#[test]
+fn dns_answers_to_another_question_and_names_of_other_records_do_not_count() {
+    // The record, 16 octets with a pointer to the question, has a name of its own.
+    let with_owner = |id: u8, owner: &[u8]| {
+        let mut message = dns(id, 1, &SERVER);
+        let at = message.len() - 16;
+        message.splice(at..at + 2, owner.iter().copied());
+        message
+    };
+    for (at, (answer, rcode, answers, name)) in [
+        (dns(1, 1, &SERVER), Some(0), Some("198.51.100.7"), Some("a.example")),
+        // Another name, another type, another id.
+        (dns_of(b"\x01b\x07example", 1, 1, &SERVER), None, None, None),
+        (dns(1, 28, &[0x20; 16]), None, None, None),
+        (dns(2, 1, &SERVER), None, None, None),
+        (with_owner(1, b"\x01A\x07Example\0"), Some(0), Some("198.51.100.7"), Some("a.example")),
+        (with_owner(1, b"\x01c\x07example\0"), Some(0), Some("198.51.100.7"), None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let client = [192, 0, 2, 100 + at as u8];
+        let port = 5000 + at as u16;
+        let capture = Pcap::of(&[
+            datagram((client, port), (RESOLVER, 53), &dns(1, 1, &[])),
+            datagram((RESOLVER, 53), (client, port), &answer),
+            datagram((client, 6000), (SERVER, 9999), b"\xff\xff\xff\xff"),
+        ])
+        .saved();
+        let (code, err, records, _) = metered(&["read", capture.name(), "-q", "--fields", "applications"]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert_eq!(field(&records, "dns_name", port), "a.example");
+        assert_eq!(field(&records, "dns_rcode", port).as_u64(), rcode, "{at}");
+        assert_eq!(field(&records, "dns_answers", port).as_str(), answers, "{at}");
+        assert_eq!(field(&records, "dst_dns_name", 6000).as_str(), name, "{at}");
     }
 }
 

@@ -126,6 +126,21 @@ fn records_have_places_and_tags() {
         let warning = format!("weir: warning: --where: no record has the tag {unknown:?}: --tags has bad, all\n");
         assert_eq!((code, out.lines().count(), err), (0, flows, warning));
     }
+    let table = folder.write("invisible.csv", "prefix,name\n192.0.2.0/24,a\u{202e}b\u{fe0f}\n");
+    let invisible = [("198.51.100.0/24", system(64_501, "x\u{202e}y"))];
+    let systems = folder.write("invisible.mmdb", Database::of("asn", &invisible).octets());
+    for output in ["table:-", "csv:-"] {
+        let fields =
+            ["-q", "--fields", "src_network,dst_as_org", "-o", output, "--networks", &table, "--geo", &systems];
+        let text = success(["read", &capture].iter().chain(&fields));
+        assert!(text.contains(r"a\xe2\x80\xaeb\xef\xb8\x8f") && text.contains(r"x\xe2\x80\xaey"), "{text}");
+    }
+    let broken = folder.write("quote.csv", "prefix,name\n# office\n192.0.2.0/24,\"office\n");
+    let (code, _, err) = weir(["read", &capture, "-q", "--networks", &broken]);
+    assert!(code == 1 && err.contains("line 3: \"192.0.2.0/24,office\": a quote is not closed"), "{err}");
+    let broken = folder.write("zero.csv", "prefix,name\n192.0.2.0/024,office\n");
+    let (code, _, err) = weir(["read", &capture, "-q", "--networks", &broken]);
+    assert!(code == 1 && err.contains("the prefix length is not a number from 0 to 32"), "{err}");
     // Without the options, nothing is added.
     assert!(!success(["read", &capture, "-o", "json:-", "-q"]).contains("src_network"));
     let all = success(["read", &capture, "-o", "json:-", "--fields", "places", "-q"]);

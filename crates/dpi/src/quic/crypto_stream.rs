@@ -1,6 +1,8 @@
 //! The start of octets that come in pieces of any order: of a stream of CRYPTO frames (RFC 9000 section
 //! 19.6), of a message of DTLS in fragments (RFC 6347 section 4.2.3).
 
+use crate::{Findings, Note};
+
 /// Octets of the stream that are kept: a ClientHello with a key share of ML-KEM-1024 fits.
 pub(crate) const OCTETS: usize = 3584;
 
@@ -23,8 +25,9 @@ impl CryptoStream {
         self.known = [0; OCTETS / 64];
     }
 
-    /// Adds octets at an offset. Those that are there already stay. Returns whether they fit.
-    pub(crate) fn insert(&mut self, offset: u64, octets: &[u8]) -> bool {
+    /// Adds octets at an offset. Those that are there already stay. Notes if some do not fit, or are
+    /// others than those that are there.
+    pub(crate) fn insert(&mut self, offset: u64, octets: &[u8], findings: &mut Findings) {
         let start = usize::try_from(offset).map_or(OCTETS, |offset| offset.min(OCTETS));
         let end = OCTETS.min(start + octets.len());
         let mut at = start;
@@ -35,14 +38,26 @@ impl CryptoStream {
             if self.known[word] & bits == 0 {
                 self.octets[at..next].copy_from_slice(new);
             } else {
-                for (at, octet) in (at..next).zip(new).filter(|(at, _)| self.known[word] >> (at % 64) & 1 == 0) {
-                    self.octets[at] = *octet;
+                for (at, octet) in (at..next).zip(new) {
+                    if self.known[word] >> (at % 64) & 1 == 0 {
+                        self.octets[at] = *octet;
+                    } else if self.octets[at] != *octet {
+                        findings.note(Note::Conflict);
+                    }
                 }
             }
             self.known[word] |= bits;
             at = next;
         }
-        octets.len() <= OCTETS - start
+        if octets.len() > OCTETS - start {
+            findings.note(Note::Limit);
+        }
+    }
+
+    /// Whether octets before others are missing.
+    pub(crate) fn has_gap(&self) -> bool {
+        let known: u32 = self.known.iter().map(|word| word.count_ones()).sum();
+        self.contiguous().len() < known as usize
     }
 
     /// The octets from the start to the first that is missing.
@@ -60,18 +75,30 @@ mod tests {
     #[test]
     fn octets_in_any_order_become_contiguous() {
         let expected: Vec<u8> = (0..OCTETS).map(|at| (at % 251) as u8).collect();
-        let mut stream = CryptoStream::default();
+        let (mut stream, mut findings) = (CryptoStream::default(), Findings::default());
         let mut pieces: Vec<usize> = (0..OCTETS).step_by(100).collect();
         pieces.reverse();
         for start in pieces {
             assert_eq!(stream.contiguous(), b"");
-            assert!(stream.insert(start as u64, &expected[start..OCTETS.min(start + 117)]));
+            stream.insert(start as u64, &expected[start..OCTETS.min(start + 117)], &mut findings);
+            assert_eq!(stream.has_gap(), start > 0);
         }
         assert_eq!(stream.contiguous(), expected);
-        assert!(!stream.insert(OCTETS as u64, &[1]) && !stream.insert(u64::MAX, &[1]));
-        assert!(stream.insert(OCTETS as u64 - 1, &[1]) && !stream.insert(OCTETS as u64 - 1, &[1, 2]));
+        stream.insert(OCTETS as u64 - 1, &expected[OCTETS - 1..], &mut findings);
+        assert_eq!(findings.notes().0, 0);
+        for (offset, octets, note) in [
+            (OCTETS as u64, &[1][..], "limit"),
+            (u64::MAX, &[1], "limit"),
+            (OCTETS as u64 - 1, &[expected[OCTETS - 1], 2], "limit"),
+            (OCTETS as u64 - 1, &[!expected[OCTETS - 1]], "conflict"),
+            (3, &[3, 4, 5, 7], "conflict"),
+        ] {
+            let mut findings = Findings::default();
+            stream.insert(offset, octets, &mut findings);
+            assert_eq!(findings.notes().names().collect::<Vec<_>>(), [note], "{offset}");
+        }
         assert_eq!(stream.contiguous(), expected);
         stream.clear();
-        assert_eq!(stream.contiguous(), b"");
+        assert_eq!((stream.contiguous(), stream.has_gap()), (&b""[..], false));
     }
 }

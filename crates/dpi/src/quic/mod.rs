@@ -53,6 +53,11 @@ pub struct State {
 const _: () = assert!(size_of::<State>() <= 4096 + 128);
 
 impl State {
+    /// Whether octets of a message are missing before others.
+    pub fn has_gap(&self) -> bool {
+        self.stream.has_gap()
+    }
+
     /// Forgets the flow, and keeps the memory.
     pub fn clear(&mut self) {
         (self.is_recognised, self.first_is_client, self.has_retry) = (false, None, false);
@@ -191,9 +196,7 @@ impl State {
             // CRYPTO
             6 => {
                 let (offset, octets) = (variable(cursor)?, variable(cursor)?);
-                if !self.stream.insert(offset, cursor.take(usize::try_from(octets).ok()?)?) {
-                    findings.note(Note::Limit);
-                }
+                self.stream.insert(offset, cursor.take(usize::try_from(octets).ok()?)?, findings);
             }
             // CONNECTION_CLOSE: 0x0100 and the description of an alert (RFC 9001 section 4.8)
             0x1c => {

@@ -74,10 +74,8 @@ pub(super) fn split<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Opt
         }
         Kind::VersionNegotiation => {
             let (versions, rest) = cursor.0.as_chunks();
-            let is_known = |octets: &[u8; 4]| {
-                let number = u32::from_be_bytes(*octets);
-                is_reserved(number) || version(number).is_some()
-            };
+            // A reserved one has 16 fixed bits only, too few to be sure.
+            let is_known = |octets: &[u8; 4]| version(u32::from_be_bytes(*octets)).is_some();
             if !rest.is_empty() || !versions.iter().any(is_known) {
                 return None;
             }

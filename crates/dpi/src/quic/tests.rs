@@ -72,6 +72,38 @@ fn frames_may_come_in_any_order_over_several_datagrams() {
 }
 
 #[test]
+fn other_octets_in_the_same_place_are_a_conflict() {
+    let mut other = crypto(3..40);
+    other[10] ^= 1;
+    for (second, notes) in [(other, "conflict"), (crypto(3..40), "")] {
+        let packets = [crypto(0..100), second, crypto(90..241)];
+        let packets = [0, 1, 2].map(|number: u16| initial(&ID, Sender::Client, number, &packets[usize::from(number)]));
+        let (_, findings) = read_all(packets.iter().map(|packet| (true, &packet[..])));
+        assert_eq!(findings.text(Fact::ServerName), Some("example.com"));
+        assert_eq!(findings.notes().names().collect::<String>(), notes);
+    }
+}
+
+#[test]
+fn negotiated_versions_are_a_pattern_if_one_is_known() {
+    let datagram = |versions: &[u32]| {
+        let versions: Vec<u8> = versions.iter().flat_map(|version| version.to_be_bytes()).collect();
+        [&[0x80, 0, 0, 0, 0, 1, 7, 1, 8][..], &versions].concat()
+    };
+    for (versions, is_claimed) in [
+        (&[0x0a1a_2a3a, 1][..], true),
+        (&[0xff00_001d], true),
+        (&[0x0a1a_2a3a], false),
+        (&[0x5130_3530, 0x0a1a_2a3a], false),
+        (&[], false),
+    ] {
+        let (_, findings) = read_all([(false, &datagram(versions)[..])]);
+        let expected = is_claimed.then_some((Application::Quic, Confidence::Pattern));
+        assert_eq!(findings.application(), expected, "{versions:x?}");
+    }
+}
+
+#[test]
 fn a_retry_that_was_not_captured_is_no_obstacle() {
     let first = initial(&ID, Sender::Client, 0, &crypto(0..100));
     let second = initial(b"other id", Sender::Client, 1, &crypto(0..241));

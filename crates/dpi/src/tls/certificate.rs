@@ -166,7 +166,8 @@ fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
     text
 }
 
-/// Appends a string of ASN.1 with the escapes of RFC 4514; false: the type is not a string. Control
+/// Appends a string of ASN.1 with the escapes of RFC 4514; false: it is not a string, or ends within a
+/// character of UniversalString or BMPString. Control
 /// characters, invisible ones, and octets that are not of UTF-8, are a backslash and two
 /// hexadecimal digits.
 fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
@@ -178,11 +179,13 @@ fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
         // TeletexString: ISO 8859-1, as everyone uses it.
         20 => value.iter().for_each(|octet| push(char::from(*octet))),
         // UniversalString, BMPString
-        28 => value.as_chunks().0.iter().for_each(|unit| {
+        28 if value.len().is_multiple_of(4) => value.as_chunks().0.iter().for_each(|unit| {
             push(char::from_u32(u32::from_be_bytes(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER));
         }),
-        30 => char::decode_utf16(value.as_chunks().0.iter().map(|unit| u16::from_be_bytes(*unit)))
-            .for_each(|character| push(character.unwrap_or(char::REPLACEMENT_CHARACTER))),
+        30 if value.len().is_multiple_of(2) => {
+            char::decode_utf16(value.as_chunks().0.iter().map(|unit| u16::from_be_bytes(*unit)))
+                .for_each(|character| push(character.unwrap_or(char::REPLACEMENT_CHARACTER)))
+        }
         _ => return false,
     }
     let mut rest = utf8.len();
@@ -279,7 +282,14 @@ fn seconds(tag: u8, time: &[u8]) -> Option<i64> {
     .map(|digits| number(digits));
     let (month, day) = (month?, day?);
     let is_time = hour? < 24 && minute? < 60 && second? < 60;
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || !is_time {
+    let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days_of_month = match month {
+        2 => 28 + i64::from(is_leap_year),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=days_of_month).contains(&day) || !is_time {
         return None;
     }
     // Days since 1970 in the Gregorian calendar; a year begins in March, so that a leap day ends
@@ -328,6 +338,11 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&text), expected.replace("00 01", "0001"));
         let text = name(&der(0x31, &attribute(&[0x55, 4, 3], 12, b"\\a\n\0\xff\xc3\xa9")));
         assert_eq!(String::from_utf8_lossy(&text), r"CN=\\a\0a\00\ffé");
+        for (tag, value, expected) in [(30, &b"\0ab"[..], "CN=#1e8200030061"), (28, b"\0\0a", "CN=#1c8200030000")] {
+            let text = name(&der(0x31, &attribute(&[0x55, 4, 3], tag, value)));
+            let last = format!("{:02x}", value[value.len() - 1]);
+            assert_eq!(String::from_utf8_lossy(&text), format!("{expected}{last}"));
+        }
         let text = name(&der(0x31, &attribute(&[0x55, 4, 10], 12, &[b','; 200])));
         assert_eq!(text.len(), 254);
     }
@@ -340,6 +355,12 @@ mod tests {
             (0x17, "500101000000Z", Some(-631_152_000)),
             (0x18, "20000229120000Z", Some(951_825_600)),
             (0x18, "99991231235959Z", Some(253_402_300_799)),
+            (0x18, "20000230120000Z", None),
+            (0x18, "19000229120000Z", None),
+            (0x17, "230229120000Z", None),
+            (0x17, "240229120000Z", Some(1_709_208_000)),
+            (0x17, "240431120000Z", None),
+            (0x17, "240400120000Z", None),
             (0x18, "20001329120000Z", None),
             (0x17, "700101240000Z", None),
             (0x17, "7001010000Z", None),
