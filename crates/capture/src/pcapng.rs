@@ -229,7 +229,9 @@ impl Pcapng {
                     // Consumers of the name, for example collectors, may print it to a terminal.
                     let text = String::from_utf8_lossy(&value[..value.len().min(MAX_NAME_BYTES)]);
                     // Others than control characters can change how a terminal shows the text around them.
-                    let is_invisible = |letter: char| !letter.is_ascii() && letter.escape_debug().len() > 1;
+                    let is_filler = |letter| matches!(letter, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+                    let is_invisible =
+                        |letter: char| !letter.is_ascii() && (letter.escape_debug().len() > 1 || is_filler(letter));
                     name = text.replace(|letter: char| letter.is_control() || is_invisible(letter), "\u{fffd}");
                 }
                 _ => {}
