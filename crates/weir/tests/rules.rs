@@ -187,6 +187,246 @@ action = "drop"
     assert_eq!(sent("ids1.pcap") + sent("ids2.pcap"), number(&actions["forwarded"]["packets"]));
 }
 
+/// A frame, and where its IP headers and its transport header end.
+type Headers = (Vec<u8>, usize, usize);
+
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+
+/// An Ethernet header with VLAN tags, then these octets.
+fn ethernet(tags: usize, ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    (0..tags).for_each(|tag| frame.extend([0x81, 0, 0, 10 + tag as u8]));
+    [&frame[..], &ethertype.to_be_bytes(), payload].concat()
+}
+
+/// An IPv4 packet with `options` octets of options. `fragment` is the field of flags and offset.
+fn ipv4(protocol: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
+    let header = IPV4 + options;
+    let mut packet = vec![0x40 | (header / 4) as u8, 0];
+    packet.extend(((header + payload.len()) as u16).to_be_bytes());
+    packet.extend([0, 7]);
+    packet.extend(fragment.to_be_bytes());
+    packet.extend([64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    packet.resize(header, 1);
+    [packet, payload.to_vec()].concat()
+}
+
+/// An IPv6 packet; `payload` begins with the header that `next` names.
+fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([next, 64]);
+    for host in [1, 2] {
+        packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+    }
+    [packet, payload.to_vec()].concat()
+}
+
+/// A TCP segment with 12 octets of options and a payload.
+fn tcp_segment(payload: usize) -> Vec<u8> {
+    let mut segment = vec![0x30, 0x39, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x80, 0x18, 4, 0, 0, 0, 0, 0];
+    segment.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+    segment.resize(32 + payload, b'x');
+    segment
+}
+
+fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0x30, 0x39];
+    datagram.extend(port.to_be_bytes());
+    datagram.extend(((8 + payload.len()) as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    [datagram, payload.to_vec()].concat()
+}
+
+/// Frames with every kind of header before the payload; tunnels are looked into if `decap`.
+fn frames_with_headers(decap: bool) -> Vec<Headers> {
+    let (tcp, udp) = (tcp_segment(300), datagram(9999, &[b'x'; 300]));
+    let inner = ethernet(0, 0x800, &ipv4(6, 0, 0, &tcp));
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0][..], &inner].concat();
+    let gre = [&[0, 0, 8, 0][..], &ipv4(6, 0, 0, &tcp)].concat();
+    // Hop-by-hop options, then destination options.
+    let extensions = [&[60, 0, 1, 4, 0, 0, 0, 0][..], &[17, 0, 1, 4, 0, 0, 0, 0], &udp].concat();
+    let first_fragment = [&[17, 0, 0, 1, 0, 0, 0, 9][..], &udp].concat();
+    let later_fragment = [&[17, 0, 1, 0x58, 0, 0, 0, 9][..], &[b'x'; 300]].concat();
+    let icmp = [&[8, 0, 0, 0, 0, 1, 0, 1][..], &[b'x'; 300]].concat();
+    let frame = |octets: Vec<u8>, network: usize, transport: usize| (octets, network, network + transport);
+    let mut frames = vec![
+        frame(ethernet(0, 0x800, &ipv4(6, 0, 8, &tcp)), ETHERNET + IPV4 + 8, 32),
+        frame(ethernet(2, 0x86dd, &ipv6(0, &extensions)), ETHERNET + 8 + IPV6 + 16, 8),
+        frame(ethernet(1, 0x86dd, &ipv6(44, &first_fragment)), ETHERNET + 4 + IPV6 + 8, 8),
+        frame(ethernet(0, 0x86dd, &ipv6(44, &later_fragment)), ETHERNET + IPV6 + 8, 0),
+        frame(ethernet(0, 0x800, &ipv4(17, 0x2000, 0, &udp)), ETHERNET + IPV4, 8),
+        frame(ethernet(0, 0x800, &ipv4(17, 0x20, 0, &[b'x'; 300])), ETHERNET + IPV4, 0),
+        frame(ethernet(0, 0x800, &ipv4(1, 0, 0, &icmp)), ETHERNET + IPV4, 8),
+        frame(ethernet(0, 0x8847, &[&[0, 1, 1, 64][..], &ipv4(17, 0, 0, &udp)].concat()), ETHERNET + 4 + IPV4, 8),
+    ];
+    frames.extend(if decap {
+        [
+            frame(ethernet(0, 0x800, &ipv4(47, 0, 0, &gre)), ETHERNET + IPV4 + 4 + IPV4, 32),
+            frame(ethernet(0, 0x800, &ipv4(17, 0, 0, &datagram(4789, &vxlan))), 2 * (ETHERNET + IPV4) + 16, 32),
+            frame(ethernet(0, 0x86dd, &ipv6(4, &ipv4(6, 0, 0, &tcp))), ETHERNET + IPV6 + IPV4, 32),
+            frame(ethernet(1, 0x800, &ipv4(41, 0, 0, &ipv6(0, &extensions))), ETHERNET + 4 + IPV4 + IPV6 + 16, 8),
+        ]
+    } else {
+        // The tunnel's own headers.
+        [
+            frame(ethernet(0, 0x800, &ipv4(47, 0, 0, &gre)), ETHERNET + IPV4, 8),
+            frame(ethernet(0, 0x800, &ipv4(17, 0, 0, &datagram(4789, &vxlan))), ETHERNET + IPV4, 8),
+            frame(ethernet(0, 0x86dd, &ipv6(4, &ipv4(6, 0, 0, &tcp))), ETHERNET + IPV6, 8),
+            frame(ethernet(1, 0x800, &ipv4(41, 0, 0, &ipv6(0, &extensions))), ETHERNET + 4 + IPV4, 8),
+        ]
+    });
+    frames
+}
+
+/// Hands a capture on through rules with this default. Returns what was handed on.
+fn handed_on(capture: &Path, default: &str, options: &[&str]) -> Vec<(u64, Vec<u8>, u32)> {
+    let folder = tempfile::tempdir().unwrap();
+    let [out, rules] = ["out.pcap", "rules.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&rules, format!("[egress.out]\noutputs = 'pcap:{}'\n[default]\n{default}\n", out.display()))
+        .unwrap();
+    let arguments =
+        ["read", capture.to_str().unwrap(), "-q", "-o", "csv:/dev/null", "--rules", rules.to_str().unwrap()];
+    let (code, err, ledger) = ledger_of([&arguments[..], options].concat());
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(ledger["balanced"], true, "{ledger:#}");
+    frames(&out)
+}
+
+#[test]
+fn slices_end_behind_the_headers_of_tunnels_tags_extensions_and_fragments() {
+    for (decap, options) in [(false, &[][..]), (true, &["--decap"])] {
+        let expected = frames_with_headers(decap);
+        let capture = Pcap::of(&expected.iter().map(|(frame, ..)| frame.clone()).collect::<Vec<_>>()).saved();
+        for (slice, is_transport) in [("l3", false), ("l4", true)] {
+            let cut = handed_on(capture.name().as_ref(), &format!("slice = '{slice}'"), options);
+            assert_eq!(cut.len(), expected.len());
+            for (number, ((_, found, wire), (whole, network, transport))) in cut.iter().zip(&expected).enumerate() {
+                let end = if is_transport { *transport } else { *network };
+                assert_eq!(found.len(), end, "frame {number}, {slice}, decap {decap}");
+                assert!(*found == whole[..end] && *wire as usize == whole.len(), "frame {number}, {slice}");
+            }
+        }
+        // All that is read of the headers is the same, and so are the lengths inside.
+        let [whole, cut] = ["", "slice = 'l4'"].map(|default| handed_on(capture.name().as_ref(), default, options));
+        for (number, (whole, cut)) in whole.iter().zip(&cut).enumerate() {
+            let decoded = [whole, cut].map(|(_, frame, wire)| {
+                let (mut packet, options) = (Packet::default(), DecodeOptions { decapsulate: decap });
+                weir_packet::decode(1, frame, *wire, options, &mut packet)
+                    .unwrap_or_else(|why| panic!("{number}: {why:?}"));
+                format!("{packet:?}")
+            });
+            assert_eq!(decoded[0], decoded[1], "frame {number}, decap {decap}");
+        }
+    }
+}
+
+#[test]
+fn tshark_reads_the_same_headers_in_slices() {
+    if !common::is_installed("tshark") {
+        return eprintln!("SKIPPED: tshark is not installed");
+    }
+    let fields = |capture: &Path| {
+        let mut tshark = std::process::Command::new("tshark");
+        tshark
+            .args(["-n", "-o", "ip.defragment:false", "-o", "ipv6.defragment:false", "-T", "fields", "-r"])
+            .arg(capture);
+        let names = "frame.number frame.len eth.src vlan.id ip.len ip.id ip.frag_offset ip.proto ip.src ipv6.plen \
+                     ipv6.nxt ipv6.src tcp.srcport tcp.hdr_len tcp.seq_raw udp.srcport udp.length gre.proto vxlan.vni mpls.label";
+        for name in names.split_whitespace() {
+            tshark.args(["-e", name]);
+        }
+        let output = tshark.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let made = Pcap::of(&frames_with_headers(true).into_iter().map(|(frame, ..)| frame).collect::<Vec<_>>());
+    let made = made.save(folder.path(), "made.pcap");
+    let shipped = ["vlan", "qinq", "mpls", "6in4", "4in6", "ipip", "gre", "vxlan", "geneve", "web", "sctp"];
+    let shipped = shipped.map(|name| common::captures().join(name).with_extension("pcap"));
+    for capture in shipped.into_iter().chain([made]) {
+        let cut = folder.path().join("cut.pcap");
+        let mut octets = Pcap::new().0;
+        let mut are_cut = 0;
+        for (time, frame, wire) in handed_on(&capture, "slice = 'l4'", &["--decap"]) {
+            for word in [time / 1_000_000_000, time % 1_000_000_000 / 1000, frame.len() as u64, wire.into()] {
+                octets.extend((word as u32).to_le_bytes());
+            }
+            octets.extend(&frame);
+            are_cut += u32::from((frame.len() as u32) < wire);
+        }
+        std::fs::write(&cut, octets).unwrap();
+        assert!(are_cut > 0, "{}", capture.display());
+        assert_eq!(fields(&cut), fields(&capture), "{}", capture.display());
+    }
+}
+
+#[test]
+fn a_flow_with_its_fragments_reaches_one_consumer_in_its_order() {
+    const FLOWS: u8 = 40;
+    const CONSUMERS: usize = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let datagram = datagram(2055, &[b'x'; 2000]);
+    let between = |flow: u8, id: u8, mut packet: Vec<u8>| {
+        // Both directions: the answers go the other way.
+        let hosts = [[10, 1, 0, flow], [10, 2, 0, 99 - flow]];
+        let [from, to] = if id.is_multiple_of(2) { hosts } else { [hosts[1], hosts[0]] };
+        packet[12..16].copy_from_slice(&from);
+        packet[16..20].copy_from_slice(&to);
+        packet[4..6].copy_from_slice(&[flow, id]);
+        ethernet(0, 0x800, &packet)
+    };
+    let mut sent = Vec::new();
+    for id in 0..10 {
+        for flow in 0..FLOWS {
+            let parts = [
+                ipv4(17, 0x2000, 0, &datagram[..800]),
+                ipv4(17, 0x2000 | 100, 0, &datagram[800..1600]),
+                ipv4(17, 200, 0, &datagram[1600..]),
+                ipv4(6, 0, 0, &tcp_segment(10)),
+            ];
+            // Later fragments come before the first one, too.
+            let order = if (flow + id).is_multiple_of(3) { [2, 1, 0, 3] } else { [0, 1, 2, 3] };
+            sent.extend(order.map(|part: usize| between(flow, id, parts[part].clone())));
+        }
+    }
+    let capture = Pcap::of(&sent).save(folder.path(), "fragments.pcap");
+    let outputs: Vec<PathBuf> = (0..CONSUMERS).map(|number| folder.path().join(format!("{number}.pcap"))).collect();
+    let names: Vec<String> = outputs.iter().map(|output| format!("pcap:{}", output.display())).collect();
+    let rules = folder.path().join("rules.toml");
+    std::fs::write(&rules, format!("[egress.ids]\noutputs = {names:?}\n")).unwrap();
+    let arguments =
+        ["read", capture.to_str().unwrap(), "-q", "-o", "csv:/dev/null", "--rules", rules.to_str().unwrap()];
+    let (code, err, ledger) = ledger_of(arguments);
+    assert_eq!(code, 0, "{err}");
+    let pair = |frame: &[u8]| {
+        let mut hosts = [&frame[26..30], &frame[30..34]].map(<[u8]>::to_vec);
+        hosts.sort();
+        hosts
+    };
+    let of_pair = |frames: &[Vec<u8>]| {
+        let mut pairs: BTreeMap<_, Vec<Vec<u8>>> = BTreeMap::new();
+        frames.iter().for_each(|frame| pairs.entry(pair(frame)).or_default().push(frame.clone()));
+        pairs
+    };
+    let expected = of_pair(&sent);
+    assert_eq!(expected.len(), usize::from(FLOWS));
+    let (mut found, mut total) = (BTreeMap::new(), 0);
+    for output in &outputs {
+        let frames: Vec<Vec<u8>> = frames(output).into_iter().map(|(_, frame, _)| frame).collect();
+        assert!(!frames.is_empty(), "{}", output.display());
+        total += frames.len() as u64;
+        for (pair, frames) in of_pair(&frames) {
+            assert!(found.insert(pair.clone(), frames).is_none(), "{pair:?} is at two consumers");
+        }
+    }
+    assert!(found == expected, "each consumer has all packets of its hosts in their order");
+    assert_eq!(total, number(&ledger["actions"]["forwarded"]["packets"]));
+}
+
 #[test]
 fn packets_that_wait_leave_in_order_if_time_or_memory_ends() {
     for (hold, counter) in
