@@ -48,7 +48,7 @@ pub use live::{
 };
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
-pub use send::{FrameSender, SendRefusal};
+pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{
     Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source,

@@ -22,6 +22,38 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Octets that the frames in the transmit queue of the NIC may take, including the kernel's overhead.
 const SEND_BUFFER_BYTES: c_int = 16 << 20;
 
+/// Sends frames that begin with an Ethernet header out of an interface or a port.
+pub trait SendFrames: Send {
+    /// Sends frames, at most [`MAX_BURST_FRAMES`], without waiting. Returns how many of the first ones
+    /// were taken; if it is none, why the first one was refused.
+    ///
+    /// # Errors
+    /// The refusal of the first frame.
+    fn send(&mut self, frames: &[&[u8]]) -> Result<usize, SendRefusal>;
+
+    /// After [`SendRefusal::Removed`]: attaches to the interface that has the name now. Returns whether
+    /// there is one that can be used.
+    fn bind(&mut self) -> bool;
+}
+
+/// Opens a device of DPDK for sending: `dpdk:DEVICE[,key=value]...`, one sender for each of `queues`
+/// pipelines.
+///
+/// # Errors
+/// [`Error::Live`]: this is built without DPDK, a wrong setting, or DPDK does not open the device.
+pub fn open_dpdk_senders(output: &str, queues: usize) -> Result<Vec<Box<dyn SendFrames>>, Error> {
+    #[cfg(feature = "dpdk")]
+    let opened = {
+        let device = output.strip_prefix("dpdk:").unwrap_or(output);
+        let transmitters = crate::dpdk::open_output(device, u16::try_from(queues).unwrap_or(u16::MAX));
+        transmitters.map_err(|error| LiveError::from(Box::new(error)))
+    };
+    #[cfg(not(feature = "dpdk"))]
+    let opened = Err::<Vec<FrameSender>, _>(queues).map_err(|_| LiveError::NoDpdk);
+    let senders = opened.map_err(|cause| Error::Live { name: output.into(), cause })?;
+    Ok(senders.into_iter().map(|sender| Box::new(sender) as Box<dyn SendFrames>).collect())
+}
+
 /// A socket that sends out of one interface.
 pub struct FrameSender {
     socket: OwnedFd,
@@ -38,7 +70,7 @@ pub enum SendRefusal {
     /// The interface is down, its queue is full, or there is no memory: the next frames will not be
     /// taken either.
     Interface,
-    /// The interface was removed. [`FrameSender::bind`] attaches to another one of its name.
+    /// The interface was removed. [`SendFrames::bind`] attaches to another one of its name.
     Removed,
 }
 
@@ -70,12 +102,6 @@ impl FrameSender {
         Ok(sender)
     }
 
-    /// Attaches to the interface that has the name now. Returns whether there is one that can be
-    /// used.
-    pub fn bind(&self) -> bool {
-        self.bind_interface().is_ok()
-    }
-
     fn bind_interface(&self) -> Result<(), LiveError> {
         let interface = Interface::find(&self.interface)?;
         if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&interface.hardware_type) {
@@ -87,13 +113,15 @@ impl FrameSender {
         address.sll_ifindex = interface.index as c_int;
         system::bind(&self.socket, &address).map_err(LiveError::io("bind the socket"))
     }
+}
 
-    /// Sends frames, at most [`MAX_BURST_FRAMES`], in one system call that does not wait. Returns how
-    /// many of the first ones the kernel took; if it is none, why it refused the first one.
-    ///
-    /// # Errors
-    /// The refusal of the first frame.
-    pub fn send(&mut self, frames: &[&[u8]]) -> Result<usize, SendRefusal> {
+impl SendFrames for FrameSender {
+    fn bind(&mut self) -> bool {
+        self.bind_interface().is_ok()
+    }
+
+    /// In one system call.
+    fn send(&mut self, frames: &[&[u8]]) -> Result<usize, SendRefusal> {
         let mut slices: ArrayVec<libc::iovec, MAX_BURST_FRAMES> = frames
             .iter()
             .take(MAX_BURST_FRAMES)

@@ -76,7 +76,7 @@ impl Egress {
 /// # Errors
 /// It cannot be opened: no such interface, not permitted, other content. Or it is a folder, which this
 /// crate does not open.
-pub fn open(output: &OutputSpec, pipelines: usize, when_full: WhenFull) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
+pub fn open(output: &OutputSpec, pipelines: usize, when_full: &WhenFull) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let name = output.to_string();
     match output {
         OutputSpec::AfPacket(interface) => (0..pipelines)
@@ -84,6 +84,10 @@ pub fn open(output: &OutputSpec, pipelines: usize, when_full: WhenFull) -> Resul
             .collect(),
         OutputSpec::AfXdp(interface) => {
             let outputs = XdpOutput::open(&name, interface, pipelines)?;
+            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+        }
+        OutputSpec::Dpdk(_) => {
+            let outputs = InterfaceOutput::open_dpdk(&name, pipelines)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::Pcap(path) => {
@@ -103,11 +107,11 @@ pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
     let mut files: Vec<&OutputSpec> = Vec::new();
     for egress in egresses {
         for (number, output) in egress.outputs.iter().enumerate() {
-            let is_file = !matches!(output, OutputSpec::AfPacket(_) | OutputSpec::AfXdp(_));
+            let is_shared = matches!(output, OutputSpec::AfPacket(_) | OutputSpec::AfXdp(_));
             if egress.outputs[..number].contains(output) || files.contains(&output) {
                 return Err(Error::Twice(output.to_string()));
             }
-            if is_file {
+            if !is_shared {
                 files.push(output);
             }
             check_loop(output, sources)?;
@@ -129,10 +133,33 @@ pub fn check_interfaces(egresses: &[EgressSpec]) -> Vec<Error> {
 }
 
 fn check_loop(output: &OutputSpec, sources: &[String]) -> Result<(), Error> {
-    let (OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface)) = output else { return Ok(()) };
+    let interface = match output {
+        OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface) => interface,
+        OutputSpec::Dpdk(text) => return check_dpdk_loop(output, text, sources),
+        OutputSpec::Pcap(_) | OutputSpec::Folder(_) => return Ok(()),
+    };
+    check_interface(output, interface, sources)
+}
+
+/// The device itself, or an interface of the kernel that one of its arguments names
+/// (`net_af_packet0;iface=eth1`), must not be monitored.
+fn check_dpdk_loop(output: &OutputSpec, text: &str, sources: &[String]) -> Result<(), Error> {
+    let mut parts = text.split(',').next().unwrap_or_default().split(';');
+    let device = parts.next().unwrap_or_default();
+    let of_source =
+        |source: &&String| source.strip_prefix("dpdk:").and_then(|text| text.split([',', ';']).next()) == Some(device);
+    if let Some(source) = sources.iter().find(of_source) {
+        let (output, interface, source_name) = (output.to_string(), device.into(), source.clone());
+        return Err(Error::Loop { output, interface, source_name });
+    }
+    let interfaces = parts.filter_map(|argument| argument.split_once('=')).map(|(_, value)| value);
+    interfaces.into_iter().try_for_each(|interface| check_interface(output, interface, sources))
+}
+
+fn check_interface(output: &OutputSpec, interface: &str, sources: &[String]) -> Result<(), Error> {
     // If the kernel does not say more, the interface itself is compared.
     let interfaces = outgoing_interfaces(interface).ok().filter(|found| !found.is_empty());
-    let interfaces = interfaces.unwrap_or_else(|| vec![interface.clone()]);
+    let interfaces = interfaces.unwrap_or_else(|| vec![interface.into()]);
     for source in sources {
         let devices = devices(source);
         let is_monitored = |interface: &&String| {
@@ -165,6 +192,10 @@ mod tests {
         let expected = "af_packet:lo: its packets leave through lo, which af_packet:lo+weir-a,queues=2 monitors";
         assert!(refused.starts_with(expected), "{refused}");
         assert!(error(&[egress(&["af_packet:weir-a"])]).is_err());
+        assert!(error(&[egress(&["dpdk:net_af_packet0;iface=weir-a"])]).is_err());
+        assert_eq!(error(&[egress(&["dpdk:net_af_packet0;iface=weir-b"])]), Ok(()));
+        let of_dpdk = |device: &str| check(&[egress(&[device])], &["dpdk:net_ring0,queues=2".into()]).is_err();
+        assert_eq!(["dpdk:net_ring0", "dpdk:net_ring0;x=y,core=1", "dpdk:net_ring1"].map(of_dpdk), [true, true, false]);
         let twice = ["pcap:x: it is named twice; leave one of them out"; 2].map(|text| Err(text.to_owned()));
         assert_eq!(
             [error(&[egress(&["pcap:x", "pcap:x"])]), error(&[egress(&["pcap:x"]), egress(&["pcap:x"])])],

@@ -7,8 +7,8 @@ use std::io;
 pub enum Error {
     /// The text is no output.
     #[error(
-        "{0}: not an output{near}; outputs are: af_packet:IFACE and af_xdp:IFACE (an interface), pcap:PATH (a pipe or \
-         a file; pcap:- is standard output), folder:DIR (rolling files)",
+        "{0}: not an output{near}; outputs are: af_packet:IFACE and af_xdp:IFACE (an interface), dpdk:DEVICE (a port of \
+         DPDK), pcap:PATH (a pipe or a file; pcap:- is standard output), folder:DIR (rolling files)",
         near = .1.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
     )]
     Unknown(String, Option<&'static str>),
@@ -18,9 +18,6 @@ pub enum Error {
     /// Settings follow the name of an interface.
     #[error("{0}: an output has no settings; remove '{1}'")]
     Settings(String, String),
-    /// Only as a source.
-    #[error("{0}: packets cannot be handed on through {1} yet; af_packet:IFACE hands them on to every interface")]
-    SourceOnly(String, &'static str),
     /// The text is no way to balance.
     #[error(
         "balance: '{0}' is not one of address-pair, five-tuple, mirror{near}",

@@ -1,6 +1,8 @@
-//! An interface as an output: frames leave unchanged, through an AF_PACKET socket of each pipeline.
+//! An interface as an output: frames leave unchanged, through an AF_PACKET socket or a transmit queue
+//! of DPDK for each pipeline.
 //!
-//! Cost: one system call per 64 frames, in which the kernel copies them. While the interface is down
+//! Cost of AF_PACKET: one system call per 64 frames, in which the kernel copies them. DPDK does not
+//! copy frames that it has received. While the interface is down
 //! or full, a call per burst fails; while it does not exist, no call is made, and once a second a
 //! look for it.
 
@@ -9,7 +11,7 @@ use crate::output::PacketOutput;
 use arrayvec::ArrayVec;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
-use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendRefusal};
+use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Time between two looks for an interface that was removed.
@@ -18,7 +20,7 @@ const ETHERNET: u16 = 1;
 
 pub(crate) struct InterfaceOutput {
     name: String,
-    sender: FrameSender,
+    sender: Box<dyn SendFrames>,
     /// When the interface was found to be removed, or looked for last.
     removed: Option<Instant>,
     sent: PacketTotals,
@@ -29,17 +31,17 @@ pub(crate) struct InterfaceOutput {
 
 impl InterfaceOutput {
     pub fn open(name: &str, interface: &str) -> Result<Self, Error> {
-        let sender = FrameSender::open(name, interface)?;
+        Ok(Self::new(name, Box::new(FrameSender::open(name, interface)?)))
+    }
+
+    pub fn open_dpdk(name: &str, pipelines: usize) -> Result<Vec<Self>, Error> {
+        let senders = weir_capture::open_dpdk_senders(name, pipelines)?;
+        Ok(senders.into_iter().map(|sender| Self::new(name, sender)).collect())
+    }
+
+    fn new(name: &str, sender: Box<dyn SendFrames>) -> Self {
         let none = PacketTotals::default();
-        Ok(Self {
-            name: name.into(),
-            sender,
-            removed: None,
-            sent: none,
-            refused: none,
-            too_long: none,
-            link_type: none,
-        })
+        Self { name: name.into(), sender, removed: None, sent: none, refused: none, too_long: none, link_type: none }
     }
 
     /// Whether the socket has an interface. Looks for it at most once a second.

@@ -1,15 +1,24 @@
 //! What every output offers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Frame;
 use weir_ledger::OutputCounters;
 
 /// What a pipe or a file does with a packet for which its queue has no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum WhenFull {
     /// Drops it, as live traffic needs.
     Drop,
-    /// Waits for the reader, as long as there is one: for captures.
-    Wait,
+    /// Waits for the reader, as long as there is one and until this flag is set: for captures.
+    Wait(Arc<AtomicBool>),
+}
+
+impl WhenFull {
+    /// Whether to wait now.
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Wait(stop) if !stop.load(Ordering::Relaxed))
+    }
 }
 
 /// What is known about an interface that frames come from.

@@ -23,7 +23,7 @@ use weir_capture::{Frame, pcap_record_header};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Octets of the queue of each pipeline: 13 ms of 10 Gbit/s, 130 ms of 1 Gbit/s.
-const QUEUE_OCTETS: usize = 16 << 20;
+pub(crate) const QUEUE_OCTETS: usize = 16 << 20;
 /// Longest time that the end of a run waits for a slow reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time that the writer then takes to give up.
@@ -50,7 +50,7 @@ impl PipeOutput {
     ///
     /// # Errors
     /// The file cannot be opened, or has other content.
-    pub fn open(name: &str, path: &Path, pipelines: usize, when_full: WhenFull) -> Result<Vec<Self>, Error> {
+    pub fn open(name: &str, path: &Path, pipelines: usize, when_full: &WhenFull) -> Result<Vec<Self>, Error> {
         let file = PipeFile::open(name, path)?;
         let state = Arc::new(PipeState::new(pipelines));
         let (mut outputs, mut queues) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ impl PipeOutput {
             outputs.push(Self {
                 name: name.into(),
                 queue: Some(producer),
-                when_full,
+                when_full: when_full.clone(),
                 written,
                 state: state.clone(),
                 writer: None,
@@ -136,7 +136,7 @@ impl PacketOutput for PipeOutput {
             }
             if free < HEADER_OCTETS + octets {
                 free = queue.slots();
-                while self.when_full == WhenFull::Wait
+                while self.when_full.waits()
                     && free < (HEADER_OCTETS + octets).min(QUEUE_OCTETS)
                     && self.state.refusal().is_none()
                 {

@@ -3,19 +3,24 @@
 use crate::balance::Balance;
 use crate::error::Error;
 use crate::near_match::nearest;
+use crate::pipe::QUEUE_OCTETS;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use weir_capture::XdpSender;
 
-/// Where packets go, by its name: `af_packet:eth1`, `af_xdp:eth1`, `pcap:/run/ids.fifo`, `pcap:-`, `folder:DIR`.
+/// Where packets go, by its name: `af_packet:eth1`, `af_xdp:eth1`, `dpdk:0000:17:00.1`, `pcap:/run/ids.fifo`, `pcap:-`,
+/// `folder:DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputSpec {
     /// An interface, through an AF_PACKET socket.
     AfPacket(String),
     /// An interface, through an AF_XDP socket.
     AfXdp(String),
+    /// A port of DPDK, with settings.
+    Dpdk(String),
     /// A pipe or a file in pcap format; `-` is standard output.
     Pcap(PathBuf),
     /// A folder of rolling files.
@@ -36,10 +41,21 @@ const SCHEMES: [(&str, &str); 5] = [
     ("af_xdp", "af_xdp:IFACE"),
     ("pcap", "pcap:PATH"),
     ("folder", "folder:DIR"),
-    ("dpdk", "DPDK"),
+    ("dpdk", "dpdk:DEVICE"),
 ];
 
 impl OutputSpec {
+    /// Memory of the queues of this output, octets. That of a folder is its recorder's.
+    pub fn memory_bytes(&self, pipelines: usize) -> u64 {
+        let of_pipeline = match self {
+            Self::Pcap(_) => QUEUE_OCTETS,
+            Self::AfXdp(_) => XdpSender::MEMORY_BYTES,
+            // DPDK has its own memory, which is taken when it starts.
+            Self::AfPacket(_) | Self::Dpdk(_) | Self::Folder(_) => 0,
+        };
+        (pipelines * of_pipeline) as u64
+    }
+
     /// What is opened again while the program runs, and so must stay writable: a FIFO for its next
     /// reader, a folder for its next file.
     pub fn writable_path(&self) -> Option<&Path> {
@@ -47,7 +63,7 @@ impl OutputSpec {
         match self {
             Self::Folder(path) => Some(path),
             Self::Pcap(path) => Some(path).filter(is_fifo).map(PathBuf::as_path),
-            Self::AfPacket(_) | Self::AfXdp(_) => None,
+            Self::AfPacket(_) | Self::AfXdp(_) | Self::Dpdk(_) => None,
         }
     }
 }
@@ -58,11 +74,8 @@ impl FromStr for OutputSpec {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, name) = text.split_once(':').unwrap_or((text, ""));
         let Some(&(scheme, form)) = SCHEMES.iter().find(|(known, _)| *known == scheme) else {
-            return Err(Error::Unknown(text.into(), nearest(scheme, &SCHEMES.map(|(known, _)| known)[..4])));
+            return Err(Error::Unknown(text.into(), nearest(scheme, &SCHEMES.map(|(known, _)| known))));
         };
-        if scheme == "dpdk" {
-            return Err(Error::SourceOnly(text.into(), form));
-        }
         if name.is_empty() {
             return Err(Error::NoName(text.into(), form));
         }
@@ -73,6 +86,7 @@ impl FromStr for OutputSpec {
         match scheme {
             "af_packet" => Ok(Self::AfPacket(name.into())),
             "af_xdp" => Ok(Self::AfXdp(name.into())),
+            "dpdk" => Ok(Self::Dpdk(name.into())),
             "pcap" => Ok(Self::Pcap(name.into())),
             _ => Ok(Self::Folder(name.into())),
         }
@@ -84,6 +98,7 @@ impl fmt::Display for OutputSpec {
         match self {
             Self::AfPacket(name) => write!(f, "af_packet:{name}"),
             Self::AfXdp(name) => write!(f, "af_xdp:{name}"),
+            Self::Dpdk(name) => write!(f, "dpdk:{name}"),
             Self::Pcap(path) => write!(f, "pcap:{}", path.display()),
             Self::Folder(path) => write!(f, "folder:{}", path.display()),
         }
@@ -97,7 +112,7 @@ mod tests {
     #[test]
     fn outputs_are_parsed_and_printed_as_written() {
         for text in
-            ["af_packet:eth1", "af_xdp:eth1", "pcap:/run/ids.fifo", "pcap:-", "pcap:a:b", "folder:/var/lib/weir"]
+            ["af_packet:eth1", "af_xdp:eth1", "dpdk:net_pcap0;tx_pcap=x,core=1", "pcap:-", "pcap:a:b", "folder:/var"]
         {
             assert_eq!(text.parse::<OutputSpec>().unwrap().to_string(), text);
         }
@@ -116,7 +131,7 @@ mod tests {
             ("af_packet:eth1,queues=2", "remove ',queues=2'"),
             ("af_xdp:eth1,queues=2", "remove ',queues=2'"),
             ("af_xpd:eth1", "did you mean af_xdp?"),
-            ("dpdk:0000:17:00.0", "through DPDK yet"),
+            ("dkpd:0000:17:00.0", "did you mean dpdk?"),
         ] {
             assert!(error(text).contains(part), "{}", error(text));
         }

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_capture::Input;
+use weir_egress::{Balance, Egress, OutputSpec, WhenFull};
 use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
-use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
+use weir_rules::Rules;
 
 /// Longer than this test takes on any machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -94,4 +96,71 @@ fn records_through_dpdk_match_those_from_file_and_the_ledger_balances() {
         assert!(ledger.balanced(), "{:?}", ledger.check());
         assert_eq!((ledger.packets.received, ledger.packets.dropped_nic), (packets, 0));
     }
+}
+
+#[test]
+fn packets_go_through_dpdk_from_port_to_port_by_rules() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let [whole, cut] = ["whole.pcap", "cut.pcap"].map(|name| folder.path().join(name));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures/web.pcap");
+    let frames = |file: &Path| {
+        let mut source = weir_capture::open(file).expect("it is a capture");
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        while let Some(burst) = source.burst().expect("it is whole") {
+            frames.extend(burst.iter().map(|frame| frame.bytes.to_vec()));
+        }
+        frames
+    };
+    let rules = "[egress.whole]\noutputs = ['x']\n[egress.cut]\noutputs = ['y']\n[default]\nto = 'whole'\n\
+                 [[network]]\nwhere = 'port 80'\nto = 'cut'\nslice = 'l4'\n";
+    let rules = Rules::new(rules).unwrap_or_else(|error| panic!("{error:?}"));
+    let egress = |device: &str, file: &Path| {
+        let output: OutputSpec = format!("dpdk:{device};tx_pcap={},descriptors=256,hugepages=off", file.display())
+            .parse()
+            .expect("an output");
+        let outputs = weir_egress::open(&output, 1, &WhenFull::Drop).unwrap_or_else(|error| panic!("{error}"));
+        Egress::new(outputs, Balance::default(), 0)
+    };
+    let source = format!("dpdk:net_pcap_from;rx_pcap={},descriptors=512,hugepages=off", file.display());
+    let source = weir_capture::open_live(&source).expect("DPDK is installed").remove(0);
+    let egresses: Vec<Egress> = rules
+        .egresses
+        .iter()
+        .map(|of| if of.name == "cut" { egress("net_pcap_cut", &cut) } else { egress("net_pcap_whole", &whole) })
+        .collect();
+    let actions = PacketActions::new(Arc::new(rules), egresses);
+    let expected = frames(&file);
+    let mut exporter =
+        Exporter::new(vec![Box::new(MemorySink::default())], CpuAffinity::default(), BackPressure::Block)
+            .expect("a thread can be started");
+    let mut pipeline = Pipeline::with_actions(Settings::default(), exporter.handle(), actions).expect("enough memory");
+    let (mut source, deadline) = (Input::Live(source), Instant::now() + TIMEOUT);
+    while pipeline.process_burst(&mut source).expect("it goes on") {
+        assert!(Instant::now() < deadline);
+        if pipeline.account().ledger.packets.received == expected.len() as u64 {
+            source.live().into_iter().for_each(|live| live.stop());
+        }
+    }
+    let account = pipeline.finish();
+    exporter.finish();
+    let ledger = exporter.ledger([account]);
+    assert!(ledger.balanced(), "{:?}", ledger.check());
+    // The files are complete when the ports are closed.
+    drop(pipeline);
+    let [whole, cut] = [&whole, &cut].map(|file| frames(file));
+    assert!(!whole.is_empty() && cut.len() > 100, "{} {}", whole.len(), cut.len());
+    let actions = ledger.actions.expect("there are rules");
+    assert_eq!(actions.forwarded.packets, expected.len() as u64);
+    for output in &actions.outputs {
+        let frames = if output.output.contains("cut") { &cut } else { &whole };
+        assert_eq!(output.sent.packets, frames.len() as u64, "{}", output.output);
+    }
+    let (mut whole, mut cut, mut shorter) = (whole.iter().peekable(), cut.iter().peekable(), 0);
+    for frame in &expected {
+        if whole.next_if(|sent| *sent == frame).is_none() {
+            let sent = cut.next_if(|sent| frame.starts_with(sent)).expect("each packet was sent, in its order");
+            shorter += u32::from(sent.len() < frame.len());
+        }
+    }
+    assert!(whole.next().is_none() && cut.next().is_none() && shorter > 10, "{shorter}");
 }

@@ -10,7 +10,7 @@ use crate::chunk::{CHUNK_BYTES, Chunk, WrittenCounters};
 use crate::writer::{Shared, Writer};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Chunks of an output: 16 MiB together.
 const CHUNKS: usize = 1024;
+/// How often a slow disk is waited for before the pipeline looks whether it shall go on.
+const WAIT: Duration = Duration::from_millis(50);
 /// Longest time that the end of a run waits for the disk.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,6 +55,11 @@ pub struct RecorderOutput {
 }
 
 impl RecorderOutput {
+    /// Memory of the queues of an output, octets.
+    pub fn memory_bytes_for(pipelines: usize) -> u64 {
+        (pipelines * CHUNKS * CHUNK_BYTES) as u64
+    }
+
     pub(crate) fn new(name: &str, writer: IdleWriter, shared: Arc<Shared>, full: Sender<Chunk>) -> Self {
         let (home, returned) = channel();
         let counters = Arc::<WrittenCounters>::default();
@@ -137,9 +144,12 @@ impl RecorderOutput {
         if self.chunk.is_none() {
             self.chunk = self.spare.pop();
         }
-        if self.chunk.is_none() && self.when_full == WhenFull::Wait {
+        while self.chunk.is_none() && self.when_full.waits() {
             // All chunks are with the thread, which gives them back, whatever becomes of the packets.
-            self.chunk = self.returned.recv().ok();
+            self.chunk = match self.returned.recv_timeout(WAIT) {
+                Err(RecvTimeoutError::Disconnected) => break,
+                returned => returned.ok(),
+            };
         }
         let missing = self.missing.iter_mut().find(|(interface, _)| *interface == frame.interface);
         let Some(chunk) = &mut self.chunk else {

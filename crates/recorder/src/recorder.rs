@@ -28,11 +28,11 @@ pub const FOLDER_MODE: u32 = 0o750;
 pub fn open(
     output: &OutputSpec,
     pipelines: usize,
-    when_full: WhenFull,
+    when_full: &WhenFull,
     filter: Option<&str>,
 ) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let mut outputs = RecorderOutput::open(&FolderSettings::parse(&output.to_string())?, pipelines, filter)?;
-    outputs.iter_mut().for_each(|output| output.set_when_full(when_full));
+    outputs.iter_mut().for_each(|output| output.set_when_full(when_full.clone()));
     Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
 }
 

@@ -4,6 +4,7 @@ use crate::arguments::{RulesArguments, RulesCheck, RulesCommand};
 use crate::console::{print, print_styled, style};
 use crate::enrichment::{Enricher, ReloadResult};
 use crate::error::{Error, RulesProblems};
+use crate::files::{self, Target};
 use crate::input::{self, DamageLog};
 use crate::probe::privileges;
 use crate::run_status::RunStatus;
@@ -12,7 +13,7 @@ use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Overrides, PacketActions, Pipeline, Settings};
-use weir_recorder::{FOLDER_MODE, FolderSettings};
+use weir_recorder::{FOLDER_MODE, FolderSettings, RecorderOutput};
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
@@ -72,12 +73,21 @@ impl Actions {
         self.overrides.get_or_insert_default().clone()
     }
 
-    /// Checks the rules beside the other options of a run, without opening outputs.
+    /// Checks the rules beside the other options of a run, without opening outputs. `targets` are the
+    /// files of sinks.
     ///
     /// # Errors
-    /// An output is named twice, or is monitored by a source. A rule asks for what inspection finds,
-    /// and payload is not inspected.
-    pub fn check(&self, sources: &[&OsStr], inspects: bool) -> Result<(), Error> {
+    /// An output is named twice, is monitored by a source, or is a file that is also a source or a
+    /// sink. A rule asks for what inspection finds, and payload is not inspected.
+    pub fn check(&self, sources: &[&OsStr], targets: &[(String, Target)], inspects: bool) -> Result<(), Error> {
+        // What is wrong with the sinks alone is reported with them.
+        if files::check_targets(sources, targets).is_ok() {
+            let all: Vec<_> = targets.iter().cloned().chain(self.targets()).collect();
+            files::check_targets(sources, &all)?;
+        }
+        if io::stdout().is_terminal() && self.targets().any(|(_, target)| target == Target::StandardOutput) {
+            return Err(Error::CaptureToTerminal);
+        }
         if let Some(rule) = self.rules.rule_of_inspection().filter(|_| !inspects) {
             return Err(Error::RuleNeedsInspection { rule: rule.name.clone(), line: rule.line });
         }
@@ -128,7 +138,7 @@ impl Actions {
     pub fn open(
         &self,
         pipelines: usize,
-        when_full: WhenFull,
+        when_full: &WhenFull,
         filter: Option<&str>,
     ) -> Result<Vec<PacketActions>, Error> {
         self.with_outputs(pipelines, |output| {
@@ -137,6 +147,11 @@ impl Actions {
             }
             Ok(weir_recorder::open(output, pipelines, when_full, filter)?)
         })
+    }
+
+    /// Whether an output is a port of DPDK.
+    pub fn use_dpdk(&self) -> bool {
+        self.egresses.iter().flat_map(|egress| &egress.outputs).any(|output| matches!(output, OutputSpec::Dpdk(_)))
     }
 
     /// What outputs open again while the program runs.
@@ -181,9 +196,23 @@ impl Actions {
         Ok(())
     }
 
-    /// Memory of packets that wait for a decision, octets.
+    /// Memory of packets that wait for a decision or in an output, octets.
     pub fn memory_bytes(&self, pipelines: usize) -> u64 {
-        PacketActions::memory_bytes_for(&self.rules) * pipelines as u64
+        let of_output = |output: &OutputSpec| match output {
+            OutputSpec::Folder(_) => RecorderOutput::memory_bytes_for(pipelines),
+            output => output.memory_bytes(pipelines),
+        };
+        let outputs: u64 = self.egresses.iter().flat_map(|egress| &egress.outputs).map(of_output).sum();
+        PacketActions::memory_bytes_for(&self.rules) * pipelines as u64 + outputs
+    }
+
+    /// Files of the outputs, each with its name in messages.
+    pub fn targets(&self) -> impl Iterator<Item = (String, Target)> {
+        let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs);
+        outputs.filter_map(|output| match output {
+            OutputSpec::Pcap(path) => Some((format!("{output} of the rules"), Target::of_path(path))),
+            OutputSpec::AfPacket(_) | OutputSpec::AfXdp(_) | OutputSpec::Dpdk(_) | OutputSpec::Folder(_) => None,
+        })
     }
 }
 

@@ -39,7 +39,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
-    actions.iter().try_for_each(|actions| actions.check(&sources, read.metering.inspects()))?;
+    actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, read.metering.inspects()))?;
     let mut settings = settings(&read.metering)?;
     missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
     settings.meter.marks = actions.is_some();
@@ -60,14 +60,15 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
-    let when_full = if reads_captures { WhenFull::Wait } else { WhenFull::Drop };
+    let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
+    let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = read.metering.selection.filter.as_deref();
-    let actions = actions.map(|actions| actions.open(1, when_full, filter)).transpose()?;
+    let actions = actions.map(|actions| actions.open(1, &when_full, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
         let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
-        Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, false));
+        Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));

@@ -5,7 +5,7 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{failure, ledger_of, number, permit_all_users, success, weir};
+use common::{command, failure, ledger_of, number, permit_all_users, success, weir};
 use live::{Running, frames, wire};
 use network::{ip, until, until_wired};
 use serde_json::Value;
@@ -154,6 +154,47 @@ fn consumers_get_all_packets_unchanged_and_each_address_pair_stays_at_one() {
     assert!(sorted(arrived) == sorted(sent), "the consumers together have other frames than were sent");
 }
 
+/// What p0f says of a capture or of an interface, without times.
+fn p0f_findings(log: &Path) -> Vec<String> {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let findings = log.lines().filter_map(|line| line.split_once("] ")).map(|(_, finding)| finding.to_owned());
+    // The uptime follows from the times of the packets, which are others here.
+    let mut findings: Vec<String> = findings.filter(|finding| !finding.starts_with("mod=uptime")).collect();
+    findings.sort();
+    findings
+}
+
+#[test]
+fn p0f_at_the_far_end_finds_what_it_finds_in_the_capture() {
+    if !common::is_installed("p0f") {
+        return eprintln!("SKIPPED: p0f is not installed");
+    }
+    let Some(mut sender) = wire() else { return };
+    add_wires(1);
+    let folder = tempfile::tempdir().unwrap();
+    let [of_capture, of_wire] = ["capture.log", "wire.log"].map(|name| folder.path().join(name));
+    let capture = common::captures().join("web.pcap");
+    let p0f = |input: [&Path; 2], log: &Path| {
+        let mut p0f = Command::new("p0f");
+        p0f.args(input).arg("-o").arg(log).stdout(File::create(log.with_extension("out")).unwrap()).spawn().unwrap()
+    };
+    assert!(p0f(["-r".as_ref(), &capture], &of_capture).wait().unwrap().success());
+    let expected = p0f_findings(&of_capture);
+    assert!(expected.len() >= 18, "{expected:#?}");
+    let mut reader = p0f(["-i".as_ref(), "ids0".as_ref()], &of_wire);
+    until("p0f listens", || {
+        fs::read_to_string(of_wire.with_extension("out")).unwrap().contains("Entered main event loop")
+    });
+    let rules = rules(folder.path(), &["af_packet:out0"], "address-pair");
+    let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+    frames("web.pcap").iter().for_each(|frame| sender.send(frame));
+    probe.stop(0);
+    until("p0f has found as much", || p0f_findings(&of_wire).len() >= expected.len());
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert_eq!(p0f_findings(&of_wire), expected);
+}
+
 #[test]
 fn reader_of_a_pipe_comes_late_goes_and_comes_back_while_the_probe_is_sandboxed() {
     let Some(mut sender) = wire() else { return };
@@ -276,6 +317,31 @@ fn output_interface_that_goes_away_costs_its_packets_and_not_the_probe() {
 }
 
 #[test]
+fn output_interface_that_is_down_costs_its_packets_and_the_others_get_theirs() {
+    let Some(mut sender) = wire() else { return };
+    add_wires(2);
+    let folder = tempfile::tempdir().unwrap();
+    let rules = rules(folder.path(), &["af_packet:out0", "af_packet:out1"], "mirror");
+    let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+    let frames = frames("synth:mix,flows=20,packets=100,seed=7");
+    let mut send = || {
+        frames.iter().for_each(|frame| sender.send(frame));
+        thread::sleep(Duration::from_millis(500));
+    };
+    send();
+    ip("link set out0 down");
+    send();
+    ip("link set out0 up");
+    until("the wire carries frames", || ip("link show dev ids0").contains("state UP"));
+    send();
+    let (_, _, ledger) = probe.stop(2);
+    let refused = |name| number(&output(&ledger, name)["dropped"]["interface_refused"]["packets"]);
+    assert_eq!([refused("af_packet:out0"), refused("af_packet:out1")], [100, 0], "{ledger:#}");
+    assert_eq!(["af_packet:out0", "af_packet:out1"].map(|name| handed(output(&ledger, name))), [300; 2]);
+    assert_eq!(number(&ledger["packets"]["metered"]), number(&ledger["packets"]["received"]));
+}
+
+#[test]
 fn capture_is_handed_on_whole_to_a_slow_reader() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("capture.pcap");
@@ -302,6 +368,74 @@ fn capture_is_handed_on_whole_to_a_slow_reader() {
     let copy = folder.path().join("copy.pcap");
     fs::write(&copy, reader.join().unwrap()).unwrap();
     assert!(read(&copy) == read(&capture));
+}
+
+#[test]
+fn signal_ends_the_wait_for_a_reader_that_has_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let [capture, stats] = ["capture.pcap", "ledger.json"].map(|name| folder.path().join(name));
+    let fifo = mkfifo(folder.path());
+    // More than queue and pipe hold.
+    success(["synth", "mix,packets=60k", "-q", "-o", capture.to_str().unwrap()]);
+    // It never reads.
+    let mut reader = Command::new("sleep").arg("600").stdin(open_both(&fifo)).spawn().unwrap();
+    let rules = rules(folder.path(), &[&format!("pcap:{}", fifo.display())], "address-pair");
+    let arguments = ["read", capture.to_str().unwrap(), "-q", "-o", "csv:/dev/null", "--rules", &rules, "--stats"];
+    let mut weir = command().args(arguments).arg(&stats).stderr(Stdio::null()).spawn().unwrap();
+    common::wait_for_handler_of_sigint(&weir);
+    // The pipe is full: the run waits for the reader.
+    thread::sleep(Duration::from_secs(2));
+    assert!(weir.try_wait().unwrap().is_none());
+    let started = Instant::now();
+    common::signal(&weir, libc::SIGINT);
+    let status = weir.wait().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert_eq!(status.code(), Some(2));
+    let ledger = common::read_ledger(&stats);
+    let output = &ledger["actions"]["outputs"][0];
+    assert!(number(&output["dropped"]["queue_full"]["packets"]) > 0, "{ledger}");
+    assert_eq!(handed(output), number(&ledger["actions"]["forwarded"]["packets"]), "{ledger}");
+    assert_eq!(number(&ledger["packets"]["received"]), number(&ledger["packets"]["metered"]), "{ledger}");
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+}
+
+/// A FIFO, opened for both directions, so that opening it does not wait.
+fn open_both(fifo: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(fifo).unwrap()
+}
+
+#[test]
+fn packets_and_records_are_not_mixed_in_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    success(["synth", "mix,packets=100", "-q", "-o", capture.to_str().unwrap()]);
+    let before = fs::read(&capture).unwrap();
+    let capture = capture.to_str().unwrap();
+    let to_standard_output = rules(folder.path(), &["pcap:-"], "address-pair");
+    for options in [&[][..], &["-o", "json:-"], &["-o", "csv:/dev/null", "--stats", "-"]] {
+        for command in [&["read", capture][..], &["probe", "-i", capture]] {
+            let arguments = [command, &["--rules", &to_standard_output], options].concat();
+            let refused = failure(1, &arguments);
+            assert!(refused.contains("pcap:- of the rules and "), "{arguments:?}: {refused}");
+            assert!(refused.contains("would be mixed in one file; give each a file of its own"), "{refused}");
+        }
+    }
+    // The packets alone.
+    let (code, out, err) = {
+        let options = ["-q", "-o", "csv:/dev/null", "--rules", &to_standard_output];
+        let output = command().args(["read", capture]).args(options).output().unwrap();
+        (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(code, Some(0), "{err}");
+    let copy = folder.path().join("copy.pcap");
+    fs::write(&copy, out).unwrap();
+    assert!(read(&copy) == read(Path::new(capture)));
+    // A capture is not overwritten by its own packets.
+    let onto_itself = rules(folder.path(), &[&format!("pcap:{capture}")], "address-pair");
+    let refused = failure(1, ["read", capture, "-o", "csv:/dev/null", "--rules", &onto_itself]);
+    assert!(refused.contains("of the rules"), "{refused}");
+    assert_eq!(fs::read(capture).unwrap(), before);
 }
 
 #[test]

@@ -117,6 +117,30 @@ fn queues_of_live_sinks_leave_memory_for_flows() {
 }
 
 #[test]
+fn queues_of_packets_out_leave_memory_for_flows_or_are_refused() {
+    let Some(group) = ControlGroup::new("egress", 400_000_000) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let run = |outputs: &[String]| {
+        let rules = folder.path().join("rules.toml");
+        fs::write(&rules, format!("[egress.ids]\noutputs = {outputs:?}\n")).unwrap();
+        let options = ["-o", "json:/dev/null", "--rules", rules.to_str().unwrap()];
+        text_of(&group.run(&[&["read", "-i", "synth:mix,packets=1000"], &options[..]].concat()))
+    };
+    let (code, _, err) = run(&[format!("pcap:{path}/one.pcap"), format!("folder:{path}/one?total=4GiB")]);
+    assert_eq!(code, 0, "{err}");
+    for scheme in ["pcap", "folder"] {
+        // 16 MiB each.
+        let outputs: Vec<_> = (0..30).map(|number| format!("{scheme}:{path}/{scheme}{number}")).collect();
+        let (code, _, err) = run(&outputs);
+        assert_eq!(code, 1, "{scheme}: {err}");
+        for part in ["the default, reduced to 4096 flows: ", "raise the limit"] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+    }
+}
+
+#[test]
 fn a_reload_with_sinks_that_do_not_fit_is_refused_with_figures() {
     let Some(group) = ControlGroup::new("reload", 400_000_000) else { return };
     let folder = tempfile::tempdir().unwrap();

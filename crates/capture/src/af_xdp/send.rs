@@ -77,6 +77,9 @@ pub struct XdpSender {
 }
 
 impl XdpSender {
+    /// Memory of a sender, bytes.
+    pub const MEMORY_BYTES: usize = FRAMES as usize * CHUNK_BYTES;
+
     /// Opens one sender for each of the first `queues` queues of an interface of this network
     /// namespace, which must be up.
     ///
@@ -113,7 +116,7 @@ impl XdpSender {
             Some(libc::EAFNOSUPPORT) => LiveError::NoXdpSockets,
             _ => failed("allocate memory for frames", error),
         };
-        let umem = Mapping::new(FRAMES as usize * CHUNK_BYTES, None).map_err(memory)?;
+        let umem = Mapping::new(Self::MEMORY_BYTES, None).map_err(memory)?;
         let socket = SendSocket::new(&umem).map_err(memory)?;
         // As many as the limit of locked memory permits.
         let spare = (0..SPARE_SOCKETS).map_while(|_| SendSocket::new(&umem).ok()).collect();

@@ -10,14 +10,20 @@
 //!   polls a queue and returns buffers to its pool.
 //! * The bytes of packets are borrowed from the receiver, which releases them when it receives the
 //!   next ones.
+//! * The packets of a receiver are under a lock ([`Received`]). A [`Transmitter`] that finds a frame
+//!   among them holds it until the packet has a second owner, so that no release comes between. It
+//!   keeps the receiver's port open until its own is closed.
 
 use super::clock::Clock;
 use super::error::Failure;
-use super::settings::Settings;
+use super::settings::{Device, Settings};
 use crate::MAX_BURST_FRAMES;
 use crate::clock;
+use crate::send::{SendFrames, SendRefusal};
+use arrayvec::ArrayVec;
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 /// Length of the longest hash key of a port, in bytes.
@@ -45,6 +51,28 @@ struct RawPacket {
     ticks: u64,
     captured: u32,
     wire: u32,
+}
+
+// SAFETY: packets belong to the thread that holds their lock, and DPDK lets any thread use them.
+#[allow(unsafe_code)]
+unsafe impl Send for RawPacket {}
+
+/// `struct weir_dpdk_outgoing` of the shim.
+#[repr(C)]
+struct RawOutgoing {
+    bytes: *const u8,
+    mbuf: *mut c_void,
+    length: u32,
+}
+
+/// `struct weir_dpdk_output` of the shim.
+#[repr(C)]
+struct RawOutput {
+    queues: u16,
+    descriptors: u16,
+    mbufs: u32,
+    longest: u32,
+    step: *const c_char,
 }
 
 /// `struct weir_dpdk_port` of the shim.
@@ -87,6 +115,10 @@ unsafe extern "C" {
     fn weir_dpdk_read_clock(port: u16, ticks: *mut u64) -> c_int;
     fn weir_dpdk_receive(port: u16, queue: u16, packets: *mut RawPacket) -> c_uint;
     fn weir_dpdk_release(packets: *const RawPacket, count: c_uint);
+    fn weir_dpdk_max_output_queues(port: u16) -> c_int;
+    fn weir_dpdk_open_output(port: u16, about: *mut RawOutput) -> c_int;
+    fn weir_dpdk_pool(port: u16, queue: u16) -> *mut c_void;
+    fn weir_dpdk_send(port: u16, queue: u16, pool: *mut c_void, packets: *const RawOutgoing, count: c_uint) -> c_uint;
 }
 
 /// Result of the start of the environment, which happens once per process: its arguments.
@@ -152,15 +184,8 @@ impl Environment {
     /// The device is not opened.
     #[allow(unsafe_code)]
     pub(super) fn open(&mut self, settings: &Settings) -> Result<(Vec<Receiver>, u16), OpenError> {
-        let (device, queues) = (&settings.device, settings.queues);
-        assert!(matches!(self.outcome(), Some(Ok(_))), "the environment is started before a port is opened");
-        take_log();
-        let (arguments, name, mut id) = (c_string(device.arguments()), c_string(device.name()), 0);
-        // SAFETY: two strings that end with 0, and a variable for the number; the lock is held.
-        let result = unsafe { weir_dpdk_attach(arguments.as_ptr(), name.as_ptr(), &raw mut id) };
-        if result != 0 {
-            return Err(OpenError::Device(failure("rte_dev_probe", result)));
-        }
+        let queues = settings.queues;
+        let id = self.attach(&settings.device)?;
         // SAFETY: it takes a number; the lock is held.
         let most = unsafe { weir_dpdk_max_queues(id) };
         if i32::from(queues) > most {
@@ -191,6 +216,59 @@ impl Environment {
         let shared = Arc::new(Port { id, queues, counters: Mutex::new(()), clock: clock.map(Mutex::new) });
         let receivers = (0..queues).map(|queue| Receiver::new(shared.clone(), queue)).collect();
         Ok((receivers, port.descriptors))
+    }
+}
+
+impl Environment {
+    /// Adds a device. Returns the number of its port.
+    #[allow(unsafe_code)]
+    fn attach(&mut self, device: &Device) -> Result<u16, OpenError> {
+        assert!(matches!(self.outcome(), Some(Ok(_))), "the environment is started before a port is opened");
+        take_log();
+        let (arguments, name, mut id) = (c_string(device.arguments()), c_string(device.name()), 0);
+        // SAFETY: two strings that end with 0, and a variable for the number; the lock is held.
+        let result = unsafe { weir_dpdk_attach(arguments.as_ptr(), name.as_ptr(), &raw mut id) };
+        if result != 0 {
+            return Err(OpenError::Device(failure("rte_dev_probe", result)));
+        }
+        Ok(id)
+    }
+
+    /// Opens a device and starts its port for sending. Returns one transmitter per queue.
+    ///
+    /// # Errors
+    /// The device is not opened.
+    #[allow(unsafe_code)]
+    pub(super) fn open_output(&mut self, settings: &Settings) -> Result<Vec<Transmitter>, OpenError> {
+        let queues = settings.queues;
+        let id = self.attach(&settings.device)?;
+        // SAFETY: it takes a number; the lock is held.
+        let most = unsafe { weir_dpdk_max_output_queues(id) };
+        if i32::from(queues) > most {
+            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
+            unsafe { weir_dpdk_detach(id, 0) };
+            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
+        }
+        let (descriptors, mbufs) = (settings.descriptors(), settings.mbufs());
+        let mut output = RawOutput { queues, descriptors, mbufs, longest: 0, step: c"".as_ptr() };
+        // SAFETY: `output` has the layout of the C side, and the lock is held.
+        let result = unsafe { weir_dpdk_open_output(id, &raw mut output) };
+        if result != 0 {
+            // SAFETY: the shim sets it to a string literal.
+            let step = unsafe { CStr::from_ptr(output.step) }.to_string_lossy();
+            let error = failure(&step, result);
+            // SAFETY: as above.
+            unsafe { weir_dpdk_detach(id, queues) };
+            return Err(OpenError::Port(error));
+        }
+        let port = Port { id, queues, counters: Mutex::new(()), clock: None };
+        let port = Arc::new(OutputPort { port, sources: Mutex::default() });
+        let transmitter = |queue| {
+            // SAFETY: it takes numbers; the lock is held.
+            let pool = unsafe { weir_dpdk_pool(id, queue) };
+            Transmitter { port: port.clone(), queue, pool, longest: output.longest as usize, source: Weak::new() }
+        };
+        Ok((0..queues).map(transmitter).collect())
     }
 }
 
@@ -283,26 +361,38 @@ impl Drop for Port {
     }
 }
 
+/// The packets that a receiver has received last, and not released: the first `count`.
+struct Received {
+    port: Arc<Port>,
+    packets: Mutex<([RawPacket; MAX_BURST_FRAMES], usize)>,
+}
+
+impl Received {
+    fn lock(&self) -> MutexGuard<'_, ([RawPacket; MAX_BURST_FRAMES], usize)> {
+        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+thread_local! {
+    /// Where the frames that this thread processes probably are.
+    static RECEIVED: RefCell<Weak<Received>> = const { RefCell::new(Weak::new()) };
+}
+
 /// Receives from one queue of a port.
 pub(super) struct Receiver {
     port: Arc<Port>,
     queue: u16,
-    /// The packets received last: the first `count`.
-    packets: Box<[RawPacket; MAX_BURST_FRAMES]>,
-    count: usize,
+    received: Arc<Received>,
     clock: Option<Clock>,
 }
-
-// SAFETY: the pointers are to packets of this receiver alone, which DPDK lets any thread read and
-// release; a pool is used only by the thread that has its queue's receiver.
-#[allow(unsafe_code)]
-unsafe impl Send for Receiver {}
 
 impl Receiver {
     fn new(port: Arc<Port>, queue: u16) -> Self {
         let nothing = RawPacket { bytes: std::ptr::null(), mbuf: std::ptr::null_mut(), ticks: 0, captured: 0, wire: 0 };
         let clock = port.clock();
-        Self { port, queue, packets: Box::new([nothing; MAX_BURST_FRAMES]), count: 0, clock }
+        let packets = Mutex::new(([nothing; MAX_BURST_FRAMES], 0));
+        let received = Arc::new(Received { port: port.clone(), packets });
+        Self { port, queue, received, clock }
     }
 
     /// Returns the port, which all its queues share.
@@ -319,19 +409,31 @@ impl Receiver {
     #[allow(unsafe_code)]
     pub(super) fn receive(&mut self) -> usize {
         self.release();
-        // SAFETY: the port is started and has this queue, only this receiver polls it, and the
-        // array has MAX_BURST_FRAMES elements.
-        let count = unsafe { weir_dpdk_receive(self.port.id, self.queue, self.packets.as_mut_ptr()) };
-        self.count = count as usize;
+        let count = {
+            let mut packets = self.received.lock();
+            // SAFETY: the port is started and has this queue, only this receiver polls it, and the
+            // array has MAX_BURST_FRAMES elements.
+            packets.1 = unsafe { weir_dpdk_receive(self.port.id, self.queue, packets.0.as_mut_ptr()) } as usize;
+            packets.1
+        };
+        if count > 0 {
+            RECEIVED.with_borrow_mut(|here| {
+                if !std::ptr::eq(here.as_ptr(), &raw const *self.received) {
+                    *here = Arc::downgrade(&self.received);
+                }
+            });
+        }
         if self.clock.as_ref().is_some_and(Clock::is_old) {
             self.clock = self.port.clock();
         }
-        self.count
+        count
     }
 
-    /// Returns the packets received last; those without a time stamp have the time `now_ns`.
-    pub(super) fn packets(&self, now_ns: u64) -> impl Iterator<Item = Packet<'_>> {
-        self.packets[..self.count].iter().map(move |raw| self.packet(raw, now_ns))
+    /// Calls `take` for each of the packets received last; those without a time stamp have the time
+    /// `now_ns`.
+    pub(super) fn packets<'a>(&'a self, now_ns: u64, mut take: impl FnMut(Packet<'a>)) {
+        let packets = self.received.lock();
+        packets.0[..packets.1].iter().for_each(|raw| take(self.packet(raw, now_ns)));
     }
 
     #[allow(unsafe_code)]
@@ -348,10 +450,11 @@ impl Receiver {
 
     #[allow(unsafe_code)]
     fn release(&mut self) {
+        let mut packets = self.received.lock();
         // SAFETY: the first `count` were received and not yet released; no slice of them is left,
         // because `self` is borrowed mutably.
-        unsafe { weir_dpdk_release(self.packets.as_ptr(), self.count as c_uint) };
-        self.count = 0;
+        unsafe { weir_dpdk_release(packets.0.as_ptr(), packets.1 as c_uint) };
+        packets.1 = 0;
     }
 }
 
@@ -370,17 +473,112 @@ pub(super) struct Packet<'a> {
     pub time_ns: u64,
 }
 
+/// A port that sends, and the ports whose packets it may hold: it is closed before them.
+struct OutputPort {
+    port: Port,
+    sources: Mutex<Vec<Arc<Port>>>,
+}
+
+/// Sends through one queue of a port.
+pub(crate) struct Transmitter {
+    port: Arc<OutputPort>,
+    queue: u16,
+    pool: *mut c_void,
+    /// Length of the longest frame without VLAN tag.
+    longest: usize,
+    /// The port whose packets were sent last. `port` keeps it open.
+    source: Weak<Port>,
+}
+
+// SAFETY: the pool is that of this transmitter's queue, from which it alone takes, and lives as long
+// as the port.
+#[allow(unsafe_code)]
+unsafe impl Send for Transmitter {}
+
+impl Transmitter {
+    fn check(&self, frame: &[u8]) -> Result<(), SendRefusal> {
+        const ETHERNET_HEADER_BYTES: usize = 14;
+        /// Data bytes of an mbuf, as in the shim.
+        const SEGMENT_BYTES: usize = 2048;
+        const TAG_BYTES: usize = 4;
+        let tag_bytes = if frame.get(12..14) == Some(&[0x81, 0]) { TAG_BYTES } else { 0 };
+        match frame.len() {
+            ..ETHERNET_HEADER_BYTES => Err(SendRefusal::TooShort),
+            length if length > (self.longest + tag_bytes).min(SEGMENT_BYTES) => Err(SendRefusal::TooLong),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep_open(&mut self, source: &Arc<Port>) {
+        if std::ptr::eq(self.source.as_ptr(), &raw const **source) {
+            return;
+        }
+        self.source = Arc::downgrade(source);
+        let mut sources = self.port.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sources.iter().any(|known| Arc::ptr_eq(known, source)) {
+            sources.push(source.clone());
+        }
+    }
+}
+
+impl SendFrames for Transmitter {
+    /// Frames that the receiver of this thread has received last are not copied.
+    #[allow(unsafe_code)]
+    fn send(&mut self, frames: &[&[u8]]) -> Result<usize, SendRefusal> {
+        let valid = frames.iter().take(MAX_BURST_FRAMES).map_while(|frame| self.check(frame).ok());
+        let count = valid.count();
+        if let (0, Some(first)) = (count, frames.first()) {
+            self.check(first)?;
+        }
+        let received = RECEIVED.with_borrow(Weak::upgrade);
+        // Held until the packets have a second owner.
+        let packets = received.as_ref().map(|received| received.lock());
+        let packets = packets.as_ref().map_or(&[][..], |packets| &packets.0[..packets.1]);
+        let mut next = 0;
+        let outgoing: ArrayVec<RawOutgoing, MAX_BURST_FRAMES> = frames[..count]
+            .iter()
+            .map(|frame| {
+                // Frames have the order of the packets, of which some may be left out.
+                let found = packets[next..].iter().position(|packet| std::ptr::eq(packet.bytes, frame.as_ptr()));
+                next += found.map_or(0, |at| at + 1);
+                let mbuf = found.map_or(std::ptr::null_mut(), |_| packets[next - 1].mbuf);
+                RawOutgoing { bytes: frame.as_ptr(), mbuf, length: frame.len() as u32 }
+            })
+            .collect();
+        if let Some(received) = received.as_ref().filter(|_| next > 0) {
+            self.keep_open(&received.port);
+        }
+        let (port, count) = (self.port.port.id, outgoing.len() as c_uint);
+        // SAFETY: the port is started and has this queue, only this transmitter sends through it and
+        // takes from its pool; the frames live across the call, and their mbufs are not released
+        // while the lock is held.
+        let sent = unsafe { weir_dpdk_send(port, self.queue, self.pool, outgoing.as_ptr(), count) };
+        if sent == 0 { Err(SendRefusal::Interface) } else { Ok(sent as usize) }
+    }
+
+    fn bind(&mut self) -> bool {
+        true
+    }
+}
+
 /// Wrappers of `inject.c`, for tests.
 #[cfg(test)]
 pub(super) mod inject {
     use super::{Environment, c_string};
-    use std::ffi::{c_char, c_int, c_uint};
+    use std::ffi::{c_char, c_int, c_uint, c_void};
 
     #[link(name = "weir_dpdk_inject", kind = "static")]
     #[allow(unsafe_code)]
     unsafe extern "C" {
         fn weir_dpdk_inject(device: *const c_char, queue: u16, bytes: *const u8, length: u32, segment: u16) -> c_int;
         fn weir_dpdk_injected() -> c_uint;
+        fn weir_dpdk_take(
+            device: *const c_char,
+            queue: u16,
+            bytes: *mut u8,
+            size: u32,
+            address: *mut *const c_void,
+        ) -> c_int;
         fn weir_dpdk_table(device: *const c_char, queues: *mut u16, size: u16) -> c_int;
         fn weir_dpdk_key(device: *const c_char, key: *mut u8, size: u8) -> c_int;
     }
@@ -394,6 +592,18 @@ pub(super) mod inject {
         // SAFETY: a string that ends with 0, and the bytes with their length; the lock makes this
         // the only producer.
         unsafe { weir_dpdk_inject(device.as_ptr(), queue, bytes.as_ptr(), length, segment) == 0 }
+    }
+
+    /// Takes a packet that was sent into a queue of a `net_ring` device: its bytes, and where they were.
+    #[allow(unsafe_code)]
+    pub(in crate::dpdk) fn take(device: &str, queue: u16) -> Option<(Vec<u8>, usize)> {
+        let _environment = Environment::lock();
+        let (device, mut bytes, mut address) = (c_string(device), vec![0; 4096], std::ptr::null());
+        // SAFETY: a string that ends with 0, 4096 bytes, and a variable for the address; the lock makes
+        // this the only consumer.
+        let length = unsafe { weir_dpdk_take(device.as_ptr(), queue, bytes.as_mut_ptr(), 4096, &raw mut address) };
+        bytes.truncate(usize::try_from(length).ok()?);
+        Some((bytes, address.addr()))
     }
 
     /// Returns the number of buffers of injected packets that are not released yet.

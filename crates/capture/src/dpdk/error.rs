@@ -38,9 +38,13 @@ pub enum DpdkError {
         else { format!("queues={}: the port has {} at most", .0, .1) }
     )]
     Queues(u16, u16),
+    #[error(
+        "each of {0} pipelines needs a transmit queue, and the port has {1}: queues={1} at the source, or fewer sources"
+    )]
+    OutputQueues(u16, u16),
     #[error("descriptors={0} is not possible with this port: the nearest is descriptors={1}")]
     Descriptors(u16, u16),
-    #[error("this process already has the device, for another source")]
+    #[error("this process already has the device, for another source or output")]
     DeviceInUse,
     /// DPDK cannot open the device, with the likely cause.
     #[error("DPDK cannot open this device: {0} DPDK reports: {1}")]

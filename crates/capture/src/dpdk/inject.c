@@ -1,6 +1,6 @@
 /*
  * For tests only: injects packets into the rings of a net_ring device, whose receive queue N reads what its transmit
- * queue N was given; and reads the configuration of a port.
+ * queue N was given; takes packets from them; and reads the configuration of a port.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -47,6 +47,26 @@ int weir_dpdk_inject(const char *device, uint16_t queue, const uint8_t *bytes, u
 		return -1;
 	}
 	return 0;
+}
+
+/* Takes a packet that was sent into queue `queue` of `device`: its first `size` bytes, and where they were. Returns its
+ * length, or -1 if there is none. */
+int weir_dpdk_take(const char *device, uint16_t queue, uint8_t *bytes, uint32_t size, const void **address)
+{
+	char name[RTE_RING_NAMESIZE];
+	struct rte_ring *ring;
+	struct rte_mbuf *mbuf;
+	int length;
+
+	snprintf(name, sizeof(name), "ETH_RXTX%u_%s", queue, device);
+	ring = rte_ring_lookup(name);
+	if (ring == NULL || rte_ring_dequeue(ring, (void **)&mbuf) != 0)
+		return -1;
+	length = (int)rte_pktmbuf_pkt_len(mbuf);
+	*address = rte_pktmbuf_mtod(mbuf, const void *);
+	memcpy(bytes, *address, RTE_MIN(size, (uint32_t)rte_pktmbuf_data_len(mbuf)));
+	rte_pktmbuf_free(mbuf);
+	return length;
 }
 
 /* Returns the number of mbufs of the test pool that are in use. */

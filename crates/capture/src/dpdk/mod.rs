@@ -3,7 +3,7 @@
 //! In: a device's name and settings. Out: a [`Queue`] per receive queue of its port.
 //! Invariants: every packet that a port counted as received while its queues were read was
 //! delivered; every packet that it could not receive is reported as lost. Frames are read where the
-//! NIC wrote them; nothing is copied.
+//! NIC wrote them; nothing is copied, also not if a [`Transmitter`] sends them through another port.
 //!
 //! The environment abstraction layer (EAL) is started once per process, by the first source,
 //! without devices; each source then adds its own. Its settings (huge pages, the core of DPDK's own
@@ -17,6 +17,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use driver::Transmitter;
 use driver::{Environment, OpenError};
 use error::{DeviceCause, DpdkError};
 use queue::LossesAtStop;
@@ -50,6 +51,25 @@ pub(crate) fn open(rest: &str) -> Result<Vec<Queue>, DpdkError> {
             Ok(receivers.into_iter().map(queue).collect())
         }
     }
+}
+
+/// Opens a device for sending, by the part of the output's name after `dpdk:`: one transmitter for each
+/// of `queues` pipelines.
+///
+/// # Errors
+/// A wrong setting, or DPDK does not open the device.
+pub(crate) fn open_output(rest: &str, queues: u16) -> Result<Vec<Transmitter>, DpdkError> {
+    let settings = Settings::parse_output(rest, queues)?;
+    let sysfs = Path::new("/sys");
+    if let Device::Pci(_) = &settings.device {
+        check_pci_device(sysfs, settings.device.name())?;
+    }
+    let mut environment = Environment::lock();
+    start(&mut environment, &settings, free_huge_pages(sysfs) > 0)?;
+    environment.open_output(&settings).map_err(|error| match error {
+        OpenError::Queues(most) => DpdkError::OutputQueues(queues, most),
+        error => open_error(error, sysfs, &settings),
+    })
 }
 
 /// Starts the environment, or checks that it was started with these settings.

@@ -112,18 +112,20 @@ impl Source for Queue {
         } else if !self.wait() {
             return Ok(true);
         }
-        for packet in self.receiver.packets(clock::now_ns()) {
-            self.done_bytes += packet.bytes.len() as u64;
-            let bytes = &packet.bytes[..packet.bytes.len().min(self.snap)];
+        let interface = FIRST_INTERFACE + self.receiver.port().number();
+        let (snap, mut done_bytes) = (self.snap, 0);
+        self.receiver.packets(clock::now_ns(), |packet| {
+            done_bytes += packet.bytes.len() as u64;
             burst.push(Frame {
-                bytes,
+                bytes: &packet.bytes[..packet.bytes.len().min(snap)],
                 time_ns: packet.time_ns,
                 wire_bytes: packet.wire_bytes,
                 link_type: ETHERNET,
                 time_assumed: false,
-                interface: FIRST_INTERFACE + self.receiver.port().number(),
+                interface,
             });
-        }
+        });
+        self.done_bytes += done_bytes;
         Ok(true)
     }
 

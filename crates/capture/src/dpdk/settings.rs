@@ -16,6 +16,10 @@ const KEYS: &[&str] = &["queues", "descriptors", "mbufs", "snap", "hugepages", "
 
 /// Descriptors of a queue by default: at 10 million packets per second, packets of 0.4 ms.
 const DESCRIPTORS: u16 = 4096;
+/// Settings that an output has, too.
+const OUTPUT_KEYS: &[&str] = &["descriptors", "hugepages", "core"];
+/// Descriptors of a transmit queue by default.
+const OUTPUT_DESCRIPTORS: u16 = 1024;
 /// Packet buffers that a queue needs beyond its descriptors: those of the current burst and of one
 /// more.
 const SPARE: u32 = 2 * MAX_BURST_FRAMES as u32;
@@ -78,6 +82,22 @@ impl Settings {
         let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let device = device(name)?;
         let values = SourceSettings::parse("dpdk", KEYS, rest)?;
+        Self::from_values(device, &values)
+    }
+
+    /// Parses `DEVICE[,key=value]...` of an output with this number of queues.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub(super) fn parse_output(text: &str, queues: u16) -> Result<Self, DpdkError> {
+        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let device = device(name)?;
+        let values = SourceSettings::parse("dpdk", OUTPUT_KEYS, rest)?;
+        let settings = Self::from_values(device, &values)?;
+        Ok(Self { queues, descriptors: settings.descriptors.or(Some(OUTPUT_DESCRIPTORS)), ..settings })
+    }
+
+    fn from_values(device: Device, values: &SourceSettings) -> Result<Self, DpdkError> {
         let on_or_off = [("on", true), ("off", false)];
         let settings = Self {
             device,

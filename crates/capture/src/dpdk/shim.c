@@ -4,8 +4,8 @@
  * makes all decisions.
  *
  * Results: 0 or a number on success, otherwise a negative errno. DPDK's log messages are kept for weir_dpdk_take_log.
- * Threads: one thread at a time calls start, attach, open and detach; one thread at a time for each port calls counts and
- * read_clock, and for each queue receive and release.
+ * Threads: one thread at a time calls start, attach, open, open_output and detach; one thread at a time for each port
+ * calls counts and read_clock, and for each queue receive, release and send.
  */
 #define _GNU_SOURCE
 #define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock */
@@ -242,11 +242,12 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 		char name[RTE_MEMPOOL_NAMESIZE];
 		struct rte_mempool *pool;
 
-		/* One thread at a time uses a queue's pool, so it needs no per-core cache and no atomics. */
+		/* One thread at a time takes from a queue's pool, which needs no per-core cache. Other threads may return
+		 * packets that were handed on. */
 		snprintf(name, sizeof(name), "weir_%u_%u", port, queue);
 		about->step = "rte_pktmbuf_pool_create_by_ops";
 		pool = rte_pktmbuf_pool_create_by_ops(name, about->mbufs, 0, 0, RTE_PKTMBUF_HEADROOM + SEGMENT_BYTES, node,
-						      "ring_sp_sc");
+						      "ring_mp_sc");
 		if (pool == NULL)
 			return -rte_errno;
 		about->step = "rte_eth_rx_queue_setup";
@@ -281,6 +282,99 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 			return -EKEYREJECTED;
 	}
 	return 0;
+}
+
+struct weir_dpdk_output {
+	/* In: number of transmit queues, each with a pool; mbufs of each pool. In and out: descriptors per queue. */
+	uint16_t queues;
+	uint16_t descriptors;
+	uint32_t mbufs;
+	/* Out: length of the longest frame without VLAN tag, bytes. */
+	uint32_t longest;
+	/* Out: the name of the call that failed. */
+	const char *step;
+};
+
+/* Returns the largest number of transmit queues of a port. */
+int weir_dpdk_max_output_queues(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+	int error = rte_eth_dev_info_get(port, &info);
+
+	return error != 0 ? error : info.max_tx_queues;
+}
+
+/* Configures and starts a port for sending; after a failure, weir_dpdk_detach cleans up. */
+int weir_dpdk_open_output(uint16_t port, struct weir_dpdk_output *about)
+{
+	struct rte_eth_dev_info info;
+	struct rte_eth_conf conf;
+	uint16_t receiving = 0, received_descriptors = 64, mtu;
+	int error, node = rte_eth_dev_socket_id(port);
+
+	about->step = "rte_eth_dev_info_get";
+	error = rte_eth_dev_info_get(port, &info);
+	if (error != 0)
+		return error;
+	/* No offload: frames leave as they are. In particular no fast free, because packets have several owners. */
+	memset(&conf, 0, sizeof(conf));
+	/* As long as the frames that an mbuf holds, with two VLAN tags. */
+	conf.rxmode.mtu = RTE_MAX(RTE_ETHER_MTU,
+				  RTE_MIN(info.max_mtu, SEGMENT_BYTES - RTE_ETHER_HDR_LEN - 2 * RTE_VLAN_HLEN));
+	about->step = "rte_eth_dev_configure";
+	error = rte_eth_dev_configure(port, 0, about->queues, &conf);
+	if (error != 0) {
+		/* Some drivers, as net_tap, want a receive queue for each transmit queue. Nothing reads it. */
+		receiving = about->queues;
+		memset(&conf, 0, sizeof(conf));
+		error = rte_eth_dev_configure(port, receiving, about->queues, &conf);
+	}
+	if (error != 0)
+		return error;
+	about->step = "rte_eth_dev_adjust_nb_rx_tx_desc";
+	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &received_descriptors, &about->descriptors);
+	if (error != 0)
+		return error;
+	for (uint16_t queue = 0; queue < about->queues; queue++) {
+		char name[RTE_MEMPOOL_NAMESIZE];
+		struct rte_mempool *pool;
+		uint32_t mbufs = about->mbufs + (receiving != 0 ? 2 * received_descriptors : 0);
+
+		/* One thread at a time takes from it; others may return packets, as the reader of a ring does. */
+		snprintf(name, sizeof(name), "weir_%u_%u", port, queue);
+		about->step = "rte_pktmbuf_pool_create_by_ops";
+		pool = rte_pktmbuf_pool_create_by_ops(name, mbufs, 0, 0, RTE_PKTMBUF_HEADROOM + SEGMENT_BYTES, node,
+						      "ring_mp_sc");
+		if (pool == NULL)
+			return -rte_errno;
+		about->step = "rte_eth_tx_queue_setup";
+		error = rte_eth_tx_queue_setup(port, queue, about->descriptors, node, NULL);
+		if (error != 0)
+			return error;
+		about->step = "rte_eth_rx_queue_setup";
+		if (receiving != 0) {
+			error = rte_eth_rx_queue_setup(port, queue, received_descriptors, node, NULL, pool);
+			if (error != 0)
+				return error;
+		}
+	}
+	about->step = "rte_eth_dev_start";
+	error = rte_eth_dev_start(port);
+	if (error != 0)
+		return error;
+	about->step = "rte_eth_dev_get_mtu";
+	error = rte_eth_dev_get_mtu(port, &mtu);
+	about->longest = (uint32_t)mtu + RTE_ETHER_HDR_LEN;
+	return error;
+}
+
+/* Returns the pool of a queue. */
+struct rte_mempool *weir_dpdk_pool(uint16_t port, uint16_t queue)
+{
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	snprintf(name, sizeof(name), "weir_%u_%u", port, queue);
+	return rte_mempool_lookup(name);
 }
 
 /* Stops the port, removes the device and frees the pools of its queues. None of its packets may be in use. */
@@ -368,4 +462,58 @@ void weir_dpdk_release(const struct weir_dpdk_packet *packets, unsigned int coun
 	for (unsigned int i = 0; i < count; i++)
 		mbufs[i] = packets[i].mbuf;
 	rte_pktmbuf_free_bulk(mbufs, count);
+}
+
+/* A packet to send: the length of its bytes, and the mbuf that has them, or NULL. */
+struct weir_dpdk_outgoing {
+	const void *bytes;
+	struct rte_mbuf *mbuf;
+	uint32_t length;
+};
+
+/* mbufs that a pool keeps for receiving; below, packets are copied. */
+#define SPARE_MBUFS (2 * MAX_BURST_FRAMES)
+
+/* Whether an mbuf can be sent as it is: it has these bytes and no others, and its receiver has enough left. */
+static int can_share(const struct weir_dpdk_outgoing *packet)
+{
+	const struct rte_mbuf *mbuf = packet->mbuf;
+
+	return mbuf != NULL && mbuf->nb_segs == 1 && rte_pktmbuf_pkt_len(mbuf) == packet->length &&
+	       rte_mempool_avail_count(mbuf->pool) >= SPARE_MBUFS;
+}
+
+/* Sends up to MAX_BURST_FRAMES packets; returns how many of the first ones the port took. The receiver's mbufs have two
+ * owners from now on. Other packets are copied into mbufs of `pool`. */
+unsigned int weir_dpdk_send(uint16_t port, uint16_t queue, struct rte_mempool *pool,
+			    const struct weir_dpdk_outgoing *packets, unsigned int count)
+{
+	struct rte_mbuf *mbufs[MAX_BURST_FRAMES];
+	uint16_t filled = 0, sent;
+
+	for (; filled < count; filled++) {
+		const struct weir_dpdk_outgoing *packet = &packets[filled];
+		struct rte_mbuf *mbuf = packet->mbuf;
+
+		if (can_share(packet)) {
+			rte_mbuf_refcnt_update(mbuf, 1);
+		} else {
+			char *data;
+
+			mbuf = rte_pktmbuf_alloc(pool);
+			if (mbuf == NULL)
+				break;
+			data = rte_pktmbuf_append(mbuf, (uint16_t)packet->length);
+			if (data == NULL) {
+				rte_pktmbuf_free(mbuf);
+				break;
+			}
+			memcpy(data, packet->bytes, packet->length);
+		}
+		mbufs[filled] = mbuf;
+	}
+	sent = rte_eth_tx_burst(port, queue, mbufs, filled);
+	if (sent < filled)
+		rte_pktmbuf_free_bulk(mbufs + sent, filled - sent);
+	return sent;
 }

@@ -1,12 +1,12 @@
 //! Tests with DPDK's virtual devices: in one process without huge pages (DPDK starts once per
 //! process), and again in another process with huge pages.
 
-use super::driver::inject::{inject, injected, key, table};
+use super::driver::inject::{inject, injected, key, table, take};
 use super::driver::{PortCounts, SYMMETRIC_KEY};
 use super::error::Failure;
 use super::*;
 use crate::clock;
-use crate::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, Source};
+use crate::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, SendFrames, SendRefusal, Source};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +26,13 @@ fn try_device(rest: &str) -> Result<Vec<Queue>, DpdkError> {
 
 fn device(rest: &str) -> Vec<Queue> {
     try_device(rest).unwrap_or_else(|error| panic!("{rest}: {error}"))
+}
+
+/// Opens a device for sending.
+fn output(rest: &str, queues: u16) -> Vec<Transmitter> {
+    let pages = if std::env::var_os(WITH_PAGES).is_some() { "on" } else { "off" };
+    let opened = open_output(&format!("{rest},descriptors=256,hugepages={pages}"), queues);
+    opened.unwrap_or_else(|error| panic!("{rest}: {error}"))
 }
 
 fn refused(rest: &str) -> String {
@@ -307,6 +314,111 @@ fn every_injected_buffer_is_released() {
         assert!(Instant::now() < deadline, "{} buffers are not released", injected());
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn received_packets_are_sent_as_they_are_and_all_others_are_copied() {
+    let mut source = device("net_ring_source");
+    let mut outputs = output("net_ring_to", 2);
+    let packet = |number: u8, length: usize| vec![number; length];
+    for number in 0..8 {
+        // The last one in segments, of which the first is read.
+        let segment = if number == 7 { 100 } else { 2048 };
+        assert!(inject("net_ring_source", 0, &packet(number, 200), segment));
+    }
+    let burst = burst(&mut source[0]);
+    assert_eq!(burst.len(), 8);
+    let (received, elsewhere) = (burst[1].bytes, packet(9, 300));
+    let frames =
+        [burst[0].bytes, received, &burst[3].bytes[..60], &elsewhere, burst[5].bytes, burst[6].bytes, burst[7].bytes];
+    let is_shared = [true, true, false, false, true, true, false];
+    // Two outputs, as with a mirror.
+    for (queue, output) in (0..).zip(&mut outputs) {
+        assert_eq!(output.send(&frames), Ok(7));
+        for (number, (frame, is_shared)) in frames.iter().zip(is_shared).enumerate() {
+            let (bytes, address) = take("net_ring_to", queue).expect("it was sent");
+            assert_eq!(&bytes, frame, "{number}");
+            assert_eq!(address == frame.as_ptr().addr(), is_shared, "{number}");
+        }
+        assert!(take("net_ring_to", queue).is_none());
+    }
+    // Still there, until the source releases them.
+    assert_eq!(received, packet(1, 200));
+    drop(burst);
+    // The packets of an earlier burst are not those of this one.
+    assert!(inject("net_ring_source", 0, &packet(10, 200), 2048));
+    assert_eq!(self::burst(&mut source[0]).len(), 1);
+    assert_eq!(outputs[0].send(&[&elsewhere]), Ok(1));
+    assert_eq!(take("net_ring_to", 0).expect("it was sent").0, elsewhere);
+}
+
+#[test]
+fn packets_of_a_source_outlive_it_in_the_output() {
+    let mut source = device("net_null_gone");
+    let mut outputs = output("net_ring_after", 1);
+    let burst = burst(&mut source[0]);
+    let frames: Vec<&[u8]> = burst.iter().map(|frame| frame.bytes).collect();
+    let addresses: Vec<usize> = frames.iter().map(|frame| frame.as_ptr().addr()).collect();
+    assert_eq!(outputs[0].send(&frames), Ok(64));
+    drop(burst);
+    drop(source);
+    let error = refused("net_null_gone");
+    assert!(error.contains("already has the device"), "its packets are in use: {error}");
+    for address in addresses {
+        let (bytes, at) = take("net_ring_after", 0).expect("it was sent");
+        assert_eq!((bytes.len(), at), (64, address));
+    }
+    drop(outputs);
+    drop(device("net_null_gone"));
+}
+
+#[test]
+fn full_output_refuses_packets_and_loses_no_buffer() {
+    let mut source = device("net_null_full");
+    let mut outputs = output("net_ring_full", 1);
+    let own = [5; 100];
+    for round in 0..20 {
+        let mut sent = 0;
+        // From the source, and copies.
+        loop {
+            let burst = burst(&mut source[0]);
+            let mut frames: Vec<&[u8]> = burst.iter().map(|frame| frame.bytes).collect();
+            frames.truncate(40);
+            frames.push(&own);
+            match outputs[0].send(&frames) {
+                Ok(count) => sent += count,
+                Err(refusal) => break assert_eq!(refusal, SendRefusal::Interface),
+            }
+        }
+        // More than this would take mbufs that the source needs, or do not fit the ring.
+        assert!(sent >= 512, "round {round}: {sent}");
+        let mut taken = 0;
+        while take("net_ring_full", 0).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, sent, "round {round}");
+        // The source goes on.
+        assert_eq!(burst(&mut source[0]).len(), 64);
+    }
+    assert_eq!(source[0].query_losses(), Losses::default());
+}
+
+#[test]
+fn frames_that_cannot_be_sent_are_refused_alone() {
+    let mut outputs = output("net_ring_bounds", 1);
+    let [short, least, most, long] = [13, 14, 2040, 2049].map(|length| vec![1; length]);
+    assert_eq!(outputs[0].send(&[&least, &most, &long, &least]), Ok(2));
+    assert_eq!(outputs[0].send(&[&long, &least]), Err(SendRefusal::TooLong));
+    assert_eq!(outputs[0].send(&[&short]), Err(SendRefusal::TooShort));
+    let lengths = [0, 1].map(|_| take("net_ring_bounds", 0).expect("it was sent").0.len());
+    assert_eq!(lengths, [14, 2040]);
+    let error = open_output("net_ring_bounds,hugepages=off", 1).err().expect("it is open").to_string();
+    assert!(error.contains("already has the device") || error.contains("hugepages"), "{error}");
+    let error = open_output("net_ring_many,queues=2", 1).err().expect("an output has no queues").to_string();
+    assert!(error.contains("its keys are: descriptors, hugepages, core"), "{error}");
+    let pages = if std::env::var_os(WITH_PAGES).is_some() { "on" } else { "off" };
+    let error = open_output(&format!("net_ring_many,hugepages={pages}"), 17).err().expect("too many").to_string();
+    assert!(error.contains("each of 17 pipelines needs a transmit queue, and the port has 16"), "{error}");
 }
 
 #[test]

@@ -147,9 +147,11 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let tables = enricher.iter().flat_map(Enricher::paths);
         let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
+        let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
+        let restrictions = Restrictions::of(&inputs, sends_by_dpdk, server.is_some());
         let read_again: Vec<&Path> =
             probe.config.as_deref().into_iter().chain(probe.rules.as_deref()).chain(tables).collect();
-        Arc::new(Sandbox::enter(&outputs.sinks, &pipes, &read_again, Restrictions::of(&inputs, server.is_some())))
+        Arc::new(Sandbox::enter(&outputs.sinks, &pipes, &read_again, restrictions))
     });
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));

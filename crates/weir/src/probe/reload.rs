@@ -5,6 +5,7 @@
 //! has changed. A file that may be incomplete is refused (docs/probe.md).
 
 use super::config;
+use crate::actions::Actions;
 use crate::arguments::{ProbeOptions, Sinks};
 use crate::enrichment::ReloadResult;
 use crate::error::{Error, IncompleteConfig};
@@ -158,6 +159,10 @@ impl Effective {
         }
         let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
         files::check_targets(&inputs, &outputs.targets)?;
+        // Problems of the rules file itself are reported when the rules are loaded.
+        if let Some(actions) = new.rules.as_deref().and_then(|rules| Actions::load(rules).ok()) {
+            actions.check(&inputs, &outputs.targets, new.metering.inspects())?;
+        }
         let settings = probe_settings(&new)?;
         let same_options =
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;

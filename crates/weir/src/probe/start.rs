@@ -28,7 +28,7 @@ impl OpenGroups {
     /// Opens the outputs of the rules for each pipeline.
     pub fn add_actions(&mut self, actions: &Actions, filter: Option<&str>) -> Result<(), Error> {
         let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
-        let opened = actions.open(queues.len(), WhenFull::Drop, filter)?;
+        let opened = actions.open(queues.len(), &WhenFull::Drop, filter)?;
         queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
         Ok(())
     }

@@ -53,10 +53,10 @@ pub enum Restrictions {
 }
 
 impl Restrictions {
-    /// What can be restricted with these sources.
-    pub fn of(sources: &[&OsStr], accepts: bool) -> Self {
+    /// What can be restricted with these sources, and with outputs of packets that use DPDK or not.
+    pub fn of(sources: &[&OsStr], sends_by_dpdk: bool, accepts: bool) -> Self {
         let is_dpdk = |source: &&OsStr| source.as_encoded_bytes().starts_with(b"dpdk:");
-        if sources.iter().any(is_dpdk) { Self::Files } else { Self::FilesAndCalls { accepts } }
+        if sends_by_dpdk || sources.iter().any(is_dpdk) { Self::Files } else { Self::FilesAndCalls { accepts } }
     }
 }
 
