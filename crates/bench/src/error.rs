@@ -21,6 +21,9 @@ pub enum Error {
     /// A sink cannot be opened.
     #[error(transparent)]
     Sink(#[from] weir_export::Error),
+    /// An output of packets cannot be opened.
+    #[error(transparent)]
+    Output(#[from] weir_egress::Error),
     /// Not enough memory.
     #[error("cannot allocate {0} bytes: {1}")]
     Memory(usize, io::Error),

@@ -10,7 +10,7 @@ use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
 use weir_ledger::{InspectionCounters, Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
-use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
+use weir_probe::{BackPressure, CpuAffinity, ExportHandle, Exporter, PacketActions, Pipeline, Settings};
 
 /// Records that are counted together.
 const BATCH: usize = 128;
@@ -32,12 +32,24 @@ pub struct Fused {
 
 impl Fused {
     pub fn new(meter: Config) -> Result<Self, Error> {
+        Self::start(meter, Pipeline::new)
+    }
+
+    /// A pipeline that also hands packets on.
+    pub fn with_actions(meter: Config, actions: PacketActions) -> Result<Self, Error> {
+        Self::start(meter, |settings, handle| Pipeline::with_actions(settings, handle, actions))
+    }
+
+    fn start(
+        meter: Config,
+        pipeline: impl FnOnce(Settings, ExportHandle) -> std::io::Result<Pipeline>,
+    ) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
         let exporter =
             Exporter::new(vec![Box::new(CountingSink::default())], CpuAffinity::default(), BackPressure::Block)
                 .map_err(failed)?;
-        let pipeline = Pipeline::new(settings, exporter.handle()).map_err(failed)?;
+        let pipeline = pipeline(settings, exporter.handle()).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0, inspection: InspectionCounters::default() })
     }
 
@@ -70,11 +82,17 @@ impl Fused {
         self.given[1] += read[1];
     }
 
+    /// Checks the counters after a round. All that the pipeline got has to be noted before.
+    pub fn check_round(&mut self) -> Result<Ledger, Error> {
+        let ledger = self.exporter.ledger([self.pipeline.account()]);
+        Self::check(self.given, &ledger).map_err(|mismatch| mismatch.in_case("a round"))?;
+        Ok(ledger)
+    }
+
     /// Checks the counters after a round, in which the pipeline got these frames and perhaps others.
     /// `seconds` is the time that these frames took. All that it got has to be noted before.
     pub fn finish_round(&mut self, frames: &Frames, seconds: f64) -> Result<Run, Error> {
-        let ledger = self.exporter.ledger([self.pipeline.account()]);
-        Self::check(self.given, &ledger).map_err(|mismatch| mismatch.in_case("a round"))?;
+        let ledger = self.check_round()?;
         let created = ledger.flows_created - std::mem::replace(&mut self.created, ledger.flows_created);
         let mut facts = vec![
             ("records live", ledger.live.flows as f64),

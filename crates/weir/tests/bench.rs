@@ -69,6 +69,31 @@ fn every_table_runs_and_loses_no_packet() {
 }
 
 #[test]
+fn handing_on_is_measured_from_memory_and_over_interfaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(&["egress"], folder.path());
+    let figures = figures(&report);
+    let rows: Vec<&str> = figures.iter().map(|figure| figure["row"].as_str().unwrap()).collect();
+    let series = |row: &str| figures.iter().filter(|figure| figure["row"] == row).count();
+    assert_eq!(series("memory, 300 flows"), 6, "{report}");
+    let notes = report["tables"][0]["notes"].as_array().unwrap();
+    let is_skipped = |row: &str| notes.iter().any(|note| note.as_str().unwrap().contains(row));
+    for row in ["veth, af_packet", "veth, af_xdp"] {
+        if is_skipped(row) || is_skipped("over interfaces") {
+            eprintln!("SKIPPED: {notes:?}");
+            continue;
+        }
+        assert_eq!(series(row), 7, "{rows:?}");
+        for (series, packets) in
+            [("plain forwarder", 1000.0), ("weir", 0.0), ("forward all", 1000.0), ("drop all", 0.0)]
+        {
+            let figure = figures.iter().find(|figure| figure["row"] == row && figure["series"] == series).unwrap();
+            assert_eq!(figure["facts"]["handed on/1000 packets"], packets, "{figure}");
+        }
+    }
+}
+
+#[test]
 fn json_can_go_to_standard_output() {
     let (code, out, err) = weir(["bench", "flows", "--quick", "--rounds", "1", "--json", "-"]);
     assert_eq!(code, 0, "{err}");

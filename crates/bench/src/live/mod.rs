@@ -24,6 +24,8 @@ mod trial;
 mod veth;
 
 pub use report::LiveReport;
+pub(crate) use traffic::{MIX, Traffic};
+pub(crate) use veth::{RECEIVING_END, VethPair, create as veth_pair, received};
 
 use crate::conditions::{self, Conditions};
 use crate::error::Error;
@@ -33,9 +35,7 @@ use report::{Balance, Environment, SourceReport};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use traffic::Traffic;
 use trial::{CoreAssignment, Setup, TrafficFeed};
-use veth::VethPair;
 
 /// The sources that can be measured.
 pub const LIVE: [&str; 3] = ["af_packet", "af_xdp", "dpdk"];

@@ -61,19 +61,7 @@ impl VethPair {
             // Keeps the kernel from sending packets of its own. Fails harmlessly without IPv6.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
         }
-        let shape = "mtu 1500 numrxqueues 1 numtxqueues 1";
-        ip(&format!("link add {SENDING_END} {shape} type veth peer name {RECEIVING_END} {shape}"))?;
-        for end in [SENDING_END, RECEIVING_END] {
-            ip(&format!("link set {end} arp off up"))?;
-        }
-        let start = Instant::now();
-        let is_up = |end: &str| ip(&format!("link show dev {end}")).is_ok_and(|text| text.contains("state UP"));
-        while ![SENDING_END, RECEIVING_END].into_iter().all(is_up) {
-            if start.elapsed() > LINK_UP_TIMEOUT {
-                return Err(Error::LinkDown);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        create([SENDING_END, RECEIVING_END])?;
         Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::io(SEND))?, affinity })
     }
 
@@ -98,6 +86,20 @@ impl VethPair {
             let took = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok((took.map_err(Error::io(SEND))?, done))
         })
+    }
+
+    /// Sends this many frames from the calling thread.
+    pub fn send_frames(&mut self, traffic: &mut Traffic, mut frames: u64) -> Result<(), Error> {
+        while frames > 0 {
+            let mut burst = [&[][..]; MAX_BURST_FRAMES];
+            let count = traffic.burst(frames.min(MAX_BURST_FRAMES as u64) as usize, &mut burst);
+            let sent = self.sender.send(&burst[..count]).map_err(Error::io(SEND))?;
+            if sent < count {
+                return Err(Error::io(SEND)(io::Error::other("the kernel refused a frame")));
+            }
+            frames -= sent as u64;
+        }
+        Ok(())
     }
 
     pub fn send_one(&mut self, frame: &[u8]) -> Result<(), Error> {
@@ -160,15 +162,43 @@ fn send(
     }
 }
 
+/// Creates a pair of interfaces in this thread's network namespace.
+pub fn create(ends: [&str; 2]) -> Result<(), Error> {
+    let [first, second] = ends;
+    let shape = "mtu 1500 numrxqueues 1 numtxqueues 1";
+    ip(&format!("link add {first} {shape} type veth peer name {second} {shape}"))?;
+    for end in ends {
+        ip(&format!("link set {end} arp off up"))?;
+    }
+    let start = Instant::now();
+    let is_up = |end: &str| ip(&format!("link show dev {end}")).is_ok_and(|text| text.contains("state UP"));
+    while !ends.into_iter().all(is_up) {
+        if start.elapsed() > LINK_UP_TIMEOUT {
+            return Err(Error::LinkDown);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// Returns the frames that were sent into this thread's pair since its creation and did not arrive,
 /// because the receiving end had no buffer.
 pub fn lost() -> Result<u64, Error> {
+    statistic(SENDING_END, 11)
+}
+
+/// Returns the frames that an interface has received.
+pub fn received(interface: &str) -> Result<u64, Error> {
+    statistic(interface, 1)
+}
+
+/// A column of an interface: 8 of received traffic, then bytes, packets, errors, drops of sent traffic.
+fn statistic(interface: &str, column: usize) -> Result<u64, Error> {
     const FILE: &str = "/proc/thread-self/net/dev";
     let text = read_to_string(FILE).map_err(Error::io(FILE))?;
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(SENDING_END)?.strip_prefix(':'));
-    // Columns: 8 of received traffic, then bytes, packets, errors, drops of sent traffic.
-    let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
-    drops.ok_or_else(|| Error::io(FILE)(io::ErrorKind::NotFound.into()))
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split_whitespace().nth(column)?.parse().ok());
+    number.ok_or_else(|| Error::io(FILE)(io::ErrorKind::NotFound.into()))
 }
 
 /// Runs `ip` in this thread's network namespace and returns its output.
