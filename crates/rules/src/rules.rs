@@ -185,14 +185,9 @@ impl Rules {
         Decision { action: self.action(&self.default), rules: [None; 3] }
     }
 
-    /// The first rule that asks for what inspection finds.
-    pub fn rule_of_inspection(&self) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.needs_inspection)
-    }
-
     /// Whether a rule asks for what inspection finds.
     pub fn needs_inspection(&self) -> bool {
-        self.rule_of_inspection().is_some()
+        self.rules.iter().any(|rule| rule.needs_inspection)
     }
 
     /// Whether a rule asks for what enrichment finds: networks, countries, tags, names of interfaces.

@@ -1,11 +1,12 @@
 //! Actions on packets: the rules file, its egresses, and `weir rules`.
 
-use crate::arguments::{RulesArguments, RulesCheck, RulesCommand};
+use crate::arguments::{Enrichment, Metering, ProbeOptions, RulesArguments, RulesCheck, RulesCommand};
 use crate::console::{print, print_styled, style};
 use crate::enrichment::{Enricher, ReloadResult};
 use crate::error::{Error, RulesProblems};
 use crate::files::{self, Target};
 use crate::input::{self, DamageLog};
+use crate::missing_options;
 use crate::probe::privileges;
 use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
@@ -78,8 +79,14 @@ impl Actions {
     ///
     /// # Errors
     /// An output is named twice, is monitored by a source, or is a file that is also a source or a
-    /// sink. A rule asks for what inspection finds, and payload is not inspected.
-    pub fn check(&self, sources: &[&OsStr], targets: &[(String, Target)], inspects: bool) -> Result<(), Error> {
+    /// sink. A rule asks for what no flow has without an option.
+    pub fn check(
+        &self,
+        sources: &[&OsStr],
+        targets: &[(String, Target)],
+        metering: &Metering,
+        enrichment: &Enrichment,
+    ) -> Result<(), Error> {
         // What is wrong with the sinks alone is reported with them.
         if files::check_targets(sources, targets).is_ok() {
             let all: Vec<_> = targets.iter().cloned().chain(self.targets()).collect();
@@ -88,9 +95,7 @@ impl Actions {
         if io::stdout().is_terminal() && self.targets().any(|(_, target)| target == Target::StandardOutput) {
             return Err(Error::CaptureToTerminal);
         }
-        if let Some(rule) = self.rules.rule_of_inspection().filter(|_| !inspects) {
-            return Err(Error::RuleNeedsInspection { rule: rule.name.clone(), line: rule.line });
-        }
+        missing_options::check_rules(&self.rules, metering, enrichment)?;
         let sources: Vec<String> = sources.iter().map(|source| source.to_string_lossy().into_owned()).collect();
         weir_egress::check(&self.egresses, &sources).map_err(Error::Egress)
     }
@@ -185,8 +190,9 @@ impl Actions {
         Ok(actions.collect())
     }
 
-    fn reload(&mut self, path: &Path) -> Result<(), Error> {
+    fn reload(&mut self, path: &Path, metering: &Metering, enrichment: &Enrichment) -> Result<(), Error> {
         let new = Self::load(path)?;
+        missing_options::check_rules(&new.rules, metering, enrichment)?;
         let names =
             |actions: &Self| actions.rules.egresses.iter().map(|egress| egress.name.clone()).collect::<Vec<_>>();
         if new.egresses != self.egresses || names(&new) != names(self) {
@@ -220,20 +226,24 @@ impl Actions {
 pub struct RulesReloader {
     path: Option<PathBuf>,
     actions: Option<Actions>,
+    /// What flows have depends on these; they do not change.
+    metering: Metering,
+    enrichment: Enrichment,
     result: Option<ReloadResult>,
 }
 
 impl RulesReloader {
-    /// `path` is the rules file of `actions`, if there is one.
-    pub fn new(path: Option<PathBuf>, actions: Option<Actions>) -> Self {
-        Self { path, actions, result: None }
+    /// `actions` are those of the rules file of the probe, if there is one.
+    pub fn new(probe: &ProbeOptions, actions: Option<Actions>) -> Self {
+        let (metering, enrichment) = (probe.metering.clone(), probe.enrichment.clone());
+        Self { path: probe.rules.clone(), actions, metering, enrichment, result: None }
     }
 
     /// Reads the file and applies its rules. After an error the old rules stay.
     pub fn reload(&mut self, probe: &mut weir_probe::Probe) {
         let (Some(path), Some(actions)) = (&self.path, &mut self.actions) else { return };
         let file = path.display().to_string();
-        self.result = Some(match actions.reload(path) {
+        self.result = Some(match actions.reload(path, &self.metering, &self.enrichment) {
             Ok(()) => {
                 probe.set_rules(actions.rules.clone());
                 let rules = units::count(actions.rules.rules.len() as u64, "rule");
@@ -307,6 +317,7 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
 fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunStatus), Error> {
     let sources: Vec<&OsStr> = check.with.iter().map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "rules check")?;
+    missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
     let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
     let stop = stop_signal()?;

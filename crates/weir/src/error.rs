@@ -65,9 +65,11 @@ pub enum Error {
     #[error("{0}: outputs cannot change while the probe runs; restart it for that")]
     ReloadChangesEgress(String),
     #[error(
-        "--rules: line {line}: '{rule}' asks for what inspection of the payload finds; leave out --dpi off, or the rule"
+        "--rules: line {line}: '{rule}' never matches: no flow has {field} without {option}; add it, or remove the rule"
     )]
-    RuleNeedsInspection { rule: String, line: usize },
+    RuleNeedsOption { rule: String, line: usize, field: &'static str, option: &'static str },
+    #[error("--rules: line {line}: '{rule}' never matches: no list has the tag {tag}; --tags has {lists}")]
+    RuleNeedsTag { rule: String, line: usize, tag: String, lists: String },
     #[error("--rules needs --layout fused: with the other layouts, threads that meter have no frames")]
     RulesNeedFused,
     #[error("{path}: {error}")]

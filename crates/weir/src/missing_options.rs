@@ -1,19 +1,21 @@
 //! Warnings of fields in expressions and views that no record has because an option is left out, and
 //! of options that have no effect because another one is.
 //!
-//! Such a comparison never holds, which looks like traffic that is not there.
+//! Such a comparison never holds, which looks like traffic that is not there. In a rule it is an error:
+//! a rule that bans a country must not do nothing.
 
-use crate::arguments::{Enrichment, Metering, Sinks};
+use crate::arguments::{Enrichment, Inspection, Metering, Sinks};
+use crate::error::Error;
 use tracing::warn;
 use weir_dpi::InspectionSettings;
-use weir_probe::Settings;
-use weir_query::{GroupField, expression_of, split_where};
+use weir_query::{Expression, GroupField, expression_of, split_where};
+use weir_rules::{Rule, Rules};
 
 /// Warns of fields of `--where`, `?where=` and `--by` that no record of this run has, and of tags that
 /// no list has.
-pub fn warn(sinks: &[String], options: &Sinks, settings: &Settings, enrichment: &Enrichment) {
+pub fn warn(sinks: &[String], options: &Sinks, metering: &Metering, inspects: bool, enrichment: &Enrichment) {
     let warn_of_field = |place: &str, field: &str| {
-        if let Some(option) = missing_option(field, settings, enrichment) {
+        if let Some(option) = missing_option(field, metering, inspects, enrichment) {
             warn!("{place}: no record has {field} without {option}");
         }
     };
@@ -22,11 +24,41 @@ pub fn warn(sinks: &[String], options: &Sinks, settings: &Settings, enrichment: 
     let of_sink = |sink: &String| Some((format!("-o {}: where", split_where(sink).0), expression_of(sink).ok()??));
     for (place, expression) in of_all.chain(sinks.iter().filter_map(of_sink)) {
         expression.fields().iter().for_each(|field| warn_of_field(&place, field));
-        let lists: Vec<&str> = enrichment.tags.iter().map(|list| list.name.as_str()).collect();
-        for tag in expression.tags().iter().filter(|tag| !lists.is_empty() && !lists.contains(tag)) {
-            warn!("{place}: no record has the tag {tag:?}: --tags has {}", lists.join(", "));
+        for tag in unknown_tags(&expression, enrichment) {
+            warn!("{place}: no record has the tag {tag:?}: --tags has {}", lists(enrichment).join(", "));
         }
     }
+}
+
+/// Checks that flows of this run can have what rules ask for.
+///
+/// # Errors
+/// A field that no flow has without an option, or a tag that no list has: of all rules.
+pub fn check_rules(rules: &Rules, metering: &Metering, enrichment: &Enrichment) -> Result<(), Error> {
+    let mut problems = Vec::new();
+    for Rule { name, line, condition, .. } in &rules.rules {
+        let Some(condition) = condition else { continue };
+        let (rule, line) = (name.clone(), *line);
+        for field in condition.fields() {
+            let Some(option) = missing_option(field, metering, metering.inspects(), enrichment) else { continue };
+            problems.push(Error::RuleNeedsOption { rule: rule.clone(), line, field, option });
+        }
+        for tag in unknown_tags(condition, enrichment) {
+            let (rule, tag, lists) = (rule.clone(), tag.into(), lists(enrichment).join(", "));
+            problems.push(Error::RuleNeedsTag { rule, line, tag, lists });
+        }
+    }
+    Error::of(problems)
+}
+
+fn lists(enrichment: &Enrichment) -> Vec<&str> {
+    enrichment.tags.iter().map(|list| list.name.as_str()).collect()
+}
+
+/// Tags that no list has. Without lists the option is missing, not the tag.
+fn unknown_tags<'a>(expression: &'a Expression, enrichment: &Enrichment) -> Vec<&'a str> {
+    let lists = lists(enrichment);
+    expression.tags().into_iter().filter(|tag| !lists.is_empty() && !lists.contains(tag)).collect()
 }
 
 /// Warns of options of inspection if nothing is inspected.
@@ -45,21 +77,18 @@ pub fn warn_of_inspection(metering: &Metering, inspects: bool) {
 }
 
 /// The option without which no record has a value of a field.
-fn missing_option(field: &str, settings: &Settings, enrichment: &Enrichment) -> Option<&'static str> {
+fn missing_option(field: &str, metering: &Metering, inspects: bool, enrichment: &Enrichment) -> Option<&'static str> {
     let unless = |is_given: bool, option| (!is_given).then_some(option);
-    let inspection = settings.meter.inspection.as_ref();
     match field {
-        "mac" | "src_mac" | "dst_mac" => unless(settings.meter.mac_addresses || settings.layer2, "--mac-addresses"),
-        "ethertype" => unless(settings.layer2, "--layer2"),
+        "mac" | "src_mac" | "dst_mac" => unless(metering.mac_addresses || metering.layer2, "--mac-addresses"),
+        "ethertype" => unless(metering.layer2, "--layer2"),
         "as" | "country" => unless(!enrichment.geo.is_empty(), "--geo"),
-        "http_path" | "http_user_agent" | "user_name" if inspection.is_some() => {
-            unless(inspection.is_some_and(|settings| settings.personal), "--dpi-fields")
-        }
-        name if name.starts_with("ndpi_") => unless(settings.meter.second_opinion, "--dpi full"),
-        name if name.contains("tunnel") || name.contains("outer_") => unless(settings.decode.decapsulate, "--decap"),
+        "http_path" | "http_user_agent" | "user_name" if inspects => unless(metering.dpi_fields, "--dpi-fields"),
+        name if name.starts_with("ndpi_") => unless(metering.dpi == Some(Inspection::Full), "--dpi full"),
+        name if name.contains("tunnel") || name.contains("outer_") => unless(metering.selection.decap, "--decap"),
         name => {
             let is_found = weir_export::column(name).is_ok_and(|column| column.of_application);
-            enrichment.missing_option(name).or(unless(!is_found || inspection.is_some(), "--dpi light"))
+            enrichment.missing_option(name).or(unless(!is_found || inspects, "--dpi light"))
         }
     }
 }

@@ -39,11 +39,11 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
-    actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, read.metering.inspects()))?;
+    actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, &read.metering, &read.enrichment))?;
     let mut settings = settings(&read.metering)?;
     missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
     settings.meter.marks = actions.is_some();
-    missing_options::warn(&outputs.sinks, &read.sinks, &settings, &read.enrichment);
+    missing_options::warn(&outputs.sinks, &read.sinks, &read.metering, read.metering.inspects(), &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;

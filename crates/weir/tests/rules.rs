@@ -517,10 +517,53 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     assert!(missing.contains("missing.toml: No such file"), "{missing}");
     std::fs::write(&rules, "[[application]]\nwhere = 'sni = x'\naction = 'drop'\n").unwrap();
     let err = failure(1, ["read", &capture, "--rules", &rules, "--dpi", "off"]);
-    assert!(err.contains("--rules: line 1: 'sni = x' asks for what inspection"), "{err}");
+    let expected = "--rules: line 1: 'sni = x' never matches: no flow has sni without --dpi light";
+    assert!(err.replace("\n  ", " ").contains(expected), "{err}");
     std::fs::write(&rules, "").unwrap();
     let err = failure(1, ["probe", "-i", &capture, "--rules", &rules, "--layout", "split"]);
     assert!(err.contains("--rules needs --layout fused"), "{err}");
+}
+
+#[test]
+fn a_rule_that_asks_for_what_no_flow_has_is_refused_and_the_option_named() {
+    let folder = Folder::new("");
+    let [capture, rules] = ["apps.pcap", "rules.toml"].map(|name| folder.text(name));
+    let fields = [
+        ("country = DE", "country", "--geo"),
+        ("src as 64500", "as", "--geo"),
+        ("dst_as_org = x", "dst_as_org", "--geo"),
+        ("src_site = x", "src_site", "--networks"),
+        ("src_network = x", "src_network", "--networks"),
+        ("src_local = 1", "src_local", "--networks"),
+        ("port 22 and not tags = bad", "tags", "--tags"),
+        ("interface_name = eth0", "interface_name", "--interface-names"),
+        ("mac 00:11:22:33:44:55", "mac", "--mac-addresses"),
+        ("ethertype = 2054", "ethertype", "--layer2"),
+        ("tunnel = gre", "tunnel", "--decap"),
+    ];
+    let text: String = fields.iter().map(|(text, ..)| format!("[[network]]\nwhere = '{text}'\nslice = 20\n")).collect();
+    std::fs::write(&rules, text).unwrap();
+    for command in [
+        &["read", &capture, "--rules", &rules][..],
+        &["probe", "-i", &capture, "--rules", &rules],
+        &["probe", "-i", &capture, "--rules", &rules, "--check"],
+        &["rules", "check", &rules, "--with", &capture],
+    ] {
+        let (code, _, err) = weir(command);
+        assert_eq!(code, 1, "{command:?} {err}");
+        for (at, (text, field, option)) in fields.iter().enumerate() {
+            let line = 3 * at + 1;
+            let expected =
+                format!("--rules: line {line}: '{text}' never matches: no flow has {field} without {option}; add it");
+            assert!(err.split_whitespace().collect::<Vec<_>>().join(" ").contains(&expected), "{expected}\n{err}");
+        }
+    }
+    success(["rules", "check", &rules]);
+    let list = folder.text("bad.txt");
+    std::fs::write(&list, "192.0.2.1\n").unwrap();
+    std::fs::write(&rules, "[[network]]\nwhere = 'tags = bda'\naction = 'drop'\n").unwrap();
+    let err = failure(1, ["read", &capture, "--rules", &rules, "--tags", &format!("bad={list}")]);
+    assert!(err.contains("line 1: 'tags = bda' never matches: no list has the tag bda; --tags has bad"), "{err}");
 }
 
 #[test]
@@ -556,6 +599,7 @@ fn rules_are_loaded_again_without_losing_a_flow() {
     for (text, message) in [
         ("[egress", "cannot load the rules again, continuing with the old ones"),
         (&*egress.replace("all]", "other]"), "outputs cannot change while the probe runs"),
+        (&*format!("{egress}[[network]]\nwhere = 'country = DE'\n"), "no flow has country without --geo"),
     ] {
         write(text);
         running.signal(libc::SIGHUP);

@@ -90,7 +90,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         return Error::of(problems).map(|()| RunStatus::Problems);
     };
     missing_options::warn_of_inspection(&probe.metering, probe.inspects());
-    missing_options::warn(&outputs.sinks, &probe.sinks, &settings, &probe.enrichment);
+    missing_options::warn(&outputs.sinks, &probe.sinks, &probe.metering, probe.inspects(), &probe.enrichment);
     if probe.check {
         let printed = print(check::describe(&probe, logging, &outputs, &settings).as_bytes());
         return Error::of(problems).map(|()| printed);
@@ -193,7 +193,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     }
     let mut requests = Requests::default();
     let mut reloader = Reloader::new(effective);
-    let mut rules_reloader = RulesReloader::new(probe.rules.clone(), actions);
+    let mut rules_reloader = RulesReloader::new(&probe, actions);
     let mut enrichment_reloader = EnrichmentReloader::new(enricher);
     let started = Instant::now();
     notify(NotifyState::Ready);

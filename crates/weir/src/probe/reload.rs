@@ -161,7 +161,7 @@ impl Effective {
         files::check_targets(&inputs, &outputs.targets)?;
         // Problems of the rules file itself are reported when the rules are loaded.
         if let Some(actions) = new.rules.as_deref().and_then(|rules| Actions::load(rules).ok()) {
-            actions.check(&inputs, &outputs.targets, new.metering.inspects())?;
+            actions.check(&inputs, &outputs.targets, &new.metering, &new.enrichment)?;
         }
         let settings = probe_settings(&new)?;
         let same_options =
@@ -197,7 +197,8 @@ impl Effective {
         missing_options::warn(
             &new_sinks,
             &Sinks { records: None, by: Vec::new(), ..new.sinks.clone() },
-            &settings,
+            &new.metering,
+            new.inspects(),
             &new.enrichment,
         );
         let sinks = if same_options && outputs.sinks == before.sinks {
