@@ -41,7 +41,7 @@ pub use af_xdp::{FrameTotals, XdpSender};
 pub use clock::ClockSteps;
 pub use error::Error;
 pub use filter::{FilterError, PacketFilter};
-pub use links::outgoing_interfaces;
+pub use links::Links;
 pub use live::{
     LIVE_SCHEMES, can_wait, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live,
     is_up, notice, open_live,

@@ -4,6 +4,7 @@
 //! peer. (/sys/class/net says the same, but for the network namespace in which /sys was mounted.)
 
 use crate::system;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// Message types and flags of `linux/rtnetlink.h` and `linux/netlink.h`.
@@ -30,16 +31,47 @@ struct Link {
     master: Option<u32>,
 }
 
-/// Returns the interface itself, if it exists, and those through which its frames leave: the
-/// interface below it, the ports of a bridge or bond, and so on; the peer of a veth interface.
-///
-/// # Errors
-/// The kernel refuses the query.
-pub fn outgoing_interfaces(name: &str) -> io::Result<Vec<String>> {
-    Ok(reached(&query()?, name))
+/// The interfaces of this network namespace. A process that has it open can ask again later, also
+/// when it may open no such socket any more.
+#[derive(Debug)]
+pub struct Links(File);
+
+impl Links {
+    /// Opens a socket to the kernel.
+    ///
+    /// # Errors
+    /// The kernel opens none.
+    pub fn open() -> io::Result<Self> {
+        system::route_netlink().map(Self)
+    }
+
+    /// Returns the interface itself, if it exists, and those through which its frames leave, with their
+    /// indexes: the interface below it, the ports of a bridge or bond, and so on; the peer of a veth
+    /// interface.
+    ///
+    /// # Errors
+    /// The kernel refuses the query.
+    pub fn outgoing_interfaces(&mut self, name: &str) -> io::Result<Vec<(u32, String)>> {
+        Ok(reached(&self.query()?, name))
+    }
+
+    fn query(&mut self) -> io::Result<Vec<Link>> {
+        let mut request = [0; HEADER_BYTES + INTERFACE_BYTES];
+        request[..4].copy_from_slice(&((HEADER_BYTES + INTERFACE_BYTES) as u32).to_ne_bytes());
+        request[4..6].copy_from_slice(&GET_LINK.to_ne_bytes());
+        request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
+        self.0.write_all(&request)?;
+        let (mut links, mut reply) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            let bytes = self.0.read(&mut reply)?;
+            if parse(&reply[..bytes], &mut links).ok_or_else(|| io::Error::from(ErrorKind::InvalidData))? {
+                return Ok(links);
+            }
+        }
+    }
 }
 
-fn reached(links: &[Link], name: &str) -> Vec<String> {
+fn reached(links: &[Link], name: &str) -> Vec<(u32, String)> {
     let mut found: Vec<&Link> = links.iter().filter(|link| link.name == name).collect();
     let mut at = 0;
     while let Some(&from) = found.get(at) {
@@ -51,23 +83,7 @@ fn reached(links: &[Link], name: &str) -> Vec<String> {
         }
         at += 1;
     }
-    found.into_iter().map(|link| link.name.clone()).collect()
-}
-
-fn query() -> io::Result<Vec<Link>> {
-    let mut netlink = system::route_netlink()?;
-    let mut request = [0; HEADER_BYTES + INTERFACE_BYTES];
-    request[..4].copy_from_slice(&((HEADER_BYTES + INTERFACE_BYTES) as u32).to_ne_bytes());
-    request[4..6].copy_from_slice(&GET_LINK.to_ne_bytes());
-    request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
-    netlink.write_all(&request)?;
-    let (mut links, mut reply) = (Vec::new(), vec![0; 64 << 10]);
-    loop {
-        let bytes = netlink.read(&mut reply)?;
-        if parse(&reply[..bytes], &mut links).ok_or_else(|| io::Error::from(ErrorKind::InvalidData))? {
-            return Ok(links);
-        }
-    }
+    found.into_iter().map(|link| (link.index, link.name.clone())).collect()
 }
 
 /// Adds the interfaces of a reply. Returns whether it is the last one; `None` if it is invalid or an
@@ -141,16 +157,20 @@ mod tests {
             link(7, "veth0", 8, 0),
             link(8, "veth1", 7, 0),
         ];
-        assert_eq!(reached(&links, "eth1"), ["eth1"]);
-        assert_eq!(reached(&links, "eth0.10"), ["eth0.10", "eth0"]);
-        assert_eq!(reached(&links, "br0.7"), ["br0.7", "br0", "eth0"]);
-        assert_eq!(reached(&links, "veth0"), ["veth0", "veth1"]);
-        assert_eq!(reached(&links, "none"), [""; 0]);
+        let reached = |name| reached(&links, name).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(reached("eth1"), ["eth1"]);
+        assert_eq!(reached("eth0.10"), ["eth0.10", "eth0"]);
+        assert_eq!(reached("br0.7"), ["br0.7", "br0", "eth0"]);
+        assert_eq!(reached("veth0"), ["veth0", "veth1"]);
+        assert_eq!(reached("none"), [""; 0]);
     }
 
     #[test]
     fn kernel_lists_the_loopback_interface() {
-        assert_eq!(outgoing_interfaces("lo").expect("no permission is needed"), ["lo"]);
+        let mut links = Links::open().expect("no permission is needed");
+        for _ in 0..2 {
+            assert_eq!(links.outgoing_interfaces("lo").unwrap(), [(1, "lo".into())]);
+        }
     }
 
     #[test]

@@ -67,9 +67,11 @@ pub enum SendRefusal {
     TooLong,
     /// It is shorter than the Ethernet header.
     TooShort,
-    /// The interface is down, its queue is full, or there is no memory: the next frames will not be
-    /// taken either.
+    /// The queue of the interface is full, or there is no memory: the next frames will not be taken
+    /// either.
     Interface,
+    /// The interface is down.
+    Down,
     /// The interface was removed. [`SendFrames::bind`] attaches to another one of its name.
     Removed,
 }
@@ -142,6 +144,7 @@ impl SendFrames for FrameSender {
             Some(libc::EMSGSIZE) => SendRefusal::TooLong,
             Some(libc::EINVAL) => SendRefusal::TooShort,
             Some(libc::ENXIO | libc::ENODEV) => SendRefusal::Removed,
+            Some(libc::ENETDOWN) => SendRefusal::Down,
             _ => SendRefusal::Interface,
         })
     }

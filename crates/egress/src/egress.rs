@@ -1,5 +1,6 @@
 //! An egress: several outputs of one pipeline, and which of them gets a packet.
 
+use crate::attachment::Attachment;
 use crate::balance::{Balance, Selector};
 use crate::error::Error;
 use crate::interface::InterfaceOutput;
@@ -8,7 +9,7 @@ use crate::pipe::PipeOutput;
 use crate::specification::{EgressSpec, OutputSpec};
 use crate::xdp::XdpOutput;
 use arrayvec::ArrayVec;
-use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, devices, outgoing_interfaces};
+use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES};
 use weir_ledger::OutputCounters;
 use weir_packet::Packet;
 
@@ -71,19 +72,24 @@ impl Egress {
     }
 }
 
-/// Opens an output for these pipelines: one handle each.
+/// Opens an output for these pipelines: one handle each. `sources` are those of the run.
 ///
 /// # Errors
-/// It cannot be opened: no such interface, not permitted, other content. Or it is a folder, which this
-/// crate does not open.
-pub fn open(output: &OutputSpec, pipelines: usize, when_full: &WhenFull) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
+/// It cannot be opened: no such interface, a loop, not permitted, other content. Or it is a folder,
+/// which this crate does not open.
+pub fn open(
+    output: &OutputSpec,
+    sources: &[String],
+    pipelines: usize,
+    when_full: &WhenFull,
+) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let name = output.to_string();
     match output {
         OutputSpec::AfPacket(interface) => (0..pipelines)
-            .map(|_| Ok(Box::new(InterfaceOutput::open(&name, interface)?) as Box<dyn PacketOutput>))
+            .map(|_| Ok(Box::new(InterfaceOutput::open(&name, interface, sources)?) as Box<dyn PacketOutput>))
             .collect(),
         OutputSpec::AfXdp(interface) => {
-            let outputs = XdpOutput::open(&name, interface, pipelines)?;
+            let outputs = XdpOutput::open(&name, interface, pipelines, sources)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::Dpdk(_) => {
@@ -157,20 +163,7 @@ fn check_dpdk_loop(output: &OutputSpec, text: &str, sources: &[String]) -> Resul
 }
 
 fn check_interface(output: &OutputSpec, interface: &str, sources: &[String]) -> Result<(), Error> {
-    // If the kernel does not say more, the interface itself is compared.
-    let interfaces = outgoing_interfaces(interface).ok().filter(|found| !found.is_empty());
-    let interfaces = interfaces.unwrap_or_else(|| vec![interface.into()]);
-    for source in sources {
-        let devices = devices(source);
-        let is_monitored = |interface: &&String| {
-            devices.iter().any(|device| device.split_once(':').is_some_and(|(_, name)| name == *interface))
-        };
-        if let Some(interface) = interfaces.iter().find(is_monitored) {
-            let (output, interface, source_name) = (output.to_string(), interface.clone(), source.clone());
-            return Err(Error::Loop { output, interface, source_name });
-        }
-    }
-    Ok(())
+    Attachment::new(&output.to_string(), interface, sources).map(drop)
 }
 
 #[cfg(test)]

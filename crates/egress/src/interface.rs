@@ -6,23 +6,19 @@
 //! or full, a call per burst fails; while it does not exist, no call is made, and once a second a
 //! look for it.
 
+use crate::attachment::Attachment;
 use crate::error::Error;
-use crate::output::PacketOutput;
+use crate::output::{InterfaceReport, PacketOutput};
 use arrayvec::ArrayVec;
-use std::time::{Duration, Instant};
-use tracing::{info, warn};
 use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
-/// Time between two looks for an interface that was removed.
-const BIND_INTERVAL: Duration = Duration::from_secs(1);
 const ETHERNET: u16 = 1;
 
 pub(crate) struct InterfaceOutput {
     name: String,
     sender: Box<dyn SendFrames>,
-    /// When the interface was found to be removed, or looked for last.
-    removed: Option<Instant>,
+    attachment: Attachment,
     sent: PacketTotals,
     refused: PacketTotals,
     too_long: PacketTotals,
@@ -30,32 +26,20 @@ pub(crate) struct InterfaceOutput {
 }
 
 impl InterfaceOutput {
-    pub fn open(name: &str, interface: &str) -> Result<Self, Error> {
-        Ok(Self::new(name, Box::new(FrameSender::open(name, interface)?)))
+    pub fn open(name: &str, interface: &str, sources: &[String]) -> Result<Self, Error> {
+        let sender = Box::new(FrameSender::open(name, interface)?);
+        Ok(Self::new(name, sender, Attachment::new(name, interface, sources)?))
     }
 
     pub fn open_dpdk(name: &str, pipelines: usize) -> Result<Vec<Self>, Error> {
-        let senders = weir_capture::open_dpdk_senders(name, pipelines)?;
-        Ok(senders.into_iter().map(|sender| Self::new(name, sender)).collect())
+        let senders = weir_capture::open_dpdk_senders(name, pipelines)?.into_iter();
+        // Its device stays the same.
+        senders.map(|sender| Ok(Self::new(name, sender, Attachment::new(name, name, &[])?))).collect()
     }
 
-    fn new(name: &str, sender: Box<dyn SendFrames>) -> Self {
+    fn new(name: &str, sender: Box<dyn SendFrames>, attachment: Attachment) -> Self {
         let none = PacketTotals::default();
-        Self { name: name.into(), sender, removed: None, sent: none, refused: none, too_long: none, link_type: none }
-    }
-
-    /// Whether the socket has an interface. Looks for it at most once a second.
-    fn is_bound(&mut self) -> bool {
-        let Some(last) = self.removed else { return true };
-        if last.elapsed() < BIND_INTERVAL {
-            return false;
-        }
-        let is_bound = self.sender.bind();
-        self.removed = (!is_bound).then(Instant::now);
-        if is_bound {
-            info!(output = self.name, "the interface of an output is back");
-        }
-        is_bound
+        Self { name: name.into(), sender, attachment, sent: none, refused: none, too_long: none, link_type: none }
     }
 
     fn send_frames(&mut self, mut frames: &[&[u8]]) {
@@ -64,6 +48,7 @@ impl InterfaceOutput {
                 Ok(sent) => {
                     let (sent, rest) = frames.split_at(sent);
                     add(&mut self.sent, sent);
+                    self.attachment.note_down(false);
                     frames = rest;
                 }
                 Err(refusal @ (SendRefusal::TooLong | SendRefusal::TooShort)) => {
@@ -73,9 +58,10 @@ impl InterfaceOutput {
                     frames = rest;
                 }
                 Err(refusal) => {
-                    if refusal == SendRefusal::Removed {
-                        warn!(output = self.name, "the interface of an output was removed");
-                        self.removed = Some(Instant::now());
+                    match refusal {
+                        SendRefusal::Removed => self.attachment.note_removed(),
+                        SendRefusal::Down => self.attachment.note_down(true),
+                        _ => {}
                     }
                     add(&mut self.refused, frames);
                     return;
@@ -96,12 +82,16 @@ impl PacketOutput for InterfaceOutput {
                     self.link_type.add(frame.bytes.len());
                 }
             }
-            if self.is_bound() {
+            if self.attachment.is_usable(|| self.sender.bind()) {
                 self.send_frames(&octets);
             } else {
                 add(&mut self.refused, &octets);
             }
         }
+    }
+
+    fn describe(&mut self, interface: &InterfaceReport) {
+        self.attachment.note_source(interface.number);
     }
 
     fn counters(&self) -> OutputCounters {

@@ -10,6 +10,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attachment;
 mod balance;
 mod egress;
 mod error;

@@ -4,16 +4,14 @@
 //! copies them again (copy mode). While the interface is down, frames wait in that memory; while it
 //! does not exist, no call is made, and once a second a look for it.
 
+use crate::attachment::Attachment;
 use crate::error::Error;
-use crate::output::PacketOutput;
+use crate::output::{InterfaceReport, PacketOutput};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
 use weir_capture::{Frame, FrameTotals, MAX_BURST_FRAMES, SendRefusal, XdpSender};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
-/// Time between two looks for an interface that was removed.
-const BIND_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time that the end of a run waits for the NIC.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 const ETHERNET: u16 = 1;
@@ -21,8 +19,7 @@ const ETHERNET: u16 = 1;
 pub(crate) struct XdpOutput {
     name: String,
     sender: XdpSender,
-    /// When the interface was found to be removed, or looked for last.
-    removed: Option<Instant>,
+    attachment: Attachment,
     pushed: PacketTotals,
     refused: PacketTotals,
     too_long: PacketTotals,
@@ -30,34 +27,15 @@ pub(crate) struct XdpOutput {
 }
 
 impl XdpOutput {
-    pub fn open(name: &str, interface: &str, pipelines: usize) -> Result<Vec<Self>, Error> {
+    pub fn open(name: &str, interface: &str, pipelines: usize, sources: &[String]) -> Result<Vec<Self>, Error> {
         let none = PacketTotals::default();
         let senders = XdpSender::open(name, interface, pipelines)?.into_iter();
-        Ok(senders
-            .map(|sender| Self {
-                name: name.into(),
-                sender,
-                removed: None,
-                pushed: none,
-                refused: none,
-                too_long: none,
-                link_type: none,
-            })
-            .collect())
-    }
-
-    /// Whether the socket has an interface. Looks for it at most once a second.
-    fn is_bound(&mut self) -> bool {
-        let Some(last) = self.removed else { return true };
-        if last.elapsed() < BIND_INTERVAL {
-            return false;
-        }
-        let is_bound = self.sender.bind();
-        self.removed = (!is_bound).then(Instant::now);
-        if is_bound {
-            info!(output = self.name, "the interface of an output is back");
-        }
-        is_bound
+        let output = |sender| {
+            let attachment = Attachment::new(name, interface, sources)?;
+            let name = name.into();
+            Ok(Self { name, sender, attachment, pushed: none, refused: none, too_long: none, link_type: none })
+        };
+        senders.map(output).collect()
     }
 
     fn push(&mut self, frame: &Frame<'_>) {
@@ -75,10 +53,12 @@ impl XdpOutput {
     }
 
     fn flush(&mut self) {
-        if self.sender.flush() == Err(SendRefusal::Removed) {
-            warn!(output = self.name, "the interface of an output was removed");
-            self.sender.abandon();
-            self.removed = Some(Instant::now());
+        match self.sender.flush() {
+            Err(SendRefusal::Removed) => {
+                self.attachment.note_removed();
+                self.sender.abandon();
+            }
+            flushed => self.attachment.note_down(flushed == Err(SendRefusal::Down)),
         }
     }
 
@@ -95,13 +75,17 @@ impl XdpOutput {
 impl PacketOutput for XdpOutput {
     fn send(&mut self, frames: &[Frame<'_>]) {
         for frames in frames.chunks(MAX_BURST_FRAMES) {
-            if self.is_bound() {
+            if self.attachment.is_usable(|| self.sender.bind()) {
                 frames.iter().for_each(|frame| self.push(frame));
                 self.flush();
             } else {
                 frames.iter().for_each(|frame| self.refused.add(frame.bytes.len()));
             }
         }
+    }
+
+    fn describe(&mut self, interface: &InterfaceReport) {
+        self.attachment.note_source(interface.number);
     }
 
     fn counters(&self) -> OutputCounters {

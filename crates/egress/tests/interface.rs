@@ -16,12 +16,12 @@ use weir_packet::{DecodeOptions, Packet, decode};
 use weir_trafficgen::TrafficGenerator;
 
 fn output(name: &str) -> Box<dyn PacketOutput> {
-    open(&OutputSpec::AfPacket(name.into()), 1, &WhenFull::Drop).unwrap().remove(0)
+    open(&OutputSpec::AfPacket(name.into()), &[], 1, &WhenFull::Drop).unwrap().remove(0)
 }
 
 /// `None`, with a line, where the kernel has no AF_XDP.
 fn xdp_output(name: &str) -> Option<Box<dyn PacketOutput>> {
-    match open(&OutputSpec::AfXdp(name.into()), 1, &WhenFull::Drop).map_err(|error| error.to_string()) {
+    match open(&OutputSpec::AfXdp(name.into()), &[], 1, &WhenFull::Drop).map_err(|error| error.to_string()) {
         Err(error) if error.contains("CONFIG_XDP_SOCKETS") => {
             eprintln!("SKIPPED: {error}");
             None
@@ -211,7 +211,7 @@ fn af_xdp_needs_a_queue_for_each_pipeline() {
         return;
     }
     let opened =
-        |pipelines| open(&OutputSpec::AfXdp(LEFT.into()), pipelines, &WhenFull::Drop).map(|outputs| outputs.len());
+        |pipelines| open(&OutputSpec::AfXdp(LEFT.into()), &[], pipelines, &WhenFull::Drop).map(|outputs| outputs.len());
     assert_eq!(opened(2).unwrap(), 2);
     let error = opened(3).unwrap_err().to_string();
     assert!(
@@ -396,7 +396,8 @@ fn interfaces_that_cannot_be_opened_are_refused_with_what_to_do() {
     }
     ip("tuntap add dev tun0 mode tun");
     ip("link set tun0 up");
-    let error = |name: &str| open(&OutputSpec::AfPacket(name.into()), 1, &WhenFull::Drop).err().unwrap().to_string();
+    let error =
+        |name: &str| open(&OutputSpec::AfPacket(name.into()), &[], 1, &WhenFull::Drop).err().unwrap().to_string();
     let none = error("none");
     assert!(none.starts_with("af_packet:none: there is no interface 'none'; there are: "), "{none}");
     assert!(error("lo").contains("the interface is down; as root: ip link set dev lo up"), "{}", error("lo"));

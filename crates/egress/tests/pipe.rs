@@ -27,7 +27,7 @@ fn numbered(number: u32) -> Vec<u8> {
 }
 
 fn outputs(path: &Path, pipelines: usize) -> Vec<Box<dyn PacketOutput>> {
-    let mut outputs = open(&OutputSpec::Pcap(path.into()), pipelines, &WhenFull::Drop).unwrap();
+    let mut outputs = open(&OutputSpec::Pcap(path.into()), &[], pipelines, &WhenFull::Drop).unwrap();
     outputs.iter_mut().for_each(|output| output.send(&[]));
     outputs
 }
@@ -223,7 +223,7 @@ fn next_reader_gets_a_header_even_if_no_packet_came_between() {
 fn capture_is_written_whole_if_the_output_waits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pcap");
-    let mut output = open(&OutputSpec::Pcap(path.clone()), 1, &WhenFull::Wait(Arc::default())).unwrap().remove(0);
+    let mut output = open(&OutputSpec::Pcap(path.clone()), &[], 1, &WhenFull::Wait(Arc::default())).unwrap().remove(0);
     // More than the queue holds.
     let handed = send(&mut *output, 0..100_000);
     assert!(handed.octets > 4 * QUEUE_OCTETS);
@@ -276,15 +276,17 @@ fn file_with_other_content_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     fs::write(&path, "do not lose this").unwrap();
-    let error = open(&OutputSpec::Pcap(path.clone()), 1, &WhenFull::Drop).err().unwrap().to_string();
+    let error = open(&OutputSpec::Pcap(path.clone()), &[], 1, &WhenFull::Drop).err().unwrap().to_string();
     assert!(error.contains("the file has other content, and is not overwritten"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"do not lose this");
     // A capture is overwritten.
     fs::write(&path, [&[0x4d, 0x3c, 0xb2, 0xa1][..], &[7; 100]].concat()).unwrap();
     outputs(&path, 1)[0].finish();
     assert_eq!(fs::read(&path).unwrap().len(), 24);
-    let error =
-        open(&OutputSpec::Pcap(folder.path().join("none/out.pcap")), 1, &WhenFull::Drop).err().unwrap().to_string();
+    let error = open(&OutputSpec::Pcap(folder.path().join("none/out.pcap")), &[], 1, &WhenFull::Drop)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("No such file or directory"), "{error}");
 }
 

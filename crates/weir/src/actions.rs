@@ -96,8 +96,7 @@ impl Actions {
             return Err(Error::CaptureToTerminal);
         }
         missing_options::check_rules(&self.rules, metering, enrichment)?;
-        let sources: Vec<String> = sources.iter().map(|source| source.to_string_lossy().into_owned()).collect();
-        weir_egress::check(&self.egresses, &sources).map_err(Error::Egress)
+        weir_egress::check(&self.egresses, &names(sources)).map_err(Error::Egress)
     }
 
     /// Interfaces of outputs that cannot be opened.
@@ -137,18 +136,21 @@ impl Actions {
     }
 
     /// Opens the outputs, for each pipeline. `filter` is the capture filter, which recorded files have.
+    /// An output gets no packets while one of the sources monitors its interface.
     ///
     /// # Errors
     /// One of them cannot be opened.
     pub fn open(
         &self,
+        sources: &[&OsStr],
         pipelines: usize,
         when_full: &WhenFull,
         filter: Option<&str>,
     ) -> Result<Vec<PacketActions>, Error> {
+        let sources = names(sources);
         self.with_outputs(pipelines, |output| {
             if !is_folder(output) {
-                return weir_egress::open(output, pipelines, when_full).map_err(Error::Egress);
+                return weir_egress::open(output, &sources, pipelines, when_full).map_err(Error::Egress);
             }
             Ok(weir_recorder::open(output, pipelines, when_full, filter)?)
         })
@@ -193,9 +195,9 @@ impl Actions {
     fn reload(&mut self, path: &Path, metering: &Metering, enrichment: &Enrichment) -> Result<(), Error> {
         let new = Self::load(path)?;
         missing_options::check_rules(&new.rules, metering, enrichment)?;
-        let names =
+        let egress_names =
             |actions: &Self| actions.rules.egresses.iter().map(|egress| egress.name.clone()).collect::<Vec<_>>();
-        if new.egresses != self.egresses || names(&new) != names(self) {
+        if new.egresses != self.egresses || egress_names(&new) != egress_names(self) {
             return Err(Error::ReloadChangesEgress(path.display().to_string()));
         }
         self.rules = new.rules;
@@ -267,6 +269,10 @@ impl RulesReloader {
             (Err(error), _) | (_, Some(Err(error))) => Err(error),
         })
     }
+}
+
+fn names(sources: &[&OsStr]) -> Vec<String> {
+    sources.iter().map(|source| source.to_string_lossy().into_owned()).collect()
 }
 
 fn is_folder(output: &OutputSpec) -> bool {

@@ -39,7 +39,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
-    actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, &read.metering, &read.enrichment))?;
+    actions
+        .iter()
+        .try_for_each(|actions| actions.check(&sources, &outputs.targets, &read.metering, &read.enrichment))?;
     let mut settings = settings(&read.metering)?;
     missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
     settings.meter.marks = actions.is_some();
@@ -63,7 +65,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = read.metering.selection.filter.as_deref();
-    let actions = actions.map(|actions| actions.open(1, &when_full, filter)).transpose()?;
+    let actions = actions.map(|actions| actions.open(&sources, 1, &when_full, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);

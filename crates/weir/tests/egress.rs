@@ -342,6 +342,113 @@ fn output_interface_that_is_down_costs_its_packets_and_the_others_get_theirs() {
 }
 
 #[test]
+fn output_interface_that_goes_down_and_up_is_logged_once() {
+    let Some(mut sender) = wire() else { return };
+    add_wires(1);
+    let folder = tempfile::tempdir().unwrap();
+    for output_name in ["af_packet:out0", "af_xdp:out0"] {
+        if output_name == "af_xdp:out0" {
+            ip("link set out0 mtu 1500");
+        }
+        let rules = rules(folder.path(), &[output_name], "address-pair");
+        let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+        let frames = frames("synth:mix,flows=20,packets=100,seed=7");
+        let mut send = |done: &str| {
+            until(done, || {
+                sender.send(&frames[0]);
+                thread::sleep(Duration::from_millis(10));
+                probe.times(done) > 0
+            });
+            frames.iter().for_each(|frame| sender.send(frame));
+        };
+        ip("link set out0 down");
+        send("the interface of an output is down");
+        ip("link set out0 up");
+        send("the interface of an output is up again");
+        thread::sleep(Duration::from_millis(200));
+        for text in ["the interface of an output is down", "the interface of an output is up again"] {
+            assert_eq!(probe.times(text), 1, "{}", probe.stderr());
+        }
+        probe.stop(if output_name == "af_packet:out0" { 2 } else { 0 });
+    }
+}
+
+/// Lets an interface of another name take the place of one that is gone.
+fn rename(interface: &str, name: &str) {
+    ip(&format!("link set {interface} down"));
+    ip(&format!("link set {interface} name {name}"));
+    ip(&format!("link set {name} arp off up"));
+    until("the wire carries frames", || ip(&format!("link show dev {name}")).contains("state UP"));
+}
+
+#[test]
+fn output_interface_that_comes_back_as_a_loop_gets_nothing() {
+    for (scheme, renamed) in [("af_packet", "left"), ("af_xdp", "left"), ("af_packet", "right")] {
+        // The namespace of this thread, with other interfaces of the same names.
+        let Some(mut sender) = wire() else { return };
+        add_wires(1);
+        let folder = tempfile::tempdir().unwrap();
+        if scheme == "af_xdp" {
+            ["out0", "ids0"].iter().for_each(|end| drop(ip(&format!("link set {end} mtu 1500"))));
+        }
+        let output_name = format!("{scheme}:out0");
+        let rules = rules(folder.path(), &[&output_name], "address-pair");
+        let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+        let frames = frames("synth:mix,flows=4,packets=8,seed=7");
+        frames.iter().for_each(|frame| sender.send(frame));
+        ip("link delete out0");
+        until("the output is gone", || {
+            sender.send(&frames[0]);
+            thread::sleep(Duration::from_millis(10));
+            probe.times("the interface of an output was removed") > 0
+        });
+        rename(renamed, "out0");
+        thread::sleep(Duration::from_millis(1200));
+        frames.iter().for_each(|frame| sender.send(frame));
+        let through = if renamed == "left" { "right" } else { "out0" };
+        let refused = format!(
+            "{output_name}: its packets leave through {through}, which af_packet:right monitors: they would be"
+        );
+        until("the loop is refused", || probe.stderr().contains(&refused));
+        thread::sleep(Duration::from_millis(1200));
+        frames.iter().for_each(|frame| sender.send(frame));
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(probe.times(&refused), 1, "{}", probe.stderr());
+        let (err, _, ledger) = probe.stop(2);
+        let counters = output(&ledger, &output_name);
+        assert_eq!(handed(counters), number(&ledger["packets"]["received"]), "{err} {ledger:#}");
+        assert!(number(&counters["sent"]["packets"]) <= 8, "{err} {counters}");
+        assert!(!err.contains("the interface of an output is back"), "{err}");
+    }
+}
+
+#[test]
+fn source_that_comes_back_at_the_other_end_of_an_output_is_no_endless_loop() {
+    if wire().is_none() {
+        return;
+    }
+    add_wires(1);
+    let folder = tempfile::tempdir().unwrap();
+    let rules = rules(folder.path(), &["af_packet:out0"], "address-pair");
+    let probe = Running::probe("af_packet:right", &["--rules", &rules, "--wait"]);
+    ip("link delete left");
+    probe.wait_for("interface");
+    rename("ids0", "right");
+    let mut sender = network::Sender::new("out0");
+    let frames = frames("synth:mix,flows=4,packets=8,seed=7");
+    until("the loop is refused", || {
+        sender.send(&frames[0]);
+        thread::sleep(Duration::from_millis(10));
+        probe.times("af_packet:out0: its packets leave through right, which af_packet:right monitors") > 0
+    });
+    frames.iter().for_each(|frame| sender.send(frame));
+    thread::sleep(Duration::from_millis(200));
+    let (err, _, ledger) = probe.stop(2);
+    let sent = number(&output(&ledger, "af_packet:out0")["sent"]["packets"]);
+    assert!(sent < 10, "{err} {ledger:#}");
+}
+
+#[test]
 fn capture_is_handed_on_whole_to_a_slow_reader() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("capture.pcap");

@@ -156,7 +156,7 @@ type Opened = (Box<dyn LiveSource + Send>, Box<dyn PacketOutput>);
 impl Link {
     fn open(&self, scheme: &str) -> Result<Opened, Error> {
         let output: OutputSpec = format!("{scheme}:{}", OUTGOING[0]).parse()?;
-        let mut outputs = weir_egress::open(&output, 1, &WhenFull::Drop)?;
+        let mut outputs = weir_egress::open(&output, &[], 1, &WhenFull::Drop)?;
         Ok((open_source(scheme)?, outputs.remove(0)))
     }
 }

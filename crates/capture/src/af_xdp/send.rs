@@ -167,7 +167,8 @@ impl XdpSender {
     /// transmit ring.
     ///
     /// # Errors
-    /// [`SendRefusal::Removed`], once: all frames in the ring are lost then.
+    /// [`SendRefusal::Removed`], once: all frames in the ring are lost then. [`SendRefusal::Down`]: they
+    /// wait until the interface is up.
     pub fn flush(&mut self) -> Result<(), SendRefusal> {
         self.socket.transmit.produce(&mut self.pending);
         let mut result = Ok(());
@@ -185,6 +186,10 @@ impl XdpSender {
                 }
                 Err(libc::ENXIO | libc::ENODEV) => {
                     result = Err(SendRefusal::Removed);
+                    break;
+                }
+                Err(libc::ENETDOWN) => {
+                    result = Err(SendRefusal::Down);
                     break;
                 }
                 _ => break,

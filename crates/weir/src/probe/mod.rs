@@ -125,7 +125,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     let overrides = actions.as_mut().filter(|_| server.is_some()).map(Actions::permit_overrides);
     if let Some(actions) = &actions {
         actions.prepare_folders(&probe.user, outputs.owner)?;
-        groups.add_actions(actions, probe.metering.selection.filter.as_deref())?;
+        groups.add_actions(actions, &probe)?;
     }
     outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &probe, &outputs))?;
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::input;
 use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
 use crate::settings::start_error;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
@@ -26,9 +27,11 @@ pub struct OpenGroups {
 
 impl OpenGroups {
     /// Opens the outputs of the rules for each pipeline.
-    pub fn add_actions(&mut self, actions: &Actions, filter: Option<&str>) -> Result<(), Error> {
+    pub fn add_actions(&mut self, actions: &Actions, probe: &ProbeOptions) -> Result<(), Error> {
         let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
-        let opened = actions.open(queues.len(), &WhenFull::Drop, filter)?;
+        let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
+        let filter = probe.metering.selection.filter.as_deref();
+        let opened = actions.open(&inputs, queues.len(), &WhenFull::Drop, filter)?;
         queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
         Ok(())
     }

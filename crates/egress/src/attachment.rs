@@ -1,0 +1,133 @@
+//! Whether an interface can be sent through: it exists, and its packets do not come back through a
+//! source (a loop).
+//!
+//! Input: the sources of the run, what the kernel says about interfaces, and what sending has
+//! returned. An output is checked at the start, and whenever its interface or that of a source may be
+//! another one: when the output returns, and when frames of another interface come. Each change of
+//! state is logged once.
+
+use crate::error::Error;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+use weir_capture::{Links, devices, interface_indexes};
+
+/// Time between two looks at an interface that cannot be used.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) struct Attachment {
+    output: String,
+    interface: String,
+    sources: Vec<String>,
+    /// Indexes of the interfaces that sources have monitored. One that is renamed is still monitored.
+    monitored: Vec<(u32, String)>,
+    /// `None`: the kernel does not say how interfaces are linked.
+    links: Option<Links>,
+    /// When it was looked at last; `None` while it can be used.
+    looked: Option<Instant>,
+    is_removed: bool,
+    is_loop: bool,
+    is_down: bool,
+}
+
+impl Attachment {
+    /// `sources` are those of the run.
+    ///
+    /// # Errors
+    /// One of them monitors an interface that the packets leave through.
+    pub fn new(output: &str, interface: &str, sources: &[String]) -> Result<Self, Error> {
+        let mut attachment = Self {
+            output: output.into(),
+            interface: interface.into(),
+            sources: sources.into(),
+            monitored: Vec::new(),
+            links: if sources.is_empty() { None } else { Links::open().ok() },
+            looked: None,
+            is_removed: false,
+            is_loop: false,
+            is_down: false,
+        };
+        attachment.check_loop().map(|()| attachment)
+    }
+
+    fn check_loop(&mut self) -> Result<(), Error> {
+        for source in &self.sources {
+            for index in interface_indexes(source).into_iter().flatten() {
+                if !self.monitored.iter().any(|(known, _)| *known == index) {
+                    self.monitored.push((index, source.clone()));
+                }
+            }
+        }
+        let interfaces = self.links.as_mut().and_then(|links| links.outgoing_interfaces(&self.interface).ok());
+        // If the kernel does not say more, the name of the interface itself is compared.
+        let interfaces =
+            interfaces.filter(|found| !found.is_empty()).unwrap_or_else(|| vec![(0, self.interface.clone())]);
+        for (index, name) in interfaces {
+            let by_index = self.monitored.iter().find(|(known, _)| *known == index).map(|(_, source)| source);
+            let monitors = |source: &&String| {
+                let mut devices = devices(source).into_iter();
+                devices.any(|device| device.split_once(':').is_some_and(|(_, of_source)| of_source == name))
+            };
+            if let Some(source) = by_index.or_else(|| self.sources.iter().find(monitors)) {
+                let (output, source_name) = (self.output.clone(), source.clone());
+                return Err(Error::Loop { output, interface: name, source_name });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is no loop. If there is one, packets are not sent from now on.
+    fn has_no_loop(&mut self) -> bool {
+        let checked = self.check_loop();
+        if let Err(error) = &checked
+            && !self.is_loop
+        {
+            warn!(output = self.output, "packets of an output are dropped: {error}");
+        }
+        self.is_loop = checked.is_err();
+        if self.is_loop {
+            self.looked = Some(Instant::now());
+        }
+        !self.is_loop
+    }
+
+    /// Whether frames can be sent. If not, looks at most once a second, and attaches the socket to the
+    /// interface with `bind` if that was removed.
+    pub fn is_usable(&mut self, bind: impl FnOnce() -> bool) -> bool {
+        let Some(last) = self.looked else { return true };
+        if last.elapsed() < LOOK_INTERVAL {
+            return false;
+        }
+        let is_usable = self.has_no_loop() && (!self.is_removed || bind());
+        if is_usable {
+            info!(output = self.output, "the interface of an output is back");
+            self.is_removed = false;
+        }
+        self.looked = (!is_usable).then(Instant::now);
+        is_usable
+    }
+
+    /// Frames have come from an interface with this index, after those of the burst were sent.
+    pub fn note_source(&mut self, index: u32) {
+        if !self.sources.is_empty() && !self.monitored.iter().any(|(known, _)| *known == index) {
+            self.has_no_loop();
+        }
+    }
+
+    /// The kernel has said that the interface does not exist.
+    pub fn note_removed(&mut self) {
+        warn!(output = self.output, "the interface of an output was removed");
+        (self.is_removed, self.is_down, self.looked) = (true, false, Some(Instant::now()));
+    }
+
+    /// Whether the kernel refuses frames because the interface is down.
+    pub fn note_down(&mut self, is_down: bool) {
+        if is_down != self.is_down {
+            if is_down {
+                warn!(output = self.output, "the interface of an output is down");
+            } else {
+                info!(output = self.output, "the interface of an output is up again");
+            }
+            self.is_down = is_down;
+        }
+    }
+}
