@@ -432,9 +432,14 @@ impl Inspector {
     fn inspect_next(&mut self, index: u32, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
         let session = &mut self.sessions[index as usize];
         let before = session.octets();
+        let has_start = |session: &Session, side: usize| !session.streams[side].contiguous().is_empty();
+        if payload.begins_stream(flow) && !flow.is_silent(payload.endpoint) && !has_start(session, session.first) {
+            // The start of the side that came first is still to come.
+            session.first = payload.endpoint & 1;
+        }
         let first = session.first;
         // It could be the first: a datagram, or the first payload of the second side of a connection.
-        let is_one_side = session.streams[1 - first].is_new();
+        let is_one_side = !has_start(session, 1 - first);
         let begins_anew = payload.tcp.is_none() || (is_one_side && payload.endpoint & 1 != first);
         let is_open = session.inspect(payload, flow, self.settings.octets);
         if session.first != first {
@@ -1055,6 +1060,25 @@ mod tests {
                     (inspector.sessions.len() - 1, 0)
                 );
             }
+        }
+    }
+
+    #[test]
+    fn octets_behind_a_gap_do_not_make_a_side_the_first() {
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        for (first, answer, host, application) in [
+            (&request[..], &b"HTTP/1.1 200 OK\r\n\r\n"[..], Some("a.example"), Application::Http),
+            (b"?\x01\x02\x03 this is no protocol\r\n", b"SSH-2.0-a\r\n", None, Application::Ssh),
+        ] {
+            let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+            let mut flow = FlowInspection::default();
+            flow.note_syn(1, 99, false);
+            flow.note_syn(0, 99, true);
+            inspector.inspect(&mut flow, &from(0, 900, b"behind a gap"));
+            inspector.inspect(&mut flow, &from(1, 0, first));
+            inspector.inspect(&mut flow, &from(0, 0, answer));
+            let found = inspector.findings(&flow).unwrap();
+            assert_eq!((found.application().unwrap().0, found.text(Fact::HttpHost)), (application, host));
         }
     }
 

@@ -290,6 +290,25 @@ fn junk_does_not_hide_what_later_datagrams_or_the_other_side_prove() {
     assert_eq!(ledger["inspection"]["recognised_by_packet"], serde_json::json!([0, 5, 0, 1, 0, 0, 0, 0]));
 }
 
+/// A part of the response overtakes the request, as in captures that two interfaces made.
+#[test]
+fn octets_behind_a_gap_do_not_hide_the_request() {
+    let (client, server) = ((CLIENT, 5000), (SERVER, 80));
+    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let (status, fields) = (b"HTTP/1.1 200 OK\r\n", b"Content-Type: a/b\r\n\r\n");
+    let capture = Pcap::of(&[
+        segment_at(6, client, server, 0x02, b""),
+        segment_at(6, server, client, 0x12, b""),
+        segment_at(7 + status.len() as u8, server, client, 0x18, fields),
+        segment_at(7, client, server, 0x18, request),
+        segment_at(7, server, client, 0x18, status),
+    ])
+    .saved();
+    let record = record(Path::new(capture.name()), &["--fields", "applications"]);
+    let facts = ["application", "http_host", "http_status", "http_content_type"].map(|name| record[name].to_string());
+    assert_eq!(facts, ["\"http\"", "\"a.example\"", "200", "\"a/b\""]);
+}
+
 #[test]
 fn rtp_is_recognised_where_sip_announced_it() {
     let invite = b"INVITE sip:b@b.example SIP/2.0\r\nFrom: <sip:a@a.example>\r\nContent-Type: application/sdp\r\n\r\n\
@@ -454,8 +473,18 @@ fn options_without_effect_are_named_when_inspection_is_off() {
 }
 
 fn segment(source: ([u8; 4], u16), destination: ([u8; 4], u16), control: u8, payload: &[u8]) -> Vec<u8> {
+    segment_at(7, source, destination, control, payload)
+}
+
+fn segment_at(
+    sequence: u8,
+    source: ([u8; 4], u16),
+    destination: ([u8; 4], u16),
+    control: u8,
+    payload: &[u8],
+) -> Vec<u8> {
     let ports = [source.1, destination.1].map(u16::to_be_bytes).concat();
-    let header = [&ports[..], &[0, 0, 0, 7, 0, 0, 0, 9, 0x50, control, 0xff, 0xff, 0, 0, 0, 0]].concat();
+    let header = [&ports[..], &[0, 0, 0, sequence, 0, 0, 0, 9, 0x50, control, 0xff, 0xff, 0, 0, 0, 0]].concat();
     ipv4(6, source.0, destination.0, &[&header, payload].concat())
 }
 
