@@ -131,7 +131,7 @@ mod tests {
             ("af_packet:eth1,queues=2", "remove ',queues=2'"),
             ("af_xdp:eth1,queues=2", "remove ',queues=2'"),
             ("af_xpd:eth1", "did you mean af_xdp?"),
-            ("dkpd:0000:17:00.0", "did you mean dpdk?"),
+            ("dpkd:0000:17:00.0", "did you mean dpdk?"),
         ] {
             assert!(error(text).contains(part), "{}", error(text));
         }
