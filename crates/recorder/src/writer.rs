@@ -39,7 +39,7 @@ const DESCRIPTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Name of a packets file that has no header yet.
 const UNNAMED: &str = ".weir_new";
 
-/// Recorded packets are not for everybody.
+/// Other users cannot read recorded packets.
 const FILE_MODE: u32 = 0o640;
 
 /// What is known about an interface.

@@ -394,7 +394,7 @@ fn rules_record_what_weir_reads_and_its_packets_are_found() {
     let recording = folder.path().join("packets");
     let (_, found) = packets(&["--where", "any"], &recording);
     assert!(found == frames_of(&capture));
-    // Packets are not for everybody.
+    // Other users cannot read packets.
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&recording) & !0o750, 0);
     for entry in fs::read_dir(&recording).unwrap() {

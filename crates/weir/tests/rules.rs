@@ -470,7 +470,7 @@ fn without_a_rule_for_applications_the_copy_is_the_capture() {
     );
     folder.read();
     let mode = std::fs::metadata(folder.path("all.pcap")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777 & !0o640, 0, "packets are not for everybody");
+    assert_eq!(mode & 0o777 & !0o640, 0, "other users cannot read packets");
     let original = frames(&folder.path("apps.pcap"));
     assert!(original == frames(&folder.path("all.pcap")) && original == frames(&folder.path("short.pcap")));
 }
