@@ -563,7 +563,7 @@ fn dashboard_and_page_name_the_metrics_that_there_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     assert_eq!(metric_names(&fs::read_to_string(root.join("docs/control.md")).unwrap()), all, "docs/control.md");
     let dashboard: Value =
-        serde_json::from_str(&fs::read_to_string(root.join("packaging/grafana/weir.json")).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(root.join("deploy/grafana/weir.json")).unwrap()).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.len() > 10);
     for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {

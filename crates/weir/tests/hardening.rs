@@ -281,7 +281,7 @@ fn the_systemd_unit_exposes_little() {
     let mut analyze = Command::new("systemd-analyze");
     // Exposure 2.5 of 10; more is an error.
     analyze.args(["security", "--no-pager", "--offline=true", "--threshold=25"]);
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/weir.service");
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/weir.service");
     let Ok(output) = analyze.arg(unit).output() else { return eprintln!("SKIPPED: there is no systemd-analyze") };
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if err.contains("unrecognized option") {
