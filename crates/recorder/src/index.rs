@@ -378,3 +378,37 @@ fn parse_flow(cursor: &mut Cursor<'_>) -> Option<(FlowKey, u32)> {
     let is_of_fragments = flags & FRAGMENTS != 0;
     Some((FlowKey { network, protocol, is_of_fragments, endpoints }, cursor.u32()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(flows: u16, packets: u64) -> Vec<u8> {
+        let mut builder = GroupBuilder::default();
+        builder.add_interface(&[1, 2, 3, 4]);
+        for number in 0..packets {
+            let port = (number % u64::from(flows)) as u16;
+            let endpoints = [(ipv4_mapped([192, 0, 2, 1]), port), (ipv4_mapped([192, 0, 2, 2]), 80)];
+            let key = FlowKey { network: Network::Ipv4, protocol: 6, is_of_fragments: false, endpoints };
+            builder.add(1000 * number..1000 * (number + 1), number, Some(key), number == 3);
+        }
+        builder.take_record().unwrap()[8..].to_vec()
+    }
+
+    #[test]
+    fn changed_and_cut_groups_are_refused_or_read_without_panic() {
+        for content in [group(3, 200), group(200, 200)] {
+            assert!(parse_group(&content, 0, &mut Vec::new()).is_some());
+            for at in 0..content.len() {
+                assert!(parse_group(&content[..at], 0, &mut Vec::new()).is_none(), "cut at {at}");
+                for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                    let mut changed = content.clone();
+                    changed[at] = value;
+                    if let Some(group) = parse_group(&changed, 0, &mut Vec::new()) {
+                        assert!(group.parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "octet {at}: {value}");
+                    }
+                }
+            }
+        }
+    }
+}
