@@ -122,7 +122,7 @@ const FIRST_SESSION: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// Both endpoints of a flow.
 const BOTH: u8 = 3;
-/// Datagrams after which a flow is given up if none of them told anything.
+/// Datagrams after which a flow is given up if none of them told anything, or are of its protocol.
 const UNKNOWN_DATAGRAMS: u32 = 4;
 /// The reader of DTLS among those of datagrams. Here it has a state.
 const DTLS_READER: usize = 0;
@@ -215,6 +215,8 @@ struct Session {
     /// Packets with payload that were shown to the readers.
     packets: u32,
     is_recognised: bool,
+    /// Datagrams of a recognised flow that are not of its protocol.
+    strays: u32,
     /// The endpoint that sent payload first.
     first: usize,
     /// Readers that have not said no, one bit each.
@@ -712,7 +714,7 @@ impl Session {
 
     /// Forgets the flow, and keeps at most this much memory in each list.
     fn close(&mut self, kept_octets: usize) {
-        (self.is_open, self.is_recognised, self.packets) = (false, false, 0);
+        (self.is_open, self.is_recognised, self.packets, self.strays) = (false, false, 0, 0);
         self.streams.iter_mut().for_each(|stream| stream.clear(kept_octets));
         self.findings.clear(kept_octets);
         match &mut self.quic {
@@ -764,12 +766,21 @@ impl Session {
             None => {
                 let datagram = payload.datagram(self.first);
                 let (mut state, mut dtls) = (self.quic.take(), self.dtls.take());
-                self.read(|reader, findings| match DATAGRAM_READERS.get(reader) {
-                    Some(_) if reader == DTLS_READER => dtls::read(&mut dtls, &datagram, findings),
-                    Some(read) => read(&datagram, findings),
-                    None => quic::read(state.get_or_insert_default(), &datagram, findings),
+                let (is_recognised, mut is_stray) = (self.findings.application().is_some(), false);
+                self.read(|reader, findings| {
+                    let verdict = match DATAGRAM_READERS.get(reader) {
+                        Some(_) if reader == DTLS_READER => dtls::read(&mut dtls, &datagram, findings),
+                        Some(read) => read(&datagram, findings),
+                        None => quic::read(state.get_or_insert_default(), &datagram, findings),
+                    };
+                    is_stray = is_recognised && verdict == Verdict::No;
+                    if is_stray { Verdict::More } else { verdict }
                 });
                 (self.quic, self.dtls) = (state, dtls);
+                self.strays += u32::from(is_stray);
+                if self.strays >= UNKNOWN_DATAGRAMS {
+                    self.candidates = 0;
+                }
                 let is_cut = payload.octets.len() < payload.wire_octets as usize;
                 if is_cut && self.findings.application().is_some() {
                     self.findings.note(Note::Gap);
@@ -992,6 +1003,24 @@ mod tests {
         assert!(!inspector.inspect(&mut flow, &Payload { is_last: true, ..datagram(b"\xff") }));
         assert!(!inspector.inspect(&mut flow, &datagram(QUESTION)));
         assert_eq!(inspector.findings(&flow), None);
+    }
+
+    #[test]
+    fn datagrams_of_no_protocol_do_not_hide_the_answer() {
+        let answer = answer();
+        for junk in 0..6 {
+            let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+            let mut flow = FlowInspection::default();
+            inspector.inspect(&mut flow, &datagram(QUESTION));
+            for number in 1..=junk {
+                let more = inspector.inspect(&mut flow, &datagram(b"\xff\xff\xff"));
+                assert_eq!(more, number < UNKNOWN_DATAGRAMS);
+            }
+            inspector.inspect(&mut flow, &Payload { endpoint: 0, ports: [53, 40_000], ..datagram(&answer) });
+            let found = inspector.findings(&flow).unwrap();
+            assert_eq!(found.has(Fact::DnsRcode), junk < UNKNOWN_DATAGRAMS, "{junk}");
+            assert_eq!((found.application().unwrap().0, found.notes().0), (Application::Dns, 0));
+        }
     }
 
     #[test]

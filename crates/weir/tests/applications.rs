@@ -258,6 +258,9 @@ fn junk_does_not_hide_what_later_datagrams_or_the_other_side_prove() {
         let datagrams = (0..count).map(|_| datagram((CLIENT, port), (SERVER, 4000), junk));
         frames.extend(datagrams.chain([datagram((CLIENT, port), (SERVER, 4000), &dns(1, 1, &[]))]));
     }
+    let answer = datagram((SERVER, 4000), (CLIENT, 5003), &dns(1, 1, &SERVER));
+    let ask = |payload| datagram((CLIENT, 5003), (SERVER, 4000), payload);
+    frames.extend([ask(&dns(1, 1, &[])), ask(junk), answer]);
     for (port, first, answer) in [
         (6000, &b"PUR\tGE / HTTP/1.0\r\n\r\n"[..], &b"HTTP/1.0 400 Bad Request\r\n\r\n"[..]),
         (6001, junk, b"SSH-2.0-a\r\n"),
@@ -275,6 +278,7 @@ fn junk_does_not_hide_what_later_datagrams_or_the_other_side_prove() {
         (5000, Some("dns")),
         (5001, Some("dns")),
         (5002, None),
+        (5003, Some("dns")),
         (6000, Some("http")),
         (6001, Some("ssh")),
         (6002, Some("tls")),
@@ -284,10 +288,11 @@ fn junk_does_not_hide_what_later_datagrams_or_the_other_side_prove() {
         assert_eq!(field(&records, "application", port).as_str(), expected, "{port}");
         assert!(field(&records, "application_notes", port).is_null(), "{port}");
     }
+    assert_eq!(field(&records, "dns_answers", 5003), "198.51.100.7");
     assert_eq!(field(&records, "http_status", 6000), 400);
     assert_eq!(field(&records, "ssh_server", 6001), "SSH-2.0-a");
-    assert_eq!(ledger["inspection"]["flows"], 8);
-    assert_eq!(ledger["inspection"]["recognised_by_packet"], serde_json::json!([0, 5, 0, 1, 0, 0, 0, 0]));
+    assert_eq!(ledger["inspection"]["flows"], 9);
+    assert_eq!(ledger["inspection"]["recognised_by_packet"], serde_json::json!([1, 5, 0, 1, 0, 0, 0, 0]));
 }
 
 /// A part of the response overtakes the request, as in captures that two interfaces made.

@@ -75,7 +75,10 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
     let is_long = datagram.payload.first().is_none_or(|first| first & 0x80 != 0);
     let mut verdict = if is_long && missing_octets > 0 { Verdict::More } else { Verdict::No };
     if state.is_recognised && !is_long {
-        // A short header: the handshake is over.
+        // A short header: the handshake is over, or it is no packet of the connection.
+        if state.stage == Stage::ClientHello {
+            return Verdict::No;
+        }
         state.stage = Stage::Finished;
     }
     // Padding may follow the packets.

@@ -149,6 +149,12 @@ fn a_short_header_ends_reading_and_begins_nothing() {
     let packet = initial(&ID, Sender::Client, 0, &crypto(0..241));
     let (verdicts, _) = read_all([(true, &packet[..]), (false, &[0x40; 30])]);
     assert_eq!(verdicts, [Verdict::Recognised, Verdict::Complete]);
+    // Not before the ClientHello is complete.
+    let [first, second] =
+        [(0, 0..100), (1, 100..241)].map(|(at, range)| initial(&ID, Sender::Client, at, &crypto(range)));
+    let (verdicts, findings) = read_all([(true, &first[..]), (true, b"?\x01"), (true, &second)]);
+    assert_eq!(verdicts, [Verdict::Recognised, Verdict::No, Verdict::Recognised]);
+    assert_eq!(findings.text(Fact::ServerName), Some("example.com"));
     assert_eq!(read_all([(true, &[0x40; 30][..])]).0, [Verdict::No]);
 }
 
