@@ -3,6 +3,7 @@
 
 use crate::access::Access;
 use crate::flows;
+use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
 use crate::report::{Client, Report};
@@ -41,6 +42,9 @@ GET  /ready         whether every pipeline responds; status 503 with the reasons
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /metrics       metrics for Prometheus
 GET  /flows         flows of the moment: ?where=EXPRESSION, sort=, top=, fields=, community_id=
+GET  /rules         the rules in effect, and what each has done
+GET  /lists         files of networks, places and tags in effect
+GET  /timeouts      timeouts in effect
 GET  /overrides     overrides in effect: flows about which an IDS decides in place of the rules
 POST /overrides     adds one, DELETE takes one back; both need the token
 POST /reload        reads the configuration and the lists again; needs the token
@@ -147,6 +151,9 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(status))
         .routes(routes!(metrics_page))
         .routes(routes!(flows_page))
+        .routes(routes!(rules))
+        .routes(routes!(lists))
+        .routes(routes!(timeouts))
         .routes(routes!(list_overrides, add_override, remove_override))
         .routes(routes!(reload))
         .routes(routes!(openapi))
@@ -304,6 +311,40 @@ async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundF
     Ok((search, found))
 }
 
+/// The rules in effect: the content of the file, and what each rule has done since the start
+#[utoipa::path(get, path = "/rules", responses(
+    (status = 200, description = "The rules", body = RulesState),
+    (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 503, description = "The probe does not report", body = Failure),
+))]
+async fn rules(State(api): State<Arc<Api>>) -> Response {
+    let Some(snapshot) = api.client.report().await else { return no_report() };
+    match &snapshot.report.in_effect.rules {
+        Some(rules) => answer(StatusCode::OK, rules.state(&snapshot.report.ledger)),
+        None => no_rules(),
+    }
+}
+
+/// Files of networks, places and tags in effect
+#[utoipa::path(get, path = "/lists", responses(
+    (status = 200, description = "The files", body = Lists),
+    (status = 503, description = "The probe does not report", body = Failure),
+))]
+async fn lists(State(api): State<Arc<Api>>) -> Response {
+    let Some(snapshot) = api.client.report().await else { return no_report() };
+    answer(StatusCode::OK, Lists { lists: snapshot.report.in_effect.lists.clone() })
+}
+
+/// Timeouts in effect
+#[utoipa::path(get, path = "/timeouts", responses(
+    (status = 200, description = "The timeouts", body = Timeouts),
+    (status = 503, description = "The probe does not report", body = Failure),
+))]
+async fn timeouts(State(api): State<Arc<Api>>) -> Response {
+    let Some(snapshot) = api.client.report().await else { return no_report() };
+    answer(StatusCode::OK, snapshot.report.in_effect.timeouts)
+}
+
 /// Overrides in effect
 #[utoipa::path(get, path = "/overrides", responses(
     (status = 200, description = "The overrides", body = OverrideList),
@@ -403,7 +444,7 @@ async fn remove_override(
 }
 
 fn no_rules() -> Response {
-    failure(StatusCode::CONFLICT, "the probe hands no packets on, so nothing can be overridden: start it with --rules")
+    failure(StatusCode::CONFLICT, "the probe hands no packets on: start it with --rules")
 }
 
 /// The answer to a body that cannot be read.

@@ -68,6 +68,8 @@ pub fn page(report: &Report, started: SystemTime) -> String {
         .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     add_process(&mut page, started);
     let pipelines = named(report.pipelines.iter().map(|pipeline| (pipeline.name.as_str(), pipeline)));
+    let mut metric = page.gauge("weir_interface_up", "1 if the interface is up and has a link");
+    report.interfaces.iter().for_each(|(interface, is_up)| metric.add(&[("interface", interface)], u8::from(*is_up)));
     add_pipelines(&mut page, &pipelines);
     for (what, field) in
         [("packets", (|ledger| &ledger.packets) as fn(&Ledger) -> &TrafficCounters), ("bytes", |ledger| &ledger.bytes)]

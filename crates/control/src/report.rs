@@ -4,6 +4,7 @@
 //! looks at that between two checks and publishes one, for all requests that wait. So their number
 //! does not matter, and a probe that no client asks does nothing.
 
+use crate::in_effect::InEffect;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,10 @@ pub struct Report {
     /// The figures of the last whole interval, as `weir probe --status json` prints them; null before
     /// the first one has ended.
     pub interval: Value,
+    /// The interfaces of all sources, and whether each is up and has a link.
+    pub interfaces: Vec<(String, bool)>,
+    /// What the probe runs with.
+    pub in_effect: InEffect,
     /// The probe has stopped receiving, and this is its last report.
     pub is_ending: bool,
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Enrichment, Metering, ProbeOptions, RulesArguments, RulesCheck, RulesCommand};
 use crate::console::{print, print_styled, style};
-use crate::enrichment::{Enricher, ReloadResult};
+use crate::enrichment::{Enricher, ReloadResult, unix_seconds};
 use crate::error::{Error, RulesProblems};
 use crate::files::{self, Target};
 use crate::input::{self, DamageLog};
@@ -18,8 +18,10 @@ use std::io::{self, IsTerminal};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use tracing::{error, info};
 use weir_capture::Frame;
+use weir_control::RulesFile;
 use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
@@ -33,6 +35,9 @@ use weir_text::units;
 #[derive(Clone, Debug)]
 pub struct Actions {
     pub rules: Arc<Rules>,
+    /// The content of the file.
+    text: String,
+    loaded: SystemTime,
     egresses: Vec<EgressSpec>,
     /// Key of the hash that balances, the same in all pipelines.
     secret: u64,
@@ -66,7 +71,14 @@ impl Actions {
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
-        Ok(Self { rules: Arc::new(rules), egresses, secret: RandomState::new().hash_one(0), overrides: None })
+        Ok(Self {
+            rules: Arc::new(rules),
+            text,
+            loaded: SystemTime::now(),
+            egresses,
+            secret: RandomState::new().hash_one(0),
+            overrides: None,
+        })
     }
 
     /// Permits overrides. Returns them.
@@ -200,7 +212,7 @@ impl Actions {
         if new.egresses != self.egresses || egress_names(&new) != egress_names(self) {
             return Err(Error::ReloadChangesEgress(path.display().to_string()));
         }
-        self.rules = new.rules;
+        (self.rules, self.text, self.loaded) = (new.rules, new.text, new.loaded);
         Ok(())
     }
 
@@ -232,13 +244,28 @@ pub struct RulesReloader {
     metering: Metering,
     enrichment: Enrichment,
     result: Option<ReloadResult>,
+    /// Why the last reload did not succeed.
+    error: Option<String>,
 }
 
 impl RulesReloader {
     /// `actions` are those of the rules file of the probe, if there is one.
     pub fn new(probe: &ProbeOptions, actions: Option<Actions>) -> Self {
         let (metering, enrichment) = (probe.metering.clone(), probe.enrichment.clone());
-        Self { path: probe.rules.clone(), actions, metering, enrichment, result: None }
+        Self { path: probe.rules.clone(), actions, metering, enrichment, result: None, error: None }
+    }
+
+    /// The rules in effect, for the HTTP interface.
+    pub fn in_effect(&self) -> Option<RulesFile> {
+        let (path, actions) = (self.path.as_ref()?, self.actions.as_ref()?);
+        let rules = actions.rules.rules.iter();
+        Some(RulesFile {
+            file: path.display().to_string(),
+            loaded: unix_seconds(actions.loaded),
+            error: self.error.clone(),
+            text: actions.text.clone(),
+            lines: rules.map(|rule| (rule.level.name(), rule.name.clone(), rule.line)).collect(),
+        })
     }
 
     /// Reads the file and applies its rules. After an error the old rules stay.
@@ -257,6 +284,7 @@ impl RulesReloader {
                 Err(error.to_string())
             }
         });
+        self.error = self.result.clone().and_then(Result::err);
     }
 
     /// Adds the result of the last reload to that of the lists, which may end later.

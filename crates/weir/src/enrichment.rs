@@ -10,7 +10,9 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{debug, error, info, warn};
+use weir_control::ListFile;
 use weir_enrich::{Enrichment, Report, Sources};
 use weir_flow::{FlowRecord, Places};
 use weir_probe::{BackPressure, Exporter, InterfaceNames, RecordEnricher};
@@ -30,6 +32,8 @@ pub struct Enricher {
     /// With `--interface-names`.
     interface_names: Option<InterfaceNames>,
     current: Arc<Mutex<Arc<Enrichment>>>,
+    /// What was loaded from each file, for the HTTP interface.
+    lists: Arc<Mutex<Vec<ListFile>>>,
 }
 
 impl Enricher {
@@ -45,7 +49,8 @@ impl Enricher {
         }
         let (enrichment, reports) = Enrichment::load(&sources).map_err(Error::Enrichment)?;
         log_reports(&reports, &enrichment);
-        Ok(Some(Self { sources, interface_names, current: Arc::new(Mutex::new(Arc::new(enrichment))) }))
+        let lists = Arc::new(Mutex::new(reports.iter().map(list_file).collect()));
+        Ok(Some(Self { sources, interface_names, current: Arc::new(Mutex::new(Arc::new(enrichment))), lists }))
     }
 
     /// The names of interfaces, if records get them.
@@ -98,6 +103,19 @@ impl Enricher {
             error!(error = error.to_string(), "cannot load this file again, continuing with what it had before");
         }
         log_reports(&reports, &enrichment);
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        for list in lists.iter_mut() {
+            let is_same = |option: &str, path: &Path| option == list.option && path.display().to_string() == list.file;
+            if let Some(report) = reports.iter().find(|report| is_same(&report.option, &report.path)) {
+                *list = list_file(report);
+            } else {
+                // All lists of tags stay as they were if one cannot be used.
+                let of_file = errors.iter().find(|error| is_same(&error.option, &error.path));
+                let of_list = errors.iter().find(|error| error.option.starts_with("--tags "));
+                list.error = of_file.or(of_list).map(ToString::to_string);
+            }
+        }
+        drop(lists);
         let (files, memory) = (reports.len(), units::quantity(enrichment.memory_bytes() as u64, "B"));
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(enrichment);
         if files > 0 {
@@ -108,6 +126,22 @@ impl Enricher {
             errors => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
         }
     }
+}
+
+fn list_file(Report { option, path, entries, kind, broken }: &Report) -> ListFile {
+    ListFile {
+        option: option.clone(),
+        file: path.display().to_string(),
+        kind: kind.clone(),
+        entries: *entries,
+        lines_left_out: broken.first.len() as u64 + broken.more(),
+        loaded: unix_seconds(SystemTime::now()),
+        error: None,
+    }
+}
+
+pub fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn get(current: &Mutex<Arc<Enrichment>>) -> Arc<Enrichment> {
@@ -145,6 +179,12 @@ pub struct EnrichmentReloader {
 impl EnrichmentReloader {
     pub fn new(enricher: Option<Enricher>) -> Self {
         Self { enricher, running: None, is_requested: false }
+    }
+
+    /// What was loaded from each file.
+    pub fn lists(&self) -> Vec<ListFile> {
+        let lists = |enricher: &Enricher| enricher.lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.enricher.as_ref().map(lists).unwrap_or_default()
     }
 
     /// Whether no files are loaded, and none will be.

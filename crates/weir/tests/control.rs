@@ -115,10 +115,26 @@ fn query(port: u16, expression: &str) -> Vec<f64> {
 
 #[test]
 fn prometheus_stores_what_the_ledger_has() {
+    assert_prometheus_stores_the_ledger(Duration::from_secs(10), &[]);
+}
+
+#[test]
+#[ignore = "takes 70 s"]
+fn prometheus_stores_for_a_minute_what_the_ledger_has_of_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let [rules, output] = ["rules.toml", "out.pcap"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let text = "[[network]]\nwhere = 'port 1030'\naction = 'drop'\n[[network]]\nwhere = 'port 1031'\nshunt = 1\n";
+    fs::write(&rules, format!("[egress.ids]\noutputs = 'pcap:{output}'\n{text}")).unwrap();
+    assert_prometheus_stores_the_ledger(Duration::from_secs(60), &["--rules", &rules]);
+}
+
+fn assert_prometheus_stores_the_ledger(time: Duration, further: &[&str]) {
     if !is_installed("prometheus") {
         return eprintln!("SKIPPED: prometheus is not installed (apt-get install prometheus)");
     }
-    let Some(mut served) = Served::start(&["--idle", "300ms", "-o", "json:/dev/null"]) else { return };
+    let options = [&["--idle", "300ms", "-o", "json:/dev/null"], further].concat();
+    let Some(mut served) = Served::start(&options) else { return };
     let folder = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let config = folder.path().join("prometheus.yml");
@@ -140,7 +156,7 @@ fn prometheus_stores_what_the_ledger_has() {
     until("it scrapes", || query(port, "up") == [1.0]);
     let started = Instant::now();
     let mut sent = 0.0;
-    while started.elapsed() < Duration::from_secs(10) {
+    while started.elapsed() < time {
         send_requests(&mut served.sender, 0..50);
         sent += 100.0;
         std::thread::sleep(Duration::from_millis(100));
@@ -153,11 +169,23 @@ fn prometheus_stores_what_the_ledger_has() {
     });
     let of = |metric: &str| query(port, &format!("sum({metric})")).first().map(|&value| value as u64).unwrap();
     let stored = ["weir_packets_metered_total", "weir_bytes_metered_total", "weir_records_exported_total"].map(of);
+    let of_rules = ["weir_action_packets_total", "weir_rule_packets_matched_total", "weir_output_packets_sent_total"];
+    let of_rules = of_rules.map(|metric| query(port, &format!("sum({metric})")).first().map(|&value| value as u64));
     // Every scrape succeeded, and no counter went back.
     assert_eq!(query(port, "min_over_time(up[5m])"), [1.0]);
     assert!(query(port, "count_over_time(up[5m])")[0] >= 15.0);
     assert_eq!(query(port, "sum(resets(weir_packets_received_total[5m]))"), [0.0]);
     let (_, _, ledger) = served.probe.stop(0);
+    if let Some(actions) = ledger["actions"].as_object() {
+        let all = |key: &str, what: &str| {
+            let rows = actions[key].as_array().unwrap().iter();
+            Some(rows.map(|row| number(&row[what]["packets"])).sum::<u64>())
+        };
+        let forwarded = ["forwarded", "dropped", "shunted"].map(|action| number(&actions[action]["packets"]));
+        let scrapes = query(port, "count_over_time(up[5m])");
+        println!("{scrapes:?} scrapes, {stored:?} stored, of rules {of_rules:?}, {forwarded:?}");
+        assert_eq!(of_rules, [Some(forwarded.iter().sum()), all("rules", "matched"), all("outputs", "sent")]);
+    }
     let expected = [&ledger["packets"]["metered"], &ledger["bytes"]["metered"], &ledger["flows"]["exported"]];
     assert_eq!(stored, expected.map(number));
 }
@@ -168,7 +196,7 @@ fn every_path_of_the_document_answers_as_it_says_and_no_other_path_does() {
     let document = served.get("/openapi.json").json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{document}");
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 9);
+    assert_eq!(paths.len(), 12);
     for (path, methods) in paths {
         for method in ["get", "put", "post", "delete", "patch", "options"] {
             let answer = served.request(&method.to_uppercase(), path, "Content-Length: 0\r\n");

@@ -47,7 +47,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_capture::PacketFilter;
-use weir_control::{Report, Server};
+use weir_control::{InEffect, Report, Server};
 use weir_export::FileMode;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
@@ -179,8 +179,19 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         return Err(error);
     }
 
-    let start =
-        |server: Server| server.start(monitor.report(&running.probe), control_affinity, control_enricher, overrides);
+    let mut reloader = Reloader::new(effective, &settings);
+    let mut rules_reloader = RulesReloader::new(&probe, actions);
+    let mut enrichment_reloader = EnrichmentReloader::new(enricher);
+    let report = |monitor: &mut Monitor<'_>, probe: &_, reloaders: (&Reloader, &RulesReloader, &EnrichmentReloader)| {
+        let (configuration, rules, lists) = reloaders;
+        let timeouts = configuration.timeouts();
+        let in_effect = InEffect { rules: rules.in_effect(), lists: lists.lists(), timeouts };
+        Report { in_effect, ..monitor.report(probe) }
+    };
+    let start = |server: Server| {
+        let first = report(&mut monitor, &running.probe, (&reloader, &rules_reloader, &enrichment_reloader));
+        server.start(first, control_affinity, control_enricher, overrides)
+    };
     let control = match server.map(start).transpose() {
         Ok(control) => control,
         Err(error) => {
@@ -192,9 +203,6 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         info!(address = %control.address(), "HTTP interface is ready");
     }
     let mut requests = Requests::default();
-    let mut reloader = Reloader::new(effective);
-    let mut rules_reloader = RulesReloader::new(&probe, actions);
-    let mut enrichment_reloader = EnrichmentReloader::new(enricher);
     let started = Instant::now();
     notify(NotifyState::Ready);
     let mut has_panicked = false;
@@ -213,6 +221,11 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         if reload_requested {
             rules_reloader.reload(&mut running.probe);
         }
+        if let Some(control) = control.as_ref().filter(|_| configuration.is_some() || lists.is_some()) {
+            // The client that has asked for the reload gets no report from before it.
+            let reloaders = (&reloader, &rules_reloader, &enrichment_reloader);
+            control.publish(report(&mut monitor, &running.probe, reloaders));
+        }
         requests.end(configuration, rules_reloader.add_to(lists));
         has_panicked = monitor.log_panics(&running.probe.take_panics());
         if has_panicked {
@@ -223,7 +236,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
             notify(NotifyState::Status(&status));
         }
         if let Some(control) = control.as_ref().filter(|control| control.wants_report()) {
-            control.publish(monitor.report(&running.probe));
+            let reloaders = (&reloader, &rules_reloader, &enrichment_reloader);
+            control.publish(report(&mut monitor, &running.probe, reloaders));
         }
         if totals.swap(false, Ordering::Relaxed) {
             monitor.print_totals(&running.probe);
@@ -233,7 +247,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     notify(NotifyState::Stopping);
     drop(requests);
     if let Some(control) = &control {
-        control.publish(Report { is_ending: true, ..monitor.report(&running.probe) });
+        let reloaders = (&reloader, &rules_reloader, &enrichment_reloader);
+        control.publish(Report { is_ending: true, ..report(&mut monitor, &running.probe, reloaders) });
         // Their clients get an answer at once.
         control.requests().for_each(drop);
     }

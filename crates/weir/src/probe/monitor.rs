@@ -118,7 +118,9 @@ impl<'a> Monitor<'a> {
     /// What the HTTP interface answers from now on.
     pub fn report(&mut self, running: &weir_probe::Probe) -> Report {
         let (ledger, pipelines) = self.reports(running);
-        Report { ledger, pipelines, interval: self.interval.clone(), is_ending: false }
+        let name = |device: &str| device.split_once(':').map_or(device, |(_, interface)| interface).to_owned();
+        let interfaces = self.links.iter().map(|(device, has_link)| (name(device), *has_link)).collect();
+        Report { ledger, pipelines, interval: self.interval.clone(), interfaces, ..Report::default() }
     }
 
     /// The present ledger and the reports of the pipelines. Logs what has changed.

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{debug, error, info, warn};
+use weir_control::Timeouts;
 use weir_probe::{Settings, SinkChange};
 use weir_text::units;
 
@@ -36,6 +37,8 @@ pub struct Reloader {
     running: Option<Running>,
     /// There was a signal during the running reload.
     is_requested: bool,
+    /// Idle and active timeout in effect, ns.
+    timeouts_ns: [u64; 2],
 }
 
 struct Running {
@@ -68,8 +71,17 @@ struct Prepared {
 }
 
 impl Reloader {
-    pub fn new(effective: Effective) -> Self {
-        Self { effective, running: None, is_requested: false }
+    /// `settings` are those at the start.
+    pub fn new(effective: Effective, settings: &Settings) -> Self {
+        Self { effective, running: None, is_requested: false, timeouts_ns: timeouts_ns(settings) }
+    }
+
+    /// The timeouts in effect.
+    pub fn timeouts(&self) -> Timeouts {
+        let ProbeOptions { drain_timeout_ns, interval_ns, .. } = self.effective.options;
+        let [idle, active] = self.timeouts_ns;
+        let [idle, active, drain, interval] = [idle, active, drain_timeout_ns, interval_ns].map(|ns| ns as f64 / 1e9);
+        Timeouts { idle, active, drain, interval }
     }
 
     /// Starts a reload if that is requested, and ends one that is prepared. Call it often. A request
@@ -118,14 +130,19 @@ impl Reloader {
 
     fn apply(&mut self, prepared: Prepared, probe: &mut weir_probe::Probe) -> Result<(), Error> {
         let Prepared { settings, sinks, effective } = prepared;
-        let (idle, active) = (settings.meter.idle_timeout_ns, settings.meter.active_timeout_ns);
+        let [idle, active] = timeouts_ns(&settings);
         probe.reconfigure(settings, sinks).map_err(Error::Thread)?;
         self.effective = effective;
+        self.timeouts_ns = [idle, active];
         let file = self.effective.options.config.as_ref().map(|path| path.display().to_string());
         let sinks = self.effective.outputs().sinks.join(", ");
         info!(file, idle = units::span(idle), active = units::span(active), sinks, "configuration reloaded");
         Ok(())
     }
+}
+
+fn timeouts_ns(settings: &Settings) -> [u64; 2] {
+    [settings.meter.idle_timeout_ns, settings.meter.active_timeout_ns]
 }
 
 /// Logs an error. Returns it for the HTTP interface.

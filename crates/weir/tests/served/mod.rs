@@ -132,6 +132,8 @@ pub struct Overridden {
     pub served: Served,
     /// The file with its token.
     pub token: PathBuf,
+    /// The file with its rules.
+    pub rules: PathBuf,
     output: PathBuf,
     _folders: [TempDir; 2],
 }
@@ -151,7 +153,7 @@ impl Overridden {
         let (token_folder, token) = token_file(TOKEN, 0o600);
         let options = ["--token-file", token.to_str().unwrap(), "--rules", file.to_str().unwrap()];
         let served = Served::start(&[&options[..], further].concat())?;
-        Some(Self { served, token, output, _folders: [folder, token_folder] })
+        Some(Self { served, token, rules: file, output, _folders: [folder, token_folder] })
     }
 
     /// Sends the request and the response of each client, and waits until they are metered.

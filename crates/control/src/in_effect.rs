@@ -1,0 +1,126 @@
+//! What a probe runs with: rules, lists and timeouts, as they were loaded last.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use weir_ledger::{Ledger, PacketTotals, RuleCounters};
+
+/// What a probe runs with.
+#[derive(Clone, Debug, Default)]
+pub struct InEffect {
+    /// The rules, with `--rules`.
+    pub rules: Option<RulesFile>,
+    /// Tables, databases and lists.
+    pub lists: Vec<ListFile>,
+    /// Timeouts.
+    pub timeouts: Timeouts,
+}
+
+/// A rules file.
+#[derive(Clone, Debug, Default)]
+pub struct RulesFile {
+    /// Its name.
+    pub file: String,
+    /// When it was read, seconds since 1970.
+    pub loaded: u64,
+    /// Why a later version of it is not in effect.
+    pub error: Option<String>,
+    /// Its content.
+    pub text: String,
+    /// Level, name and line of each rule.
+    pub lines: Vec<(&'static str, String, usize)>,
+}
+
+/// A file of networks, of places, or a list of tags.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct ListFile {
+    /// The option that names it, with the name of a list: `--tags botnets`.
+    pub option: String,
+    /// Its name.
+    pub file: String,
+    /// Type of a database, as it says itself.
+    pub kind: Option<String>,
+    /// Prefixes, networks of a database, or entries of a list.
+    pub entries: u64,
+    /// Lines that are not valid.
+    pub lines_left_out: u64,
+    /// When it was read, seconds since 1970.
+    pub loaded: u64,
+    /// Why a later version of it is not in effect.
+    pub error: Option<String>,
+}
+
+/// Timeouts, seconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub struct Timeouts {
+    /// A record ends when its flow had no packet for this time.
+    pub idle: f64,
+    /// A record ends when it has lasted for this time.
+    pub active: f64,
+    /// Time for the last records at the end of the probe.
+    pub drain: f64,
+    /// Interval of the status.
+    pub interval: f64,
+}
+
+/// The rules in effect and what each has done.
+#[derive(Serialize, ToSchema)]
+pub struct RulesState {
+    /// The rules file.
+    file: String,
+    /// When it was read, seconds since 1970.
+    loaded: u64,
+    /// Why a later version of it is not in effect.
+    error: Option<String>,
+    /// Its content.
+    text: String,
+    /// Each rule, what no rule matched, overrides, and rules of earlier versions.
+    rules: Vec<RuleState>,
+}
+
+/// A rule and what it has done since the start.
+#[derive(Serialize, ToSchema)]
+struct RuleState {
+    /// Its level; `default` for what no rule matched, `override` for what overrides decided.
+    level: &'static str,
+    /// Its name, or the condition.
+    rule: String,
+    /// Its line in the file; null for what is not in it.
+    line: Option<usize>,
+    /// Packets that it matched.
+    packets_matched: u64,
+    /// Their octets on the wire.
+    octets_matched: u64,
+    /// Those that were handed on.
+    packets_forwarded: u64,
+    /// Their octets on the wire.
+    octets_forwarded: u64,
+}
+
+/// Tables, databases and lists in effect.
+#[derive(Serialize, ToSchema)]
+pub struct Lists {
+    /// In the order of the options.
+    pub lists: Vec<ListFile>,
+}
+
+impl RulesFile {
+    /// With the counters of a ledger.
+    pub(crate) fn state(&self, ledger: &Ledger) -> RulesState {
+        let Self { file, loaded, error, text, lines } = self.clone();
+        let rule = |RuleCounters { level, rule, matched, forwarded }: &RuleCounters| {
+            let line = lines.iter().find(|(of_level, name, _)| (of_level, name) == (level, rule));
+            let [matched, forwarded] = [matched, forwarded].map(|PacketTotals { packets, octets }| (*packets, *octets));
+            RuleState {
+                level,
+                rule: rule.clone(),
+                line: line.map(|&(_, _, line)| line),
+                packets_matched: matched.0,
+                octets_matched: matched.1,
+                packets_forwarded: forwarded.0,
+                octets_forwarded: forwarded.1,
+            }
+        };
+        let counters = ledger.actions.iter().flat_map(|actions| &actions.rules);
+        RulesState { file, loaded, error, text, rules: counters.map(rule).collect() }
+    }
+}
