@@ -22,24 +22,30 @@ const MAX_EXPIRY: u64 = 86_400;
 pub struct FlowName {
     /// Address of one end. Source and destination may be exchanged
     #[schema(value_type = Option<String>)]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, example = "192.0.2.1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     src_ip: Option<IpAddr>,
     /// Its port. ICMP: as in the records (docs/fields.md). Default: 0
+    #[schema(maximum = 65535)]
+    #[param(maximum = 65535, example = 40000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     src_port: Option<u16>,
     /// Address of the other end
     #[schema(value_type = Option<String>)]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, example = "198.51.100.2")]
     #[serde(skip_serializing_if = "Option::is_none")]
     dst_ip: Option<IpAddr>,
     /// Its port
+    #[schema(maximum = 65535)]
+    #[param(maximum = 65535, example = 443)]
     #[serde(skip_serializing_if = "Option::is_none")]
     dst_port: Option<u16>,
     /// IP protocol: a name as tcp, or a number as 132
+    #[param(example = "tcp")]
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
     /// Community ID with seed 0, in place of all others
+    #[param(example = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=")]
     #[serde(skip_serializing_if = "Option::is_none")]
     community_id: Option<String>,
 }
@@ -47,6 +53,16 @@ pub struct FlowName {
 /// What to do with the packets of a flow.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(examples(
+    json!({
+        "flow": {
+            "src_ip": "192.0.2.1", "src_port": 40000, "dst_ip": "198.51.100.2", "dst_port": 443, "protocol": "tcp",
+        },
+        "action": "shunt",
+        "expiry": 600,
+    }),
+    json!({"flow": {"community_id": "1:LQU9qZlK+B5F3KDmev6m5PMibrg="}, "action": "drop"}),
+))]
 pub struct NewOverride {
     /// The flow. With a Community ID it has to be among the flows of the moment.
     pub flow: FlowName,
