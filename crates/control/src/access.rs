@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -27,11 +27,16 @@ impl Token {
     /// Reads a file of one line.
     ///
     /// # Errors
-    /// The file cannot be read, other users may read it, or it has no valid token.
+    /// The file cannot be read, it is another user's, other users may read it, or it has no valid token.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |error| Error::File { path: path.into(), error };
         let file = File::open(path).map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+        let metadata = file.metadata().map_err(failed)?;
+        let owner = metadata.uid();
+        if ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
+            return Err(Error::TokenOwner { path: path.into(), owner });
+        }
+        let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(Error::TokenReadable { path: path.into(), mode });
         }

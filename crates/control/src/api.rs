@@ -286,11 +286,28 @@ async fn flows_page(
 ) -> Response {
     let query = match query {
         Ok(query) => query.0,
-        Err(rejection) => return failure(StatusCode::BAD_REQUEST, rejection.body_text()),
+        Err(rejection) => return failure(StatusCode::BAD_REQUEST, invalid_query(&rejection)),
     };
     match search(&api, query).await {
         Ok((search, found)) => ([(CONTENT_TYPE, "application/json")], search.json(found)).into_response(),
         Err(response) => response,
+    }
+}
+
+/// Why the query of a request cannot be read. The library names a parameter between backticks, or before
+/// a colon, and the known ones behind an unknown one.
+fn invalid_query(rejection: &QueryRejection) -> String {
+    let text = rejection.body_text();
+    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    match names[..] {
+        [name] if text.contains("duplicate field") => format!("{name}: it is there twice"),
+        [name, ref known @ ..] if text.contains("unknown field") => {
+            format!("{name}: there is no such parameter; there are: {}", known.join(", "))
+        }
+        _ => match text.strip_prefix("Failed to deserialize query string: ").and_then(|text| text.split_once(": ")) {
+            Some((name, _)) => format!("{name}: this value is not valid (GET /openapi.json describes all parameters)"),
+            None => "the query of the URL cannot be read: use NAME=VALUE, joined by &, in UTF-8".into(),
+        },
     }
 }
 
@@ -430,7 +447,7 @@ async fn remove_override(
     let Some(overrides) = &api.overrides else { return no_rules() };
     let flow = match flow {
         Ok(flow) => flow.0.read(),
-        Err(rejection) => return failure(StatusCode::BAD_REQUEST, rejection.body_text()),
+        Err(rejection) => return failure(StatusCode::BAD_REQUEST, invalid_query(&rejection)),
     };
     let tuple = match flow {
         Ok(NamedFlow::Tuple(tuple)) => Some(tuple),

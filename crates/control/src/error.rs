@@ -39,6 +39,14 @@ pub enum Error {
         /// Its permissions.
         mode: u32,
     },
+    /// Another user than root and the one that starts may change the token.
+    #[error("{}: this file belongs to another user (uid {owner})", path.display())]
+    TokenOwner {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// A token is too short, or has characters that a header cannot have.
     #[error(
         "{}: a token has one line of {least} to {most} letters, digits and signs, without spaces",

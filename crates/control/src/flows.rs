@@ -31,7 +31,8 @@ pub struct Query {
     /// The number by which flows are sorted, the largest first; NUMBER:asc for the smallest first. Default: bytes
     sort: Option<String>,
     /// How many flows, up to 1000. Default: 20
-    top: Option<usize>,
+    #[param(value_type = Option<usize>)]
+    top: Option<String>,
     /// Fields of each flow, as --fields (docs/fields.md). Default: basic
     fields: Option<String>,
 }
@@ -80,7 +81,7 @@ pub fn is_community_id(text: &str) -> bool {
 impl Query {
     /// The flow with this Community ID.
     pub fn of_community_id(id: String) -> Self {
-        Self { r#where: None, community_id: Some(id), sort: None, top: Some(1), fields: None }
+        Self { r#where: None, community_id: Some(id), sort: None, top: Some("1".into()), fields: None }
     }
 
     /// Compiles it. The enricher adds places to records before they are compared.
@@ -88,7 +89,7 @@ impl Query {
         let expression = self.r#where.as_deref().map(Expression::new).transpose().map_err(InvalidQuery::Where)?;
         let order = RecordOrder::new(&self.sort.as_deref().unwrap_or("bytes").parse::<Order>()?)?;
         let columns = select_columns(self.fields.as_deref().unwrap_or("basic"))?;
-        let limit = self.top.unwrap_or(DEFAULT_TOP);
+        let limit = self.top.map_or(Ok(DEFAULT_TOP), |top| top.parse()).map_err(|_| InvalidQuery::Top)?;
         if !(1..=MAX_TOP).contains(&limit) {
             return Err(InvalidQuery::Top);
         }

@@ -49,6 +49,9 @@ pub enum Error {
     /// Only the recorder writes folders.
     #[error("{0}: packets cannot be handed on to a folder here; pcap:PATH writes a file")]
     Folder(String),
+    /// A FIFO has no reader, and packets would have to wait for one.
+    #[error("{0}: no program reads this pipe")]
+    NoReader(String),
     /// The file has other content than packets.
     #[error("{0}: the file has other content, and is not overwritten; choose another name")]
     OtherContent(String),

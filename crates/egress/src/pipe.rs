@@ -49,9 +49,12 @@ impl PipeOutput {
     /// Opens a pipe or a file for these pipelines.
     ///
     /// # Errors
-    /// The file cannot be opened, or has other content.
+    /// The file cannot be opened, or has other content. Packets wait for a reader, and there is none.
     pub fn open(name: &str, path: &Path, pipelines: usize, when_full: &WhenFull) -> Result<Vec<Self>, Error> {
         let file = PipeFile::open(name, path)?;
+        if matches!(when_full, WhenFull::Wait(_)) && !file.is_open() {
+            return Err(Error::NoReader(name.into()));
+        }
         let state = Arc::new(PipeState::new(pipelines));
         let (mut outputs, mut queues) = (Vec::new(), Vec::new());
         for _ in 0..pipelines {

@@ -588,8 +588,10 @@ impl Follower<'_> {
         let mut has_room = held.hold(followed.slot, frame, followed.packet, number, fallback);
         while !has_room {
             // The oldest flow goes, so that this one can wait.
-            let Some((slot, of_oldest)) = actions.held.as_mut().and_then(|held| held.overdue(None)) else { break };
+            let oldest = actions.held.as_mut().and_then(|held| held.overdue(None));
             actions.counters.decided_full += 1;
+            // Without one, the packet is longer than the memory.
+            let Some((slot, of_oldest)) = oldest else { break };
             actions.release(slot, of_oldest);
             if slot == followed.slot {
                 break;

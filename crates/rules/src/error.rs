@@ -72,12 +72,25 @@ pub enum Problem {
     /// No packet can reach a rule.
     #[error("no packet reaches this rule: line {0} matches whatever it matches")]
     Unreachable(usize),
+    /// A rule of an earlier level drops all that it matches.
+    #[error("no packet reaches this rule: line {0} drops whatever it matches, and that is final")]
+    Dropped(usize),
+    /// The condition contradicts itself.
+    #[error("no packet reaches this rule: its condition contradicts itself")]
+    Never,
     /// Two rules or egresses of one name.
     #[error("the name '{0}' is used twice")]
     Twice(String),
     /// More than there may be.
-    #[error("there are {0}, at most {1} are allowed")]
-    TooMany(&'static str, usize),
+    #[error("there are {number} {what}, at most {most} are allowed")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        number: usize,
+        /// How many there may be.
+        most: usize,
+    },
 }
 
 fn did_you_mean(near: &Option<String>) -> String {

@@ -3,6 +3,8 @@
 use crate::error::{InvalidRules, Problem};
 use crate::fields::{Known, is_place, known};
 use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
+use crate::unreachable::unreachable;
+use std::collections::HashSet;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -21,10 +23,13 @@ const DEFAULT_KEYS: [&str; 5] = ["action", "shunt", "slice", "to", "record"];
 const EGRESS_KEYS: [&str; 2] = ["outputs", "balance"];
 const HOLD_KEYS: [&str; 2] = ["octets", "ms"];
 
-struct Reader<'t> {
-    text: &'t str,
+struct Reader {
+    /// Where each line ends.
+    line_ends: Vec<usize>,
     problems: Vec<(usize, Problem)>,
     rules: Rules,
+    /// Levels and names of rules with the key `name`, or whose condition is their name.
+    names: HashSet<(Level, String)>,
 }
 
 impl Rules {
@@ -34,25 +39,12 @@ impl Rules {
     /// All problems of the file.
     pub fn new(text: &str) -> Result<Self, InvalidRules> {
         let (rules, mut problems) = read(text);
-        problems.extend(rules.unreachable());
+        problems.extend(unreachable(&rules));
         if problems.is_empty() {
             return Ok(rules);
         }
         problems.sort_by_key(|&(line, _)| line);
         Err(InvalidRules { problems })
-    }
-
-    /// Rules behind one of the same level that matches whatever they match.
-    fn unreachable(&self) -> Vec<(usize, Problem)> {
-        let mut found = Vec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            let before = self.rules[..index].iter().filter(|other| other.level == rule.level);
-            let covers = |other: &&Rule| other.condition.is_none() || other.condition == rule.condition;
-            if let Some(first) = before.into_iter().find(covers) {
-                found.push((rule.line, Problem::Unreachable(first.line)));
-            }
-        }
-        found
     }
 }
 
@@ -65,7 +57,8 @@ fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
         hold: Hold::default(),
         default: Settings::default(),
     };
-    let mut reader = Reader { text, problems: Vec::new(), rules };
+    let line_ends = text.bytes().enumerate().filter(|&(_, octet)| octet == b'\n').map(|(at, _)| at).collect();
+    let mut reader = Reader { line_ends, problems: Vec::new(), rules, names: HashSet::new() };
     match DeTable::parse(text) {
         Ok(table) => reader.read_file(table.get_ref()),
         Err(error) => reader.problem(&error.span().unwrap_or_default(), Problem::Syntax(error.message().into())),
@@ -80,13 +73,13 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<Strin
     near.map(String::from)
 }
 
-impl Reader<'_> {
+impl Reader {
     fn problem(&mut self, place: &Range<usize>, problem: Problem) {
         self.problems.push((self.line(place), problem));
     }
 
     fn line(&self, place: &Range<usize>) -> usize {
-        1 + self.text.as_bytes().iter().take(place.start).filter(|&&octet| octet == b'\n').count()
+        1 + self.line_ends.partition_point(|&end| end < place.start)
     }
 
     fn invalid(&mut self, key: &str, value: &Spanned<DeValue<'_>>, expected: &'static str) {
@@ -125,8 +118,11 @@ impl Reader<'_> {
             self.rules.has_recorder = self.rules.egresses.len() > before;
         }
         if self.rules.egresses.len() > MAX_EGRESSES {
-            self.problem(&(0..0), Problem::TooMany("egresses", MAX_EGRESSES));
+            let number = self.rules.egresses.len();
+            let line = self.rules.egresses[MAX_EGRESSES].line;
+            self.problems.push((line, Problem::TooMany { what: "egresses", number, most: MAX_EGRESSES }));
             self.rules.egresses.truncate(MAX_EGRESSES);
+            self.rules.has_recorder = false;
         }
         if let Some(hold) = file.get("hold") {
             self.read_hold(hold);
@@ -140,15 +136,22 @@ impl Reader<'_> {
                 _ => self.invalid("default", default, "a table [default]"),
             }
         }
+        let mut number = 0;
+        let mut first_beyond = None;
         for level in Level::ALL {
             let Some(rules) = file.get(level.name()) else { continue };
             match rules.get_ref() {
-                DeValue::Array(rules) => rules.iter().for_each(|rule| self.read_rule(level, rule)),
+                DeValue::Array(rules) => {
+                    let (read, beyond) = rules.split_at(rules.len().min(MAX_RULES.saturating_sub(number)));
+                    read.iter().for_each(|rule| self.read_rule(level, rule));
+                    first_beyond = first_beyond.or(beyond.first().map(Spanned::span));
+                    number += rules.len();
+                }
                 _ => self.invalid(level.name(), rules, "an array of tables: write [[ ]] around its name"),
             }
         }
-        if self.rules.rules.len() > MAX_RULES {
-            self.problem(&(0..0), Problem::TooMany("rules", MAX_RULES));
+        if let Some(place) = first_beyond {
+            self.problem(&place, Problem::TooMany { what: "rules", number, most: MAX_RULES });
         }
     }
 
@@ -169,7 +172,10 @@ impl Reader<'_> {
         if outputs.is_empty() {
             self.invalid("outputs", value, "a list of outputs, like [\"af_packet:eth1\"]");
         }
-        let balance = table.get("balance").and_then(|balance| self.text("balance", balance));
+        let balance = table.get("balance").and_then(|value| {
+            let line = self.line(&value.span());
+            self.text("balance", value).map(|balance| (line, balance))
+        });
         self.rules.egresses.push(Egress { name: name.into(), outputs, balance, line });
     }
 
@@ -201,8 +207,12 @@ impl Reader<'_> {
         let name = name.or_else(|| condition.as_ref().map(|condition| condition.text().into()));
         let name = name.unwrap_or_else(|| "others".into());
         let line = self.line(&value.span());
-        if self.rules.rules.iter().any(|rule| rule.level == level && rule.name == name) && table.contains_key("name") {
+        if !self.names.insert((level, name.clone())) && table.contains_key("name") {
             self.problem(&value.span(), Problem::Twice(name.clone()));
+        }
+        if condition.is_none() && table.contains_key("where") {
+            // It is invalid, and no rule for every flow.
+            return;
         }
         let fields = || condition.iter().flat_map(Expression::fields);
         let needs_inspection = fields().any(|field| known(field) == Known::Later);
@@ -262,13 +272,13 @@ impl Reader<'_> {
         if let Some(value) = table.get("to") {
             let names = self.texts("to", value);
             let mut egresses = 0;
-            for name in names {
+            for (line, name) in names {
                 let all = self.rules.egresses.iter().map(|egress| &*egress.name).filter(|&of| of != RECORDER);
                 match all.clone().position(|of| of == name) {
                     Some(index) => egresses |= 1 << index,
                     None => {
                         let near = nearest(&name, all);
-                        self.problem(&value.span(), Problem::UnknownEgress { name, near });
+                        self.problems.push((line, Problem::UnknownEgress { name, near }));
                     }
                 }
             }
@@ -292,11 +302,12 @@ impl Reader<'_> {
         text
     }
 
-    /// A text, or a list of texts.
-    fn texts(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<String> {
+    /// A text, or a list of texts, each with its line.
+    fn texts(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<(usize, String)> {
+        let mut text = |value: &Spanned<DeValue<'_>>| Some((self.line(&value.span()), self.text(key, value)?));
         match value.get_ref() {
-            DeValue::Array(values) => values.iter().filter_map(|value| self.text(key, value)).collect(),
-            _ => self.text(key, value).into_iter().collect(),
+            DeValue::Array(values) => values.iter().filter_map(text).collect(),
+            _ => text(value).into_iter().collect(),
         }
     }
 

@@ -5,7 +5,7 @@ use weir_flow::FlowRecord;
 use weir_query::Expression;
 
 /// The levels, in the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Where packets come from: interfaces, VLANs.
     Source,
@@ -110,10 +110,10 @@ impl Rule {
 pub struct Egress {
     /// Its name in the file.
     pub name: String,
-    /// Its outputs, as the user wrote them.
-    pub outputs: Vec<String>,
-    /// How packets are divided among them, as the user wrote it.
-    pub balance: Option<String>,
+    /// Its outputs, as the user wrote them, each with its line.
+    pub outputs: Vec<(usize, String)>,
+    /// How packets are divided among them, as the user wrote it, and its line.
+    pub balance: Option<(usize, String)>,
     /// Line of the file, from 1.
     pub line: usize,
 }
@@ -193,6 +193,21 @@ impl Rules {
     /// Whether a rule asks for what enrichment finds: networks, countries, tags, names of interfaces.
     pub fn needs_places(&self) -> bool {
         self.rules.iter().any(|rule| rule.needs_places)
+    }
+
+    /// Egresses to which no rule hands packets, and the default does not either.
+    pub fn unused_egresses(&self) -> impl Iterator<Item = &Egress> {
+        let all = || self.rules.iter().map(|rule| &rule.settings).chain([&self.default]);
+        let is_recorder = |index: usize| self.has_recorder && index + 1 == self.egresses.len();
+        let is_used = move |index: usize| match is_recorder(index) {
+            // Without a word of the default, packets are recorded.
+            true => self.default.record.is_none() || all().any(|set| set.record == Some(true)),
+            false => {
+                self.default.egresses.is_none()
+                    || all().any(|set| set.egresses.is_some_and(|egresses| egresses & 1 << index > 0))
+            }
+        };
+        self.egresses.iter().enumerate().filter(move |&(index, _)| !is_used(index)).map(|(_, egress)| egress)
     }
 
     fn action(&self, set: &Settings) -> Action {

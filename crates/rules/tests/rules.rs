@@ -157,6 +157,85 @@ record = true
 }
 
 #[test]
+fn rules_that_no_packet_reaches_are_found_and_no_others() {
+    let rule = |(level, condition, keys): (&str, &str, &str)| {
+        let condition = if condition.is_empty() { String::new() } else { format!("where = '{condition}'\n") };
+        format!("[[{level}]]\n{condition}{keys}\n")
+    };
+    let found = |rules: &[(&'static str, &'static str, &'static str)]| {
+        let text: String = rules.iter().copied().map(rule).collect();
+        Rules::new(&text).err().map_or_else(String::new, |error| error.to_string())
+    };
+    let drop = "action = 'drop'";
+    for (rules, expected) in [
+        (
+            &[("network", "port 1", ""), ("network", "port 1 and port 2", "")][..],
+            "line 4: no packet reaches this rule: line 1 matches",
+        ),
+        (
+            &[("network", "net 10.0.0.0/8", ""), ("network", "net 10.1.0.0/16", "")],
+            "line 4: no packet reaches this rule: line 1",
+        ),
+        (
+            &[("network", "net 10.0.0.0/8", ""), ("network", "host 10.1.2.3", "")],
+            "line 4: no packet reaches this rule: line 1",
+        ),
+        (
+            &[("network", "vlan 1 and not vlan 1", "")],
+            "line 1: no packet reaches this rule: its condition contradicts itself",
+        ),
+        (
+            &[("source", "", drop), ("network", "port 1", "")],
+            "line 3: no packet reaches this rule: line 1 drops whatever",
+        ),
+        (
+            &[("source", "", drop), ("application", "", "")],
+            "line 3: no packet reaches this rule: line 1 drops whatever",
+        ),
+        (
+            &[("network", "net 10.0.0.0/8", drop), ("application", "host 10.0.0.1 and application = tls", "")],
+            "line 4: no packet reaches this rule: line 1 drops whatever",
+        ),
+    ] {
+        let problems = found(rules);
+        assert!(problems.starts_with(expected) && problems.lines().count() == 1, "{expected}: {problems}");
+    }
+    for rules in [
+        &[("network", "port 1 and port 2", ""), ("network", "port 1", "")][..],
+        &[("network", "net 10.1.0.0/16", ""), ("network", "net 10.0.0.0/8", "")],
+        // The other level is asked in any case, and a drop behind a rule that does not drop is not final for all.
+        &[("source", "port 1", ""), ("network", "port 1", "")],
+        &[("source", "vlan 5", ""), ("source", "", drop), ("network", "port 1", "")],
+        &[("network", "ip_version = 4", ""), ("network", "ip_version = 6", ""), ("network", "", "")],
+    ] {
+        assert_eq!(found(rules), "");
+    }
+    // An invalid condition is no rule for every flow.
+    assert_eq!(found(&[("network", "prot 1", ""), ("network", "port 1", "")]).matches("no packet").count(), 0);
+}
+
+#[test]
+fn an_egress_that_no_rule_uses_is_found() {
+    let unused = |text: &str| rules(text).unused_egresses().map(|egress| egress.name.clone()).collect::<Vec<_>>();
+    assert_eq!(unused(""), [""; 0]);
+    assert_eq!(unused("[default]\nto = 'ids'\nrecord = false"), ["other", "recorder"]);
+    let used = "[default]\nto = 'ids'\nrecord = false\n[[network]]\nwhere = 'port 1'\nto = 'other'\nrecord = true";
+    assert_eq!(unused(used), [""; 0]);
+}
+
+#[test]
+fn too_many_rules_are_refused_at_once_at_the_first_of_them() {
+    let started = std::time::Instant::now();
+    let rule = |number: u32| {
+        format!("[[network]]\nname = 'n{number}'\nwhere = 'host 10.{}.{}.1 and port 1'\n", number >> 8, number & 255)
+    };
+    let problems = problems(&(0..20_000).map(rule).collect::<String>());
+    assert_eq!(problems, "line 12289: there are 20000 rules, at most 4096 are allowed");
+    rules(&(0..4096).map(rule).collect::<String>());
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+}
+
+#[test]
 fn a_file_that_is_no_toml_has_the_line() {
     assert!(problems("[egress.a\noutputs = 1").starts_with("line 1: "));
     assert!(problems("x = 1\ny =").contains("line 2: "));

@@ -12,14 +12,14 @@ use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use weir_capture::Frame;
 use weir_control::RulesFile;
 use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
@@ -30,6 +30,9 @@ use weir_recorder::{FOLDER_MODE, FolderSettings, RecorderOutput};
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
+
+/// Longest rules file, octets.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A rules file, and the outputs that it names.
 #[derive(Clone, Debug)]
@@ -51,21 +54,38 @@ impl Actions {
     /// # Errors
     /// It cannot be read, or has problems.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        let failed = |error| Error::RulesFile { path: path.display().to_string(), error };
+        let mut text = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(Error::RulesTooLong { path: path.display().to_string(), most: MAX_FILE_BYTES >> 20 });
+        }
         let invalid = |problems| Error::Rules { path: path.to_owned(), problems: RulesProblems(problems) };
+        let text = String::from_utf8(text).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + before.iter().filter(|&&octet| octet == b'\n').count();
+            invalid(vec![(line, "this is not UTF-8: rules files are text".into())])
+        })?;
         let rules = Rules::new(&text).map_err(|InvalidRules { problems }| {
             invalid(problems.into_iter().map(|(line, problem)| (line, problem.to_string())).collect())
         })?;
         let mut problems = Vec::new();
         let mut egresses = Vec::new();
         for egress in &rules.egresses {
-            let mut note = |error: weir_egress::Error| problems.push((egress.line, error.to_string()));
-            let parsed = egress.outputs.iter().map(|output| output.parse::<OutputSpec>());
-            let outputs: Vec<OutputSpec> = parsed.filter_map(|output| output.map_err(&mut note).ok()).collect();
-            let balance = egress.balance.as_ref().map_or(Ok(Default::default()), |balance| balance.parse());
-            let balance = balance.map_err(&mut note).unwrap_or_default();
-            let settings = outputs.iter().filter(|output| is_folder(output)).map(folder_settings);
-            problems.extend(settings.filter_map(Result::err).map(|error| (egress.line, error.to_string())));
+            let mut outputs = Vec::new();
+            for (line, text) in &egress.outputs {
+                let parsed = text.parse::<OutputSpec>().map_err(|error| error.to_string());
+                let checked = parsed.and_then(|output| match is_folder(&output) {
+                    true => folder_settings(&output).map(|_| output).map_err(|error| error.to_string()),
+                    false => Ok(output),
+                });
+                outputs.extend(checked.map_err(|problem| problems.push((*line, problem))));
+            }
+            let balance = egress.balance.as_ref().map(|(line, balance)| {
+                balance.parse().map_err(|error: weir_egress::Error| problems.push((*line, error.to_string())))
+            });
+            let balance = balance.and_then(Result::ok).unwrap_or_default();
             egresses.push(EgressSpec { outputs, balance });
         }
         if !problems.is_empty() {
@@ -160,9 +180,14 @@ impl Actions {
         filter: Option<&str>,
     ) -> Result<Vec<PacketActions>, Error> {
         let sources = names(sources);
+        let stop = match when_full {
+            WhenFull::Wait(stop) => stop.clone(),
+            WhenFull::Drop => Arc::default(),
+        };
         self.with_outputs(pipelines, |output| {
             if !is_folder(output) {
-                return weir_egress::open(output, &sources, pipelines, when_full).map_err(Error::Egress);
+                let open = || weir_egress::open(output, &sources, pipelines, when_full).map_err(Error::Egress);
+                return files::wait_for_reader(&output.to_string(), &stop, open);
             }
             Ok(weir_recorder::open(output, pipelines, when_full, filter)?)
         })
@@ -327,6 +352,10 @@ impl PacketOutput for Counted {
 pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
     let RulesCommand::Check(check) = &arguments.command;
     let actions = Actions::load(&check.file)?;
+    for egress in actions.rules.unused_egresses() {
+        let (file, line, name) = (check.file.display(), egress.line, &egress.name);
+        warn!("{file}: line {line}: no packet goes to '{name}': neither [default] nor a rule names it");
+    }
     if check.with.is_empty() {
         let Rules { rules, egresses, .. } = &*actions.rules;
         let text = format!(

@@ -60,6 +60,10 @@ pub enum Error {
     Option(String),
     #[error("{}", rules_problems(.path, .problems))]
     Rules { path: PathBuf, problems: RulesProblems },
+    #[error("{path}: {error}{}", input_advice(error))]
+    RulesFile { path: String, error: io::Error },
+    #[error("{path}: it has more than {most} MiB, which is too long for rules; is the name right?")]
+    RulesTooLong { path: String, most: u64 },
     #[error("{0}")]
     Egress(weir_egress::Error),
     #[error("{0}: outputs cannot change while the probe runs; restart it for that")]
@@ -365,6 +369,9 @@ fn control_advice(error: &weir_control::Error) -> &'static str {
             ": give --tls-cert, --tls-key and --token-file, or listen on 127.0.0.1 (docs/control.md)"
         }
         weir_control::Error::File { error, .. } => input_advice(error),
+        weir_control::Error::TokenOwner { .. } => {
+            "; give it to the user that starts weir (chown), and make a new token"
+        }
         weir_control::Error::TokenReadable { .. } => "; chmod 600 it, and make a new token",
         weir_control::Error::InvalidToken { .. } => "; make one with: openssl rand -hex 32",
         weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) | weir_control::Error::Client(_) => "",

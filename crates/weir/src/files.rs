@@ -90,7 +90,10 @@ pub fn wait_for_reader<T>(
     let (started, mut logged) = (Instant::now(), false);
     loop {
         match open() {
-            Err(Error::Sink { error: weir_export::Error::File { problem: UnusableFile::NoReader, .. } }) => {}
+            Err(
+                Error::Sink { error: weir_export::Error::File { problem: UnusableFile::NoReader, .. } }
+                | Error::Egress(weir_egress::Error::NoReader(_)),
+            ) => {}
             opened => return opened,
         }
         if stop.load(Ordering::Relaxed) {

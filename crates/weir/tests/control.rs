@@ -304,11 +304,11 @@ fn flows_of_the_moment_are_found_and_go_on() {
             ("sort=bytes:up", "sort: "),
             ("top=0", "top: use a number from 1 to 1000"),
             ("top=1001", "top: use a number from 1 to 1000"),
-            ("top=x", "top"),
+            ("top=x", "top: use a number from 1 to 1000"),
             ("fields=nonsense", "fields: "),
             ("community_id=1:x", "community_id: "),
-            ("nonsense=1", "nonsense"),
-            ("top=1&top=2", "top"),
+            ("nonsense=1", "nonsense: there is no such parameter; there are: where, community_id, sort, top, fields"),
+            ("top=1&top=2", "top: it is there twice"),
         ] {
             let answer = served.get(&format!("/flows?{query}"));
             assert!(
@@ -536,6 +536,15 @@ fn an_interface_that_cannot_be_served_is_refused_at_the_start() {
             let err = String::from_utf8(out.stderr).unwrap().replace('\n', " ").replace("  ", " ");
             assert!(out.status.code() == Some(1) && err.contains(reason), "{options:?} {check:?}: {err}");
         }
+    }
+    let (_folder, others) = token_file(TOKEN, 0o600);
+    match std::os::unix::fs::chown(&others, Some(4_321), None) {
+        Ok(()) => {
+            let others = others.to_str().unwrap();
+            let err = failure(1, ["probe", "-i", "synth:mix,packets=1k", "--listen", "0", "--token-file", others]);
+            assert!(err.contains("this file belongs to another user (uid 4321)"), "{err}");
+        }
+        Err(error) => eprintln!("SKIPPED: a token of another user: {error}"),
     }
     let listen = ["probe", "-i", "synth:mix,packets=1k", "--listen", &taken];
     let err = failure(1, listen);

@@ -546,6 +546,28 @@ fn packets_and_records_are_not_mixed_in_one_file() {
 }
 
 #[test]
+fn weir_read_waits_for_the_reader_of_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let fifo = mkfifo(folder.path());
+    success(["synth", "mix,packets=1k", "-q", "-o", capture.to_str().unwrap()]);
+    let rules = rules(folder.path(), &[&format!("pcap:{}", fifo.display())], "address-pair");
+    let start = || Running::start_in(common::command(), &["read", capture.to_str().unwrap(), "--rules", &rules]);
+    let waiting = start();
+    waiting.wait_for("waiting for a program that reads this pipe");
+    let reader = thread::spawn(move || fs::read(fifo).unwrap());
+    let (code, err, _, ledger) = waiting.wait();
+    assert_eq!((code, number(&ledger["actions"]["outputs"][0]["sent"]["packets"])), (0, 1000), "{err}");
+    assert!(reader.join().unwrap().len() > 24_000);
+    // Ctrl-C ends the wait.
+    let waiting = start();
+    waiting.wait_for("waiting for a program that reads this pipe");
+    waiting.signal(libc::SIGINT);
+    until("weir ends", || waiting.status("State:") == "Z");
+    assert!(waiting.stderr().contains("no program reads this pipe"), "{}", waiting.stderr());
+}
+
+#[test]
 fn loops_are_refused() {
     if wire().is_none() {
         return;

@@ -429,9 +429,12 @@ fn a_flow_with_its_fragments_reaches_one_consumer_in_its_order() {
 
 #[test]
 fn packets_that_wait_leave_in_order_if_time_or_memory_ends() {
-    for (hold, counter) in
-        [("ms = 1", "decided_late"), ("octets = 20000\nms = 100000", "decided_full"), ("octets = 100", "decided_full")]
-    {
+    for (hold, counter) in [
+        ("ms = 1", "decided_late"),
+        ("octets = 20000\nms = 100000", "decided_full"),
+        ("octets = 100", "decided_full"),
+        ("octets = 0", "decided_full"),
+    ] {
         let folder = Folder::new(&format!(
             "[egress.all]\noutputs = 'pcap:FOLDER/all.pcap'\n[hold]\n{hold}\n[[application]]\nwhere = 'application = mysql'\n\
              shunt = 1\n"
@@ -500,7 +503,7 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     let folder = Folder::new("[egress.ids]\noutputs = ['pcp:x', 'pcap:FOLDER/y']\nbalance = 'miror'\n");
     let [capture, rules] = ["apps.pcap", "rules.toml"].map(|name| folder.text(name));
     let err = failure(1, ["rules", "check", &rules]);
-    for part in ["rules.toml: line 1: pcp:x: not an output (did you mean pcap?)", "line 1: balance: 'miror'"] {
+    for part in ["rules.toml: line 2: pcp:x: not an output (did you mean pcap?)", "line 3: balance: 'miror'"] {
         assert!(err.replace("\n      ", " ").contains(part), "{err}");
     }
     std::fs::write(&rules, "[[network]]\nwhere = 'prot 22'\n[[networks]]\naction = 'drop'\n").unwrap();
@@ -515,6 +518,19 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     }
     let missing = failure(1, ["rules", "check", "missing.toml"]);
     assert!(missing.contains("missing.toml: No such file"), "{missing}");
+    assert!(missing.contains("; is the name right?"), "{missing}");
+    let endless = failure(1, ["rules", "check", "/dev/zero"]);
+    assert!(endless.contains("/dev/zero: it has more than 16 MiB"), "{endless}");
+    std::fs::write(&rules, b"# one\n[default]\nto = '\xff'\n").unwrap();
+    let err = failure(1, ["rules", "check", &rules]);
+    assert!(err.contains("rules.toml: line 3: this is not UTF-8"), "{err}");
+    std::fs::write(&rules, "[egress.a]\noutputs = 'pcap:a'\n[egress.b]\noutputs = 'pcap:b'\n[default]\nto = 'a'\n")
+        .unwrap();
+    let (code, _, err) = weir(["rules", "check", &rules]);
+    assert!(code == 0 && err.replace("\n  ", " ").contains("line 3: no packet goes to 'b'"), "{err}");
+    std::fs::write(&rules, "[[network]]\nwhere = 'net 10.0.0.0/8'\n[[network]]\nwhere = 'host 10.1.2.3'\n").unwrap();
+    let err = failure(1, ["rules", "check", &rules]);
+    assert!(err.contains("line 3: no packet reaches this rule: line 1 matches whatever it matches"), "{err}");
     std::fs::write(&rules, "[[application]]\nwhere = 'sni = x'\naction = 'drop'\n").unwrap();
     let err = failure(1, ["read", &capture, "--rules", &rules, "--dpi", "off"]);
     let expected = "--rules: line 1: 'sni = x' never matches: no flow has sni without --dpi light";
