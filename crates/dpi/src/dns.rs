@@ -16,6 +16,9 @@ use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const HEADER_OCTETS: usize = 12;
+/// A name of one octet, type and class; in a record also time to live and length.
+const MIN_QUESTION_OCTETS: usize = 5;
+const MIN_RECORD_OCTETS: usize = 11;
 /// Questions and records of a message that are read.
 const MAX_RECORDS: usize = 128;
 /// Messages of a stream that are read.
@@ -88,6 +91,9 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
     };
     let known_port = application != Application::Dns || ports.contains(&DNS);
     let is_cut = datagram.payload.len() < datagram.wire_octets as usize;
+    if !has_possible_header(datagram.payload, known_port) {
+        return Verdict::No;
+    }
     let Ok(message) = Message::read(datagram.payload) else { return Verdict::No };
     if !message.is_plausible(application, findings) {
         return Verdict::No;
@@ -103,6 +109,19 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
     findings.recognise(application, confidence);
     message.find(datagram.from_first, Some(datagram.time_ns), findings);
     verdict(findings)
+}
+
+/// Whether a datagram may begin as a message. This refuses most datagrams of other protocols, and is
+/// faster than reading them: nothing is written to memory. On another port than those of DNS all of a
+/// message must be there.
+fn has_possible_header(octets: &[u8], known_port: bool) -> bool {
+    let Some((header, rest)) = octets.split_first_chunk::<HEADER_OCTETS>() else { return false };
+    let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let [questions, records] = [word(4), word(6)].map(usize::from);
+    let records = records + usize::from(word(8)) + usize::from(word(10));
+    let is_response = header[2] & 0x80 != 0;
+    let shortest = questions * MIN_QUESTION_OCTETS + records * MIN_RECORD_OCTETS;
+    (is_response || questions + records > 0) && (known_port || shortest <= rest.len())
 }
 
 /// Many clients ask for two types at once: the second answer teaches addresses, too.
