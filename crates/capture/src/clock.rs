@@ -5,12 +5,14 @@
 
 use crate::system::realtime_ns;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Smaller differences are no step. (Adjustments of the rate act on both clocks.)
 const MIN_STEP_NS: u64 = 1_000_000;
 /// Readings of both clocks that take longer are not compared.
 const MAX_READING_NS: u64 = MIN_STEP_NS / 4;
+/// A reading at the start that takes longer is repeated.
+const MAX_START_READING: Duration = Duration::from_micros(5);
 /// Readings until one is fast enough.
 const MAX_READINGS: usize = 4;
 
@@ -46,8 +48,28 @@ struct Clock {
     steps: Mutex<ClockSteps>,
 }
 
-static CLOCK: LazyLock<Clock> =
-    LazyLock::new(|| Clock { start: Instant::now(), start_ns: realtime_ns(), steps: Mutex::default() });
+static CLOCK: LazyLock<Clock> = LazyLock::new(|| {
+    let (start, start_ns) = read_both();
+    Clock { start, start_ns, steps: Mutex::default() }
+});
+
+/// Reads the system's clock, and then the monotonic one: so the time of frames is never ahead of the
+/// system's. Of several readings it returns the first one without an interruption, or the shortest.
+fn read_both() -> (Instant, u64) {
+    let reading = || {
+        let (before, start_ns) = (Instant::now(), realtime_ns());
+        let start = Instant::now();
+        (start - before, start, start_ns)
+    };
+    let mut best = reading();
+    for _ in 1..MAX_READINGS {
+        if best.0 <= MAX_START_READING {
+            break;
+        }
+        best = std::cmp::min_by_key(best, reading(), |(duration, ..)| *duration);
+    }
+    (best.1, best.2)
+}
 
 /// Returns the time, ns since 1970-01-01 UTC by the system's clock when this clock began.
 pub(crate) fn now_ns() -> u64 {
@@ -92,6 +114,16 @@ mod tests {
         // The thread was interrupted between the readings.
         steps.observe(start_ns, start_ns + 5 * SECOND, start_ns + 5 * SECOND);
         assert_eq!((steps.forward, steps.backward), (2, 1));
+    }
+
+    #[test]
+    fn both_clocks_are_read_without_an_interruption_and_the_monotonic_one_last() {
+        for _ in 0..1000 {
+            let (start, start_ns) = read_both();
+            // A frame that arrives now is not from the future, however long this thread was interrupted.
+            let now_ns = start_ns + start.elapsed().as_nanos() as u64;
+            assert!(now_ns <= realtime_ns());
+        }
     }
 
     #[test]

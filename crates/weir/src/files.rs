@@ -2,9 +2,10 @@
 
 use crate::error::Error;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -185,11 +186,31 @@ impl FileIdentity {
     /// `None` for devices, pipes and directories.
     fn of(path: &OsStr) -> Option<Self> {
         match fs::metadata(path) {
+            Ok(file) if is_standard_output(&file) => Some(Self::StandardOutput),
             Ok(file) if file.is_file() => Some(Self::Existing(file.dev(), file.ino())),
             Ok(_) => None,
-            Err(_) => Some(Self::New(absolute(Path::new(path)))),
+            Err(_) => Some(Self::New(absolute(&link_target(Path::new(path))))),
         }
     }
+}
+
+/// Whether a file or a pipe is standard output under another name, such as `/dev/stdout`.
+fn is_standard_output(file: &Metadata) -> bool {
+    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
+    let is_same = stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (file.dev(), file.ino()));
+    is_same && (file.is_file() || file.file_type().is_fifo())
+}
+
+/// The file that a symbolic link names, which may not exist.
+fn link_target(path: &Path) -> PathBuf {
+    /// As many as the kernel follows.
+    const MAX_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| target.clone(), |directory| directory.join(&target));
+    }
+    path
 }
 
 /// The absolute path of a file that does not exist, with the links of its directory resolved.

@@ -528,6 +528,16 @@ fn packets_and_records_are_not_mixed_in_one_file() {
             assert!(refused.contains("would be mixed in one file; give each a file of its own"), "{refused}");
         }
     }
+    // Under other names: a link to a file that does not exist yet, and standard output, here a pipe.
+    let (records, through_a_link) = (folder.path().join("records.csv"), folder.path().join("link.pcap"));
+    std::os::unix::fs::symlink("records.csv", &through_a_link).unwrap();
+    let records = format!("csv:{}", records.display());
+    for (output, sink) in [(through_a_link.to_str().unwrap(), &*records), ("/dev/stdout", "csv:-")] {
+        let rules = rules(folder.path(), &[&format!("pcap:{output}")], "address-pair");
+        let refused = failure(1, ["read", capture, "--rules", &rules, "-o", sink]);
+        assert!(refused.contains("would be mixed in one file"), "{refused}");
+    }
+    let to_standard_output = rules(folder.path(), &["pcap:-"], "address-pair");
     // The packets alone.
     let (code, out, err) = {
         let options = ["-q", "-o", "csv:/dev/null", "--rules", &to_standard_output];
