@@ -24,7 +24,7 @@ const AREA_BYTES: usize = CHAINS * CHAIN_BYTES;
 /// Bytes in which the first record of a chain is looked for, and those of them that are prefetched.
 const GUESS_BYTES: usize = 4096;
 const GUESS_PREFETCH_BYTES: usize = 1024;
-/// Shorter records are next to each other, where the CPU prefetches by itself.
+/// Shorter records are so close together that the hardware prefetcher loads them.
 const MIN_MEAN_BYTES: u64 = 256;
 /// Bytes of the file that are mapped at once: a page fault for each few pages costs more.
 const MAPPED_BYTES: usize = 4 * 1024 * 1024;

@@ -4,8 +4,8 @@
 //! HTTP interface -> Overrides -> inbox per pipeline -> OverrideTable -> packets of the flow
 //! ```
 //! A pipeline looks at a number between two bursts, and takes the lock only if it has changed. Both
-//! sides share each override, with its counters. A pipeline notices the end of an override by itself,
-//! when a packet of the flow comes.
+//! sides share each override, with its counters. A pipeline checks whether an override has expired
+//! when a packet of the flow arrives.
 
 use crate::sync::lock;
 use std::collections::HashMap;

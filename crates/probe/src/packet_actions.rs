@@ -111,8 +111,8 @@ pub struct PacketActions {
 struct FrameInterfaces {
     last: Option<u32>,
     seen: Vec<u32>,
-    /// Those that were not described yet.
-    new: Vec<u32>,
+    /// How many of `seen` are described.
+    described: usize,
 }
 
 impl FrameInterfaces {
@@ -128,7 +128,6 @@ impl FrameInterfaces {
         self.last = Some(interface);
         if !self.seen.contains(&interface) {
             self.seen.push(interface);
-            self.new.push(interface);
         }
     }
 }
@@ -267,16 +266,16 @@ impl PacketActions {
 
     /// Whether a frame was of an interface that is not described yet.
     pub(crate) fn has_new_interface(&self) -> bool {
-        !self.interfaces.new.is_empty()
+        self.interfaces.described < self.interfaces.seen.len()
     }
 
     /// Tells the outputs about new interfaces, whose names `names` has. `received` are the packets of
-    /// the interface, if all are of one.
+    /// the interfaces, which are recorded if there is only one.
     pub(crate) fn describe_interfaces(&mut self, names: &[(u32, String)], received: Option<ReceivedPackets>) {
-        let new = std::mem::take(&mut self.interfaces.new);
-        let received = received.filter(|_| self.interfaces.seen.len() == 1);
-        let all = if received.is_some() { &self.interfaces.seen } else { &new };
-        for &number in all {
+        let received = received.filter(|_| names.len() == 1);
+        let described = std::mem::replace(&mut self.interfaces.described, self.interfaces.seen.len());
+        let first = if received.is_some() { 0 } else { described };
+        for &number in &self.interfaces.seen[first..] {
             let name = names.iter().find(|(of, _)| *of == number).map_or_else(String::new, |(_, name)| name.clone());
             let report = InterfaceReport { number, name, received };
             self.egresses.iter_mut().for_each(|egress| egress.describe(&report));

@@ -208,7 +208,8 @@ fn link_target(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Ok(target) = fs::read_link(&path) else { break };
-        path = path.parent().map_or_else(|| target.clone(), |directory| directory.join(&target));
+        path.pop();
+        path.push(target);
     }
     path
 }

@@ -11,7 +11,7 @@ use network::{ip, until, until_wired};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -46,7 +46,7 @@ impl Tcpdump {
             .args(["-n", "-U", "-Z", "root", "--nano", "-w"])
             .arg(&path)
             .args(input)
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn();
         match started {
             Ok(child) => Some(Self(child, path)),
@@ -59,10 +59,11 @@ impl Tcpdump {
 
     fn at(folder: &Path, interface: &str) -> Option<Self> {
         let options = ["--immediate-mode", "-B", "65536", "-Q", "in", "-i", interface];
-        let tcpdump = Self::start(folder, interface, &options)?;
-        until("tcpdump captures", || fs::metadata(&tcpdump.1).is_ok_and(|file| file.len() >= 24));
-        // It writes the header before it attaches.
-        thread::sleep(Duration::from_millis(200));
+        let mut tcpdump = Self::start(folder, interface, &options)?;
+        // It says so when its socket is ready. Its standard error stays open for its statistics.
+        let messages = tcpdump.0.stderr.as_mut().unwrap();
+        let listens = BufReader::new(messages).lines().any(|line| line.unwrap().contains("listening on"));
+        assert!(listens, "tcpdump has ended");
         Some(tcpdump)
     }
 

@@ -63,7 +63,7 @@ fn an_override_decides_in_place_of_the_rules_until_it_ends() {
     }
     assert!(probe.list().is_empty());
     probe.send(&all);
-    // One that ends by itself.
+    // One that expires.
     assert_eq!(probe.add(3, "\"action\":\"drop\",\"expiry\":1").0, 201);
     probe.send(&[3]);
     until("it has ended", || probe.list().is_empty());

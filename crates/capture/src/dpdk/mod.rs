@@ -47,7 +47,10 @@ pub(crate) fn open(rest: &str) -> Result<Vec<Queue>, DpdkError> {
         Some(requested) if requested != descriptors => Err(DpdkError::Descriptors(requested, descriptors)),
         _ => {
             let losses_at_stop = LossesAtStop::default();
-            let queue = |receiver| Queue::new(receiver, losses_at_stop.clone(), settings.snap, descriptors.into());
+            let name = Arc::<str>::from(settings.device.name());
+            let queue = |receiver| {
+                Queue::new(name.clone(), receiver, losses_at_stop.clone(), settings.snap, descriptors.into())
+            };
             Ok(receivers.into_iter().map(queue).collect())
         }
     }

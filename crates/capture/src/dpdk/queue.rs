@@ -24,6 +24,8 @@ const SLEEP: Duration = Duration::from_millis(1);
 pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 pub(crate) struct Queue {
+    /// DPDK's name of the device.
+    name: Arc<str>,
     receiver: Receiver,
     pub(super) losses_at_stop: LossesAtStop,
     /// Snap length in bytes.
@@ -41,8 +43,15 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(receiver: Receiver, losses_at_stop: LossesAtStop, snap: usize, descriptors: usize) -> Self {
+    pub(super) fn new(
+        name: Arc<str>,
+        receiver: Receiver,
+        losses_at_stop: LossesAtStop,
+        snap: usize,
+        descriptors: usize,
+    ) -> Self {
         Self {
+            name,
             receiver,
             losses_at_stop,
             snap,
@@ -86,6 +95,10 @@ impl Queue {
         }
     }
 
+    fn interface(&self) -> u32 {
+        FIRST_INTERFACE + self.receiver.port().number()
+    }
+
     /// Returns the losses of the port; none if it has no counters.
     fn count(&self) -> Losses {
         self.receiver.port().counts().map(losses).unwrap_or_default()
@@ -112,7 +125,7 @@ impl Source for Queue {
         } else if !self.wait() {
             return Ok(true);
         }
-        let interface = FIRST_INTERFACE + self.receiver.port().number();
+        let interface = self.interface();
         let (snap, mut done_bytes) = (self.snap, 0);
         self.receiver.packets(clock::now_ns(), |packet| {
             done_bytes += packet.bytes.len() as u64;
@@ -127,6 +140,10 @@ impl Source for Queue {
         });
         self.done_bytes += done_bytes;
         Ok(true)
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        vec![(self.interface(), self.name.to_string())]
     }
 
     fn progress(&self) -> Progress {
