@@ -25,6 +25,7 @@ pub(crate) use queue::Queue;
 use settings::{Device, Settings};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Memory without huge pages, in MiB. This is address space: only memory that is used is allocated.
 const MEMORY_MIB: &str = "2048";

@@ -96,6 +96,8 @@ fn net_pcap_delivers_every_packet_of_a_file_unchanged() {
         let name = format!("net_pcap_whole;rx_pcap={}", file.display());
         let mut queues = device(&name);
         assert_eq!(queues.len(), 1);
+        let names: Vec<String> = queues[0].interfaces().into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, ["net_pcap_whole"]);
         let before = clock::now_ns();
         let packets = read_all(&mut queues[0]);
         assert_eq!(packets.len(), expected.len(), "{name}");
