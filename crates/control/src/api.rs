@@ -4,6 +4,7 @@
 use crate::access::Access;
 use crate::flows;
 use crate::in_effect::{Lists, RulesState, Timeouts};
+use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
 use crate::report::{Client, Report};
@@ -12,7 +13,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
@@ -150,13 +151,24 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(ready))
         .routes(routes!(status))
         .routes(routes!(metrics_page))
-        .routes(routes!(flows_page))
         .routes(routes!(rules))
         .routes(routes!(lists))
         .routes(routes!(timeouts))
         .routes(routes!(list_overrides, add_override, remove_override))
         .routes(routes!(reload))
         .routes(routes!(openapi))
+        .route_layer(middleware::from_fn(refuse_parameters))
+        .routes(routes!(flows_page))
+}
+
+/// Of the requests to these paths, only `DELETE` has parameters.
+async fn refuse_parameters(request: Request, next: Next) -> Response {
+    match request.uri().query() {
+        Some(query) if !query.is_empty() && request.method() != Method::DELETE => {
+            failure(StatusCode::BAD_REQUEST, "this path has no parameters; remove what follows the ? of the URL")
+        }
+        _ => next.run(request).await,
+    }
 }
 
 /// All paths, their limits and who may use them.
@@ -203,13 +215,19 @@ fn too_large() -> Response {
 }
 
 /// The list of paths, as text
-#[utoipa::path(get, path = "/", responses((status = 200, description = "The list", body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/", responses(
+    (status = 200, description = "The list", body = String, content_type = "text/plain"),
+    (status = 400, description = "The path has no parameters", body = Failure),
+))]
 async fn index() -> &'static str {
     INDEX
 }
 
 /// Whether the probe is alive
-#[utoipa::path(get, path = "/health", responses((status = 200, description = "It is", body = Health)))]
+#[utoipa::path(get, path = "/health", responses(
+    (status = 200, description = "It is", body = Health),
+    (status = 400, description = "The path has no parameters", body = Failure),
+))]
 async fn health() -> Response {
     answer(StatusCode::OK, Health { status: "alive" })
 }
@@ -217,6 +235,7 @@ async fn health() -> Response {
 /// Whether the probe does its work: every pipeline responds, and none has ended
 #[utoipa::path(get, path = "/ready", responses(
     (status = 200, description = "It does", body = Readiness),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "It does not", body = Readiness),
 ))]
 async fn ready(State(api): State<Arc<Api>>) -> Response {
@@ -248,6 +267,7 @@ fn reasons(report: &Report) -> Vec<String> {
 /// Figures of the last interval, and the ledger since the start
 #[utoipa::path(get, path = "/status", responses(
     (status = 200, description = "The status", body = Status),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn status(State(api): State<Arc<Api>>) -> Response {
@@ -265,6 +285,7 @@ async fn status(State(api): State<Arc<Api>>) -> Response {
 /// Metrics in the text format of Prometheus
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn metrics_page(State(api): State<Arc<Api>>) -> Response {
@@ -331,6 +352,7 @@ async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundF
 /// The rules in effect: the content of the file, and what each rule has done since the start
 #[utoipa::path(get, path = "/rules", responses(
     (status = 200, description = "The rules", body = RulesState),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
@@ -345,6 +367,7 @@ async fn rules(State(api): State<Arc<Api>>) -> Response {
 /// Files of networks, places and tags in effect
 #[utoipa::path(get, path = "/lists", responses(
     (status = 200, description = "The files", body = Lists),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn lists(State(api): State<Arc<Api>>) -> Response {
@@ -355,6 +378,7 @@ async fn lists(State(api): State<Arc<Api>>) -> Response {
 /// Timeouts in effect
 #[utoipa::path(get, path = "/timeouts", responses(
     (status = 200, description = "The timeouts", body = Timeouts),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn timeouts(State(api): State<Arc<Api>>) -> Response {
@@ -365,6 +389,7 @@ async fn timeouts(State(api): State<Arc<Api>>) -> Response {
 /// Overrides in effect
 #[utoipa::path(get, path = "/overrides", responses(
     (status = 200, description = "The overrides", body = OverrideList),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
 ))]
 async fn list_overrides(State(api): State<Arc<Api>>) -> Response {
@@ -378,7 +403,7 @@ async fn list_overrides(State(api): State<Arc<Api>>) -> Response {
 #[utoipa::path(post, path = "/overrides", security(("token" = [])), request_body = NewOverride, responses(
     (status = 200, description = "It has replaced an earlier override", body = OverrideState),
     (status = 201, description = "Added", body = OverrideState),
-    (status = 400, description = "The body is invalid", body = Failure),
+    (status = 400, description = "The body is invalid, or there are parameters", body = Failure),
     (status = 401, description = "Without the token", body = Failure),
     (status = 403, description = "The probe has no token", body = Failure),
     (status = 404, description = "No flow of the moment has this Community ID", body = Failure),
@@ -393,7 +418,8 @@ async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesReje
         Ok(body) => body,
         Err(rejection) => return rejected(&rejection),
     };
-    let new: NewOverride = match serde_json::from_slice(&body) {
+    let mut json = serde_json::Deserializer::from_slice(&body);
+    let new: NewOverride = match object(&mut json).and_then(|new| json.end().map(|()| new)) {
         Ok(new) => new,
         Err(error) => return failure(StatusCode::BAD_REQUEST, format!("the body is no override: {error}")),
     };
@@ -474,6 +500,7 @@ fn rejected(rejection: &BytesRejection) -> Response {
 #[utoipa::path(post, path = "/reload", security(("token" = [])), responses(
     (status = 200, description = "Reloaded", body = Outcome),
     (status = 202, description = "The reload takes longer; the log will have its result", body = Outcome),
+    (status = 400, description = "The path has no parameters", body = Failure),
     (status = 401, description = "Without the token", body = Failure),
     (status = 403, description = "The probe has no token", body = Failure),
     (status = 413, description = "The body is too long", body = Failure),
@@ -499,7 +526,10 @@ async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>
 }
 
 /// Describes this interface
-#[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
+#[utoipa::path(get, path = "/openapi.json", responses(
+    (status = 200, description = "OpenAPI 3.1", body = Object),
+    (status = 400, description = "The path has no parameters", body = Failure),
+))]
 async fn openapi(State(api): State<Arc<Api>>) -> Response {
     ([(CONTENT_TYPE, "application/json")], api.document.clone()).into_response()
 }

@@ -19,6 +19,7 @@ mod api;
 mod error;
 mod flows;
 mod in_effect;
+mod json;
 mod metrics;
 mod overrides;
 mod remote;

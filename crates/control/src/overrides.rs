@@ -1,19 +1,23 @@
 //! Overrides over HTTP: what an IDS says about single flows, and how it names them.
 
 use crate::flows;
+use crate::json::{Number, object};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
 use weir_export::{community_id, protocol_name};
 use weir_flow::{FlowRecord, FlowTuple};
-use weir_packet::{Network, ip_address, ipv4_mapped};
+use weir_packet::{Network, ipv4_mapped};
 use weir_probe::{Override, OverrideAction, Overrides};
 use weir_query::protocol_number;
 
 /// How long an override holds, s, unless a request names another time, and at most.
 const DEFAULT_EXPIRY: u64 = 300;
 const MAX_EXPIRY: u64 = 86_400;
+const MAX_PORT: u64 = u16::MAX as u64;
+/// ICMP and ICMPv6: the place of ports has what their messages are (docs/fields.md).
+const ICMP: [u8; 2] = [1, 58];
 
 /// A flow: by addresses, ports and protocol, or by its Community ID.
 #[derive(Clone, Default, Deserialize, Serialize, IntoParams, ToSchema)]
@@ -25,22 +29,22 @@ pub struct FlowName {
     #[param(value_type = Option<String>, example = "192.0.2.1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     src_ip: Option<IpAddr>,
-    /// Its port. ICMP: as in the records (docs/fields.md). Default: 0
-    #[schema(maximum = 65535)]
-    #[param(maximum = 65535, example = 40000)]
+    /// Its port. TCP, UDP, UDP-Lite, SCTP and DCCP need both ports, other protocols have none
+    #[schema(value_type = Option<u16>, maximum = 65535)]
+    #[param(value_type = Option<u16>, maximum = 65535, example = 40000)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    src_port: Option<u16>,
+    src_port: Option<Number<MAX_PORT>>,
     /// Address of the other end
     #[schema(value_type = Option<String>)]
     #[param(value_type = Option<String>, example = "198.51.100.2")]
     #[serde(skip_serializing_if = "Option::is_none")]
     dst_ip: Option<IpAddr>,
     /// Its port
-    #[schema(maximum = 65535)]
-    #[param(maximum = 65535, example = 443)]
+    #[schema(value_type = Option<u16>, maximum = 65535)]
+    #[param(value_type = Option<u16>, maximum = 65535, example = 443)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    dst_port: Option<u16>,
-    /// IP protocol: a name as tcp, or a number as 132
+    dst_port: Option<Number<MAX_PORT>>,
+    /// IP protocol: a name as tcp, or a number as 132. A flow of ICMP or ICMPv6 is named by its Community ID
     #[param(example = "tcp")]
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
@@ -65,20 +69,22 @@ pub struct FlowName {
 ))]
 pub struct NewOverride {
     /// The flow. With a Community ID it has to be among the flows of the moment.
+    #[serde(deserialize_with = "object")]
     pub flow: FlowName,
     /// What happens to its packets.
     action: ActionName,
     /// With shunt: this number of packets still goes as the rules say. Default: 0
     #[serde(default)]
-    more: u32,
+    #[schema(value_type = u32, default = 0)]
+    more: Number<{ u32::MAX as u64 }>,
     /// Seconds until the rules decide again, from 1 to 86400. Default: 300
-    #[schema(minimum = 1, maximum = 86400)]
-    expiry: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 86400)]
+    expiry: Option<Number<{ u64::MAX }>>,
 }
 
 /// An action.
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 enum ActionName {
     /// All packets are handed on, to where the rules say.
     Forward,
@@ -88,10 +94,23 @@ enum ActionName {
     Shunt,
 }
 
+impl TryFrom<String> for ActionName {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        match &*name {
+            "forward" => Ok(Self::Forward),
+            "drop" => Ok(Self::Drop),
+            "shunt" => Ok(Self::Shunt),
+            _ => Err("action: use forward, drop or shunt"),
+        }
+    }
+}
+
 /// An override in effect.
 #[derive(Serialize, ToSchema)]
 pub struct OverrideState {
-    /// The flow, with its Community ID.
+    /// The flow, with its Community ID. Without ports if its protocol has none.
     flow: FlowName,
     /// What happens to its packets.
     action: ActionName,
@@ -123,6 +142,12 @@ pub enum InvalidOverride {
     Versions,
     #[error("protocol: {0:?} is not a protocol; write for example tcp, udp or 132")]
     Protocol(String),
+    #[error("name an ICMP flow by its community_id")]
+    Icmp,
+    #[error("protocol {0} has ports: write src_port and dst_port")]
+    Ports(String),
+    #[error("protocol {0} has no ports: leave src_port and dst_port out")]
+    NoPorts(String),
     #[error("community_id: a Community ID begins with 1: and has 30 characters")]
     CommunityId,
     #[error("expiry: use a number of seconds from 1 to {MAX_EXPIRY}")]
@@ -150,20 +175,40 @@ impl FlowName {
             } => flows::is_community_id(id)
                 .then(|| NamedFlow::CommunityId(id.clone()))
                 .ok_or(InvalidOverride::CommunityId),
-            Self { community_id: None, src_ip: Some(src), dst_ip: Some(dst), protocol: Some(protocol), .. } => {
-                let invalid = || InvalidOverride::Protocol(protocol.clone());
-                let number = protocol_number(protocol).or_else(|| protocol.parse().ok()).ok_or_else(invalid)?;
+            Self {
+                community_id: None,
+                src_ip: Some(src),
+                dst_ip: Some(dst),
+                protocol: Some(name),
+                src_port,
+                dst_port,
+            } => {
+                // Without a sign or zeros before it.
+                let number = || name.parse::<u8>().ok().filter(|number| number.to_string() == *name);
+                let protocol = protocol_number(name).or_else(number);
+                let protocol = protocol.ok_or_else(|| InvalidOverride::Protocol(name.clone()))?;
                 if src.is_ipv4() != dst.is_ipv4() {
                     return Err(InvalidOverride::Versions);
                 }
-                let network = if src.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
+                if ICMP.contains(&protocol) {
+                    return Err(InvalidOverride::Icmp);
+                }
                 let octets = |address: &IpAddr| match address {
                     IpAddr::V4(address) => ipv4_mapped(address.octets()),
                     IpAddr::V6(address) => address.octets(),
                 };
-                let ends = [(octets(src), self.src_port), (octets(dst), self.dst_port)];
-                let tuple = FlowTuple::new(ends.map(|(ip, port)| (ip, port.unwrap_or(0))), number, network);
-                Ok(NamedFlow::Tuple(tuple))
+                let network = if src.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
+                let (source, destination) = (octets(src), octets(dst));
+                let mut flow = FlowRecord { network, source, destination, protocol, ..FlowRecord::default() };
+                match (src_port, dst_port) {
+                    (Some(src_port), Some(dst_port)) if flow.has_ports() => {
+                        (flow.source_port, flow.destination_port) = (src_port.0 as u16, dst_port.0 as u16);
+                    }
+                    _ if flow.has_ports() => return Err(InvalidOverride::Ports(name.clone())),
+                    (None | Some(Number(0)), None | Some(Number(0))) => {}
+                    _ => return Err(InvalidOverride::NoPorts(name.clone())),
+                }
+                Ok(NamedFlow::Tuple(FlowTuple::from(&flow)))
             }
             _ => Err(InvalidOverride::Flow),
         }
@@ -172,46 +217,51 @@ impl FlowName {
 
 impl From<&FlowTuple> for FlowName {
     fn from(tuple: &FlowTuple) -> Self {
-        let [(source, source_port), (destination, destination_port)] = ends_of(tuple);
-        let ip = |address| ip_address(tuple.network(), address);
-        let protocol = tuple.protocol();
+        let flow = record_of(tuple);
+        let port = |port: u16| flow.has_ports().then_some(Number(port.into()));
+        let protocol = protocol_name(flow.protocol).map_or_else(|| flow.protocol.to_string(), String::from);
         Self {
-            src_ip: ip(source),
-            src_port: Some(source_port),
-            dst_ip: ip(destination),
-            dst_port: Some(destination_port),
-            protocol: Some(protocol_name(protocol).map_or_else(|| protocol.to_string(), String::from)),
-            community_id: id_of(tuple),
+            src_ip: flow.source_ip(),
+            src_port: port(flow.source_port),
+            dst_ip: flow.destination_ip(),
+            dst_port: port(flow.destination_port),
+            protocol: Some(protocol),
+            community_id: id_of(&flow),
         }
     }
 }
 
-/// Both ends. An ICMP message that is not answered has a type in place of the port of its source, and
-/// more than that of its destination.
-fn ends_of(tuple: &FlowTuple) -> [([u8; 16], u16); 2] {
-    let [one, other] = tuple.ends();
-    let is_icmp = matches!((tuple.network(), tuple.protocol()), (Network::Ipv4, 1) | (Network::Ipv6, 58));
-    if is_icmp && one.1 > 0xff { [other, one] } else { [one, other] }
+/// A record of the flow. An ICMP message that is not answered has a type in place of the port of its
+/// source, and more than that of its destination.
+fn record_of(tuple: &FlowTuple) -> FlowRecord {
+    let (network, protocol, [one, other]) = (tuple.network(), tuple.protocol(), tuple.ends());
+    let flow = |(source, source_port), (destination, destination_port)| FlowRecord {
+        network,
+        source,
+        source_port,
+        destination,
+        destination_port,
+        protocol,
+        ..FlowRecord::default()
+    };
+    let in_order = flow(one, other);
+    if in_order.is_icmp() && one.1 > 0xff { flow(other, one) } else { in_order }
 }
 
-fn id_of(tuple: &FlowTuple) -> Option<String> {
-    let [(source, source_port), (destination, destination_port)] = ends_of(tuple);
-    let (network, protocol) = (tuple.network(), tuple.protocol());
-    let flow =
-        FlowRecord { network, source, source_port, destination, destination_port, protocol, ..FlowRecord::default() };
-    Some(String::from_utf8_lossy(&community_id(&flow)?).into_owned())
+fn id_of(flow: &FlowRecord) -> Option<String> {
+    Some(String::from_utf8_lossy(&community_id(flow)?).into_owned())
 }
 
 impl NewOverride {
     /// Action and time.
     pub fn read(&self) -> Result<(OverrideAction, Duration), InvalidOverride> {
         let action = match self.action {
-            ActionName::Shunt => OverrideAction::Shunt(self.more),
-            _ if self.more > 0 => return Err(InvalidOverride::More),
+            ActionName::Shunt => OverrideAction::Shunt(self.more.0 as u32),
+            _ if self.more.0 > 0 => return Err(InvalidOverride::More),
             ActionName::Forward => OverrideAction::Forward,
             ActionName::Drop => OverrideAction::Drop,
         };
-        let seconds = self.expiry.unwrap_or(DEFAULT_EXPIRY);
+        let seconds = self.expiry.map_or(DEFAULT_EXPIRY, |Number(seconds)| seconds);
         let is_valid = (1..=MAX_EXPIRY).contains(&seconds);
         is_valid.then_some((action, Duration::from_secs(seconds))).ok_or(InvalidOverride::Expiry)
     }
@@ -244,5 +294,5 @@ pub fn list(overrides: &Overrides) -> OverrideList {
 
 /// The tuple of an override in effect with a Community ID.
 pub fn find(overrides: &Overrides, id: &str) -> Option<FlowTuple> {
-    overrides.list().iter().map(|present| present.tuple).find(|tuple| id_of(tuple).as_deref() == Some(id))
+    overrides.list().iter().map(|present| present.tuple).find(|tuple| id_of(&record_of(tuple)).as_deref() == Some(id))
 }

@@ -6,7 +6,7 @@ mod live;
 mod network;
 mod served;
 
-use common::{number, request_and_response};
+use common::{ipv4, number, request_and_response};
 use network::until;
 use served::{Overridden, Served, TOKEN, flow, sum, token_file};
 use std::collections::BTreeMap;
@@ -106,12 +106,19 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
     let Some(probe) = Overridden::start("") else { return };
     let f = flow(1);
     let ipv6 = "{\"src_ip\":\"::1\",\"dst_ip\":\"10.0.0.1\",\"protocol\":\"tcp\"}";
+    let as_array = "[\"10.0.0.1\",1,\"10.0.0.2\",2,\"udp\",null]";
+    let of = |protocol: &str, ports: &str| {
+        format!(
+            "{{\"flow\":{{\"src_ip\":\"10.0.0.1\",\"dst_ip\":\"10.0.0.2\",\"protocol\":\"{protocol}\"{ports}}},\"action\":\"drop\"}}"
+        )
+    };
+    let ports = ",\"src_port\":1,\"dst_port\":2";
     let unknown = "{\"flow\":{\"community_id\":\"1:LQU9qZlK+B5F3KDmev6m5PMibrg=\"},\"action\":\"drop\"}";
     let cases = [
         (String::new(), 400, "the body is no override"),
         ("[]".into(), 400, "the body is no override"),
         (format!("{{\"flow\":{f}}}"), 400, "action"),
-        (format!("{{\"flow\":{f},\"action\":\"ban\"}}"), 400, "unknown variant"),
+        (format!("{{\"flow\":{f},\"action\":\"ban\"}}"), 400, "use forward, drop or shunt"),
         (format!("{{\"flow\":{f},\"action\":\"drop\",\"expires\":3}}"), 400, "unknown field"),
         (format!("{{\"flow\":{f},\"action\":\"drop\",\"expiry\":0}}"), 400, "expiry: use a number of seconds"),
         (format!("{{\"flow\":{f},\"action\":\"drop\",\"expiry\":86401}}"), 400, "expiry: use a number of seconds"),
@@ -122,6 +129,26 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
         (format!("{{\"flow\":{},\"action\":\"drop\"}}", f.replace("10.1.0.1", "10.1.0.256")), 400, "IP address"),
         (format!("{{\"flow\":{ipv6},\"action\":\"drop\"}}"), 400, "different versions of IP"),
         ("{\"flow\":{\"community_id\":\"1:x\"},\"action\":\"drop\"}".into(), 400, "begins with 1: and has 30"),
+        (format!("[{f},\"drop\"]"), 400, "expected an object"),
+        (format!("{{\"flow\":{as_array},\"action\":\"drop\"}}"), 400, "expected an object"),
+        (format!("{{\"flow\":{f},\"action\":{{\"drop\":null}}}}"), 400, "expected a string"),
+        (format!("{{\"flow\":{f},\"action\":\"drop\",\"expiry\":-1}}"), 400, "expected a whole number"),
+        (format!("{{\"flow\":{f},\"action\":\"drop\"}}{f}"), 400, "trailing characters"),
+        (of("udp", ""), 400, "protocol udp has ports: write src_port and dst_port"),
+        (of("tcp", ",\"src_port\":1"), 400, "protocol tcp has ports"),
+        (of("132", ",\"dst_port\":0"), 400, "protocol 132 has ports"),
+        (of("udplite", ""), 400, "has ports"),
+        (of("dccp", ""), 400, "has ports"),
+        (of("udp", ",\"src_port\":1,\"dst_port\":65536"), 400, "expected a whole number from 0 to 65535"),
+        (of("udp", ",\"src_port\":1,\"dst_port\":\"2\""), 400, "expected a whole number from 0 to 65535"),
+        (of("udp", ",\"src_port\":1,\"dst_port\":2.5"), 400, "expected a whole number from 0 to 65535"),
+        (of("gre", ports), 400, "protocol gre has no ports: leave src_port and dst_port out"),
+        (of("icmp", ports), 400, "name an ICMP flow by its community_id"),
+        (of("icmp6", ""), 400, "name an ICMP flow by its community_id"),
+        (of("1", ""), 400, "name an ICMP flow by its community_id"),
+        (of("+17", ports), 400, "\"+17\" is not a protocol"),
+        (of("017", ports), 400, "\"017\" is not a protocol"),
+        (of("", ports), 400, "\"\" is not a protocol"),
         (unknown.into(), 404, "no flow of the moment has this Community ID"),
         (format!("{{\"flow\":{f},\"action\":\"drop\"}}{}", " ".repeat(20_000)), 413, "the body is longer"),
     ];
@@ -129,7 +156,17 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
         let answer = probe.served.change("POST", "/overrides", &body);
         let text = answer.json()["error"].as_str().unwrap().to_owned();
         assert!(answer.status == status && text.contains(reason), "{body}: {} {text}", answer.status);
+        let of_rust = ["u16", "u32", "u64", "struct", "enum", "FlowName", "NewOverride"];
+        assert!(!of_rust.iter().any(|name| text.contains(name)), "{text}");
     }
+    let whole = format!("{{\"flow\":{f},\"action\":\"drop\"}}");
+    assert_eq!(probe.served.change("POST", "/overrides?dry_run=1", &whole).status, 400);
+    assert_eq!(probe.served.change("POST", "/reload?file=x", "").status, 400);
+    for path in ["/overrides?limit=1", "/rules?level=network", "/lists?x", "/timeouts?x=", "/status?a", "/health?b"] {
+        let answer = probe.served.get(path);
+        assert!(answer.status == 400 && answer.body.contains("has no parameters"), "{path}: {}", answer.body);
+    }
+    assert_eq!((probe.served.get("/rules?").status, probe.served.get("/none?x=1").status), (200, 404));
     for (query, status) in [("", 400), ("src_ip=x", 400), ("nonsense=1", 400), (&*query(1), 404)] {
         assert_eq!(probe.served.change("DELETE", &format!("/overrides?{query}"), "").status, status, "{query}");
     }
@@ -156,6 +193,44 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
     assert_eq!(probe.list().len(), 16_384);
     let (clients, _) = probe.stop();
     assert!(clients.is_empty());
+}
+
+#[test]
+fn a_flow_without_ports_is_named_without_them_and_icmp_by_its_community_id() {
+    let Some(mut probe) = Overridden::start("") else { return };
+    let echo = |kind: u8, ends: [[u8; 4]; 2]| ipv4(1, ends[0], ends[1], &[kind, 0, 0, 0, 0, 1, 0, 1]);
+    let ends = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    let gre = ipv4(47, ends[0], ends[1], &[0, 0, 8, 0, 1, 2, 3, 4]);
+    // An echo with its reply, a redirect, which has no counterpart, and GRE.
+    for frame in [echo(8, ends), echo(0, [ends[1], ends[0]]), echo(5, ends), gre] {
+        probe.served.sender.send(&frame);
+    }
+    until("all packets are counted", || probe.received() == 4);
+    let tuple = "\"src_ip\":\"10.0.0.2\",\"dst_ip\":\"10.0.0.1\",\"protocol\":\"47\"";
+    for ports in ["", ",\"src_port\":0,\"dst_port\":0"] {
+        let body = format!("{{\"flow\":{{{tuple}{ports}}},\"action\":\"drop\"}}");
+        let answer = probe.served.change("POST", "/overrides", &body);
+        assert!([200, 201].contains(&answer.status), "{}", answer.body);
+    }
+    let found = probe.served.get("/flows?where=icmp&fields=community_id").json();
+    let flows = found["flows"].as_array().unwrap().clone();
+    assert_eq!(flows.len(), 2, "{found}");
+    for flow in flows {
+        let id = flow["community_id"].as_str().unwrap();
+        let body = format!("{{\"flow\":{{\"community_id\":\"{id}\"}},\"action\":\"drop\"}}");
+        let answer = probe.served.change("POST", "/overrides", &body);
+        assert_eq!((answer.status, answer.json()["flow"]["community_id"].as_str()), (201, Some(id)));
+    }
+    let list = probe.list();
+    assert_eq!(list.len(), 3);
+    for present in &list {
+        let flow = present["flow"].as_object().unwrap();
+        assert!(!flow.contains_key("src_port") && !flow.contains_key("dst_port"), "{present}");
+        let id = flow["community_id"].as_str().unwrap().replace('+', "%2B");
+        let path = format!("/overrides?community_id={id}");
+        assert_eq!(probe.served.change("DELETE", &path, "").status, 200, "{present}");
+    }
+    probe.served.probe.stop(0);
 }
 
 #[test]
