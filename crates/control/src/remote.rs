@@ -11,9 +11,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -26,6 +28,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Time of a request, with the connection that it may need.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two looks at the flag that ends a request.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Octets of an answer that are read at most.
 const MAX_ANSWER: usize = 1 << 20;
 
@@ -65,6 +69,11 @@ impl std::fmt::Display for ProbeUrl {
 }
 
 impl ProbeUrl {
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Whether requests are encrypted.
     pub fn is_https(&self) -> bool {
         self.is_https
@@ -113,11 +122,12 @@ impl RemoteProbe {
         Ok(Self { url, token: Token::read(token)?, tls, runtime, connection: None })
     }
 
-    /// Sends a request with a body, and reads the answer.
+    /// Sends a request with a body, and reads the answer. Gives up when `stop` is set.
     ///
     /// # Errors
-    /// The probe cannot be reached, or does not answer in time.
-    pub fn request(&mut self, method: Method, path: &str, body: &str) -> io::Result<RemoteAnswer> {
+    /// The probe cannot be reached, or does not answer in time. `InvalidData`: it answers, but its
+    /// certificate is not accepted, or it does not use TLS.
+    pub fn request(&mut self, method: Method, path: &str, body: &str, stop: &AtomicBool) -> io::Result<RemoteAnswer> {
         let Self { url, token, tls, runtime, connection } = self;
         runtime.block_on(async {
             let request = || {
@@ -142,7 +152,15 @@ impl RemoteProbe {
                 *connection = Some(new);
                 Ok(answer)
             };
-            timeout(TIMEOUT, whole).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            let (mut whole, end) = (pin!(whole), Instant::now() + TIMEOUT);
+            loop {
+                match timeout(STOP_INTERVAL, whole.as_mut()).await {
+                    Ok(result) => return result,
+                    Err(_) if stop.load(Ordering::Relaxed) => return Err(io::ErrorKind::Interrupted.into()),
+                    Err(_) if Instant::now() >= end => return Err(io::ErrorKind::TimedOut.into()),
+                    Err(_) => {}
+                }
+            }
         })
     }
 }
@@ -153,7 +171,8 @@ async fn connect(url: &ProbeUrl, tls: Option<&TlsConnector>) -> io::Result<SendR
     match tls {
         None => handshake(stream).await,
         Some(tls) => {
-            let name = ServerName::try_from(url.host().to_owned()).map_err(io::Error::other)?;
+            let name = ServerName::try_from(url.host().to_owned());
+            let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             handshake(tls.connect(name, stream).await?).await
         }
     }

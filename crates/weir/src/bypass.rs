@@ -9,13 +9,14 @@ use crate::arguments::{Bypass, BypassAction, EveEvent};
 use crate::console::print;
 use crate::error::Error;
 use crate::run_status::RunStatus;
+use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::stop_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const RETRY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 /// Longest line, octets.
 const MAX_LINE: usize = 1 << 20;
+/// Octets at the beginning of a file that tell whether it was truncated and written again. Those of an
+/// EVE file have the time of its first event.
+const START: usize = 128;
 /// Lines and refusals that are named in the log; further ones are only counted.
 const NAMED: u64 = 5;
 
@@ -67,20 +71,30 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     if arguments.more > 0 && arguments.action != BypassAction::Shunt {
         return Err(Error::BypassMore);
     }
+    if !arguments.signature.is_empty() && arguments.on.iter().all(|on| *on == EveEvent::Bypassed) {
+        return Err(Error::BypassSignature);
+    }
     let stop = stop_signal()?;
+    let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
     let remote = |error| Error::Remote { error };
     let mut probe =
         RemoteProbe::new(arguments.to.clone(), &arguments.token_file, arguments.ca.as_deref()).map_err(remote)?;
+    if !arguments.hardening.no_sandbox {
+        Sandbox::enter(&[], &[], &[&arguments.eve], Restrictions::Client { port: arguments.to.port() });
+    }
     // A flow that has no override: the answer tells whether the probe has rules and accepts the token.
     let none = "/overrides?src_ip=0.0.0.0&dst_ip=0.0.0.0&protocol=255";
-    match probe.request(Method::DELETE, none, "") {
+    match probe.request(Method::DELETE, none, "", &stop) {
         Ok(answer) if [401, 403, 409].contains(&answer.status.as_u16()) => {
             return Err(Error::BypassRefused { probe: arguments.to.to_string(), reason: answer.error() });
         }
         Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(Error::BypassRefused { probe: arguments.to.to_string(), reason: error.to_string() });
+        }
+        Err(_) if stop.load(Ordering::Relaxed) => {}
         Err(error) => warn!(probe = %arguments.to, error = %error, "the probe cannot be reached yet"),
     }
-    let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
     info!(file = %arguments.eve.display(), probe = %arguments.to, "following");
     let mut bypass = Running { arguments, probe, stop, counters: Counters::default(), has_failed: false };
     let mut status = RunStatus::Success;
@@ -153,7 +167,7 @@ impl Running<'_> {
                 self.counters.undelivered += 1;
                 return;
             }
-            let reason = match self.probe.request(Method::POST, "/overrides", body) {
+            let reason = match self.probe.request(Method::POST, "/overrides", body, &self.stop) {
                 Ok(answer) => match answer.status.as_u16() {
                     200 | 201 => {
                         self.counters.posted += 1;
@@ -176,6 +190,7 @@ impl Running<'_> {
                         return;
                     }
                 },
+                Err(_) if self.is_over() => continue,
                 Err(error) => error.to_string(),
             };
             if pause == RETRY[0] {
@@ -211,22 +226,33 @@ fn is_selected(event: &Value, arguments: &Bypass) -> bool {
 }
 
 /// The flow of an event, as the HTTP interface names it. ICMP has types in place of ports, which an
-/// event has for one direction only: its Community ID names the flow.
+/// event has for one direction only: its Community ID names the flow. The probe refuses a flow whose
+/// ports are missing.
 fn flow(event: &Value) -> Option<Value> {
     let text = |name: &str| event[name].as_str();
     let protocol = text("proto")?.to_ascii_lowercase();
+    // Suricata writes numbers with three digits.
+    let protocol = protocol.parse::<u8>().map_or(protocol, |number| number.to_string());
     let is_icmp = protocol == "icmp" || protocol == "ipv6-icmp";
     match (text("src_ip"), text("dest_ip"), text("community_id")) {
         (_, _, Some(id)) if is_icmp => Some(json!({"community_id": id})),
         (Some(source), Some(destination), _) if !is_icmp => {
-            let port = |name: &str| event[name].as_u64().unwrap_or(0);
-            Some(json!({
-                "src_ip": source, "src_port": port("src_port"), "dst_ip": destination, "dst_port": port("dest_port"),
-                "protocol": protocol,
-            }))
+            let mut flow = json!({"src_ip": source, "dst_ip": destination, "protocol": protocol});
+            for (of_event, name) in [("src_port", "src_port"), ("dest_port", "dst_port")] {
+                if let Some(port) = event.get(of_event) {
+                    flow[name] = port.as_u64().filter(|&port| port <= u16::MAX.into())?.into();
+                }
+            }
+            Some(flow)
         }
         _ => None,
     }
+}
+
+/// Opens a file for reading. A pipe does not wait for its writer.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
 }
 
 /// Reads the lines of a file that grows, is rotated and truncated; or of a pipe, to its end.
@@ -234,6 +260,10 @@ struct Follower {
     /// `None` for pipes.
     path: Option<PathBuf>,
     file: File,
+    /// How the file begins.
+    start: Vec<u8>,
+    /// After a rotation: the new file, and whether it has content. Until then the old one is read.
+    next: Option<(File, bool)>,
     /// The beginning of a line that has not ended.
     begun: Vec<u8>,
     /// The line that has begun is too long.
@@ -247,7 +277,7 @@ impl Follower {
         let mut file = if path == Path::new("-") {
             File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?)
         } else {
-            File::open(path).map_err(failed)?
+            open(path).map_err(failed)?
         };
         let kind = file.metadata().map_err(failed)?.file_type();
         let is_pipe = path == Path::new("-") || kind.is_fifo() || kind.is_char_device() || kind.is_socket();
@@ -255,45 +285,70 @@ impl Follower {
             file.seek(SeekFrom::End(0)).map_err(failed)?;
         }
         let path = (!is_pipe).then(|| path.to_owned());
-        Ok(Self { path, file, begun: Vec::new(), is_too_long: false, buffer: vec![0; 1 << 16].into() })
+        let buffer = vec![0; 1 << 16].into();
+        Ok(Self { path, file, start: Vec::new(), next: None, begun: Vec::new(), is_too_long: false, buffer })
     }
 
     /// Hands over the lines that have come, or waits a little. Returns false at the end of a pipe.
     fn read(&mut self, mut add: impl FnMut(Option<&[u8]>)) -> io::Result<bool> {
-        if self.path.is_none() {
-            let wait = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.as_nanos() as _ };
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&wait)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(true),
-                polled => polled?,
-            };
-        }
-        let length = self.file.read(&mut self.buffer)?;
-        if length > 0 {
-            self.split(length, add);
-            return Ok(true);
-        }
-        let Some(path) = &self.path else {
-            self.end_line(&mut add, true);
-            return Ok(false);
-        };
-        let (present, position) = (self.file.metadata()?, self.file.stream_position()?);
-        if present.len() < position {
-            warn!(file = %path.display(), "the file was truncated, reading it from its beginning");
-            self.file.seek(SeekFrom::Start(0))?;
-            self.end_line(&mut add, false);
-            return Ok(true);
-        }
-        // Between two files of a rotation there may be none.
-        let next = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        match next {
-            Ok((next, file)) if (next.dev(), next.ino()) != (present.dev(), present.ino()) => {
-                info!(file = %path.display(), "the file was rotated");
-                self.file = file;
+        match self.path.clone() {
+            None => {
+                let wait = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.as_nanos() as _ };
+                match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&wait)) {
+                    Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(true),
+                    polled => polled?,
+                };
+            }
+            Some(path) if self.was_truncated()? => {
+                warn!(file = %path.display(), "the file was truncated, reading it from its beginning");
+                self.file.seek(SeekFrom::Start(0))?;
                 self.end_line(&mut add, false);
             }
-            _ => std::thread::sleep(POLL_INTERVAL),
+            Some(_) => {}
+        }
+        let length = match self.file.read(&mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            length => length?,
+        };
+        if length > 0 {
+            self.split(length, add);
+        } else if self.path.is_none() {
+            self.end_line(&mut add, true);
+            return Ok(false);
+        } else if let Some((next, _)) = self.next.take_if(|(_, has_content)| *has_content) {
+            (self.file, self.start) = (next, Vec::new());
+            self.end_line(&mut add, false);
+        } else if !self.look_for_next()? {
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(true)
+    }
+
+    /// Whether the file has become shorter, or begins with something else.
+    fn was_truncated(&mut self) -> io::Result<bool> {
+        let mut start = [0; START];
+        let length = self.file.read_at(&mut start, 0)?;
+        let before = std::mem::replace(&mut self.start, start[..length].to_vec());
+        Ok(!self.start.starts_with(&before) || self.file.metadata()?.len() < self.file.stream_position()?)
+    }
+
+    /// Looks whether there is another file of the name, and whether it has content: then nothing more
+    /// is written to the old one, of which the rest is read.
+    fn look_for_next(&mut self) -> io::Result<bool> {
+        if let Some((next, has_content)) = &mut self.next {
+            *has_content = next.metadata()?.len() > 0;
+            return Ok(*has_content);
+        }
+        let (present, path) = (self.file.metadata()?, self.path.as_deref());
+        // Between two files of a rotation there may be none.
+        let next = path.and_then(|path| open(path).ok()).and_then(|file| Some((file.metadata().ok()?, file)));
+        if let Some((next, file)) = next
+            && (next.dev(), next.ino()) != (present.dev(), present.ino())
+        {
+            info!(file = %path.unwrap_or(Path::new("")).display(), "the file was rotated");
+            self.next = Some((file, false));
+        }
+        Ok(false)
     }
 
     fn split(&mut self, length: usize, mut add: impl FnMut(Option<&[u8]>)) {
@@ -311,12 +366,12 @@ impl Follower {
         self.buffer = octets;
     }
 
-    /// Hands over the line that has begun; one that was cut is broken.
+    /// Hands over the line that has begun, unless it is empty; one that was cut is broken.
     fn end_line(&mut self, add: &mut impl FnMut(Option<&[u8]>), is_whole: bool) {
         let is_too_long = std::mem::take(&mut self.is_too_long);
-        if !self.begun.is_empty() || is_too_long {
+        if !self.begun.trim_ascii().is_empty() || is_too_long {
             add((is_whole && !is_too_long).then_some(&self.begun));
-            self.begun.clear();
         }
+        self.begun.clear();
     }
 }

@@ -145,6 +145,8 @@ pub enum Error {
     BypassCertificates,
     #[error("--more needs --action shunt")]
     BypassMore,
+    #[error("--signature needs --on alert or --on drop: other events have no signature")]
+    BypassSignature,
     #[error("{probe}: {reason}")]
     BypassRefused { probe: String, reason: String },
     #[error("cannot handle signals: {0}")]

@@ -79,8 +79,10 @@ fn the_packets_of_flows_with_an_alert_stop_and_the_file_may_be_rotated_and_trunc
     ];
     let mut bypass = Bypass::start(folder.path(), &options, Stdio::null());
     bypass.wait_for("following");
+    let status = fs::read_to_string(format!("/proc/{}/status", bypass.0.0.id())).unwrap();
+    assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
     probe.send(&[1, 2, 3, 4, 9]);
-    append(&(alert(1, 1) + "{\"event_type\":\"stats\"}\nnonsense\n\n" + &alert(4, 3))).unwrap();
+    append(&(alert(1, 1) + "{\"event_type\":\"stats\"}\nnonsense\n\n \r\n" + &alert(4, 3))).unwrap();
     // A line that comes in two parts.
     let line = alert(2, 2);
     let (first, second) = line.split_at(100);
@@ -88,23 +90,47 @@ fn the_packets_of_flows_with_an_alert_stop_and_the_file_may_be_rotated_and_trunc
     until("the first flow is overridden", || probe.list().len() == 1);
     append(second).unwrap();
     until("the second flow is overridden", || probe.list().len() == 2);
+    // Suricata writes to the old file until it is told that there is another one.
+    let mut old = File::options().append(true).open(&eve).unwrap();
     fs::rename(&eve, folder.path().join("eve.json.1")).unwrap();
-    append(&alert(3, 1)).unwrap();
+    append("").unwrap();
     bypass.wait_for("the file was rotated");
+    old.write_all(alert(3, 1).as_bytes()).unwrap();
     until("the third flow is overridden", || probe.list().len() == 3);
+    old.write_all(alert(4, 3).as_bytes()).unwrap();
+    append(&alert(5, 1)).unwrap();
+    until("the next flow is overridden", || probe.list().len() == 4);
     probe.send(&[1, 2, 3, 4, 9]);
     File::create(&eve).unwrap();
     bypass.wait_for("the file was truncated");
     append(&alert(9, 1).replace("\"src_ip\"", "\"source\"")).unwrap();
+    append(&alert(9, 1).replace(":53,", ":65536,")).unwrap();
+    append(&alert(9, 1).replace("\"src_port\":53,", "")).unwrap();
     append(&alert(9, 1)).unwrap();
-    until("the last flow is overridden", || probe.list().len() == 4);
+    until("the last but one flow is overridden", || probe.list().len() == 5);
     probe.send(&[9]);
+    // Truncated, and longer than before when it is looked at.
+    let others = "{\"event_type\":\"stats\"}\n".repeat(100);
+    fs::write(&eve, alert(6, 1) + &others).unwrap();
+    until("the last flow is overridden", || probe.list().len() == 6);
+    until("the truncation is noticed", || bypass.err().matches("the file was truncated").count() == 2);
     signal(&bypass.0.0, libc::SIGTERM);
     let (code, counts) = bypass.end();
     // Lines, broken, other, refused, undelivered, posted.
-    assert_eq!((code, &counts[..]), (Some(2), &[8, 2, 2, 0, 0, 4][..]), "{}", bypass.err());
+    assert_eq!((code, &counts[..]), (Some(2), &[113, 3, 103, 1, 0, 6][..]), "{}", bypass.err());
     assert!(bypass.err().contains("line=3") && !bypass.err().contains(TOKEN), "{}", bypass.err());
     assert_eq!(probe.stop().0, BTreeMap::from([(1, 2), (2, 2), (3, 2), (4, 4), (9, 4)]));
+}
+
+/// A certificate of 192.0.2.1 and its key.
+fn make_certificate(cert: &str, key: &str) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=probe", "-addext", "subjectAltName=IP:192.0.2.1", "-keyout", key, "-out", cert])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 #[test]
@@ -114,17 +140,21 @@ fn an_encrypted_probe_is_told_from_standard_input() {
     }
     let folder = tempfile::tempdir().unwrap();
     let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=probe", "-addext", "subjectAltName=IP:192.0.2.1", "-keyout", &key, "-out", &cert])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    make_certificate(&cert, &key);
     let tls = ["--listen", "192.0.2.1:0", "--tls-cert", &cert, "--tls-key", &key];
     let Some(mut probe) = Overridden::start_with("", &tls) else { return };
     let url = format!("https://{}", probe.served.address);
     let token = probe.token.to_str().unwrap().to_owned();
+    // The certificate of another probe, and the same address under another name.
+    let [other, other_key] = ["other.pem", "other_key.pem"].map(|name| folder.path().join(name).display().to_string());
+    make_certificate(&other, &other_key);
+    for (url, ca, reason) in [
+        (url.clone(), &other, "invalid peer certificate"),
+        (url.replace("192.0.2.1", "[::ffff:192.0.2.1]"), &cert, "certificate not valid for name"),
+    ] {
+        let err = failure(1, ["bypass", "--eve", "-", "--to", &url, "--token-file", &token, "--ca", ca]);
+        assert!(err.replace("\n      ", " ").contains(reason), "{err}");
+    }
     let options = ["--eve", "-", "--to", &url, "--token-file", &token, "--ca", &cert, "--on", "drop,bypassed"];
     let options = [&options[..], &["--action", "drop", "--expiry", "1h"]].concat();
     let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
@@ -202,6 +232,34 @@ fn nothing_is_lost_while_the_probe_is_away_or_busy() {
 }
 
 #[test]
+fn a_signal_ends_the_wait_for_a_writer_and_for_an_answer() {
+    let (folder, token) = token_file(TOKEN, 0o600);
+    let fifo = folder.path().join("eve.fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let [fifo, token] = [&fifo, &token].map(|path| path.to_str().unwrap());
+    let options = ["--to", "http://127.0.0.1:1", "--token-file", token];
+    let mut bypass = Bypass::start(folder.path(), &[&options[..], &["--eve", fifo]].concat(), Stdio::null());
+    bypass.wait_for("following");
+    signal(&bypass.0.0, libc::SIGINT);
+    assert_eq!(bypass.end(), (Some(0), vec![0; 6]), "{}", bypass.err());
+    // Its writer comes later, and its end is the end.
+    let mut bypass = Bypass::start(folder.path(), &[&options[..], &["--eve", fifo]].concat(), Stdio::null());
+    bypass.wait_for("following");
+    fs::write(fifo, "{}\n{}").unwrap();
+    assert_eq!(bypass.end(), (Some(0), vec![2, 0, 2, 0, 0, 0]), "{}", bypass.err());
+    // Accepts connections, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let options = ["--to", &url, "--token-file", token, "--eve", "-"];
+    let mut bypass = Bypass::start(folder.path(), &options, Stdio::null());
+    let stream = silent.accept().unwrap().0;
+    stream.peek(&mut [0]).unwrap();
+    signal(&bypass.0.0, libc::SIGTERM);
+    assert_eq!(bypass.end(), (Some(0), vec![0; 6]), "{}", bypass.err());
+    assert!(!bypass.err().contains("cannot be reached"), "it did not wait: {}", bypass.err());
+}
+
+#[test]
 fn what_cannot_be_followed_or_told_is_refused_at_the_start() {
     let (_folder, token) = token_file(TOKEN, 0o600);
     let token = token.to_str().unwrap();
@@ -212,10 +270,14 @@ fn what_cannot_be_followed_or_told_is_refused_at_the_start() {
         (&[&eve[..], &["--to", "https://127.0.0.1:1"]].concat(), "needs --ca FILE"),
         (&[&eve[..], &["--more", "1", "--action", "drop"]].concat(), "--more needs --action shunt"),
         (&[&eve[..], &["--expiry", "2d"]].concat(), "from 1s to 1d"),
+        (&[&eve[..], &["--expiry", "0"]].concat(), "from 1s to 1d"),
+        (&[&eve[..], &["--on", "bypassed", "--signature", "1"]].concat(), "--signature needs --on alert"),
         (&[&eve[..], &["--on", "alerts"]].concat(), "alerts"),
     ]);
     let gone = failure(1, ["bypass", "--eve", "/nonexistent/eve.json", "--token-file", token]);
     assert!(gone.contains("/nonexistent/eve.json: No such file"), "{gone}");
+    let folder = failure(1, ["bypass", "--eve", "/tmp", "--token-file", token]);
+    assert!(folder.contains("/tmp: is a directory"), "{folder}");
     let Some(served) = Served::start(&["--token-file", token]) else { return };
     let url = format!("http://{}", served.address);
     let err = failure(1, [&eve[..], &["--to", &url]].concat());

@@ -1,5 +1,6 @@
 //! Options of `weir bypass`.
 
+use super::groups::Hardening;
 use super::{INPUT, OUTPUT};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ pub struct Bypass {
     /// Print no summary; the default of --log-level is warn
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
+
+    #[command(flatten)]
+    pub hardening: Hardening,
 }
 
 /// What an override does.
@@ -79,8 +83,8 @@ pub enum EveEvent {
 }
 
 fn parse_expiry(text: &str) -> Result<u64, String> {
-    let seconds = parse_duration(text).map_err(|error| error.to_string())? / 1_000_000_000;
-    if (1..=86_400).contains(&seconds) { Ok(seconds) } else { Err("use a time from 1s to 1d".into()) }
+    let seconds = parse_duration(text).ok().map(|ns| ns / 1_000_000_000);
+    seconds.filter(|seconds| (1..=86_400).contains(seconds)).ok_or_else(|| "use a time from 1s to 1d".into())
 }
 
 const EXAMPLES: &str = "\
@@ -94,6 +98,7 @@ Examples:
 
 Exit codes:
   0  success: SIGINT, SIGTERM or the end of standard input; each event was delivered
-  1  usage error, or a file cannot be read, or the probe refuses the token or runs without rules
+  1  usage error, or a file cannot be read, or the probe refuses the token or runs without rules,
+     or its certificate is not accepted
   2  finished, but lines were broken, or overrides were refused or not delivered; the summary has
      the counts";

@@ -312,7 +312,7 @@ pub struct Reporting {
     pub quiet: bool,
 }
 
-/// How far the process restricts itself: `weir read`, `weir probe` and `weir tcp`.
+/// How far the process restricts itself.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Hardening {
     /// Do not restrict the process, once its inputs and outputs are open, to the system calls and files that it needs. To

@@ -38,7 +38,8 @@ const READABLE: [&str; 11] = [
     "/dev/random",
     "/dev/urandom",
 ];
-/// Name servers answer over TCP what does not fit a datagram. Weir uses no other TCP connections.
+/// Name servers answer over TCP what does not fit a datagram. Only `weir bypass` uses other TCP
+/// connections.
 const DNS_PORT: u16 = 53;
 
 /// What is restricted.
@@ -48,6 +49,8 @@ pub enum Restrictions {
         /// Whether connections are accepted on a socket that listens already (`--listen`).
         accepts: bool,
     },
+    /// Files and calls, of a client that connects to this port.
+    Client { port: u16 },
     /// Only files: the drivers of DPDK make system calls that depend on the device.
     Files,
 }
@@ -74,13 +77,18 @@ impl Sandbox {
         let pipes = pipes.iter().filter_map(|path| fs::canonicalize(path).ok());
         let writable: Vec<PathBuf> = sinks.iter().filter_map(|sink| writable_path(sink)).chain(pipes).collect();
         let mut missing = Vec::new();
-        match restrict_files(&writable, read_again) {
+        let (port, has_http) = match restrictions {
+            Restrictions::FilesAndCalls { accepts } => (None, Some(accepts)),
+            Restrictions::Client { port } => (Some(port), Some(true)),
+            Restrictions::Files => (None, None),
+        };
+        match restrict_files(&writable, read_again, port) {
             Ok(RulesetStatus::NotEnforced) => missing.push("Landlock".to_owned()),
             Ok(status) => debug!(?status, "Landlock restricts files"),
             Err(error) => missing.push(format!("Landlock ({error})")),
         }
-        if let Restrictions::FilesAndCalls { accepts } = restrictions
-            && let Err(error) = system_calls::restrict(accepts)
+        if let Some(has_http) = has_http
+            && let Err(error) = system_calls::restrict(has_http)
         {
             missing.push(format!("seccomp ({error})"));
         }
@@ -118,7 +126,11 @@ fn directory(file: &Path) -> Option<PathBuf> {
     absolute(file).parent().map(Path::to_path_buf)
 }
 
-fn restrict_files(writable: &[PathBuf], read_again: &[&Path]) -> Result<RulesetStatus, RulesetError> {
+fn restrict_files(
+    writable: &[PathBuf],
+    read_again: &[&Path],
+    port: Option<u16>,
+) -> Result<RulesetStatus, RulesetError> {
     // Later versions restrict more kinds of access; nothing here depends on them.
     const VERSION: ABI = ABI::V6;
     // The directories of files that may be replaced, and of the files that they are links to.
@@ -140,7 +152,12 @@ fn restrict_files(writable: &[PathBuf], read_again: &[&Path]) -> Result<RulesetS
         .create()?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(writable, write))?
-        .add_rule(NetPort::new(DNS_PORT, AccessNet::ConnectTcp))?
+        .add_rules(
+            [DNS_PORT]
+                .into_iter()
+                .chain(port)
+                .map(|port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp))),
+        )?
         .restrict_self()?;
     Ok(status.ruleset)
 }

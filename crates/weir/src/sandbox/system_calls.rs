@@ -113,8 +113,9 @@ const PERMITTED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const PERMITTED_HERE: &[i64] = &[];
 
-/// With `--listen`. The socket listens and the descriptors of epoll are open when the sandbox begins.
-const PERMITTED_TO_SERVER: &[i64] = &[
+/// For HTTP: `--listen` and `weir bypass`. The socket listens and the descriptors of epoll are open when
+/// the sandbox begins.
+const PERMITTED_FOR_HTTP: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -132,19 +133,19 @@ const BPF_COMMANDS: [u64; 3] = [2, 3, 28];
 const NO_CLONE3: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
 const FORBIDDEN: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 
-/// Forbids this thread, and those that it starts from now on, all other system calls. If it `accepts`
-/// connections, it keeps those of a server.
+/// Forbids this thread, and those that it starts from now on, all other system calls. With `has_http`, it
+/// keeps those of a server or client of HTTP.
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this architecture is unknown.
-pub fn restrict(accepts: bool) -> Result<(), Error> {
+pub fn restrict(has_http: bool) -> Result<(), Error> {
     let architecture = TargetArch::try_from(ARCH).map_err(Error::from)?;
     // The C library loads its modules of name resolution (NSS) now, because later it cannot. A label
     // has at most 63 octets (RFC 1035 section 2.3.4), so no name server is asked.
     let _ = ("x".repeat(64).as_str(), 0).to_socket_addrs();
     let any_arguments = || [libc::SYS_clone3].map(|call| (call, Vec::new())).into();
     apply(SeccompFilter::new(any_arguments(), SeccompAction::Allow, NO_CLONE3, architecture))?;
-    apply(SeccompFilter::new(permitted(accepts)?, FORBIDDEN, SeccompAction::Allow, architecture))
+    apply(SeccompFilter::new(permitted(has_http)?, FORBIDDEN, SeccompAction::Allow, architecture))
 }
 
 fn apply(filter: Result<SeccompFilter, BackendError>) -> Result<(), Error> {
@@ -152,7 +153,7 @@ fn apply(filter: Result<SeccompFilter, BackendError>) -> Result<(), Error> {
     apply_filter(&program)
 }
 
-fn permitted(accepts: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+fn permitted(has_http: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let is = |argument, value: u64| condition(argument, SeccompCmpOp::Eq, value);
     // Threads, not processes: they share memory with this one. No new namespaces.
     let is_thread = condition(0, SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64);
@@ -194,9 +195,9 @@ fn permitted(accepts: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendEr
         // Signals to threads of this process (`abort`).
         (libc::SYS_tgkill, vec![vec![is(0, std::process::id().into())]]),
     ];
-    let of_server = if accepts { PERMITTED_TO_SERVER } else { &[] };
+    let for_http = if has_http { PERMITTED_FOR_HTTP } else { &[] };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        PERMITTED.iter().chain(PERMITTED_HERE).chain(of_server).map(|&call| (call, Vec::new())).collect();
+        PERMITTED.iter().chain(PERMITTED_HERE).chain(for_http).map(|&call| (call, Vec::new())).collect();
     for (call, alternatives) in some_arguments {
         let of_call = alternatives
             .into_iter()
