@@ -3,16 +3,29 @@
 //!
 //! Input: the sources of the run, what the kernel says about interfaces, and what sending has
 //! returned. An output is checked at the start, and whenever its interface or that of a source may be
-//! another one: when the output returns, and when frames of another interface come. Each change of
-//! state is logged once.
+//! another one: when the output returns, and when frames of another interface come. Each pipeline
+//! looks for itself, and each change of state is logged once, by the first pipeline that notices it.
 
 use crate::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use weir_capture::{Links, devices, interface_indexes};
 
 /// Time between two looks at an interface that cannot be used.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the log has about the interface of an output; the attachments of all pipelines share it.
+#[derive(Default)]
+pub(crate) struct Logged {
+    /// How often it was removed.
+    removals: AtomicU32,
+    is_loop: AtomicBool,
+    is_down: AtomicBool,
+    /// It was removed, or is a loop, and has not come back.
+    is_away: AtomicBool,
+}
 
 pub(crate) struct Attachment {
     output: String,
@@ -25,16 +38,18 @@ pub(crate) struct Attachment {
     /// When it was looked at last; `None` while it can be used.
     looked: Option<Instant>,
     is_removed: bool,
-    is_loop: bool,
     is_down: bool,
+    /// How many removals of the interface this pipeline knows.
+    removals: u32,
+    logged: Arc<Logged>,
 }
 
 impl Attachment {
-    /// `sources` are those of the run.
+    /// `sources` are those of the run; all pipelines have the same `logged`.
     ///
     /// # Errors
     /// One of them monitors an interface that the packets leave through.
-    pub fn new(output: &str, interface: &str, sources: &[String]) -> Result<Self, Error> {
+    pub fn new(output: &str, interface: &str, sources: &[String], logged: &Arc<Logged>) -> Result<Self, Error> {
         let mut attachment = Self {
             output: output.into(),
             interface: interface.into(),
@@ -43,8 +58,9 @@ impl Attachment {
             links: if sources.is_empty() { None } else { Links::open().ok() },
             looked: None,
             is_removed: false,
-            is_loop: false,
             is_down: false,
+            removals: 0,
+            logged: logged.clone(),
         };
         attachment.check_loop().map(|()| attachment)
     }
@@ -78,16 +94,14 @@ impl Attachment {
     /// Whether there is no loop. If there is one, packets are not sent from now on.
     fn has_no_loop(&mut self) -> bool {
         let checked = self.check_loop();
-        if let Err(error) = &checked
-            && !self.is_loop
-        {
+        let was_loop = self.logged.is_loop.swap(checked.is_err(), Relaxed);
+        let Err(error) = checked else { return true };
+        if !was_loop {
             warn!(output = self.output, "packets of an output are dropped: {error}");
+            self.logged.is_away.store(true, Relaxed);
         }
-        self.is_loop = checked.is_err();
-        if self.is_loop {
-            self.looked = Some(Instant::now());
-        }
-        !self.is_loop
+        self.looked = Some(Instant::now());
+        false
     }
 
     /// Whether frames can be sent. If not, looks at most once a second, and attaches the socket to the
@@ -99,8 +113,10 @@ impl Attachment {
         }
         let is_usable = self.has_no_loop() && (!self.is_removed || bind());
         if is_usable {
-            info!(output = self.output, "the interface of an output is back");
             self.is_removed = false;
+        }
+        if is_usable && self.logged.is_away.swap(false, Relaxed) {
+            info!(output = self.output, "the interface of an output is back");
         }
         self.looked = (!is_usable).then(Instant::now);
         is_usable
@@ -115,19 +131,32 @@ impl Attachment {
 
     /// The kernel has said that the interface does not exist.
     pub fn note_removed(&mut self) {
-        warn!(output = self.output, "the interface of an output was removed");
-        (self.is_removed, self.is_down, self.looked) = (true, false, Some(Instant::now()));
+        // Another pipeline may have noticed it, and may have the next interface already.
+        let (known, next) = (self.removals, self.removals + 1);
+        match self.logged.removals.compare_exchange(known, next, Relaxed, Relaxed) {
+            Ok(_) => {
+                warn!(output = self.output, "the interface of an output was removed");
+                self.logged.is_away.store(true, Relaxed);
+                self.removals = next;
+            }
+            Err(noticed) => self.removals = noticed,
+        }
+        (self.is_removed, self.looked) = (true, Some(Instant::now()));
+        self.is_down = false;
+        self.logged.is_down.store(false, Relaxed);
     }
 
     /// Whether the kernel refuses frames because the interface is down.
     pub fn note_down(&mut self, is_down: bool) {
-        if is_down != self.is_down {
-            if is_down {
-                warn!(output = self.output, "the interface of an output is down");
-            } else {
-                info!(output = self.output, "the interface of an output is up again");
-            }
-            self.is_down = is_down;
+        if std::mem::replace(&mut self.is_down, is_down) == is_down
+            || self.logged.is_down.swap(is_down, Relaxed) == is_down
+        {
+            return;
+        }
+        if is_down {
+            warn!(output = self.output, "the interface of an output is down");
+        } else {
+            info!(output = self.output, "the interface of an output is up again");
         }
     }
 }

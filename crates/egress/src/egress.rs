@@ -6,9 +6,11 @@ use crate::error::Error;
 use crate::interface::InterfaceOutput;
 use crate::output::{InterfaceReport, PacketOutput, WhenFull};
 use crate::pipe::PipeOutput;
+use crate::pipe_file::PipeFile;
 use crate::specification::{EgressSpec, OutputSpec};
 use crate::xdp::XdpOutput;
 use arrayvec::ArrayVec;
+use std::sync::Arc;
 use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES};
 use weir_ledger::OutputCounters;
 use weir_packet::Packet;
@@ -85,9 +87,10 @@ pub fn open(
 ) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let name = output.to_string();
     match output {
-        OutputSpec::AfPacket(interface) => (0..pipelines)
-            .map(|_| Ok(Box::new(InterfaceOutput::open(&name, interface, sources)?) as Box<dyn PacketOutput>))
-            .collect(),
+        OutputSpec::AfPacket(interface) => {
+            let outputs = InterfaceOutput::open(&name, interface, pipelines, sources)?;
+            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+        }
         OutputSpec::AfXdp(interface) => {
             let outputs = XdpOutput::open(&name, interface, pipelines, sources)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
@@ -124,6 +127,16 @@ pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Checks that the files and pipes of outputs can be opened, without opening pipes or creating files.
+pub fn check_files(egresses: &[EgressSpec]) -> Vec<Error> {
+    let outputs = egresses.iter().flat_map(|egress| &egress.outputs);
+    let check = |output: &OutputSpec| match output {
+        OutputSpec::Pcap(path) => PipeFile::check(&output.to_string(), path).err(),
+        _ => None,
+    };
+    outputs.filter_map(check).collect()
 }
 
 /// Checks that the interfaces of outputs can be opened, and closes them again.
@@ -163,7 +176,7 @@ fn check_dpdk_loop(output: &OutputSpec, text: &str, sources: &[String]) -> Resul
 }
 
 fn check_interface(output: &OutputSpec, interface: &str, sources: &[String]) -> Result<(), Error> {
-    Attachment::new(&output.to_string(), interface, sources).map(drop)
+    Attachment::new(&output.to_string(), interface, sources, &Arc::default()).map(drop)
 }
 
 #[cfg(test)]
@@ -182,7 +195,8 @@ mod tests {
             check(egresses, &sources).map_err(|error| error.to_string())
         };
         let refused = error(&[egress(&["pcap:-", "af_packet:lo"])]).unwrap_err();
-        let expected = "af_packet:lo: its packets leave through lo, which af_packet:lo+weir-a,queues=2 monitors";
+        let expected =
+            "af_packet:lo: this is a loop: its packets leave through lo, which af_packet:lo+weir-a,queues=2 monitors";
         assert!(refused.starts_with(expected), "{refused}");
         assert!(error(&[egress(&["af_packet:weir-a"])]).is_err());
         assert!(error(&[egress(&["dpdk:net_af_packet0;iface=weir-a"])]).is_err());

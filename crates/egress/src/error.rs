@@ -1,6 +1,7 @@
 //! Why outputs cannot be used.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why an output cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +27,8 @@ pub enum Error {
     Balance(String, Option<&'static str>),
     /// The packets would come back.
     #[error(
-        "{output}: its packets leave through {interface}, which {source_name} monitors: they would be metered and \
-         handed on again, without end; hand packets on to an interface that no source reads"
+        "{output}: this is a loop: its packets leave through {interface}, which {source_name} monitors, and would be \
+         metered and handed on again, without end; hand packets on to an interface that no source reads"
     )]
     Loop {
         /// The output.
@@ -52,6 +53,9 @@ pub enum Error {
     /// A FIFO has no reader, and packets would have to wait for one.
     #[error("{0}: no program reads this pipe")]
     NoReader(String),
+    /// The file cannot be created, for its folder does not exist or cannot be written.
+    #[error("{0}: it cannot be created in {folder}: {2}", folder = .1.display())]
+    NotCreated(String, PathBuf, io::Error),
     /// The file has other content than packets.
     #[error("{0}: the file has other content, and is not overwritten; choose another name")]
     OtherContent(String),

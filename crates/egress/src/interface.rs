@@ -10,6 +10,7 @@ use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::output::{InterfaceReport, PacketOutput};
 use arrayvec::ArrayVec;
+use std::sync::Arc;
 use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
@@ -26,15 +27,19 @@ pub(crate) struct InterfaceOutput {
 }
 
 impl InterfaceOutput {
-    pub fn open(name: &str, interface: &str, sources: &[String]) -> Result<Self, Error> {
-        let sender = Box::new(FrameSender::open(name, interface)?);
-        Ok(Self::new(name, sender, Attachment::new(name, interface, sources)?))
+    pub fn open(name: &str, interface: &str, pipelines: usize, sources: &[String]) -> Result<Vec<Self>, Error> {
+        let logged = Arc::default();
+        let output = |_| {
+            let sender = Box::new(FrameSender::open(name, interface)?);
+            Ok(Self::new(name, sender, Attachment::new(name, interface, sources, &logged)?))
+        };
+        (0..pipelines).map(output).collect()
     }
 
     pub fn open_dpdk(name: &str, pipelines: usize) -> Result<Vec<Self>, Error> {
         let senders = weir_capture::open_dpdk_senders(name, pipelines)?.into_iter();
         // Its device stays the same.
-        senders.map(|sender| Ok(Self::new(name, sender, Attachment::new(name, name, &[])?))).collect()
+        senders.map(|sender| Ok(Self::new(name, sender, Attachment::new(name, name, &[], &Arc::default())?))).collect()
     }
 
     fn new(name: &str, sender: Box<dyn SendFrames>, attachment: Attachment) -> Self {

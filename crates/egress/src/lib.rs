@@ -26,7 +26,7 @@ mod writer;
 mod xdp;
 
 pub use balance::Balance;
-pub use egress::{Egress, check, check_interfaces, open};
+pub use egress::{Egress, check, check_files, check_interfaces, open};
 pub use error::Error;
 pub use output::{InterfaceReport, PacketOutput, ReceivedPackets, WhenFull};
 pub use specification::{EgressSpec, OutputSpec};

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags, access};
 use rustix::pipe::fcntl_setpipe_size;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Read, Seek, SeekFrom, Write};
@@ -69,6 +69,31 @@ impl PipeFile {
             file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
         }
         Ok(Self { file: Some(file), kind: if is_regular { Kind::Regular } else { Kind::Stream } })
+    }
+
+    /// Checks that [`PipeFile::open`] can open it, and creates nothing.
+    ///
+    /// # Errors
+    /// As [`PipeFile::open`].
+    pub fn check(output: &str, path: &Path) -> Result<(), Error> {
+        let failed = |error| Error::File(output.into(), error);
+        if path == Path::new("-") {
+            return Ok(());
+        }
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
+            Ok(_) => access(path, Access::WRITE_OK).map_err(|error| failed(error.into()))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                return access(folder, Access::WRITE_OK | Access::EXEC_OK)
+                    .map_err(|error| Error::NotCreated(output.into(), folder.into(), error.into()));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        if path.is_file() && !File::open(path).and_then(|mut file| is_empty_or_capture(&mut file)).map_err(failed)? {
+            return Err(Error::OtherContent(output.into()));
+        }
+        Ok(())
     }
 
     fn standard_output() -> io::Result<Self> {

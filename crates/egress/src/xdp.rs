@@ -7,6 +7,7 @@
 use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::output::{InterfaceReport, PacketOutput};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::{Frame, FrameTotals, MAX_BURST_FRAMES, SendRefusal, XdpSender};
@@ -30,8 +31,9 @@ impl XdpOutput {
     pub fn open(name: &str, interface: &str, pipelines: usize, sources: &[String]) -> Result<Vec<Self>, Error> {
         let none = PacketTotals::default();
         let senders = XdpSender::open(name, interface, pipelines)?.into_iter();
+        let logged = Arc::default();
         let output = |sender| {
-            let attachment = Attachment::new(name, interface, sources)?;
+            let attachment = Attachment::new(name, interface, sources, &logged)?;
             let name = name.into();
             Ok(Self { name, sender, attachment, pushed: none, refused: none, too_long: none, link_type: none })
         };

@@ -381,7 +381,8 @@ fn output_through_a_monitored_interface_is_refused() {
         ("af_packet:left", "af_packet:right", "right"),
     ] {
         let error = refused(output, source).unwrap_err();
-        let expected = format!("{output}: its packets leave through {interface}, which {source} monitors: ");
+        let expected =
+            format!("{output}: this is a loop: its packets leave through {interface}, which {source} monitors, ");
         assert!(error.starts_with(&expected), "{error}");
     }
     for (output, source) in [("af_packet:port", "af_packet:left"), ("af_packet:left", "left.pcap")] {

@@ -35,6 +35,6 @@ pub use packet_file::{PacketFile, PcapOutput, PcapngOutput};
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};
 pub use queue::RecorderOutput;
-pub use recorder::{FOLDER_MODE, open};
+pub use recorder::{FOLDER_MODE, check, open};
 pub use select::{FrameSelector, RecordSearch, SelectedRecords};
 pub use settings::FolderSettings;

@@ -5,10 +5,11 @@ use crate::error::Error;
 use crate::queue::{IdleWriter, RecorderOutput};
 use crate::settings::FolderSettings;
 use crate::writer::{Shared, Writer};
-use rustix::fs::FlockOperation;
-use std::fs::{DirBuilder, File};
+use rustix::fs::{Access, FlockOperation, access};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -34,6 +35,21 @@ pub fn open(
     let mut outputs = RecorderOutput::open(&FolderSettings::parse(&output.to_string())?, pipelines, filter)?;
     outputs.iter_mut().for_each(|output| output.set_when_full(when_full.clone()));
     Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+}
+
+/// Checks that a folder can be written, or created. Creates nothing.
+///
+/// # Errors
+/// A setting is invalid, or the folder cannot be written or created.
+pub fn check(output: &OutputSpec) -> Result<(), Error> {
+    let FolderSettings { folder, .. } = FolderSettings::parse(&output.to_string())?;
+    let writable = |path: &Path| match fs::metadata(path) {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        found => found.and_then(|_| Ok(access(path, Access::WRITE_OK | Access::EXEC_OK)?)),
+    };
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let checked = if folder.exists() { writable(&folder) } else { writable(parent) };
+    checked.map_err(|error| Error::Folder { folder, error })
 }
 
 impl RecorderOutput {

@@ -127,6 +127,10 @@ impl Actions {
         if io::stdout().is_terminal() && self.targets().any(|(_, target)| target == Target::StandardOutput) {
             return Err(Error::CaptureToTerminal);
         }
+        let in_log = |target: &Target| matches!(target, Target::File(path) if files::is_standard_error(path));
+        if let Some((output, _)) = self.targets().find(|(_, target)| in_log(target)) {
+            return Err(Error::PacketsInLog(output));
+        }
         missing_options::check_rules(&self.rules, metering, enrichment)?;
         weir_egress::check(&self.egresses, &names(sources)).map_err(Error::Egress)
     }
@@ -136,10 +140,37 @@ impl Actions {
         weir_egress::check_interfaces(&self.egresses).into_iter().map(Error::Egress).collect()
     }
 
+    /// Files, pipes and folders of outputs that cannot be opened. Creates none.
+    pub fn check_files(&self) -> Vec<Error> {
+        let files = weir_egress::check_files(&self.egresses).into_iter().map(Error::Egress);
+        let folders = self.folder_outputs().filter_map(|output| weir_recorder::check(output).err());
+        files.chain(folders.map(Error::from)).collect()
+    }
+
+    /// Folders that are there, and in which the user of a probe cannot create files.
+    pub fn check_folders(&self, user: &str) -> Vec<Error> {
+        let present = self.folders().filter(|folder| folder.is_dir());
+        present.filter_map(|folder| check_access(&folder, user).err()).collect()
+    }
+
+    /// How many rules there are, and each egress with its outputs.
+    pub fn description(&self) -> (String, Vec<String>) {
+        let egresses = self.rules.egresses.iter().zip(&self.egresses);
+        let line = |(named, egress): (&weir_rules::Egress, &EgressSpec)| {
+            let outputs: Vec<String> = egress.outputs.iter().map(OutputSpec::to_string).collect();
+            let balance = if outputs.len() > 1 { format!(" ({})", egress.balance) } else { String::new() };
+            format!("{}: {}{balance}", named.name, outputs.join(", "))
+        };
+        (units::count(self.rules.rules.len() as u64, "rule"), egresses.map(line).collect())
+    }
+
+    fn folder_outputs(&self) -> impl Iterator<Item = &OutputSpec> {
+        self.egresses.iter().flat_map(|egress| &egress.outputs).filter(|output| is_folder(output))
+    }
+
     /// The folders in which packets are recorded.
     fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs).filter(|output| is_folder(output));
-        outputs.filter_map(|output| folder_settings(output).ok()).map(|settings| settings.folder)
+        self.folder_outputs().filter_map(|output| folder_settings(output).ok()).map(|settings| settings.folder)
     }
 
     /// Creates the folders of the recorder for the user of a probe, and checks that he can write there.
@@ -156,12 +187,7 @@ impl Actions {
                 Err(error) => return Err(Error::file(&folder, error)),
             }
             if owner.is_some() {
-                let access = || rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
-                let refused = |error| {
-                    let (sink, user) = (format!("folder:{}", folder.display()), user.into());
-                    Error::RotatedFiles { sink, user, error }
-                };
-                privileges::as_user(user, || access().map_err(refused))?;
+                check_access(&folder, user)?;
             }
         }
         Ok(())
@@ -328,6 +354,16 @@ fn names(sources: &[&OsStr]) -> Vec<String> {
     sources.iter().map(|source| source.to_string_lossy().into_owned()).collect()
 }
 
+/// Checks that a user can create files in a folder.
+fn check_access(folder: &Path, user: &str) -> Result<(), Error> {
+    let access = || rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
+    let refused = |error| {
+        let (sink, user) = (format!("folder:{}", folder.display()), user.into());
+        Error::RotatedFiles { sink, user, error }
+    };
+    privileges::as_user(user, || access().map_err(refused))
+}
+
 fn is_folder(output: &OutputSpec) -> bool {
     matches!(output, OutputSpec::Folder(_))
 }
@@ -357,14 +393,18 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
         warn!("{file}: line {line}: no packet goes to '{name}': neither [default] nor a rule names it");
     }
     if check.with.is_empty() {
-        let Rules { rules, egresses, .. } = &*actions.rules;
-        let text = format!(
-            "{}: valid, {}, {}\n",
+        let unusable = actions.check_files();
+        unusable.iter().for_each(|error| error!("{}: {error}", check.file.display()));
+        let mut text = format!(
+            "{}: valid, {}, {}",
             check.file.display(),
-            units::count(rules.len() as u64, "rule"),
-            units::count(egresses.len() as u64, "output group")
+            actions.description().0,
+            units::count(actions.egresses.len() as u64, "output group")
         );
-        return Ok(print(text.as_bytes()));
+        if !unusable.is_empty() {
+            text += &format!(", of which {} cannot be opened here", units::count(unusable.len() as u64, "output"));
+        }
+        return Ok(RunStatus::from_problems(!unusable.is_empty()).and(print((text + "\n").as_bytes())));
     }
     let (counters, status) = tried(&actions, check)?;
     let printed = if check.json {

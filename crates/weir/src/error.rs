@@ -51,6 +51,8 @@ pub enum Error {
     NoTablePath(String),
     #[error("{0}: a table or a view is written once, at the end; remove rotate=")]
     RotatedTable(String),
+    #[error("{0}: packets would be mixed with the log; name a file or a pipe of their own")]
+    PacketsInLog(String),
     #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]
     CaptureToTerminal,
     #[error("{0}")]

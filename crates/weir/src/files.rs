@@ -3,8 +3,8 @@
 use crate::error::Error;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ impl Target {
     }
 }
 
-/// Checks that no output is also an input or another output. Devices and pipes may be shared.
+/// Checks that no output is also an input or another output. Devices may be shared.
 pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result<(), Error> {
     let inputs: Vec<(&OsStr, FileIdentity)> = sources
         .iter()
@@ -177,17 +177,17 @@ impl Write for WholeLines {
 #[derive(Debug, PartialEq, Eq)]
 enum FileIdentity {
     StandardOutput,
-    /// A regular file: device and inode.
+    /// A regular file or a FIFO: device and inode.
     Existing(u64, u64),
     New(PathBuf),
 }
 
 impl FileIdentity {
-    /// `None` for devices, pipes and directories.
+    /// `None` for devices and directories.
     fn of(path: &OsStr) -> Option<Self> {
         match fs::metadata(path) {
             Ok(file) if is_standard_output(&file) => Some(Self::StandardOutput),
-            Ok(file) if file.is_file() => Some(Self::Existing(file.dev(), file.ino())),
+            Ok(file) if is_file_or_fifo(&file) => Some(Self::Existing(file.dev(), file.ino())),
             Ok(_) => None,
             Err(_) => Some(Self::New(absolute(&link_target(Path::new(path))))),
         }
@@ -196,9 +196,22 @@ impl FileIdentity {
 
 /// Whether a file or a pipe is standard output under another name, such as `/dev/stdout`.
 fn is_standard_output(file: &Metadata) -> bool {
-    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
-    let is_same = stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (file.dev(), file.ino()));
-    is_same && (file.is_file() || file.file_type().is_fifo())
+    is_file_or_fifo(file) && is_stream(file, io::stdout().as_fd())
+}
+
+/// Whether a path is standard error, where the log goes: a terminal, a file or a pipe.
+pub fn is_standard_error(path: &Path) -> bool {
+    let is_shown = |file: &Metadata| is_file_or_fifo(file) || io::stderr().is_terminal();
+    fs::metadata(path).is_ok_and(|file| is_shown(&file) && is_stream(&file, io::stderr().as_fd()))
+}
+
+fn is_file_or_fifo(file: &Metadata) -> bool {
+    file.is_file() || file.file_type().is_fifo()
+}
+
+fn is_stream(file: &Metadata, stream: BorrowedFd<'_>) -> bool {
+    let stream = stream.try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
+    stream.is_ok_and(|stream| (stream.dev(), stream.ino()) == (file.dev(), file.ino()))
 }
 
 /// The file that a symbolic link names, which may not exist.

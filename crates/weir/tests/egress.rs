@@ -35,6 +35,11 @@ fn add_wires(number: usize) {
     });
 }
 
+/// A source with two pipelines, if each can have the output: AF_XDP needs a queue for each.
+fn source(output: &str) -> &'static str {
+    if output.starts_with("af_xdp") { "af_packet:right" } else { "af_packet:right,queues=2" }
+}
+
 /// tcpdump, which writes what it reads.
 struct Tcpdump(Child, PathBuf);
 
@@ -291,7 +296,7 @@ fn output_interface_that_goes_away_costs_its_packets_and_not_the_probe() {
             until("the wire carries frames", || ip("link show dev ids0").contains("state UP"));
         }
         let rules = rules(folder.path(), &[output_name], "address-pair");
-        let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+        let probe = Running::probe(source(output_name), &["--rules", &rules]);
         let frames = frames("synth:mix,flows=20,packets=100,seed=7");
         let mut send = || {
             frames.iter().for_each(|frame| sender.send(frame));
@@ -311,7 +316,7 @@ fn output_interface_that_goes_away_costs_its_packets_and_not_the_probe() {
         let refused = number(&counters["dropped"]["interface_refused"]["packets"]);
         assert!((100..110).contains(&refused), "{counters}");
         for text in ["the interface of an output was removed", "the interface of an output is back"] {
-            assert!(err.contains(text), "{err}");
+            assert_eq!(err.matches(text).count(), 1, "{err}");
         }
         assert_eq!(number(&ledger["packets"]["received"]), 300);
     }
@@ -352,7 +357,7 @@ fn output_interface_that_goes_down_and_up_is_logged_once() {
             ip("link set out0 mtu 1500");
         }
         let rules = rules(folder.path(), &[output_name], "address-pair");
-        let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+        let probe = Running::probe(source(output_name), &["--rules", &rules]);
         let frames = frames("synth:mix,flows=20,packets=100,seed=7");
         let mut send = |done: &str| {
             until(done, || {
@@ -394,7 +399,7 @@ fn output_interface_that_comes_back_as_a_loop_gets_nothing() {
         }
         let output_name = format!("{scheme}:out0");
         let rules = rules(folder.path(), &[&output_name], "address-pair");
-        let probe = Running::probe("af_packet:right", &["--rules", &rules]);
+        let probe = Running::probe(source(&output_name), &["--rules", &rules]);
         let frames = frames("synth:mix,flows=4,packets=8,seed=7");
         frames.iter().for_each(|frame| sender.send(frame));
         ip("link delete out0");
@@ -408,7 +413,8 @@ fn output_interface_that_comes_back_as_a_loop_gets_nothing() {
         frames.iter().for_each(|frame| sender.send(frame));
         let through = if renamed == "left" { "right" } else { "out0" };
         let refused = format!(
-            "{output_name}: its packets leave through {through}, which af_packet:right monitors: they would be"
+            "{output_name}: this is a loop: its packets leave through {through}, which {} monitors, and would be",
+            source(&output_name)
         );
         until("the loop is refused", || probe.stderr().contains(&refused));
         thread::sleep(Duration::from_millis(1200));
@@ -440,7 +446,8 @@ fn source_that_comes_back_at_the_other_end_of_an_output_is_no_endless_loop() {
     until("the loop is refused", || {
         sender.send(&frames[0]);
         thread::sleep(Duration::from_millis(10));
-        probe.times("af_packet:out0: its packets leave through right, which af_packet:right monitors") > 0
+        probe.times("af_packet:out0: this is a loop: its packets leave through right, which af_packet:right monitors")
+            > 0
     });
     frames.iter().for_each(|frame| sender.send(frame));
     thread::sleep(Duration::from_millis(200));
@@ -587,7 +594,8 @@ fn loops_are_refused() {
     for (output, through) in [("af_packet:right", "right"), ("af_xdp:right", "right"), ("af_packet:left", "right")] {
         let rules = rules(folder.path(), &[output], "address-pair");
         let err = failure(1, ["probe", "-i", "af_packet:right", "--rules", &rules]);
-        let expected = format!("{output}: its packets leave through {through}, which af_packet:right monitors");
+        let expected =
+            format!("{output}: this is a loop: its packets leave through {through}, which af_packet:right monitors");
         assert!(err.contains(&expected), "{err}");
     }
     until_wired();
@@ -656,4 +664,75 @@ fn a_check_names_interfaces_that_outputs_cannot_use() {
     // The settings are printed all the same.
     let (code, _, err) = weir(probe(&rules(folder.path(), &outputs, "address-pair")));
     assert!(code == 1 && outputs.iter().all(|output| err.contains(output)), "{err}");
+}
+
+#[test]
+fn a_check_names_files_that_outputs_cannot_use_and_lists_rules_and_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [file, other, new] = ["old.pcap", "notes.txt", "new.pcap"].map(path);
+    fs::write(&file, [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]).unwrap();
+    fs::write(&other, "not packets").unwrap();
+    let check =
+        |rules: &str| weir(["probe", "-i", "synth:mix,packets=9", "-o", "csv:/dev/null", "--rules", rules, "--check"]);
+    let usable = [format!("pcap:{file}"), format!("pcap:{new}"), format!("folder:{}", path("packets"))];
+    let valid = rules(folder.path(), &usable.each_ref().map(String::as_str), "mirror");
+    let (code, plan, err) = check(&valid);
+    assert_eq!(code, 0, "{err}");
+    for fact in
+        [format!("rules      0 rules of {valid}\n"), format!("egress     ids: {} (mirror)\n", usable.join(", "))]
+    {
+        assert!(plan.contains(&fact), "{fact}: {plan}");
+    }
+    success(["rules", "check", &valid]);
+    // Nothing was created or changed.
+    assert!(!Path::new(&new).exists() && !folder.path().join("packets").exists());
+    assert_eq!(fs::read(&file).unwrap().len(), 8);
+    let unusable = [
+        format!("pcap:{}", path("none/x.pcap")),
+        format!("pcap:{other}"),
+        format!("pcap:{}", folder.path().display()),
+        format!("folder:{}", path("none/a")),
+        format!("folder:{other}"),
+    ];
+    let invalid = rules(folder.path(), &unusable.each_ref().map(String::as_str), "mirror");
+    let (check_code, out, of_rules) = weir(["rules", "check", &invalid]);
+    assert!(check_code == 2 && out.contains("5 outputs cannot be opened here"), "{out}");
+    let (code, _, of_probe) = check(&invalid);
+    assert_eq!(code, 1);
+    for err in [of_rules, of_probe] {
+        let err = err.split_whitespace().collect::<Vec<_>>().join(" ");
+        for reason in [
+            format!("{}: it cannot be created in {}: No such file", unusable[0], path("none")),
+            format!("{}: the file has other content", unusable[1]),
+            format!("{}: is a directory", unusable[2]),
+            format!("{}: No such file", path("none/a")),
+            format!("{other}: not a directory"),
+        ] {
+            assert!(err.contains(&reason), "{reason}: {err}");
+        }
+    }
+}
+
+#[test]
+fn packets_share_no_pipe_and_are_not_mixed_with_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = mkfifo(folder.path());
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&fifo, &link).unwrap();
+    let [fifo, link] = [fifo, link].map(|path| path.display().to_string());
+    let read = |rules: &str, sink: &str| {
+        let err = failure(1, ["read", "synth:mix,packets=9", "--rules", rules, "-o", sink]);
+        err.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let one = rules(folder.path(), &[&format!("pcap:{fifo}")], "mirror");
+    let err = read(&one, &format!("csv:{link}"));
+    assert!(err.contains("would be mixed in one file"), "{err}");
+    let two = rules(folder.path(), &[&format!("pcap:{fifo}"), &format!("pcap:{link}")], "mirror");
+    let err = read(&two, "csv:/dev/null");
+    assert!(err.contains("would be mixed in one file"), "{err}");
+    let log = rules(folder.path(), &["pcap:/dev/stderr"], "mirror");
+    let err = read(&log, "csv:/dev/null");
+    assert!(err.contains("pcap:/dev/stderr of the rules: packets would be mixed with the log"), "{err}");
 }

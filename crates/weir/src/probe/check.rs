@@ -78,6 +78,10 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     problems.extend(control::check(probe).err());
     let actions = probe.rules.as_deref().and_then(|rules| Actions::load(rules).ok());
     problems.extend(actions.iter().flat_map(Actions::check_interfaces));
+    problems.extend(actions.iter().flat_map(Actions::check_files));
+    if outputs.owner.is_some() {
+        problems.extend(actions.iter().flat_map(|actions| actions.check_folders(&probe.user)));
+    }
     let key = key_options(&probe.metering);
     let check = |sink: &String| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
@@ -119,6 +123,11 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     }
     for sink in &outputs.sinks {
         fact("sink", sink.clone());
+    }
+    if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {
+        let (rules, egresses) = actions.description();
+        fact("rules", format!("{rules} of {}", path.display()));
+        egresses.into_iter().for_each(|egress| fact("egress", egress));
     }
     let sources = probe.enrichment.sources();
     if let Some(path) = &sources.networks {
