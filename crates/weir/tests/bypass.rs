@@ -90,7 +90,7 @@ fn the_packets_of_flows_with_an_alert_stop_and_the_file_may_be_rotated_and_trunc
     until("the first flow is overridden", || probe.list().len() == 1);
     append(second).unwrap();
     until("the second flow is overridden", || probe.list().len() == 2);
-    // Suricata writes to the old file until it is told that there is another one.
+    // Suricata writes to the old file until a signal makes it open the new one.
     let mut old = File::options().append(true).open(&eve).unwrap();
     fs::rename(&eve, folder.path().join("eve.json.1")).unwrap();
     append("").unwrap();
