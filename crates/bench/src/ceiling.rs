@@ -2,10 +2,9 @@
 
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
-use crate::huge_page_array::HugePageArray;
+use crate::mapped_array::{Line, MappedArray};
 use crate::measure::{Fact, Run, Work, timed};
 use crate::meter::decode;
-use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
 use weir_capture::MAX_BURST_FRAMES;
 use weir_flow::{KeyHasher, prefetch};
@@ -24,11 +23,6 @@ impl Work<Frames> for Null {
     }
 }
 
-/// One cache line: the whole state of a flow here.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
-
 /// The least a meter can do: decodes TCP or UDP over IP in place up to the ports; hashes with a keyed
 /// 64 by 64 bit multiplication; prefetches and updates one cache line per flow.
 /// Compares no key and expires nothing.
@@ -43,7 +37,8 @@ pub struct Decoded {
 }
 
 struct Lines {
-    lines: HugePageArray<Line>,
+    /// One line is the whole state of a flow here.
+    lines: MappedArray<Line>,
     /// Packets entered in all rounds.
     given: u64,
 }
@@ -101,7 +96,7 @@ impl Work<Frames> for Decoded {
 
 impl Lines {
     fn new(flows: usize) -> Result<Self, Error> {
-        Ok(Self { lines: HugePageArray::new(flows)?, given: 0 })
+        Ok(Self { lines: MappedArray::new(flows)?, given: 0 })
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 //! over large frames waits for each.)
 
 use crate::error::Error;
-use crate::huge_page_array::HugePageArray;
+use crate::mapped_array::MappedArray;
 use weir_capture::{Burst, FIRST_INTERFACE, Frame, MAX_BURST_FRAMES, Progress, Source};
 use weir_flow::prefetch;
 use weir_trafficgen::TrafficGenerator;
@@ -27,9 +27,9 @@ fn captured(descriptor: &[u64; 2]) -> usize {
 
 /// Frames of one round, and the generator of the next ones.
 pub struct Frames {
-    octets: HugePageArray<u8>,
+    octets: MappedArray<u8>,
     /// Time, ns; then captured length (upper half) and length on the wire (lower half), bytes.
-    descriptors: HugePageArray<[u64; 2]>,
+    descriptors: MappedArray<[u64; 2]>,
     /// Number of frames.
     pub packets: u64,
     /// Sum of their lengths on the wire, bytes.
@@ -55,8 +55,8 @@ impl Frames {
             longest = burst.iter().map(|frame| frame.bytes.len()).fold(longest, usize::max);
         }
         let mut frames = Self {
-            octets: HugePageArray::new(packets * longest + MAX_BURST_BYTES)?,
-            descriptors: HugePageArray::new(packets.next_multiple_of(MAX_BURST_FRAMES))?,
+            octets: MappedArray::new(packets * longest + MAX_BURST_BYTES)?,
+            descriptors: MappedArray::new(packets.next_multiple_of(MAX_BURST_FRAMES))?,
             packets: 0,
             wire_bytes: 0,
             span_ns: 0,

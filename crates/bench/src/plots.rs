@@ -20,7 +20,7 @@ pub fn write_plots(report: &Report, directory: &Path) -> std::io::Result<()> {
 
 /// Draws the rates of a table: lines over a logarithmic axis if its rows are numbers, else bars.
 fn rates(table: &Table, caption: &[&str]) -> String {
-    const RATE: &str = "million packets per second";
+    let rate = format!("million {}s per second", table.item);
     let mut rows: Vec<&str> = Vec::new();
     let mut series: Vec<Series<'_>> = Vec::new();
     // Bars start at 0; the null consumer's would dwarf all others.
@@ -38,11 +38,11 @@ fn rates(table: &Table, caption: &[&str]) -> String {
         }
     }
     if !table.logarithmic {
-        return bar_chart(table.title, caption, &format!("{RATE}, by {}", table.axis), &rows, &series);
+        return bar_chart(table.title, caption, &format!("{rate}, by {}", table.axis), &rows, &series);
     }
     let points = || series.iter().flat_map(|series| &series.points);
     let horizontal = Axis::values(table.axis, points().map(|point| point.x).collect(), true);
     let greatest = points().map(|point| point.range[1]).fold(0.0, f64::max);
     let least = points().map(|point| point.range[0]).fold(greatest, f64::min);
-    line_chart(table.title, caption, [horizontal, Axis::logarithmic(RATE, [least, greatest])], &series)
+    line_chart(table.title, caption, [horizontal, Axis::logarithmic(&rate, [least, greatest])], &series)
 }

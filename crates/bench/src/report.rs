@@ -30,6 +30,8 @@ pub struct Table {
     pub load: String,
     /// Clock: CPU time of one thread, or wall clock for several.
     pub clock: &'static str,
+    /// What the rates and times are those of: `packet`, `record`, `line`.
+    pub item: &'static str,
     /// The quantity that differs between rows, with its unit.
     pub axis: &'static str,
     /// Whether rows are numbers for a logarithmic axis; otherwise they are names.
@@ -46,9 +48,9 @@ pub struct Figure {
     pub row: String,
     pub x: f64,
     pub series: String,
-    /// Packets per round.
+    /// Packets, or items of another kind, per round.
     pub packets: u64,
-    /// Million packets per second.
+    /// Million packets, or items, per second.
     pub mpps: Spread,
     /// Ratios to other series of the same row, within one round.
     pub of: BTreeMap<String, Spread>,
@@ -88,11 +90,20 @@ impl Table {
             title,
             load: load.into(),
             clock: "CPU time of the thread",
+            item: "packet",
             axis,
             logarithmic: true,
             against: vec![ROOFLINE, DECODED],
             figures: Vec::new(),
             notes: Vec::new(),
+        }
+    }
+
+    /// Unit of the rates.
+    fn rate_unit(&self) -> String {
+        match self.item {
+            "packet" => "Mpps".into(),
+            item => format!("M {item}s/s"),
         }
     }
 }
@@ -104,14 +115,15 @@ pub fn json<R: Serialize>(report: &R) -> String {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, title, load, clock, axis, against, .. } = self;
+        let Self { name, title, load, clock, item, axis, against, .. } = self;
         writeln!(f, "{name}: {title}\nload: {load}")?;
         if !self.figures.is_empty() {
             writeln!(f, "time: {clock}; median of rounds (minimum-maximum)")?;
             let width = |text: &dyn Fn(&Figure) -> usize| self.figures.iter().map(text).max().unwrap_or(0);
             let row_width = width(&|figure| figure.row.chars().count()).max(axis.chars().count());
             let width = width(&|figure| figure.series.chars().count());
-            write!(f, "{axis:row_width$}  {:width$} {:>9} {:17} {:>9}", "", "Mpps", "", "ns/packet")?;
+            let (rate, time) = (self.rate_unit(), format!("ns/{item}"));
+            write!(f, "{axis:row_width$}  {:width$} {rate:>11} {:17} {time:>9}", "", "")?;
             against.iter().try_for_each(|against| write!(f, "  % of {against}"))?;
             writeln!(f)?;
             let mut previous_row = "";
@@ -120,7 +132,7 @@ impl fmt::Display for Table {
                 previous_row = row;
                 let Spread { median, .. } = mpps;
                 let (range, ns) = (mpps.range(2), 1e3 / median);
-                write!(f, "{label:row_width$}  {series:width$} {median:9.2} {range:17} {ns:9.1}")?;
+                write!(f, "{label:row_width$}  {series:width$} {median:11.2} {range:17} {ns:9.1}")?;
                 for &against in against {
                     let width = against.len() + 5;
                     match of.get(against) {

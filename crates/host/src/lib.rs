@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod assignment;
+mod capacity;
 mod checks;
 mod cpu;
 mod cpu_layout;
@@ -29,6 +30,7 @@ mod toeplitz;
 mod units;
 
 pub use assignment::{AssignmentError, CpuAssignment, SourceThreads, assign_cpus, nearby_cpus};
+pub use capacity::{Capacity, GpuCost, PAUSE_MS, PipelineLoss, Ring, SizeNeed, Trimming};
 pub use checks::examine;
 pub use cpu::{Cpu, HugePages, IdleState, NumaNode};
 pub use cpu_layout::{CpuLayout, LayoutMode, PipelineCpus};

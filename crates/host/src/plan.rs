@@ -1,6 +1,7 @@
 //! Capacity planning: the cores, memory, PCIe bandwidth and export volume that a link needs, and
 //! whether a machine has them. Each figure is a constant of this file or part of the demand.
 
+use crate::capacity::{Capacity, Link, pipelines};
 use crate::checks;
 use crate::cpu::NumaNode;
 use crate::cpu_layout::{self, CpuLayout};
@@ -39,8 +40,10 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 /// The traffic to meter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Demand {
-    /// Link speed.
+    /// Link speed, of all ports together.
     pub link_bits_per_second: u64,
+    /// Ports, each with a part of the link: a break-out cable has several.
+    pub ports: u32,
     /// Average frame size with FCS.
     pub frame_octets: u32,
     /// Packet rate; `None` for line rate.
@@ -107,6 +110,8 @@ pub struct Plan {
     pub bus_bits_per_second: f64,
     /// Export volume.
     pub export: Export,
+    /// By packet size, cores, descriptors, trimming and GPU.
+    pub capacity: Capacity,
     /// The NIC of the plan.
     pub nic: Option<String>,
     /// Cores of its NUMA node.
@@ -131,10 +136,14 @@ pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
 
     let line_rate = line_rate(demand.link_bits_per_second, demand.frame_octets);
     let packets_per_second = demand.packets_per_second.unwrap_or(line_rate);
-    let needed = (packets_per_second / (demand.mpps_per_core * 1e6)).ceil().clamp(1.0, 1e6) as usize;
-    let queues = nic.map_or(0, |nic| nic.receive_queues() as usize);
+    let core_rate = demand.mpps_per_core * 1e6;
+    let needed = pipelines(packets_per_second, core_rate, demand.ports);
+    // All ports are assumed to have as many queues as this one.
+    let queues = nic.map_or(0, |nic| nic.receive_queues() as usize) * demand.ports as usize;
     let enough_cores = queues <= cpu_layout::max_fused_pipelines(cores.len());
     let pipelines = if enough_cores { needed.max(queues) } else { needed };
+    let link =
+        Link { bits_per_second: demand.link_bits_per_second, ports: demand.ports, slot: nic.and_then(|nic| nic.link) };
     let memory = memory(demand, pipelines as u64);
     let bus_bits_per_second = packets_per_second * f64::from(bus_octets(demand.frame_octets)) * 8.0;
     let records_per_second = demand.records_per_second.unwrap_or(demand.flows as f64 / FLOWS_PER_RECORD_RATE);
@@ -148,6 +157,7 @@ pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
         huge_pages_2_mib: memory.total_bytes.div_ceil(2 << 20),
         bus_bits_per_second,
         export: export(records_per_second),
+        capacity: Capacity::new(link, packets_per_second, demand.frame_octets, core_rate, pipelines),
         nic: nic.map(|nic| nic.name.clone()),
         cores: cores.len(),
         layout: CpuLayout::new(machine, node.map(|node| node.id), pipelines),
@@ -267,7 +277,8 @@ fn check_huge_pages(plan: &Plan, node: Option<&NumaNode>) -> Finding {
 }
 
 fn check_queues(plan: &Plan, nic: &Nic) -> Finding {
-    let (needed, current, name) = (plan.pipelines, nic.receive_queues() as usize, &nic.name);
+    let needed = plan.pipelines / plan.demand.ports as usize;
+    let (current, name) = (nic.receive_queues() as usize, &nic.name);
     let channels = nic.channels.ok();
     if current == 0 {
         return Finding::unknown("queues", name, "number of receive queues");
@@ -299,7 +310,7 @@ fn check_speed(plan: &Plan, nic: &Nic) -> Finding {
     let Some(speed) = nic.speed_bits_per_second() else {
         return Finding::unknown("speed", &nic.name, "speed of the port (is the cable plugged in?)");
     };
-    let link = plan.demand.link_bits_per_second;
+    let link = plan.demand.link_bits_per_second / u64::from(plan.demand.ports);
     let summary = format!("the port has {}, the planned link {}", bits(speed as f64), bits(link as f64));
     if speed >= link {
         return Finding::ok("speed", &nic.name, summary);

@@ -40,6 +40,7 @@ fn with_severity(findings: &[Finding], severity: Severity) -> Vec<String> {
 fn demand() -> Demand {
     Demand {
         link_bits_per_second: 100_000_000_000,
+        ports: 1,
         frame_octets: 700,
         packets_per_second: None,
         flows: 2_000_000,

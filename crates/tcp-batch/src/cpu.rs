@@ -9,6 +9,7 @@
 //! are distinguished by their keys. The GPU kernels do the same; tests compare both.
 
 use crate::batch::Batch;
+use crate::cost::{StageTimes, Stopwatch};
 use crate::packed::{PackedIpv4, PackedIpv6, PackedPacket};
 use crate::table::{ConnectionRecord, Entry, Table};
 use weir_packet::Network;
@@ -29,9 +30,15 @@ pub(crate) struct CpuProcessor {
     other: Vec<u64>,
     /// Batch entries in the order of processing.
     sorted: Vec<u64>,
+    pub times: StageTimes,
 }
 
 impl CpuProcessor {
+    /// Memory for the order of a batch, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        8 * (self.order.capacity() + self.other.capacity() + self.sorted.capacity())
+    }
+
     /// Enters a batch into the table. Connections that are followed by another are appended to
     /// `done`.
     pub fn process(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
@@ -43,18 +50,22 @@ impl CpuProcessor {
 
     fn process_entries<P: PackedPacket>(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
         let entries: &[P] = batch.entries();
+        let mut stopwatch = Stopwatch::start();
         self.order.clear();
         self.order.extend(entries.iter().zip(0..).map(|(entry, number)| {
             let (key, _) = entry.key();
             key.hash(&table.hash_key) & !NUMBER | number
         }));
+        self.times.hash += stopwatch.lap();
         self.sort();
+        self.times.sort += stopwatch.lap();
         // These loads do not depend on each other; during processing each would be waited for.
         self.sorted.resize(size_of_val(entries).div_ceil(8), 0);
         let sorted: &mut [P] = bytemuck::cast_slice_mut(&mut self.sorted);
         for (sorted, word) in sorted.iter_mut().zip(&self.order) {
             *sorted = entries[(word & NUMBER) as usize];
         }
+        self.times.gather += stopwatch.lap();
         let mut rest: &[P] = sorted;
         let mut runs = Vec::with_capacity(RUNS);
         while !rest.is_empty() {
@@ -80,6 +91,7 @@ impl CpuProcessor {
                 process_run(&mut table.entries[number], &mut table.pool, run, batch.base_ns, done);
             }
         }
+        self.times.classify += stopwatch.lap();
     }
 
     /// Sorts the words by the hash; their numbers ascend.

@@ -1,12 +1,14 @@
 //! The engine: shards on the GPUs or on the CPU, and the assignment of packets to them.
 
 use crate::batch::MAX_ENTRIES;
+use crate::cost::{EngineCost, StageTimes, Stopwatch};
 use crate::cuda::{self, Cuda};
 use crate::device::DeviceError;
 use crate::key::{ConnectionKey, HashKey};
 use crate::self_test;
 use crate::shard::Shard;
 use crate::table::ConnectionRecord;
+use std::time::Duration;
 use weir_packet::{Flags, Network, Packet};
 
 /// The protocol number of TCP.
@@ -65,6 +67,8 @@ pub struct EngineCounters {
     pub repeated_batches: u64,
     /// Why GPUs are not used, or no longer; `None` if they are used or were not wanted.
     pub fallback: Option<Fallback>,
+    /// Time, threads and memory.
+    pub cost: EngineCost,
 }
 
 /// Takes packets in the order of the capture and returns the records of their connections.
@@ -77,6 +81,8 @@ pub struct Engine {
     shards: Vec<Shard>,
     name: String,
     counters: EngineCounters,
+    /// Time in which packets were packed.
+    pack_time: Duration,
 }
 
 /// Memory of a GPU per packet of a batch. It lets the tables grow to four times their first size.
@@ -119,7 +125,13 @@ impl Engine {
     }
 
     pub(crate) fn new(hash_key: HashKey, shards: Vec<Shard>, name: String, fallback: Option<Fallback>) -> Self {
-        Self { hash_key, shards, name, counters: EngineCounters { fallback, ..EngineCounters::default() } }
+        Self {
+            hash_key,
+            shards,
+            name,
+            counters: EngineCounters { fallback, ..EngineCounters::default() },
+            pack_time: Duration::ZERO,
+        }
     }
 
     /// Names of the devices it runs on.
@@ -135,13 +147,25 @@ impl Engine {
             batches: sum(|shard| shard.batches),
             repeated_batches: sum(|shard| shard.repeated_batches),
             fallback: failure.map(Fallback::Failed).or_else(|| self.counters.fallback.clone()),
+            cost: EngineCost {
+                times: self.times(),
+                threads: 1,
+                memory_bytes: self.shards.iter().map(|shard| shard.memory_bytes() as u64).sum(),
+            },
             ..self.counters
         }
+    }
+
+    fn times(&self) -> StageTimes {
+        let mut times = StageTimes { pack: self.pack_time, ..StageTimes::default() };
+        self.shards.iter().for_each(|shard| times.add(&shard.times()));
+        times
     }
 
     /// Enters packets. Appends to `done` connections that ended and were followed by another,
     /// perhaps some batches later.
     pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
+        let (mut stopwatch, before) = (Stopwatch::start(), self.times().total());
         for packet in packets {
             if packet.protocol != TCP || packet.network == Network::Layer2 {
                 self.counters.not_tcp += 1;
@@ -159,14 +183,17 @@ impl Engine {
             };
             self.shards[shard].enter(packet, done);
         }
+        // What was not spent on batches.
+        self.pack_time += stopwatch.lap().saturating_sub(self.times().total() - before);
     }
 
     /// Ends the capture: appends the records of all connections that are left.
     pub fn finish(mut self, done: &mut Vec<ConnectionRecord>) -> EngineCounters {
-        for shard in &mut self.shards {
-            shard.finish(done);
-        }
-        self.counters()
+        self.shards.iter_mut().for_each(|shard| shard.finish_batches(done));
+        // Before the table is freed.
+        let counters = self.counters();
+        self.shards.iter_mut().for_each(|shard| shard.finish(done));
+        counters
     }
 }
 

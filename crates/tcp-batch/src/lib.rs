@@ -35,6 +35,7 @@
 mod batch;
 mod buffer;
 mod chunked_vec;
+mod cost;
 mod cpu;
 mod cuda;
 mod device;
@@ -48,6 +49,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use cost::{EngineCost, StageTimes};
 pub use device::DeviceError;
 pub use engine::{Backend, Engine, EngineCounters, EngineOptions, Fallback};
 pub use key::ConnectionKey;

@@ -2,12 +2,14 @@
 
 use crate::batch::{Batch, MAX_ENTRY_BYTES};
 use crate::buffer::Buffer;
+use crate::cost::{StageTimes, Stopwatch};
 use crate::cpu::CpuProcessor;
 use crate::device::{Device, DeviceError};
 use crate::key::HashKey;
 use crate::offload::{FailedBatches, Offload};
 use crate::packed::{PackedIpv4, PackedIpv6};
 use crate::table::{ConnectionRecord, Table};
+use std::time::Duration;
 use weir_packet::{Network, Packet};
 
 /// Packs packets into batches and has them processed.
@@ -21,6 +23,8 @@ pub(crate) struct Shard {
     /// The batches that are being filled: IPv4 and IPv6.
     filling: [Batch; 2],
     spare: Vec<Buffer>,
+    /// Time that the device took: copies, launches, waiting.
+    device_time: Duration,
     pub batches: u64,
     /// Batches that a device did not finish and the CPU repeated.
     pub repeated_batches: u64,
@@ -39,6 +43,7 @@ impl Shard {
             offload: None,
             filling,
             spare: Vec::new(),
+            device_time: Duration::ZERO,
             batches: 0,
             repeated_batches: 0,
             failure: None,
@@ -81,7 +86,7 @@ impl Shard {
         self.batches += 1;
         match &mut self.offload {
             None => self.process_on_cpu(batch, done),
-            Some(offload) => match offload.submit(batch, &mut self.table, done) {
+            Some(offload) => match timed(&mut self.device_time, || offload.submit(batch, &mut self.table, done)) {
                 Ok(finished) => self.spare.extend(finished.map(|batch| batch.buffer)),
                 Err(failed) => self.fall_back(failed, done),
             },
@@ -109,6 +114,18 @@ impl Shard {
         }
     }
 
+    /// Time of all stages but packing.
+    pub fn times(&self) -> StageTimes {
+        StageTimes { device: self.device_time, ..self.cpu.times }
+    }
+
+    /// Memory of the table, of the batches and for their order, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = self.filling.iter().map(|batch| &batch.buffer).chain(&self.spare);
+        let buffers: usize = buffers.map(|buffer| buffer.bytes().len()).sum();
+        buffers + self.cpu.memory_bytes() + self.table.memory_bytes()
+    }
+
     /// Has all batches processed.
     pub fn finish_batches(&mut self, done: &mut Vec<ConnectionRecord>) {
         for which in 0..2 {
@@ -117,7 +134,7 @@ impl Shard {
             }
         }
         if let Some(offload) = &mut self.offload {
-            match offload.finish(&mut self.table, done) {
+            match timed(&mut self.device_time, || offload.finish(&mut self.table, done)) {
                 Ok(finished) => self.spare.extend(finished.map(|batch| batch.buffer)),
                 Err(failed) => self.fall_back(failed, done),
             }
@@ -133,6 +150,14 @@ impl Shard {
             done.push(entry.record(&self.table.pool));
         }
     }
+}
+
+/// Adds the time of `work` to `time`.
+fn timed<T>(time: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let mut stopwatch = Stopwatch::start();
+    let result = work();
+    *time += stopwatch.lap();
+    result
 }
 
 #[cfg(test)]

@@ -86,6 +86,11 @@ impl Table {
         Self { hash_key, index: vec![0; 1 << 10], entries, pool, max_anomalies: usize::MAX }
     }
 
+    /// Memory of index, entries and pool, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.index[..]) + self.entries.len() * size_of::<Entry>() + size_of_val(self.pool.entries())
+    }
+
     /// Makes sure that both sides of a connection can have anomalies. Without memory for them their
     /// reports are marked.
     #[inline]

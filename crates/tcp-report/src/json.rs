@@ -65,6 +65,19 @@ impl CaptureReport {
         out.write_all(&text)
     }
 
+    /// Threads and memory of the batch engine, and the time of its stages per segment.
+    fn engine_cost_json(&self) -> Value {
+        let cost = &self.engine_counters.cost;
+        let stages = cost.times.stages().map(|(stage, time)| (format!("{stage}_ns"), json!(time.as_nanos() as u64)));
+        json!({
+            "threads": cost.threads,
+            "memory_bytes": cost.memory_bytes,
+            "segments": self.engine_counters.entered,
+            "batches": self.engine_counters.batches,
+            "times": Map::from_iter(stages),
+        })
+    }
+
     /// Everything but the list of connections.
     pub fn summary_json(&self) -> Value {
         let (totals, packets) = (&self.totals, &self.counts.ledger.packets);
@@ -85,6 +98,7 @@ impl CaptureReport {
         let mut object = json!({
             "sources": self.options.sources,
             "engine": self.engine,
+            "engine_cost": self.engine_cost_json(),
             "packets": {
                 "received": packets.received,
                 "refused": packets.refused.total(),

@@ -8,7 +8,11 @@ use crate::findings::{append_row, append_sections, append_wrapped, describe_mach
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
-use weir_host::{Demand, LayoutMode, Machine, PipelineCpus, Plan, default_mpps_per_core, plan};
+use tracing::error;
+use weir_host::{
+    Capacity, Demand, LayoutMode, Machine, PAUSE_MS, PipelineCpus, Plan, SizeNeed, default_mpps_per_core, plan,
+};
+use weir_plot::{Axis, Point, Series, line_chart, standalone};
 use weir_text::units;
 
 /// Share of the rate from memory that remains if the same core also receives the packets.
@@ -32,7 +36,8 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         ),
     };
     let demand = Demand {
-        link_bits_per_second: arguments.link,
+        link_bits_per_second: arguments.link.bits_per_second.saturating_mul(arguments.link.ports.into()),
+        ports: arguments.link.ports,
         frame_octets: arguments.packet,
         packets_per_second: arguments.rate.map(|rate| rate as f64),
         flows: arguments.flows.into(),
@@ -41,13 +46,38 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         mpps_per_core,
     };
     let plan = plan(&machine, &demand, arguments.iface.as_deref());
+    let plotted = arguments.svg.as_deref().map_or(RunStatus::Success, |path| write_plot(&plan, path));
     let printed = if arguments.machine.json {
         let report = json!({ "fits": plan.fits(), "mpps_per_core_source": source, "plan": plan });
         print(format!("{report:#}\n").as_bytes())
     } else {
         print_styled(&text(&machine, &plan, &source, arguments.machine.verbose), style::findings)
     };
-    Ok(RunStatus::from_problems(!plan.fits()).and(printed))
+    Ok(RunStatus::from_problems(!plan.fits()).and(plotted).and(printed))
+}
+
+/// Writes the pipelines needed by packet size as a plot.
+fn write_plot(plan: &Plan, path: &Path) -> RunStatus {
+    let sizes = &plan.capacity.sizes;
+    let point = |need: &SizeNeed| {
+        let (x, y) = (f64::from(need.frame_octets), need.pipelines as f64);
+        Point { x, y, range: [y, y] }
+    };
+    let horizontal =
+        Axis::values("frame, octets with FCS", sizes.iter().map(|need| need.frame_octets.into()).collect(), true);
+    let most = sizes.iter().map(|need| need.pipelines).max().unwrap_or(1);
+    let vertical = Axis::linear("pipelines; one core more for exporters", most as f64);
+    let series = [Series { name: "line rate", points: sizes.iter().map(point).collect() }];
+    let rate = units::rate(plan.demand.link_bits_per_second as f64, "bit/s");
+    let title = format!("Cores for {rate} at {:.1} M packets/s per core", plan.demand.mpps_per_core);
+    let svg = standalone(&line_chart(&title, &[], [horizontal, vertical], &series));
+    match std::fs::write(path, svg) {
+        Ok(()) => RunStatus::Success,
+        Err(error) => {
+            error!(error = %Error::file(path, error), "cannot write the plot");
+            RunStatus::Problems
+        }
+    }
 }
 
 /// Million packets per second of one core from a report of `weir bench`, and the origin: the
@@ -91,7 +121,11 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     let rate = units::rate(demand.link_bits_per_second as f64, "bit/s");
     let (frame, packets) = (demand.frame_octets, mega(plan.packets_per_second));
     let flows = units::short(demand.flows);
-    row("demand", format!("{rate} of {frame}-octet frames: {packets}; {flows} flows, {records}"));
+    let ports = match demand.ports {
+        1 => String::new(),
+        ports => format!(" on {ports} ports"),
+    };
+    row("demand", format!("{rate}{ports} of {frame}-octet frames: {packets}; {flows} flows, {records}"));
     row("one core", format!("{:.1} M packets/s ({source})", demand.mpps_per_core));
     let (each, needed) = if plan.pipelines > plan.needed_pipelines {
         ("one for each receive queue of the NIC", format!(" ({} would be enough)", plan.needed_pipelines))
@@ -128,12 +162,61 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
         row("layout", format!("{nic}, {} of {node}, {shape}{fewer}", units::count(plan.cores as u64, "core")));
         for PipelineCpus { queue, capture, meter, export } in &layout.pipelines {
             let cpus = format!("capture on CPU {capture}, metering on CPU {meter}, export on CPU {export}");
-            row("", format!("queue {queue}: {cpus}"));
+            let per_port = plan.pipelines as u32 / demand.ports;
+            let port = if demand.ports > 1 { format!("port {} ", queue / per_port) } else { String::new() };
+            row("", format!("{port}queue {}: {cpus}", queue % per_port));
         }
+    }
+    if verbose {
+        append_capacity(&mut text, &plan.capacity);
     }
     append_sections(&mut text, &plan.findings, "CRITICAL: the machine is too small", verbose);
     let verdict = if plan.fits() { "the machine is large enough, as far as known" } else { "the machine is too small" };
     text.push('\n');
     append_wrapped(&mut text, 0, &format!("{verdict}; weir doctor checks its other settings"));
     text
+}
+
+/// Appends the tables of what the plan does not decide.
+fn append_capacity(text: &mut String, capacity: &Capacity) {
+    let Capacity { sizes, pipelines, rings, trimming, gpu } = capacity;
+    let mut line = |line: String| {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    line("\nframe octets   M packets/s   pipelines (fused: a core each, and one for all exporters)".into());
+    for need in sizes {
+        let (octets, rate, pipelines) = (need.frame_octets, need.packets_per_second / 1e6, need.pipelines);
+        line(format!("{octets:>12}   {rate:>11.2}   {pipelines:>9}"));
+    }
+    line("\npipelines   packets lost, if they are spread evenly".into());
+    for loss in pipelines {
+        line(format!("{:>9}   {:>12}", loss.pipelines, percent(loss.lost_share)));
+    }
+    line(format!("\ndescriptors   holds, µs   lost in a pause of {PAUSE_MS} ms   empty again after, µs (each queue)"));
+    for ring in rings {
+        let (descriptors, holds, lost) = (ring.descriptors, ring.holds_ns / 1e3, ring.lost_in_pause);
+        let recovers = ring.recovers_in_ns.map_or("never".into(), |ns| format!("{:.0}", ns / 1e3));
+        line(format!("{descriptors:>11}   {holds:>9.0}   {lost:>22.0}   {recovers:>21}"));
+    }
+    if !trimming.is_empty() {
+        line("\ntransferred          line rate from, octets   of line rate with 64 octets; as demanded".into());
+    }
+    for way in trimming {
+        let from = way.line_rate_from_octets.map_or("never".into(), |octets| octets.to_string());
+        let [smallest, demanded] = way.line_rate_share.map(percent);
+        line(format!("{:<18}   {from:>22}   {smallest}; {demanded}", way.transferred));
+    }
+    text.push('\n');
+    let mega = gpu.saves_a_core_from_packets_per_second / 1e6;
+    let sentence = format!(
+        "TCP analysis in the batch engine (weir tcp), if all packets are TCP: {:.1} cores; with a GPU {:.1} cores pack \
+         segments, and {} of a GPU is used. A GPU saves one core per {mega:.0} M packets/s: it pays if it costs less than \
+         the cores. The rates of copies and kernels are assumptions: no kernel has run on a GPU yet.",
+        gpu.cpu_cores,
+        gpu.packing_cores,
+        percent(gpu.gpu_use),
+    );
+    append_wrapped(text, 0, &sentence);
 }

@@ -238,3 +238,52 @@ fn fix_prints_each_command_with_its_result() {
     // The other findings depend on this machine.
     assert!(text.contains("\nnow: "), "{text}");
 }
+
+#[test]
+fn plan_divides_a_break_out_link_among_its_ports() {
+    let machine = fixture("four-nodes.txt");
+    let plan = |link: &str| json_of(&["plan", "--link", link, "--json", "--sysroot", machine.to_str().unwrap()]).1;
+    let [one, four] = ["100G", "4x25G"].map(plan);
+    for key in ["packets_per_second", "bus_bits_per_second"] {
+        assert_eq!(one["plan"][key], four["plan"][key], "{key}");
+    }
+    // 17.36 M packets/s need 3 cores; each port of 4.34 M packets/s needs one.
+    let needed = |report: &Value| report["plan"]["needed_pipelines"].as_u64();
+    assert_eq!((needed(&one), needed(&four), needed(&plan("2x50G"))), (Some(3), Some(4), Some(4)));
+    assert_eq!(needed(&plan("10x10G")), Some(10));
+    let (_, out, _) = weir(["plan", "--link", "4x25G", "--sysroot", machine.to_str().unwrap()]);
+    assert!(out.contains("100 Gbit/s on 4 ports of 700-octet frames"), "{out}");
+    for wrong in ["0x25G", "65x25G", "4x", "x25G", "4x25"] {
+        assert_eq!(weir(["plan", "--link", wrong]).0, 1, "{wrong}");
+    }
+}
+
+#[test]
+fn plan_shows_cores_by_packet_size_and_losses_and_plots_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (machine, plot) = (fixture("x8-slot.txt"), folder.path().join("cores.svg"));
+    let [machine, plot] = [&machine, &plot].map(|path| path.to_str().unwrap());
+    let arguments = ["plan", "--link", "100G", "-v", "--sysroot", machine, "--svg", plot];
+    let (_, out, err) = weir(arguments);
+    assert_eq!(err, "");
+    let row =
+        |name: &str| out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{out}"));
+    // 148.8 M packets/s at 7.4 M packets/s per core.
+    assert_eq!(row("64  ").split_whitespace().collect::<Vec<_>>(), ["64", "148.81", "21"]);
+    assert!(row("256  ").contains("45.29"), "{out}");
+    // 8 lanes of generation 3 carry no line rate of whole frames of 100 Gbit/s, and of trimmed ones they do.
+    assert!(row("whole").contains("never") && !row("trimmed to 64").contains("never"), "{out}");
+    assert!(row("descriptors").contains("pause of 1 ms") && out.contains("no kernel has run on a GPU"), "{out}");
+    let svg = std::fs::read_to_string(plot).unwrap();
+    let svg = roxmltree::Document::parse(&svg).unwrap();
+    assert!(svg.descendants().any(|node| node.has_tag_name("polyline")));
+    // Without -v the tables are in the JSON only.
+    let (_, out, _) = weir(["plan", "--link", "100G", "--sysroot", machine]);
+    assert!(!out.contains("frame octets   M packets"), "{out}");
+    let (_, report) = json_of(&["plan", "--link", "100G", "--json", "--sysroot", machine]);
+    let capacity = &report["plan"]["capacity"];
+    assert_eq!(capacity["sizes"].as_array().unwrap().len(), 7, "{capacity}");
+    assert_eq!(capacity["pipelines"].as_array().unwrap().last().unwrap()["lost_share"], 0.0);
+    let (code, _, err) = weir(["plan", "--link", "100G", "--sysroot", machine, "--svg", "/nonexistent/cores.svg"]);
+    assert!(code == 2 && err.contains("/nonexistent/cores.svg"), "{err}");
+}

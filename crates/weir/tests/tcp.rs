@@ -478,6 +478,25 @@ fn the_ledger_balances() {
 }
 
 #[test]
+fn the_report_has_the_time_of_each_stage_and_the_memory_of_the_engine() {
+    let capture = small().saved();
+    let report = json_of(&capture, &[]);
+    let cost = &report["engine_cost"];
+    assert_eq!(
+        (cost["threads"].as_u64(), cost["segments"].as_u64(), cost["batches"].as_u64()),
+        (Some(1), Some(8), Some(1))
+    );
+    // The table has 576 bytes per connection.
+    assert!(cost["memory_bytes"].as_u64().unwrap() > 576, "{cost}");
+    for stage in ["pack_ns", "hash_ns", "sort_ns", "gather_ns", "classify_ns"] {
+        assert!(cost["times"][stage].as_u64().unwrap() > 0, "{stage}: {cost}");
+    }
+    assert_eq!(cost["times"]["device_ns"], 0);
+    let (_, _, err) = weir(arguments!["tcp", capture, "-v", "--engine", "cpu"]);
+    assert!(err.contains("ns_per_segment") && err.contains("classify"), "{err}");
+}
+
+#[test]
 fn input_can_be_a_pipe_or_several_files() {
     let capture = anomalies().saved();
     let options = ["--engine", "cpu", "--min-packets", "1"];

@@ -1,11 +1,12 @@
 //! Veth pair in a network namespace of its own, a thread that sends into one end, and a count of the
-//! frames lost between the ends. The kernel removes the namespace when the process ends.
+//! frames lost between the ends. The kernel removes the namespace when the pair is dropped.
 
 use crate::error::Error;
 use crate::live::traffic::Traffic;
-use rustix::thread::UnshareFlags;
-use std::fs::read_to_string;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use std::fs::{File, read_to_string};
 use std::io;
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -31,6 +32,8 @@ const MIN_SLEEP: Duration = Duration::from_micros(200);
 pub struct VethPair {
     sender: Sender,
     affinity: CpuAffinity,
+    /// The network namespace before.
+    outside: File,
 }
 
 /// Counters of the sender.
@@ -54,6 +57,7 @@ impl VethPair {
     /// # Errors
     /// Missing privileges, or no `ip` command.
     pub fn create(affinity: CpuAffinity) -> Result<Self, Error> {
+        let outside = File::open("/proc/thread-self/ns/net").map_err(Error::Namespace)?;
         // Deprecated because of other flags; this one affects only the calling thread.
         #[expect(deprecated)]
         rustix::thread::unshare(UnshareFlags::NEWNET).map_err(|error| Error::Namespace(error.into()))?;
@@ -62,7 +66,7 @@ impl VethPair {
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
         }
         create([SENDING_END, RECEIVING_END])?;
-        Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::io(SEND))?, affinity })
+        Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::io(SEND))?, affinity, outside })
     }
 
     /// Sends for `time`, or until `stop` is set, at `rate` frames per second or at full speed, from a
@@ -107,6 +111,14 @@ impl VethPair {
             1 => Ok(()),
             _ => Err(Error::io(SEND)(io::Error::other("the kernel refused a frame"))),
         }
+    }
+}
+
+/// Moves the thread back, so that later work finds the interfaces of the machine.
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        // Fails only without privileges, which creating the pair needed, too.
+        let _ = move_into_link_name_space(self.outside.as_fd(), Some(LinkNameSpaceType::Network));
     }
 }
 

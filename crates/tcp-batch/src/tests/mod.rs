@@ -387,7 +387,8 @@ fn packets_of_no_connection_are_counted() {
     let mut done = Vec::new();
     engine.enter(&[udp, frame, fragment], &mut done);
     let counters = engine.finish(&mut done);
-    assert_eq!(counters, EngineCounters { not_tcp: 2, without_ports: 1, ..EngineCounters::default() });
+    let cost = counters.cost.clone();
+    assert_eq!(counters, EngineCounters { not_tcp: 2, without_ports: 1, cost, ..EngineCounters::default() });
     assert!(done.is_empty());
 }
 

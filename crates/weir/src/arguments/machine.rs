@@ -1,6 +1,6 @@
 //! Options of `weir doctor` and `weir plan`.
 
-use super::values::{parse_link, parse_mpps};
+use super::values::{Link, parse_link, parse_mpps};
 use clap::Args;
 use std::path::PathBuf;
 use weir_text::units::{parse_count, parse_flows};
@@ -16,7 +16,8 @@ pub struct MachineOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// Also list the checks that passed
+    /// Also list the checks that passed. weir plan: also tables by packet size, cores, descriptors and trimming, and the
+    /// use of a GPU
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -63,9 +64,10 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
 pub struct Plan {
-    /// Speed of the link, with its unit: 100Gbit/s, or short 100G, 100Gbit or 100Gbps; from 1bit/s to 1000Tbit/s
+    /// Speed of the link, with its unit: 100Gbit/s, or short 100G, 100Gbit or 100Gbps; from 1bit/s to 1000Tbit/s. Several
+    /// ports, as of a break-out cable: 4x25G, 2x50G, 10x10G
     #[arg(long, value_name = "RATE", value_parser = parse_link)]
-    pub link: u64,
+    pub link: Link,
 
     /// Average frame length in octets, with FCS
     #[arg(long, value_name = "OCTETS", default_value_t = 700, value_parser = clap::value_parser!(u32).range(64..=65_535))]
@@ -96,6 +98,10 @@ pub struct Plan {
     #[arg(long, value_name = "FILE", conflicts_with = "mpps_per_core")]
     pub bench: Option<PathBuf>,
 
+    /// Write a plot of the pipelines needed by packet size, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
     /// NIC to plan for [default: the fastest]
     #[arg(long, value_name = "INTERFACE")]
     pub iface: Option<String>,
@@ -110,6 +116,7 @@ Examples:
   weir plan --link 100G --packet 64 --flows 2M           the worst case: smallest frames
   weir plan --link 40G --rate 5M --iface eth1            a measured packet rate and a given NIC
   weir bench mix --json bench.json && weir plan --link 100G --bench bench.json
+  weir plan --link 4x25G -v --svg cores.svg              a break-out cable; all tables, and a plot
   weir plan --link 100G --sysroot machine.txt --json     another machine, as JSON
 
 Exit codes:

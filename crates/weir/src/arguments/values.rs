@@ -35,6 +35,8 @@ const MAX_LEVEL: u8 = 13;
 const MAX_POPULATION: u64 = (1 << 14) - 1;
 /// Shortest interval of a view.
 const MIN_INTERVAL_NS: u64 = 1_000_000;
+/// Ports of a link.
+const MAX_PORTS: u32 = 64;
 /// Core numbers are below this.
 const MAX_CORES: usize = 1024;
 
@@ -90,9 +92,22 @@ pub fn parse_cores(text: &str) -> Result<Cores, InvalidValue> {
     Ok(Cores(cores))
 }
 
-/// Parses the speed of a link, bit/s.
-pub fn parse_link(text: &str) -> Result<u64, InvalidValue> {
-    Ok(parse_bit_rate(text)?)
+/// A link: one port, or the ports of a break-out cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub ports: u32,
+    /// Of each port.
+    pub bits_per_second: u64,
+}
+
+/// Parses the speed of a link: `100G`, or `4x25G` for four ports of 25 Gbit/s.
+pub fn parse_link(text: &str) -> Result<Link, InvalidValue> {
+    let ports = text.split_once('x').and_then(|(ports, rate)| Some((ports.parse::<u32>().ok()?, rate)));
+    let (ports, rate) = ports.unwrap_or((1, text));
+    match ports {
+        1..=MAX_PORTS => Ok(Link { ports, bits_per_second: parse_bit_rate(rate)? }),
+        _ => Err(ParseError::Range { min: 1, max: MAX_PORTS.into() }.into()),
+    }
 }
 
 /// Parses seconds or minutes of a benchmark.
