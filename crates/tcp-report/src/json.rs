@@ -65,16 +65,15 @@ impl CaptureReport {
         out.write_all(&text)
     }
 
-    /// Threads and memory of the batch engine, and the time of its stages per segment.
+    /// Threads and memory of the batch engine. Times are not in a report: those of the same capture are
+    /// equal.
     fn engine_cost_json(&self) -> Value {
         let cost = &self.engine_counters.cost;
-        let stages = cost.times.stages().map(|(stage, time)| (format!("{stage}_ns"), json!(time.as_nanos() as u64)));
         json!({
             "threads": cost.threads,
             "memory_bytes": cost.memory_bytes,
             "segments": self.engine_counters.entered,
             "batches": self.engine_counters.batches,
-            "times": Map::from_iter(stages),
         })
     }
 

@@ -478,7 +478,7 @@ fn the_ledger_balances() {
 }
 
 #[test]
-fn the_report_has_the_time_of_each_stage_and_the_memory_of_the_engine() {
+fn the_memory_of_the_engine_is_reported_and_the_time_of_its_stages_logged() {
     let capture = small().saved();
     let report = json_of(&capture, &[]);
     let cost = &report["engine_cost"];
@@ -488,12 +488,12 @@ fn the_report_has_the_time_of_each_stage_and_the_memory_of_the_engine() {
     );
     // The table has 576 bytes per connection.
     assert!(cost["memory_bytes"].as_u64().unwrap() > 576, "{cost}");
-    for stage in ["pack_ns", "hash_ns", "sort_ns", "gather_ns", "classify_ns"] {
-        assert!(cost["times"][stage].as_u64().unwrap() > 0, "{stage}: {cost}");
-    }
-    assert_eq!(cost["times"]["device_ns"], 0);
     let (_, _, err) = weir(arguments!["tcp", capture, "-v", "--engine", "cpu"]);
-    assert!(err.contains("ns_per_segment") && err.contains("classify"), "{err}");
+    let (_, times) = err.split_once("ns_per_segment").unwrap_or_else(|| panic!("{err}"));
+    for stage in ["pack", "hash", "sort", "gather", "classify"] {
+        assert!(times.contains(&format!("{stage} ")), "{stage}: {err}");
+    }
+    assert!(!times.contains("device "), "{err}");
 }
 
 #[test]
