@@ -83,7 +83,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
 fn units(bytes: usize) -> String {
     match bytes {
         ..0x10_0000 => format!("{} KiB", bytes >> 10),
-        ..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
         _ => format!("{} GiB", bytes >> 30),
     }
 }
