@@ -23,7 +23,7 @@ const BATCH: usize = 128;
 /// Records of ordinary TCP flows in each format.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = "records of TCP connections over IPv4 without loss (synth:lossy), in batches of 128; files are /dev/null, \
-                collectors a socket on loopback that nobody reads. memcpy: copies the octets that the format has for these \
+                collectors a socket on loopback that no program reads. memcpy: copies the octets that the format has for these \
                 records, in pieces as long as its messages. System calls: also writes or sends the pieces";
     let mut table = Table::new("encode", "Encoding of flow records", "format", load);
     table.logarithmic = false;
