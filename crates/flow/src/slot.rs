@@ -161,7 +161,7 @@ impl FlowKeyState {
 
     #[inline(never)]
     pub fn tuple(&self) -> FlowTuple {
-        FlowTuple::new([0, 1].map(|end| self.address_and_port(end)), self.protocol(), self.network())
+        FlowTuple::new([self.address_and_port(0), self.address_and_port(1)], self.protocol(), self.network())
     }
 
     pub fn protocol(&self) -> u8 {

@@ -527,15 +527,16 @@ impl Follower<'_> {
         let before = Mark(*mark);
         let frame = self.frame_of.get(followed.index).map_or(0, |&frame| usize::from(frame));
         let wire_bytes = self.burst.get(frame).map_or(0, |frame| frame.wire_bytes);
-        *mark = Mark::new(before.state(), before.version(), number).0;
         let mut verdict = Verdict::Done;
         let is_forwarded = match found.action {
             OverrideAction::Drop => {
                 self.actions.counters.dropped.add(wire_bytes as usize);
+                *mark = self.decide_if_known(followed, before, number).0;
                 false
             }
             OverrideAction::Shunt(_) if !found.take_one() => {
                 self.actions.counters.shunted.add(wire_bytes as usize);
+                *mark = self.decide_if_known(followed, before, number).0;
                 false
             }
             action => {
@@ -556,6 +557,21 @@ impl Follower<'_> {
         self.actions.overrides.count(&found, is_forwarded, wire_bytes);
         self.actions.verdicts[frame % MAX_BURST_FRAMES] = verdict;
         true
+    }
+
+    /// The mark of a flow whose packet is not handed on. It has the decision of the rules if they can
+    /// decide already, so that later packets need no record.
+    fn decide_if_known(&mut self, followed: &mut FollowedPacket<'_>, mark: Mark, number: u32) -> Mark {
+        let version = self.actions.version;
+        if mark.decision(version).is_none()
+            && let Some(record) = followed.record.as_deref_mut()
+        {
+            let state = self.decide(followed.slot, followed.inspection_ended, record, mark);
+            if state != Mark::HELD {
+                return Mark::new(state, version, number);
+            }
+        }
+        Mark::new(mark.state(), mark.version(), number)
     }
 
     /// The decision of the rules from what is known, and the mark of the flow. Packets that wait leave.
