@@ -13,7 +13,7 @@ use crate::error::Damage;
 use crate::format::{Format, Step};
 use crate::read_ahead::ReadAhead;
 use crate::window::{ReadError, Window};
-use crate::{Burst, Error, Progress, Source};
+use crate::{Burst, Error, Losses, Progress, Source};
 use std::path::PathBuf;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
@@ -61,6 +61,9 @@ impl<F: Format> CaptureFile<F> {
                         let rest = &self.window.bytes()[self.cursor..];
                         if !rest.is_empty() {
                             return Err(self.damaged(self.format.truncation(rest), 0));
+                        }
+                        if let Some(cause) = self.format.check_end(self.packets) {
+                            return Err(self.damaged(cause, 0));
                         }
                     }
                     Err(error) => {
@@ -117,6 +120,10 @@ impl<F: Format> Source for CaptureFile<F> {
 
     fn interfaces(&self) -> Vec<(u32, String)> {
         self.format.interfaces()
+    }
+
+    fn recorded_losses(&self) -> Losses {
+        self.format.losses()
     }
 
     fn progress(&self) -> Progress {

@@ -76,6 +76,23 @@ pub enum FormatError {
     Pcapng(Damage),
     #[error("it looks like a pcapng file that was cut in its first block, after {0} bytes. {SUPPORTED}")]
     PcapngCut(usize),
+    #[error("it is a packets file; read it as packets:FILE")]
+    Packets,
+    #[error("it is no packets file, which weir read -o packets:FILE and weir synth write")]
+    NoPackets,
+    #[error("it looks like a packets file that was cut in its file header, after {0} of {1} bytes")]
+    PacketsHeaderCut(usize, usize),
+    #[error("it is a packets file in big-endian order; all packets files of Weir are little-endian")]
+    PacketsByteOrder,
+    #[error(
+        "it is a packets file of version {version} (records of {record_bytes} bytes, flags {flags:#x}); this Weir reads \
+         version 1. Write it again from the capture"
+    )]
+    PacketsVersion { version: u16, record_bytes: u16, flags: u32 },
+    #[error("its packets were decoded without --decap; leave --decap out, or write it again with --decap")]
+    PacketsOutside,
+    #[error("its packets were decoded with --decap; add --decap")]
+    PacketsInside,
     /// A compressed stream cannot be read up to the first packet.
     #[error("it looks like a compressed file, with an error before the first packet: {0}. {SUPPORTED}")]
     Compressed(#[source] StreamError),
@@ -108,6 +125,14 @@ pub enum Damage {
     UnknownInterface(u32, usize),
     #[error("the packet claims {0} captured bytes, but its block holds only {1}")]
     BlockCapturedLength(u32, usize),
+    #[error("the packet record has the kind {0} or values that none of this version has, so it is skipped")]
+    Record(u8),
+    #[error("bytes follow the end record")]
+    BehindEnd,
+    #[error("the file ends without an end record: it was cut, or not written to its end")]
+    NoEnd,
+    #[error("the end record counts {written} packets, and the file has {read}, and {damaged} damaged records")]
+    Packets { written: u64, read: u64, damaged: u64 },
     /// The compressed stream around the capture is damaged.
     #[error(transparent)]
     Compressed(#[from] Box<StreamError>),

@@ -1,7 +1,7 @@
 //! What a capture format says of the bytes at a cursor.
 
 use crate::error::Damage;
-use crate::{Burst, Frame};
+use crate::{Burst, Frame, Losses};
 use std::ops::Range;
 
 /// Largest captured length that is accepted, in bytes. libpcap accepts 256 KiB, and up to 128 MiB of
@@ -45,6 +45,16 @@ pub(crate) trait Format {
     /// Returns the names of interfaces by their numbers.
     fn interfaces(&self) -> Vec<(u32, String)> {
         Vec::new()
+    }
+
+    /// Packets that were lost when the file was written, once its end has been read.
+    fn losses(&self) -> Losses {
+        Losses::default()
+    }
+
+    /// What is wrong with a file that ends behind a whole record, after this number of packets.
+    fn check_end(&self, _packets: u64) -> Option<Damage> {
+        None
     }
 
     /// Describes where a file was truncated that ends with `rest`: not empty, and no whole record.

@@ -25,6 +25,7 @@ mod live_error;
 mod memory_budget;
 mod merge;
 mod open;
+mod packets_file;
 mod pcap;
 mod pcapng;
 mod prefetch;
@@ -47,7 +48,8 @@ pub use live::{
     is_up, notice, open_live,
 };
 pub use merge::merge;
-pub use open::{from_bytes, from_reader, open};
+pub use open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
+pub use packets_file::{BODY_BYTES, DECODED_LINK_TYPE, PacketsWriter};
 pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{

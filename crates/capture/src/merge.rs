@@ -9,7 +9,7 @@
 //! goes back: nothing is sorted. Cost: a copy of each frame, and a heap with one entry per input. A
 //! single input is not copied.
 
-use crate::{Burst, Error, FIRST_INTERFACE, Frame, MAX_BURST_FRAMES, Progress, Source};
+use crate::{Burst, Error, FIRST_INTERFACE, Frame, Losses, MAX_BURST_FRAMES, Progress, Source};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -128,6 +128,10 @@ impl Source for Merge {
             named.filter_map(move |(number, name)| Some((*self.numbers.get(&(at, number))?, name)))
         };
         self.inputs.iter().enumerate().flat_map(of_input).collect()
+    }
+
+    fn recorded_losses(&self) -> Losses {
+        self.inputs.iter().map(|input| input.source.recorded_losses()).fold(Losses::default(), Losses::plus)
     }
 
     fn progress(&self) -> Progress {

@@ -3,6 +3,7 @@
 use crate::capture_file::CaptureFile;
 use crate::decompress::Compression;
 use crate::error::FormatError;
+use crate::packets_file::{self, PacketsFile};
 use crate::pcap::{self, Pcap};
 use crate::pcapng::Pcapng;
 use crate::window::{self, CountedRead, ReadError, Stream, Whole, Window};
@@ -17,6 +18,18 @@ const MAGIC_BYTES: usize = 24;
 /// Bytes that suffice to describe any other content.
 const SAMPLE_BYTES: usize = 64;
 
+/// What a file is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A capture: pcap or pcapng.
+    Capture,
+    /// A packets file (docs/packets-file.md).
+    Packets {
+        /// Its packets must be those inside tunnels, else those outside.
+        decapsulated: bool,
+    },
+}
+
 /// Opens a capture file: pcap or pcapng, plain or compressed with gzip or Zstandard. `-` is
 /// standard input.
 ///
@@ -27,11 +40,19 @@ const SAMPLE_BYTES: usize = 64;
 /// # Errors
 /// [`Error::Io`] if it cannot be opened or read, [`Error::NotACapture`] if it has another format.
 pub fn open(path: &Path) -> Result<Box<dyn Source + Send>, Error> {
+    open_as(path, Content::Capture)
+}
+
+/// As [`open`], with this content.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_as(path: &Path, content: Content) -> Result<Box<dyn Source + Send>, Error> {
     let failed = |error| Error::Io { path: path.to_owned(), error };
     if path == Path::new("-") {
         // Not `Stdin` itself, which has a small buffer of its own.
         let input = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned().map(File::from).map_err(failed)?;
-        return from_reader(path, Box::new(input));
+        return from_reader_as(path, content, Box::new(input));
     }
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -41,8 +62,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Source + Send>, Error> {
     // Files without a length (below /proc) and those that cannot be mapped are read like pipes.
     let length = Some(metadata.len()).filter(|&length| metadata.is_file() && length > 0);
     match length.map(|_| window::map(&file)) {
-        Some(Ok(map)) => open_whole(path, Whole::Mapped(map)),
-        _ => open_stream(path, Stream::plain(Box::new(file), length)),
+        Some(Ok(map)) => open_whole(path, content, Whole::Mapped(map)),
+        _ => open_stream(path, content, Stream::plain(Box::new(file), length)),
     }
 }
 
@@ -51,7 +72,15 @@ pub fn open(path: &Path) -> Result<Box<dyn Source + Send>, Error> {
 /// # Errors
 /// As [`open`].
 pub fn from_bytes(name: &Path, bytes: Vec<u8>) -> Result<Box<dyn Source + Send>, Error> {
-    open_whole(name, Whole::Owned(bytes))
+    from_bytes_as(name, Content::Capture, bytes)
+}
+
+/// As [`from_bytes`], with this content.
+///
+/// # Errors
+/// As [`open`].
+pub fn from_bytes_as(name: &Path, content: Content, bytes: Vec<u8>) -> Result<Box<dyn Source + Send>, Error> {
+    open_whole(name, content, Whole::Owned(bytes))
 }
 
 /// Reads a capture from a stream of bytes. `name` appears in errors.
@@ -59,51 +88,72 @@ pub fn from_bytes(name: &Path, bytes: Vec<u8>) -> Result<Box<dyn Source + Send>,
 /// # Errors
 /// As [`open`].
 pub fn from_reader(name: &Path, reader: Box<dyn Read + Send>) -> Result<Box<dyn Source + Send>, Error> {
-    open_stream(name, Stream::plain(reader, None))
+    from_reader_as(name, Content::Capture, reader)
 }
 
-fn open_whole(path: &Path, whole: Whole) -> Result<Box<dyn Source + Send>, Error> {
+/// As [`from_reader`], with this content.
+///
+/// # Errors
+/// As [`open`].
+pub fn from_reader_as(
+    name: &Path,
+    content: Content,
+    reader: Box<dyn Read + Send>,
+) -> Result<Box<dyn Source + Send>, Error> {
+    open_stream(name, content, Stream::plain(reader, None))
+}
+
+fn open_whole(path: &Path, content: Content, whole: Whole) -> Result<Box<dyn Source + Send>, Error> {
     match Compression::detect(whole.as_ref()) {
         Some(compression) => {
             let total_bytes = whole.as_ref().len() as u64;
-            open_compressed(path, compression, io::Cursor::new(whole), Some(total_bytes))
+            open_compressed(path, content, compression, io::Cursor::new(whole), Some(total_bytes))
         }
-        None => open_window(path, Window::Whole(whole), None),
+        None => open_window(path, content, Window::Whole(whole), None),
     }
 }
 
-fn open_stream(path: &Path, stream: Stream) -> Result<Box<dyn Source + Send>, Error> {
+fn open_stream(path: &Path, content: Content, stream: Stream) -> Result<Box<dyn Source + Send>, Error> {
     let mut window = Window::Stream(stream);
     window.fill(4).map_err(|error| read_error(path, error))?;
     let compression = Compression::detect(window.bytes());
     match (compression, window) {
         (Some(compression), Window::Stream(stream)) => {
             let total_bytes = stream.total_bytes();
-            open_compressed(path, compression, stream.into_rest(), total_bytes)
+            open_compressed(path, content, compression, stream.into_rest(), total_bytes)
         }
-        (_, window) => open_window(path, window, None),
+        (_, window) => open_window(path, content, window, None),
     }
 }
 
 fn open_compressed(
     path: &Path,
+    content: Content,
     compression: Compression,
     source: impl BufRead + Send + 'static,
     total_bytes: Option<u64>,
 ) -> Result<Box<dyn Source + Send>, Error> {
     let (source, consumed) = CountedRead::new(source);
     let stream = Stream::decompressed(compression.reader(source), consumed, total_bytes);
-    open_window(path, Window::Stream(stream), Some(compression))
+    open_window(path, content, Window::Stream(stream), Some(compression))
 }
 
 /// Opens the capture that an input is, if it is one.
 fn open_window(
     path: &Path,
+    content: Content,
     mut window: Window,
     compression: Option<Compression>,
 ) -> Result<Box<dyn Source + Send>, Error> {
     let refuse = |cause| Error::NotACapture { path: path.to_owned(), compression, cause };
     window.fill(MAGIC_BYTES).map_err(|error| read_error(path, error))?;
+    if let Content::Packets { decapsulated } = content {
+        let format = PacketsFile::new(window.bytes(), decapsulated).map_err(refuse)?;
+        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, packets_file::FILE_HEADER_BYTES)));
+    }
+    if PacketsFile::detect(window.bytes()) {
+        return Err(refuse(FormatError::Packets));
+    }
     if Pcap::detect(window.bytes()) {
         let format = Pcap::new(window.bytes()).map_err(refuse)?;
         return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, pcap::FILE_HEADER_BYTES)));

@@ -226,13 +226,7 @@ impl Pcapng {
                     interface.offset_s = if self.order.swapped { offset.swap_bytes() } else { offset } as i64;
                 }
                 (NAME, _) => {
-                    // Consumers of the name, for example collectors, may print it to a terminal.
-                    let text = String::from_utf8_lossy(&value[..value.len().min(MAX_NAME_BYTES)]);
-                    // Others than control characters can change how a terminal shows the text around them.
-                    let is_filler = |letter| matches!(letter, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
-                    let is_invisible =
-                        |letter: char| !letter.is_ascii() && (letter.escape_debug().len() > 1 || is_filler(letter));
-                    name = text.replace(|letter: char| letter.is_control() || is_invisible(letter), "\u{fffd}");
+                    name = printable_name(&value[..value.len().min(MAX_NAME_BYTES)]);
                 }
                 _ => {}
             }
@@ -399,6 +393,14 @@ impl Format for Pcapng {
         };
         Damage::Cut("a block", bytes, Some(order.word(head, 4) as usize))
     }
+}
+
+/// The name of an interface. Consumers of it, for example collectors, may print it to a terminal.
+pub(crate) fn printable_name(name: &[u8]) -> String {
+    // Others than control characters can change how a terminal shows the text around them.
+    let is_filler = |letter| matches!(letter, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+    let is_invisible = |letter: char| !letter.is_ascii() && (letter.escape_debug().len() > 1 || is_filler(letter));
+    String::from_utf8_lossy(name).replace(|letter: char| letter.is_control() || is_invisible(letter), "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -16,11 +16,14 @@ pub const FIRST_INTERFACE: u32 = 1;
 /// One captured frame, borrowed from its source until the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Captured bytes; the snap length may have cut the end off.
+    /// Captured bytes; the snap length may have cut the end off. Of link type [`DECODED_LINK_TYPE`]: the
+    /// body of a packet record.
+    ///
+    /// [`DECODED_LINK_TYPE`]: crate::DECODED_LINK_TYPE
     pub bytes: &'a [u8],
     /// Time of capture, ns since 1970-01-01 UTC.
     pub time_ns: u64,
-    /// Length on the wire in bytes, at least `bytes.len()`.
+    /// Length on the wire in bytes; at least `bytes.len()`, except of a decoded packet.
     pub wire_bytes: u32,
     /// LINKTYPE number of the tcpdump registry: 1 is Ethernet.
     pub link_type: u16,
@@ -88,6 +91,12 @@ pub trait Source {
     /// Returns the names of interfaces, as far as known, by the number in [`Frame::interface`].
     fn interfaces(&self) -> Vec<(u32, String)> {
         Vec::new()
+    }
+
+    /// Returns the packets that were lost when a finite source was recorded, as far as it says so, once
+    /// it has ended.
+    fn recorded_losses(&self) -> Losses {
+        Losses::default()
     }
 
     /// Returns how much of the input has been consumed. Cheap enough for one call per burst.
@@ -160,6 +169,13 @@ impl Source for Input<'_> {
         match self {
             Self::File(source) => source.interfaces(),
             Self::Live(source) => source.interfaces(),
+        }
+    }
+
+    fn recorded_losses(&self) -> Losses {
+        match self {
+            Self::File(source) => source.recorded_losses(),
+            Self::Live(source) => source.recorded_losses(),
         }
     }
 

@@ -5,12 +5,13 @@ use crate::frame_slice::{FrameSlice, array};
 use crate::ip::Ip;
 use crate::link::{self, LinkHeaders, LinkPayload};
 use crate::packet::{AnomalySet, Flags, Network, Packet, TunnelType};
+use crate::record;
 use crate::transport;
 use crate::tunnel::{MAX_TUNNELS, Tunnel};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
 /// `Packet::protocol` of a packet without IP.
-const NO_PROTOCOL: u8 = 255;
+pub(crate) const NO_PROTOCOL: u8 = 255;
 
 /// What the decoder reads beyond the outermost IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,9 @@ pub fn decode_with_mac_addresses(
         packet.set_mac_addresses(array(header, 6), array(header, 0));
         return Ok(AnomalySet::default());
     }
+    if link_type == record::DECODED_LINK_TYPE {
+        return record::read(bytes, frame_bytes, packet);
+    }
     let anomalies = decode_general(link_type, bytes, frame_bytes, options, packet)?;
     if packet.network != Network::Layer2 {
         let mut headers = LinkHeaders::EMPTY;
@@ -85,6 +89,11 @@ pub fn decode_general(
     options: DecodeOptions,
     packet: &mut Packet,
 ) -> Result<AnomalySet, RefusalReason> {
+    if link_type == record::DECODED_LINK_TYPE {
+        let anomalies = record::read(bytes, frame_bytes, packet)?;
+        record::remove_mac_addresses(packet);
+        return Ok(anomalies);
+    }
     let mut headers = LinkHeaders::EMPTY;
     let payload = link::parse(link_type, FrameSlice::new(bytes, frame_bytes), &mut headers)?;
     *packet = Packet {

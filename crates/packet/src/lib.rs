@@ -16,6 +16,8 @@
 //! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request -> the inner IP header, up to 8 levels
 //! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6    -> ports, TCP control bits
 //! ```
+//! Frames of [`record::DECODED_LINK_TYPE`] are decoded packets already, from a packets file.
+//!
 //! One file holds one protocol. Its `split` takes the header off the captured octets, or fails; its
 //! `fill` writes the fields of a [`Packet`]. `docs/metering.md` defines every field.
 //!
@@ -28,6 +30,7 @@ mod frame_slice;
 mod ip;
 mod link;
 mod packet;
+pub mod record;
 mod transport;
 mod tunnel;
 

@@ -1,8 +1,9 @@
-//! Counts what a live source has lost, every 0.1 s and on request. A file loses nothing.
+//! Counts what a live source has lost, every 0.1 s and on request, and what a packets file says
+//! of its own losses.
 
 use crate::loss_history::LossSnapshot;
 use std::time::{Duration, Instant};
-use weir_capture::{Burst, LiveSource, Losses};
+use weir_capture::{Burst, Input, LiveSource, Losses};
 use weir_ledger::TrafficCounters;
 
 /// Time between two updates. While full bursts arrive, packet times measure it.
@@ -41,18 +42,21 @@ impl LossCounter {
         })
     }
 
+    /// Adds the losses that a finite source reports at its end to the packet counters.
+    pub fn add_recorded(&mut self, source: &Input<'_>, packets: &mut TrafficCounters) {
+        if let Input::File(source) = source {
+            let before = std::mem::replace(&mut self.losses, source.recorded_losses());
+            add_losses(before, self.losses, packets);
+        }
+    }
+
     /// Adds the new losses of a source to the packet counters. Lost octets are not known. Returns a
     /// snapshot without the levels of load shedding.
     pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossSnapshot {
         // Before `query_losses`: packets lost after this call have a later time.
         let complete_until_ns = source.now_ns().max(self.newest_ns);
         let before = std::mem::replace(&mut self.losses, source.query_losses());
-        let losses = self.losses;
-        let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.queue - before.queue];
-        packets.dropped_nic += new[0];
-        packets.dropped_kernel += new[1];
-        packets.dropped_queue += new[2];
-        packets.received += new.iter().sum::<u64>();
+        add_losses(before, self.losses, packets);
         let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue;
         // After `query_losses`: losses in between are in the next update and have an earlier time.
         let latest_ns = source.latest_ns();
@@ -60,4 +64,12 @@ impl LossCounter {
         let clock = source.clock_steps();
         LossSnapshot { complete_until_ns, latest_ns, lost, clock, ..LossSnapshot::default() }
     }
+}
+
+fn add_losses(before: Losses, now: Losses, packets: &mut TrafficCounters) {
+    let new = [now.nic - before.nic, now.kernel - before.kernel, now.queue - before.queue];
+    packets.dropped_nic += new[0];
+    packets.dropped_kernel += new[1];
+    packets.dropped_queue += new[2];
+    packets.received += new.iter().sum::<u64>();
 }

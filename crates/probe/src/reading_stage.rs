@@ -120,6 +120,8 @@ impl ReadingStage {
     ) -> Result<Option<(usize, bool)>, weir_capture::Error> {
         let mut burst = Burst::new();
         if !source.fill(&mut burst)? {
+            drop(burst);
+            self.losses.add_recorded(source, &mut self.ledger.packets);
             return Ok(None);
         }
         let burst_was_short = self.losses.note_burst(&burst);

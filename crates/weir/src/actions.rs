@@ -420,11 +420,12 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
 fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunStatus), Error> {
     let sources: Vec<&OsStr> = check.with.iter().map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "rules check")?;
+    input::check_packets(&sources, &check.metering.selection, true)?;
     missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
     let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
     let stop = stop_signal()?;
-    let mut source = input::open_sources(&sources, &stop)?;
+    let mut source = input::open_sources(&sources, settings.decode, &stop)?;
     let count = |output: &OutputSpec| {
         let counters = OutputCounters { output: output.to_string(), ..OutputCounters::default() };
         Ok(vec![Box::new(Counted(counters)) as Box<dyn PacketOutput>])

@@ -31,6 +31,14 @@ pub enum Error {
          af_packet:{0} leaves it there (--force captures nevertheless)"
     )]
     Loopback(String),
+    #[error("{file}: a packets file has decoded headers and no octets of packets; leave out {option}")]
+    OctetsOfPackets { file: String, option: &'static str },
+    #[error(
+        "{output}: a packets file has packets, not flow records; leave out {option}, and give it when the file is read"
+    )]
+    PacketsOutput { output: String, option: &'static str },
+    #[error("packets: needs the name of a file, or - for standard output (packets:FILE)")]
+    NoPacketsPath,
     #[error("{0} is named twice: each of its packets would be counted twice; name it once")]
     DuplicateSource(String),
     #[error("--meters needs --layout spread: the other layouts have one metering thread per queue")]

@@ -1,6 +1,7 @@
 //! Output files. No output overwrites an input or another output.
 
 use crate::error::Error;
+use crate::input;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write};
@@ -42,7 +43,8 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
     let inputs: Vec<(&OsStr, FileIdentity)> = sources
         .iter()
         .filter_map(|&source| {
-            Some((source, FileIdentity::of(if source == "-" { "/dev/stdin".as_ref() } else { source })?))
+            let path = input::path_of(source).as_os_str();
+            Some((source, FileIdentity::of(if path == "-" { "/dev/stdin".as_ref() } else { path })?))
         })
         .collect();
     let mut used: Vec<(&String, FileIdentity)> = Vec::new();

@@ -1,6 +1,8 @@
 //! Opens sources: captures, pipes, generated traffic, live interfaces.
 
+use crate::arguments::{Inspection, Metering, Selection};
 use crate::error::{Error, SourceError};
+use crate::packets_file;
 use crate::protocols;
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
@@ -13,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::{debug, info, warn};
-use weir_capture::{Burst, FilterError, Input, LiveSource, Progress, Source};
+use weir_capture::{Burst, Content, FilterError, Input, LiveSource, Losses, Progress, Source};
+use weir_packet::DecodeOptions;
 
 /// Bursts between two checks of signals, sinks and progress.
 pub const BURSTS_BETWEEN_CHECKS: u64 = 16;
@@ -87,14 +90,14 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
     {
         return Err(Error::TcpOfLiveTraffic(live.into()));
     }
-    if sources.iter().any(|source| source.is_empty()) {
+    if sources.iter().any(|source| path_of(source).as_os_str().is_empty()) {
         return Err(Error::EmptyInputName { command });
     }
     if sources.is_empty() {
         let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
         return Err(Error::NoInput { command, wanted });
     }
-    if sources.iter().filter(|&&source| source == "-").count() > 1 {
+    if sources.iter().filter(|source| path_of(source) == Path::new("-")).count() > 1 {
         return Err(Error::StandardInputTwice);
     }
     Ok(())
@@ -107,6 +110,30 @@ pub fn check_loopback(sources: &[&OsStr], force: bool) -> Result<(), Error> {
     loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(Error::Loopback(interface)))
 }
 
+/// Checks that nothing asks for octets of packets files, which have none.
+pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool) -> Result<(), Error> {
+    let is_given = [(selection.filter.is_some(), "--filter"), (has_rules, "--rules")];
+    let option = is_given.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
+    let source = sources.iter().find(|source| packets_file::path(source).is_some());
+    match source.zip(option) {
+        Some((source, option)) => Err(Error::OctetsOfPackets { file: source.display().to_string(), option }),
+        None => Ok(()),
+    }
+}
+
+/// The metering of sources: without inspection if all are packets files, which have no payload.
+pub fn metering_of(sources: &[&OsStr], metering: &Metering) -> Result<Metering, Error> {
+    let mut metering = metering.clone();
+    if sources.iter().all(|source| packets_file::path(source).is_some()) {
+        if metering.dpi.is_some() && metering.inspects() {
+            let file = sources.first().map_or_else(String::new, |source| source.display().to_string());
+            return Err(Error::OctetsOfPackets { file, option: "--dpi" });
+        }
+        metering.dpi = Some(Inspection::Off);
+    }
+    Ok(metering)
+}
+
 /// The first source that is live traffic.
 pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
     sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))
@@ -117,7 +144,11 @@ pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
 ///
 /// # Errors
 /// Lists all sources that cannot be opened.
-pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<'static>, Error> {
+pub fn open_sources(
+    sources: &[&OsStr],
+    decode: DecodeOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<Input<'static>, Error> {
     if let Some(live) = find_live(sources) {
         if sources.len() > 1 {
             return Err(Error::LiveNotAlone(live.into()));
@@ -131,7 +162,7 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
     let mut errors = Vec::new();
     for &source in sources {
-        match open_source(source, stop) {
+        match open_source(source, decode, stop) {
             Ok(opened_source) => {
                 debug!(source = source.display().to_string(), is_pipe = is_pipe(source), "source opened");
                 opened.push(opened_source);
@@ -166,11 +197,11 @@ pub fn wait_for_interfaces(live: &str, stop: &AtomicBool) {
 }
 
 /// Checks a source without metering it. Pipes can be read only once, so they are not opened.
-pub fn check_source(source: &OsStr) -> Result<(), Error> {
+pub fn check_source(source: &OsStr, decode: DecodeOptions) -> Result<(), Error> {
     match source.to_str().filter(|source| weir_capture::is_live(source)) {
         Some(live) => weir_capture::check_live(live).map_err(Error::Live),
         None if is_pipe(source) => Ok(()),
-        None => open_source(source, &Arc::default()).map(drop).map_err(|error| Error::Sources(vec![error])),
+        None => open_source(source, decode, &Arc::default()).map(drop).map_err(|error| Error::Sources(vec![error])),
     }
 }
 
@@ -180,25 +211,37 @@ pub fn have_changed(live: &str, indexes: &[Option<u32>]) -> bool {
         || !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device))
 }
 
-fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, SourceError> {
+fn open_source(
+    source: &OsStr,
+    decode: DecodeOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Source + Send>, SourceError> {
     if let Some(spec) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
         return match weir_trafficgen::TrafficGenerator::new(spec) {
             Ok(synth) => Ok(Box::new(synth)),
             Err(error) => Err(SourceError::Traffic { spec: spec.into(), error }),
         };
     }
-    let path = Path::new(source);
-    let Some(file) = open_pipe(path) else { return weir_capture::open(path).map_err(SourceError::Capture) };
+    let (path, content) = match packets_file::path(source) {
+        Some(path) => (path, Content::Packets { decapsulated: decode.decapsulate }),
+        None => (Path::new(source), Content::Capture),
+    };
+    let Some(file) = open_pipe(path) else { return weir_capture::open_as(path, content).map_err(SourceError::Capture) };
     let stop = stop.clone();
-    match weir_capture::from_reader(path, Box::new(Pipe { file, stop: stop.clone() })) {
+    match weir_capture::from_reader_as(path, content, Box::new(Pipe { file, stop: stop.clone() })) {
         Err(error) if !stop.load(Ordering::Relaxed) => Err(SourceError::Capture(error)),
         opened => Ok(Box::new(PipeCapture { capture: opened.ok(), stop })),
     }
 }
 
+/// The path of a source that is a file.
+pub fn path_of(source: &OsStr) -> &Path {
+    packets_file::path(source).unwrap_or(Path::new(source))
+}
+
 /// Whether a source is a pipe, which can be read only once.
 pub fn is_pipe(source: &OsStr) -> bool {
-    let path = Path::new(source);
+    let path = path_of(source);
     path == Path::new("-") || fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
@@ -233,6 +276,10 @@ impl Source for PipeCapture {
 
     fn interfaces(&self) -> Vec<(u32, String)> {
         self.capture.as_ref().map(|capture| capture.interfaces()).unwrap_or_default()
+    }
+
+    fn recorded_losses(&self) -> Losses {
+        self.capture.as_ref().map(|capture| capture.recorded_losses()).unwrap_or_default()
     }
 
     fn progress(&self) -> Progress {

@@ -22,6 +22,7 @@ mod memory;
 mod missing_options;
 mod outputs;
 mod packets;
+mod packets_file;
 mod pages;
 mod plan;
 mod probe;

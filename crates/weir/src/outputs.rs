@@ -55,6 +55,13 @@ pub struct OpenOutputs {
     stats: Option<File>,
 }
 
+impl OpenOutputs {
+    /// Says in the summary whether packets are from packets files, which have no payload.
+    pub fn set_packets_files(&self, have_packets_files: bool) {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner).without_payload = have_packets_files;
+    }
+}
+
 impl Outputs {
     /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output, and also for a view
     /// that has no output.

@@ -10,6 +10,7 @@ use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
 use crate::missing_options;
 use crate::outputs::Outputs;
+use crate::packets_file;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
@@ -32,30 +33,34 @@ use weir_query::split_where;
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
+    let packets = read.sinks.outputs.iter().find_map(|output| Some((output, packets_file::path(output.as_ref())?)));
+    if let Some((output, path)) = packets {
+        return packets_file::run(read, output, path);
+    }
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
-    let outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
+    input::check_packets(&sources, &read.metering.selection, read.rules.is_some())?;
+    let metering = &input::metering_of(&sources, &read.metering)?;
+    let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
-    actions
-        .iter()
-        .try_for_each(|actions| actions.check(&sources, &outputs.targets, &read.metering, &read.enrichment))?;
-    let mut settings = settings(&read.metering)?;
-    missing_options::warn_of_inspection(&read.metering, read.metering.inspects());
+    actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, metering, &read.enrichment))?;
+    let mut settings = settings(metering)?;
+    missing_options::warn_of_inspection(metering, metering.inspects());
     settings.meter.marks = actions.is_some();
-    missing_options::warn(&outputs.sinks, &read.sinks, &read.metering, read.metering.inspects(), &read.enrichment);
+    missing_options::warn(&outputs.sinks, &read.sinks, metering, metering.inspects(), &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;
-    let mut source = input::open_sources(&sources, &stop)?;
+    let mut source = input::open_sources(&sources, settings.decode, &stop)?;
     let reads_captures = matches!(source, Input::File(_));
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
     let enrichment_bytes = enricher.as_ref().map_or(0, |of| of.reserve_bytes(sinks, back_pressure, false));
     let views = outputs.view_memory;
     let enrichment_bytes = enrichment_bytes + actions.as_ref().map_or(0, |actions| actions.memory_bytes(1));
     let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure, views, enrichment_bytes };
-    let is_requested = read.metering.flows.is_some();
+    let is_requested = metering.flows.is_some();
     memory.fit(&mut settings.meter, is_requested)?;
     let config = settings.meter;
     // Before any output is opened: opening empties files.
@@ -64,7 +69,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
-    let filter = read.metering.selection.filter.as_deref();
+    let filter = metering.selection.filter.as_deref();
     let actions = actions.map(|actions| actions.open(&sources, 1, &when_full, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
@@ -74,6 +79,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
+    open.set_packets_files(sources.iter().any(|source| packets_file::path(source).is_some()));
     let observer = Some(summary::observer(&open.summary));
     let sinks = std::mem::take(&mut open.sinks);
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);

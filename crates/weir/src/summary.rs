@@ -23,6 +23,8 @@ pub struct TrafficSummary {
     /// Bytes on the wire by IP protocol; `None` are frames without IP.
     protocol_bytes: BTreeMap<Option<u8>, u64>,
     tcp: TcpSummary,
+    /// Packets are from packets files.
+    pub without_payload: bool,
 }
 
 /// Sums over the TCP analysis of all records (docs/tcp.md section 9).
@@ -104,6 +106,9 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
     let TrafficCounters { received, filtered, metered, .. } = ledger.packets;
     let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
     fact("packets", format!("{received} received{filtered}, {metered} metered"));
+    if summary.without_payload {
+        fact("payload", "none in packets files: their flows have no applications".into());
+    }
     if summary.flows > 0 {
         let scaled = |bytes: u64| match bytes {
             0..10_000 => String::new(),

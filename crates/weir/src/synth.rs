@@ -4,11 +4,11 @@ use crate::arguments::Synth;
 use crate::console::progress::Progress;
 use crate::error::Error;
 use crate::files::{self, Target};
+use crate::packets_file;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use tracing::{error, info};
+use tracing::info;
 use weir_capture::{PcapWriter, Source};
 use weir_export::FileMode;
 
@@ -23,7 +23,8 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     if synth.truth.is_some() {
         source = source.with_expected_flows();
     }
-    let output = Target::of_path(&synth.output);
+    let packets_file = packets_file::path(synth.output.as_os_str());
+    let output = packets_file.map_or_else(|| Ok(Target::of_path(&synth.output)), packets_file::target)?;
     let mut targets = vec![(format!("-o {}", synth.output.display()), output.clone())];
     if let Some(path) = &synth.truth {
         targets.push((format!("--truth {}", path.display()), Target::of_path(path)));
@@ -42,12 +43,16 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     let truth = synth.truth.as_deref().map(|path| open(Target::of_path(path))).transpose()?.map(BufWriter::new);
 
     let mut progress = Progress::new(synth.quiet);
-    let result = write_capture(&mut source, writer, &mut progress);
+    let (path, kind) = packets_file.map_or((&*synth.output, "capture"), |path| (path, "packets file"));
+    let result = match packets_file {
+        None => write_capture(&mut source, writer, &mut progress),
+        Some(_) => packets_file::copy(&mut source, writer, &mut progress),
+    };
     progress.clear();
     let mut status = RunStatus::Success;
     match result {
-        Ok(packets) => info!(packets, file = synth.output.display().to_string(), "capture written"),
-        Err(error) => status = log_incomplete(&synth.output, error),
+        Ok(packets) => info!(packets, file = path.display().to_string(), "{kind} written"),
+        Err(error) => status = packets_file::log_incomplete(path, error),
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
         && let Err(error) = weir_trafficgen::write_expected_flows(
@@ -58,7 +63,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
         )
         .and_then(|()| truth.flush())
     {
-        status = status.and(log_incomplete(path, error));
+        status = status.and(packets_file::log_incomplete(path, error));
     }
     Ok(status)
 }
@@ -80,13 +85,4 @@ fn write_capture(source: &mut dyn Source, writer: Box<dyn Write>, progress: &mut
     }
     writer.finish()?;
     Ok(packets)
-}
-
-/// Logs that a file is incomplete. A closed pipe is not an error.
-fn log_incomplete(path: &Path, error: io::Error) -> RunStatus {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return RunStatus::Success;
-    }
-    error!(error = %Error::file(path, error), "the file is incomplete");
-    RunStatus::Problems
 }

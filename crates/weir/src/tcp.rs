@@ -47,9 +47,10 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         Some(EngineChoice::Cpu) => Backend::Cpu,
         Some(EngineChoice::Gpu) => Backend::Gpu,
     };
+    input::check_packets(&sources, &tcp.selection, false)?;
     let (filter, decode) = settings::selection(&tcp.selection)?;
     let stop = stop_signal()?;
-    let mut source = input::open_sources(&sources, &stop)?;
+    let mut source = input::open_sources(&sources, decode, &stop)?;
     // After opening: mapped files need address space, too.
     let limits = Limits::new(free_bytes(), tcp.connections).map_err(TcpError::Memory)?;
     let engine = Engine::open(EngineOptions {
@@ -207,7 +208,7 @@ fn read_again(
     stop: &Arc<AtomicBool>,
     consumer: &mut dyn PacketConsumer,
 ) -> Result<Pass, Error> {
-    let mut source = input::open_sources(sources, stop)?;
+    let mut source = input::open_sources(sources, decode, stop)?;
     let mut reader = PacketReader::new(filter.clone(), decode);
     let interrupted = read_all(&mut source, &mut reader, consumer, stop, Progress::new(true), false).interrupted;
     Ok(Pass { frames: reader.frames(), interrupted })

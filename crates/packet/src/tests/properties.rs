@@ -7,7 +7,7 @@ use crate::decode::payload_general;
 use crate::header_octets;
 use crate::{
     AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general,
-    decode_with_mac_addresses, payload,
+    decode_with_mac_addresses, payload, record,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,6 +26,7 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
         let result = decode(link, bytes, frame_bytes, options, &mut packet);
         assert_eq!(result, decode_general(link, bytes, frame_bytes, options, &mut general));
         assert_eq!(result, decode_with_mac_addresses(link, bytes, frame_bytes, options, &mut with_macs));
+        recorded_alike(result, &packet, &with_macs);
         if result.is_ok() {
             assert_eq!(packet, general);
             [with_macs.outer_source, with_macs.outer_destination] = with_macs.outer_addresses();
@@ -36,6 +37,22 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
                 assert_eq!(found, payload_general(link, bytes, &packet, options));
             }
             assert!(found.0.len() as u32 <= found.1 && found.1 <= packet.payload_bytes);
+        }
+    }
+}
+
+/// Compares the packets of a frame with those that its record in a packets file gives.
+fn recorded_alike(result: Result<AnomalySet, RefusalReason>, packet: &Packet, with_macs: &Packet) {
+    let body = record::write(result, with_macs);
+    let options = DecodeOptions::default();
+    for (expected, decode) in
+        [(packet, decode as fn(_, _: &_, _, _, &mut _) -> _), (with_macs, decode_with_mac_addresses)]
+    {
+        let mut read = Packet { time_ns: 1, interface: 2, source: [7; 16], ..Packet::default() };
+        let frame_bytes = expected.frame_bytes;
+        assert_eq!(decode(record::DECODED_LINK_TYPE, &body, frame_bytes, options, &mut read), result);
+        if result.is_ok() {
+            assert_eq!(read, *expected);
         }
     }
 }
@@ -283,7 +300,8 @@ proptest! {
 
 #[test]
 fn unknown_link_types_are_refused() {
-    for link in (0..=u16::MAX).filter(|link| !LINKS[..15].contains(link)) {
+    let is_decoded = |link: &u16| LINKS[..15].contains(link) || *link == record::DECODED_LINK_TYPE;
+    for link in (0..=u16::MAX).filter(|link| !is_decoded(link)) {
         assert_eq!(checked(link, &[0x45; 64], 64, true), Err(RefusalReason::LinkType));
     }
 }

@@ -6,9 +6,9 @@ use crate::frame_slice::FrameSlice;
 use crate::packet::{AnomalySet, Flags, Packet};
 
 /// Protocol number of ICMP over IPv4.
-pub(super) const V4: u8 = 1;
+pub(crate) const V4: u8 = 1;
 /// Protocol number of ICMPv6 over IPv6.
-pub(super) const V6: u8 = 58;
+pub(crate) const V6: u8 = 58;
 /// Length of the header before the message body, octets.
 const HEADER_BYTES: u32 = 8;
 /// Length of type and code, octets.

@@ -8,8 +8,15 @@ mod tcp;
 use crate::frame_slice::FrameSlice;
 use crate::packet::{AnomalySet, Network, Packet};
 
+pub(crate) use icmp::{V4 as ICMP, V6 as ICMP_V6};
 pub(crate) use ports::{UDP, read_ports};
 pub(crate) use tcp::{PROTOCOL as TCP, read_options};
+
+/// Whether packets of a protocol have ports.
+#[inline]
+pub(crate) fn has_ports(protocol: u8) -> bool {
+    protocol == TCP || ports::header_bytes(protocol).is_some()
+}
 
 /// Fills the transport fields of `packet`. Its IP fields are filled already; `payload_bytes` counts
 /// the octets after the IP headers. `slice` holds their captured part.

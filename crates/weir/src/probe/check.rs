@@ -15,6 +15,7 @@ use crate::outputs::Outputs;
 use crate::settings::key_options;
 use std::ffi::OsStr;
 use std::path::Path;
+use weir_packet::DecodeOptions;
 use weir_probe::Settings;
 use weir_query::split_where;
 use weir_text::units;
@@ -29,6 +30,7 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
     let checks = [
         input::check_sources(inputs, "probe"),
         input::check_loopback(inputs, probe.force),
+        input::check_packets(inputs, &probe.metering.selection, probe.rules.is_some()),
         reject_duplicates(inputs),
         files::check_targets(inputs, &outputs.targets),
         placement::check_cores("--cores", probe.cores.as_ref()),
@@ -73,7 +75,8 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
         live.is_some_and(|live| !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device)))
     };
     let inputs = probe.inputs.iter().filter(|input| !input.is_empty() && !waits(input));
-    let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input).err()).collect();
+    let decode = DecodeOptions { decapsulate: probe.metering.selection.decap };
+    let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input, decode).err()).collect();
     problems.extend(Enricher::load(&probe.enrichment).err());
     problems.extend(control::check(probe).err());
     let actions = probe.rules.as_deref().and_then(|rules| Actions::load(rules).ok());

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
 use weir_egress::WhenFull;
 use weir_export::Sink;
+use weir_packet::DecodeOptions;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
 
 /// Nice value of export threads, below the priority of capture and metering.
@@ -67,7 +68,8 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
             let named = |(number, source)| (format!("{short}@{number}"), Input::Live(source));
             queues.extend(sources.into_iter().enumerate().map(named));
         } else {
-            let source = input::open_sources(&[input], stop)?;
+            let decode = DecodeOptions { decapsulate: probe.metering.selection.decap };
+            let source = input::open_sources(&[input], decode, stop)?;
             queues.push((name, source));
         }
         counts.push(queues.len() - before);
