@@ -4,14 +4,11 @@ use crate::fast_path;
 use crate::frame_slice::{FrameSlice, array};
 use crate::ip::Ip;
 use crate::link::{self, LinkHeaders, LinkPayload};
-use crate::packet::{AnomalySet, Flags, Network, Packet, TunnelType};
+use crate::packet::{AnomalySet, Flags, NO_PROTOCOL, Network, Packet, TunnelType};
 use crate::record;
 use crate::transport;
 use crate::tunnel::{MAX_TUNNELS, Tunnel};
 use weir_ledger::{PacketAnomaly, RefusalReason};
-
-/// `Packet::protocol` of a packet without IP.
-pub(crate) const NO_PROTOCOL: u8 = 255;
 
 /// What the decoder reads beyond the outermost IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,9 @@ pub const NO_VLAN: u16 = u16::MAX;
 /// `Packet::mpls_label` of a frame without a label stack.
 pub const NO_LABEL: u32 = u32::MAX;
 
+/// `Packet::protocol` of a packet without IP.
+pub(crate) const NO_PROTOCOL: u8 = 255;
+
 /// The network layer of a packet, which determines the layout of its addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, bytemuck::NoUninit)]
 #[repr(u8)]

@@ -14,7 +14,7 @@
 //! [`decode_with_mac_addresses`]: crate::decode_with_mac_addresses
 
 use crate::frame_slice::array;
-use crate::packet::{AnomalySet, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
+use crate::packet::{AnomalySet, Flags, NO_LABEL, NO_PROTOCOL, NO_VLAN, Network, Packet, TunnelType};
 use crate::transport;
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
@@ -239,7 +239,7 @@ fn is_possible_layer2(packet: &Packet) -> bool {
         mpls_label,
         source_port: ethertype,
         destination_port: ethertype,
-        protocol: crate::decode::NO_PROTOCOL,
+        protocol: NO_PROTOCOL,
         network: Network::Layer2,
         flags: Flags(Flags::PORTS),
         ..Packet::default()

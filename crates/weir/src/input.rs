@@ -2,13 +2,13 @@
 
 use crate::arguments::{Inspection, Metering, Selection};
 use crate::error::{Error, SourceError};
-use crate::packets_file;
 use crate::protocols;
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub fn check_loopback(sources: &[&OsStr], force: bool) -> Result<(), Error> {
 pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool) -> Result<(), Error> {
     let is_given = [(selection.filter.is_some(), "--filter"), (has_rules, "--rules")];
     let option = is_given.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
-    let source = sources.iter().find(|source| packets_file::path(source).is_some());
+    let source = sources.iter().find(|source| packets_path(source).is_some());
     match source.zip(option) {
         Some((source, option)) => Err(Error::OctetsOfPackets { file: source.display().to_string(), option }),
         None => Ok(()),
@@ -124,7 +124,7 @@ pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool)
 /// The metering of sources: without inspection if all are packets files, which have no payload.
 pub fn metering_of(sources: &[&OsStr], metering: &Metering) -> Result<Metering, Error> {
     let mut metering = metering.clone();
-    if sources.iter().all(|source| packets_file::path(source).is_some()) {
+    if sources.iter().all(|source| packets_path(source).is_some()) {
         if metering.dpi.is_some() && metering.inspects() {
             let file = sources.first().map_or_else(String::new, |source| source.display().to_string());
             return Err(Error::OctetsOfPackets { file, option: "--dpi" });
@@ -222,7 +222,7 @@ fn open_source(
             Err(error) => Err(SourceError::Traffic { spec: spec.into(), error }),
         };
     }
-    let (path, content) = match packets_file::path(source) {
+    let (path, content) = match packets_path(source) {
         Some(path) => (path, Content::Packets { decapsulated: decode.decapsulate }),
         None => (Path::new(source), Content::Capture),
     };
@@ -234,9 +234,14 @@ fn open_source(
     }
 }
 
+/// The path in `packets:PATH`.
+pub fn packets_path(name: &OsStr) -> Option<&Path> {
+    name.as_bytes().strip_prefix(b"packets:").map(|path| Path::new(OsStr::from_bytes(path)))
+}
+
 /// The path of a source that is a file.
 pub fn path_of(source: &OsStr) -> &Path {
-    packets_file::path(source).unwrap_or(Path::new(source))
+    packets_path(source).unwrap_or(Path::new(source))
 }
 
 /// Whether a source is a pipe, which can be read only once.

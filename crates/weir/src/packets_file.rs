@@ -15,7 +15,6 @@ use crate::settings;
 use crate::signals::stop_signal;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use tracing::{error, info};
@@ -27,11 +26,6 @@ use weir_ledger::RefusalReason;
 use weir_packet::{DecodeOptions, Packet, decode_with_mac_addresses, record};
 
 const _: () = assert!(BODY_BYTES == record::RECORD_OCTETS && DECODED_LINK_TYPE == record::DECODED_LINK_TYPE);
-
-/// The path in `packets:PATH`.
-pub fn path(name: &OsStr) -> Option<&Path> {
-    name.as_bytes().strip_prefix(b"packets:").map(|path| Path::new(OsStr::from_bytes(path)))
-}
 
 /// The target of `-o packets:PATH`.
 pub fn target(path: &Path) -> Result<Target, Error> {

@@ -33,7 +33,7 @@ use weir_query::split_where;
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
-    let packets = read.sinks.outputs.iter().find_map(|output| Some((output, packets_file::path(output.as_ref())?)));
+    let packets = read.sinks.outputs.iter().find_map(|output| Some((output, input::packets_path(output.as_ref())?)));
     if let Some((output, path)) = packets {
         return packets_file::run(read, output, path);
     }
@@ -79,7 +79,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    open.set_packets_files(sources.iter().any(|source| packets_file::path(source).is_some()));
+    open.set_packets_files(sources.iter().any(|source| input::packets_path(source).is_some()));
     let observer = Some(summary::observer(&open.summary));
     let sinks = std::mem::take(&mut open.sinks);
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);

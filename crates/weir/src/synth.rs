@@ -4,6 +4,7 @@ use crate::arguments::Synth;
 use crate::console::progress::Progress;
 use crate::error::Error;
 use crate::files::{self, Target};
+use crate::input;
 use crate::packets_file;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -23,7 +24,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     if synth.truth.is_some() {
         source = source.with_expected_flows();
     }
-    let packets_file = packets_file::path(synth.output.as_os_str());
+    let packets_file = input::packets_path(synth.output.as_os_str());
     let output = packets_file.map_or_else(|| Ok(Target::of_path(&synth.output)), packets_file::target)?;
     let mut targets = vec![(format!("-o {}", synth.output.display()), output.clone())];
     if let Some(path) = &synth.truth {

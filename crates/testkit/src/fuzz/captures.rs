@@ -1,13 +1,15 @@
 //! Captures: any octets, read from memory, from a stream in pieces, and both merged.
 //!
 //! Invariants: memory and stream give the same frames and the same errors in the same order, the
-//! input limits the number of both, and nothing panics.
+//! input limits the number of both, and nothing panics. A packet of a packets file gives the same record
+//! again.
 
 use super::Input;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Cursor, Read};
 use std::path::Path;
-use weir_capture::{Error, Source, from_bytes, from_reader, merge};
+use weir_capture::{Content as Kind, DECODED_LINK_TYPE, Error, Frame, Source, from_bytes_as, from_reader_as, merge};
+use weir_packet::{DecodeOptions, Packet, decode, decode_with_mac_addresses, record};
 
 /// Limit of the frames and errors of a compressed input: a small one may decompress to many.
 const LIMIT_COMPRESSED: usize = 1 << 24;
@@ -26,7 +28,7 @@ pub fn pcap(input: &[u8]) {
     };
     let bytes = [&magic[..], &version, input.rest()].concat();
     // A record has at least 16 bytes; the end may add an error.
-    read_every_way(&bytes, piece.into(), bytes.len() / 16 + 1);
+    read_every_way(&bytes, Kind::Capture, piece.into(), bytes.len() / 16 + 1);
 }
 
 /// A pcapng file, or anything else that is not compressed: the input unchanged.
@@ -40,7 +42,7 @@ pub fn pcapng(input: &[u8]) {
         return;
     }
     // A block has at least 12 bytes; the end may add an error.
-    read_every_way(bytes, piece.into(), bytes.len() / 12 + 1);
+    read_every_way(bytes, Kind::Capture, piece.into(), bytes.len() / 12 + 1);
 }
 
 /// A gzip or zstd stream: the input follows a magic number.
@@ -50,7 +52,41 @@ pub fn pcapng(input: &[u8]) {
 pub fn compressed(input: &[u8]) {
     let mut input = Input(input);
     let magic: &[u8] = if input.octet() & 1 == 0 { &[0x1f, 0x8b, 8] } else { &[0x28, 0xb5, 0x2f, 0xfd] };
-    read_every_way(&[magic, input.rest()].concat(), 4096, LIMIT_COMPRESSED);
+    read_every_way(&[magic, input.rest()].concat(), Kind::Capture, 4096, LIMIT_COMPRESSED);
+}
+
+/// A packets file behind its file header: the input is records.
+///
+/// # Panics
+/// An invariant does not hold.
+pub fn packets_file(input: &[u8]) {
+    let mut input = Input(input);
+    let (decapsulated, piece) = (input.octet() & 1, input.octet());
+    let header = [&b"WeirPkt\n\x04\x03\x02\x01\x01\0\x88\0"[..], &[decapsulated, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let bytes = [&header[..], input.rest()].concat();
+    let kind = Kind::Packets { decapsulated: decapsulated == 1 };
+    // A record has 136 bytes; the end may add an error.
+    read_every_way(&bytes, kind, piece.into(), bytes.len() / 136 + 2);
+    let mut source = from_bytes_as(Path::new("input"), kind, bytes).expect("the header is valid");
+    loop {
+        match source.burst() {
+            Ok(Some(burst)) => burst.iter().for_each(check_packet),
+            Ok(None) => break,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Decodes a frame of a packets file. A packet, or a reason that the file gives, is written as it was read.
+fn check_packet(frame: &Frame<'_>) {
+    let mut packet = Packet::default();
+    let options = DecodeOptions::default();
+    let decoded = decode_with_mac_addresses(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet);
+    if frame.link_type == DECODED_LINK_TYPE && decoded.is_ok() {
+        assert_eq!(record::write(decoded, &packet), frame.bytes);
+        assert_eq!(decode(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet), decoded);
+        assert_eq!(packet.mac_addresses(), [[0; 6]; 2]);
+    }
 }
 
 /// Everything that a source delivers: number and digest of its frames, and its errors with the
@@ -85,7 +121,7 @@ fn content(source: &mut dyn Source, limit: usize) -> Content {
             Ok(Some(burst)) => {
                 assert!(!burst.is_empty());
                 for frame in &burst {
-                    assert!(frame.wire_bytes as usize >= frame.bytes.len());
+                    assert!(frame.wire_bytes as usize >= frame.bytes.len() || frame.link_type == DECODED_LINK_TYPE);
                     let fields =
                         (frame.time_ns, frame.wire_bytes, frame.link_type, frame.time_assumed, frame.interface);
                     (frame.bytes, fields).hash(&mut hasher);
@@ -102,17 +138,18 @@ fn content(source: &mut dyn Source, limit: usize) -> Content {
 }
 
 /// Reads a capture from memory, from a stream in pieces, and both merged, and compares the results.
-fn read_every_way(bytes: &[u8], piece: usize, limit: usize) {
+fn read_every_way(bytes: &[u8], kind: Kind, piece: usize, limit: usize) {
     let name = Path::new("input");
     let stream = || {
         let pieces = Pieces { bytes: Cursor::new(bytes.to_vec()), piece_bytes: piece.max(1) };
-        from_reader(name, Box::new(pieces))
+        from_reader_as(name, kind, Box::new(pieces))
     };
-    match (from_bytes(name, bytes.to_vec()), stream()) {
+    match (from_bytes_as(name, kind, bytes.to_vec()), stream()) {
         (Ok(mut whole), Ok(mut pieces)) => {
             let expected = content(&mut *whole, limit);
             assert_eq!(expected, content(&mut *pieces, limit));
-            let pair = [from_bytes(name, bytes.to_vec()), stream()].map(|source| source.expect("it opened before"));
+            let pair =
+                [from_bytes_as(name, kind, bytes.to_vec()), stream()].map(|source| source.expect("it opened before"));
             let merged = content(&mut *merge(pair.into()), 2 * limit);
             assert_eq!(merged.frames, 2 * expected.frames);
             assert_eq!(merged.errors.len(), 2 * expected.errors.len());

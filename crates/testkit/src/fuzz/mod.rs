@@ -14,7 +14,7 @@ mod frames;
 mod meter;
 mod tcp;
 
-pub use captures::{compressed, pcap, pcapng};
+pub use captures::{compressed, packets_file, pcap, pcapng};
 pub use dpi::{dpi_datagram, dpi_inspector, dpi_quic, dpi_streams};
 pub use export::export;
 pub use expression::expression;
@@ -27,7 +27,7 @@ pub use tcp::tcp;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("compressed", compressed),
     ("decode", decode),
     ("dpi_datagram", dpi_datagram),
@@ -38,6 +38,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("expression", expression),
     ("filter", filter),
     ("meter", meter),
+    ("packets_file", packets_file),
     ("pcap", pcap),
     ("pcapng", pcapng),
     ("tcp", tcp),

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Read {
-    /// Captures (pcap or pcapng; plain, gzip or zstd), or - for standard input. Several are merged in time order
+    /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
+    /// docs/packets-file.md). Several are merged in time order
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
@@ -68,6 +69,7 @@ Examples:
   weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
+  weir read capture.pcap -o packets:FILE              decoded packets instead of records, to read as packets:FILE
   weir read -i af_packet:eth0 -o json:-               live traffic until Ctrl-C; needs CAP_NET_RAW
   weir read capture.pcap -v --stats ledger.json       the ledger, as text and as JSON
 

@@ -12,7 +12,8 @@ pub struct Synth {
     #[arg(value_name = "SPEC")]
     pub spec: String,
 
-    /// Capture file to write (pcap with nanosecond time stamps). Use - for standard output
+    /// Capture file to write (pcap with nanosecond time stamps), or packets:FILE for decoded packets
+    /// (docs/packets-file.md). Use - for standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: PathBuf,
 
