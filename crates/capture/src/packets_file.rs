@@ -245,7 +245,8 @@ impl<W: Write> PacketsWriter<W> {
     pub fn write_name(&mut self, interface: u32, name: &str) -> io::Result<()> {
         let mut rest = name;
         while !rest.is_empty() {
-            let (part, others) = rest.split_at(rest.floor_char_boundary(MAX_PART_BYTES));
+            let end = (1..=MAX_PART_BYTES).rev().find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
+            let (part, others) = rest.split_at(end);
             rest = others;
             let mut body = [0; BODY_BYTES];
             body[0] = part.len() as u8;
