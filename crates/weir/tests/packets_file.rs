@@ -78,7 +78,7 @@ fn generated_traffic_gives_the_same_as_packets_file_and_from_memory() {
         let packets = format!("packets:{}", path.display());
         assert_eq!(success(["synth", spec, "-q", "-o", &packets]), "");
         assert_eq!(content(&packets, &[]), content(&format!("synth:{spec}"), &[]), "{spec}");
-        assert_eq!((fs::metadata(&path).unwrap().len() as usize - HEADER_BYTES) % RECORD_BYTES, 0);
+        assert!((fs::metadata(&path).unwrap().len() as usize - HEADER_BYTES).is_multiple_of(RECORD_BYTES));
     }
 }
 
@@ -144,7 +144,7 @@ fn a_file_cut_anywhere_is_refused_or_gives_the_packets_before_the_cut() {
     let octets = fs::read(written(small().saved().name().as_ref(), &[], &folder)).unwrap();
     let cut = folder.path().join("cut.packets");
     let source = format!("packets:{}", cut.display());
-    for length in (0..octets.len()).filter(|length| *length < 200 || length % 17 == 0) {
+    for length in (0..octets.len()).filter(|length| *length < 200 || length.is_multiple_of(17)) {
         fs::write(&cut, &octets[..length]).unwrap();
         if length < HEADER_BYTES {
             let err = failure(1, ["read", &source]);
@@ -154,7 +154,7 @@ fn a_file_cut_anywhere_is_refused_or_gives_the_packets_before_the_cut() {
         let (code, err, _, ledger) = metered(&["read", &source]);
         let whole = (length - HEADER_BYTES) / RECORD_BYTES;
         assert_eq!((code, &ledger["packets"]["received"]), (2, &whole.into()), "{length}: {err}");
-        let is_between = (length - HEADER_BYTES) % RECORD_BYTES == 0;
+        let is_between = (length - HEADER_BYTES).is_multiple_of(RECORD_BYTES);
         assert!(err.contains(if is_between { "without an end record" } else { "is cut in a packet record" }), "{err}");
     }
 }
