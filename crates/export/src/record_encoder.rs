@@ -9,12 +9,29 @@ use crate::fields::{
     DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields, visit_template_fields,
 };
 use crate::profile::{ElementChoice, Layout};
+use std::hash::{Hash, Hasher};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_packet::Network;
 
 /// The elements of a record: one bit for each position of the encoder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub(crate) struct ElementSet([u64; 5]);
+
+impl PartialEq for ElementSet {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        // Not in order, so that it stays a comparison of words: loads of vectors wait for the words that
+        // were just stored.
+        let ([a, b, c, d, e], [f, g, h, i, j]) = (self.0, other.0);
+        b == g && d == i && a == f && c == h && e == j
+    }
+}
+
+impl Hash for ElementSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl ElementSet {
     const POSITIONS: usize = 5 * 64;

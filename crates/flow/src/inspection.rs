@@ -84,6 +84,12 @@ impl Inspection {
         self.inspector.as_ref().map_or_else(InspectionCounters::default, |inspector| *inspector.counters())
     }
 
+    /// Prefetches the state of a slot.
+    #[inline(always)]
+    pub fn prefetch(&self, slot: u32) {
+        self.flows.prefetch_line(slot, 0);
+    }
+
     /// Inspects a packet of a flow: the one with this number in its direction and record. Returns
     /// whether later packets of the flow have to be inspected.
     pub fn inspect<'a>(

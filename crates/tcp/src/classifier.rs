@@ -390,16 +390,13 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         let mut since_ns = None;
         let mut from = start.max(self.cold.lowest_position);
         if let Some(index) = self.hot.entry_number.checked_sub(1) {
-            for hole in self.pool.entry(index).holes.iter() {
-                let missing = overlap(start, end, hole.start, hole.end());
-                seen -= missing;
-                if missing > 0 {
-                    since_ns.get_or_insert(hole.since_ns);
-                    if from < hole.start {
-                        each(&mut self.observer, from, hole.start);
-                    }
-                    from = hole.end();
+            for hole in self.pool.entry(index).holes.overlapping(start, end) {
+                seen -= overlap(start, end, hole.start, hole.end());
+                since_ns.get_or_insert(hole.since_ns);
+                if from < hole.start {
+                    each(&mut self.observer, from, hole.start);
                 }
+                from = hole.end();
             }
         }
         let to = end.min(self.hot.next_position);

@@ -33,8 +33,16 @@ impl Holes {
         self.count as usize
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Hole> {
-        (0..self.len()).map(|at| self.get(at))
+    /// The holes that a range overlaps.
+    pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = Hole> {
+        (self.first_after(start)..self.len()).map(|at| self.get(at)).take_while(move |hole| hole.start < end)
+    }
+
+    /// The first hole that ends after a position, or the number of holes.
+    fn first_after(&self, position: u64) -> usize {
+        let later = self.starts[..self.len()].partition_point(|&start| start <= position);
+        let below = later.saturating_sub(1);
+        if later > 0 && self.get(below).end() > position { below } else { later }
     }
 
     /// Octets in all holes.
@@ -50,18 +58,20 @@ impl Holes {
 
     /// Inserts a hole before another. The caller leaves at most [`MAX_HOLES`] before.
     pub fn insert(&mut self, before: usize, hole: Hole) {
-        for at in (before..self.len()).rev() {
-            self.set(at + 1, self.get(at));
-        }
+        let later = before..self.len();
+        self.lengths.copy_within(later.clone(), before + 1);
+        self.starts.copy_within(later.clone(), before + 1);
+        self.since_ns.copy_within(later, before + 1);
         self.set(before, hole);
         self.count += 1;
     }
 
     pub fn remove(&mut self, hole: usize) -> Hole {
         let removed = self.get(hole);
-        for at in hole + 1..self.len() {
-            self.set(at - 1, self.get(at));
-        }
+        let later = hole + 1..self.len();
+        self.lengths.copy_within(later.clone(), hole);
+        self.starts.copy_within(later.clone(), hole);
+        self.since_ns.copy_within(later, hole);
         self.count -= 1;
         removed
     }
@@ -73,15 +83,11 @@ impl Holes {
     /// Removes a range from the holes and passes each part that was missing to `filled`. A range
     /// inside a hole splits it, so that one hole more than before may remain.
     pub fn fill(&mut self, start: u64, end: u64, mut filled: impl FnMut(u64, u64)) {
-        let mut at = 0;
+        let mut at = self.first_after(start);
         while at < self.len() {
             let hole = self.get(at);
             if hole.start >= end {
                 break;
-            }
-            if hole.end() <= start {
-                at += 1;
-                continue;
             }
             filled(hole.start.max(start), hole.end().min(end));
             let below = start.saturating_sub(hole.start) as u32;
@@ -111,5 +117,58 @@ impl Holes {
 
     fn set(&mut self, at: usize, hole: Hole) {
         (self.starts[at], self.lengths[at], self.since_ns[at]) = (hole.start, hole.length, hole.since_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Positions that are missing, with the time since when.
+    type Missing = BTreeMap<u64, u64>;
+
+    fn missing(holes: &Holes) -> Missing {
+        let positions = |hole: Hole| (hole.start..hole.end()).map(move |position| (position, hole.since_ns));
+        holes.overlapping(0, u64::MAX).flat_map(positions).collect()
+    }
+
+    #[test]
+    fn holes_are_the_positions_that_were_not_filled() {
+        for seed in 1..=200_u64 {
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut next = |limit: u64| {
+                random = random.wrapping_mul(0xd129_42f7_2dd1_6b45).wrapping_add(1);
+                (random >> 33) % limit
+            };
+            let (mut holes, mut expected, mut end) = (Holes::zeroed(), Missing::new(), 1);
+            for time_ns in 0..300 {
+                if holes.len() <= MAX_HOLES && next(2) == 0 {
+                    let (start, length) = (end + 1 + next(3), 1 + next(9) as u32);
+                    end = start + u64::from(length);
+                    holes.push(Hole { start, length, since_ns: time_ns });
+                    expected.extend((start..end).map(|position| (position, time_ns)));
+                }
+                let start = next(end + 2);
+                let stop = start + 1 + next(12);
+                let overlapped: Vec<u64> = holes.overlapping(start, stop).map(|hole| hole.start).collect();
+                let all: Vec<Hole> = holes.overlapping(0, u64::MAX).collect();
+                let of_all = all.iter().filter(|hole| hole.start < stop && hole.end() > start);
+                assert_eq!(overlapped, of_all.map(|hole| hole.start).collect::<Vec<_>>(), "seed {seed}");
+                if holes.len() <= MAX_HOLES {
+                    let mut filled = Vec::new();
+                    holes.fill(start, stop, |from, to| filled.extend(from..to));
+                    let known: Vec<u64> = expected.range(start..stop).map(|(&position, _)| position).collect();
+                    assert_eq!(filled, known, "seed {seed}");
+                    expected.retain(|position, _| !(start..stop).contains(position));
+                }
+                if holes.len() > MAX_HOLES {
+                    let removed = holes.remove(0);
+                    expected.retain(|&position, _| position >= removed.end());
+                }
+                assert_eq!(missing(&holes), expected, "seed {seed}");
+            }
+            assert_eq!(holes.missing_bytes(), expected.len() as u64);
+        }
     }
 }

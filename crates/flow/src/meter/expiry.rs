@@ -142,8 +142,14 @@ impl Meter {
     /// what other tables hold of it.
     fn export_record(&mut self, slot: u32, end_reason: EndReason, out: &mut Vec<FlowRecord>) {
         let unanalysed = self.tcp.unanalysed.contains(slot);
-        // A record has more than 1 KiB: it is written in place.
-        out.push(if self.is_connection(slot) && !unanalysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
+        // A record has more than 1 KiB. With space for it and one constant for each `push`, the constant
+        // is copied once, to its place.
+        out.reserve(1);
+        if self.is_connection(slot) && !unanalysed {
+            out.push(FlowRecord::OF_TCP);
+        } else {
+            out.push(FlowRecord::NONE);
+        }
         let Some(record) = out.last_mut() else { return };
         let state = self.cache.slots[slot as usize].state;
         let initiator = state.write_key(record);

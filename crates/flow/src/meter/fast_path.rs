@@ -13,6 +13,10 @@ use crate::slot::{FlowSlot, TCP};
 use crate::{FlowRecord, KeyOptions};
 use weir_packet::{Flags, Packet};
 
+/// Packets between the prefetch of a flow's inspection and its use. Few packets need it: which ones
+/// says the state of their flow, which is there only in the third pass.
+const INSPECTION_AHEAD: usize = 8;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookup {
     hashed: HashedKey,
@@ -80,6 +84,13 @@ impl Meter {
         self.open_records.packets += packets.len() as u64;
         self.open_records.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for (at, (lookup, packet)) in lookups.iter().zip(packets).enumerate() {
+            if P::AVAILABLE
+                && let Some(ahead) = lookups.get(at + INSPECTION_AHEAD)
+                && let Some(slot) = self.cache.slots.get(ahead.candidate as usize)
+                && slot.state.needs_inspection()
+            {
+                self.inspection.prefetch(ahead.candidate);
+            }
             self.process_packet(lookup, packet, options, (payloads, follower, first + at), out);
         }
         self.tcp.enter_completed();
