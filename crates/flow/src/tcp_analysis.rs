@@ -5,11 +5,11 @@
 
 use crate::instructions::prefetch;
 use crate::key::Endpoint;
-use crate::mapped_array::MappedArray;
+use crate::mapped_array::{MappedArray, advise_huge_pages};
 use crate::slot::FlowKeyState;
 use std::io;
 use weir_packet::Packet;
-use weir_tcp::{AnomalyPool, CompletedTime, Connection, DetachedEntries, MeasuredTimes, TcpReport};
+use weir_tcp::{AnomalyPool, CompletedTime, Connection, DetachedEntries, MeasuredTimes, PoolEntry, TcpReport};
 
 /// Capacity of the anomaly pool, in directions with anomalies: half the slots, within these bounds.
 const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
@@ -69,9 +69,13 @@ impl CompletedTimes {
 
 impl TcpAnalysis {
     pub fn new(slots: usize) -> io::Result<Self> {
+        let capacity = anomaly_capacity(slots);
+        let anomalies = AnomalyPool::new(capacity)?;
+        // A segment out of order touches many cache lines of an entry, which may be anywhere.
+        advise_huge_pages(anomalies.entries().as_ptr().cast(), capacity * size_of::<PoolEntry>());
         Ok(Self {
             connections: MappedArray::with_huge_pages(slots)?,
-            anomalies: AnomalyPool::new(anomaly_capacity(slots))?,
+            anomalies,
             completed: CompletedTimes::NONE,
             unanalysed: SlotSet::new(slots)?,
             analysed_from_ns: 0,
@@ -112,7 +116,21 @@ impl TcpAnalysis {
             prefetch(connection.hot_line(endpoint));
             prefetch(connection.times_line());
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-                connection.lines_of_control_bits().iter().for_each(prefetch);
+                connection.lines().iter().for_each(prefetch);
+            }
+        }
+    }
+
+    /// Prefetches the rest for a packet with payload that is not next. The cache line that tells it was
+    /// prefetched before.
+    #[inline(always)]
+    pub fn prefetch_displaced(&self, slot: u32, endpoint: Endpoint, packet: &Packet) {
+        if let Some(connection) = self.connections.get(slot as usize)
+            && connection.is_displaced(endpoint, packet)
+        {
+            connection.lines().iter().for_each(prefetch);
+            if let Some(index) = connection.entry_index(endpoint) {
+                self.anomalies.lines(index).for_each(prefetch);
             }
         }
     }

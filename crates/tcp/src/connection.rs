@@ -53,11 +53,17 @@ impl Connection {
         &self.times
     }
 
-    /// The cache lines that most packets with SYN, FIN or RST touch: all but the measured times.
+    /// The cache lines that [`Connection::classify`] touches: all but the measured times.
     #[inline(always)]
-    pub fn lines_of_control_bits(&self) -> &[[u64; 8]] {
+    pub fn lines(&self) -> &[[u64; 8]] {
         let lines: &[[u64; 8]; 7] = bytemuck::must_cast_ref(self);
         &lines[..5]
+    }
+
+    /// Whether a packet of a side has payload that is not next, by the [`Connection::hot_line`].
+    #[inline(always)]
+    pub fn is_displaced(&self, side: usize, packet: &Packet) -> bool {
+        packet.payload_bytes > 0 && packet.sequence != self.hot[side & 1].next_position as u32
     }
 
     /// Classifies and counts a packet that only brings the next octets of its side or only
@@ -230,7 +236,7 @@ impl Connection {
     /// Writes the report of one side into an empty one.
     #[inline]
     pub fn write_report(&self, side: usize, packets: u64, pool: &AnomalyPool, report: &mut TcpReport) {
-        let entry = self.hot[side & 1].entry_number.checked_sub(1).map(|index| pool.entry(index));
+        let entry = self.entry_index(side).map(|index| pool.entry(index));
         self.write(side, packets, entry, report);
     }
 
@@ -291,9 +297,14 @@ impl Connection {
         }
     }
 
+    /// Index of the pool entry of a side.
+    pub fn entry_index(&self, side: usize) -> Option<u32> {
+        self.hot[side & 1].entry_number.checked_sub(1)
+    }
+
     /// Indices of the pool entries of both sides.
     pub fn entry_indices(&self) -> [Option<u32>; 2] {
-        [self.hot[0].entry_number.checked_sub(1), self.hot[1].entry_number.checked_sub(1)]
+        [self.entry_index(0), self.entry_index(1)]
     }
 
     /// Moves the anomalies of both sides out of their pool. Until [`Connection::attach_entries`],

@@ -7,6 +7,7 @@ use crate::report::TcpReport;
 use crate::segment::DigestKey;
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
+use std::mem::offset_of;
 
 /// A pool of [`PoolEntry`]s, one for each direction with anomalies. The system provides
 /// memory only for entries that were used.
@@ -126,6 +127,15 @@ impl AnomalyPool {
     /// Replaces an entry by its copy on a device.
     pub fn mirror_entry(&mut self, index: u32, entry: &PoolEntry) {
         self.entries[index as usize] = *entry;
+    }
+
+    /// A word of each cache line that segments out of order touch of an entry: all but its history. To
+    /// prefetch them.
+    pub fn lines(&self, index: u32) -> impl Iterator<Item = &u64> {
+        const LINES: usize = offset_of!(PoolEntry, history).div_ceil(64);
+        let words: Option<&[u64; size_of::<PoolEntry>() / 8]> =
+            self.entries.get(index as usize).map(bytemuck::must_cast_ref);
+        words.into_iter().flat_map(|words| words.iter().step_by(8).take(LINES))
     }
 
     /// Allocates an empty entry; `None` if the pool is full.

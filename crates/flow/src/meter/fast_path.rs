@@ -13,9 +13,9 @@ use crate::slot::{FlowSlot, TCP};
 use crate::{FlowRecord, KeyOptions};
 use weir_packet::{Flags, Packet};
 
-/// Packets between the prefetch of a flow's inspection and its use. Few packets need it: which ones
-/// says the state of their flow, which is there only in the third pass.
-const INSPECTION_AHEAD: usize = 8;
+/// Packets between the prefetch of what few of them need and its use. The state of their flow tells
+/// which ones need it, and is there only in the third pass.
+const RARE_AHEAD: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookup {
@@ -84,16 +84,28 @@ impl Meter {
         self.open_records.packets += packets.len() as u64;
         self.open_records.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for (at, (lookup, packet)) in lookups.iter().zip(packets).enumerate() {
-            if P::AVAILABLE
-                && let Some(ahead) = lookups.get(at + INSPECTION_AHEAD)
-                && let Some(slot) = self.cache.slots.get(ahead.candidate as usize)
-                && slot.state.needs_inspection()
-            {
-                self.inspection.prefetch(ahead.candidate);
+            if let (Some(lookup), Some(packet)) = (lookups.get(at + RARE_AHEAD), packets.get(at + RARE_AHEAD)) {
+                self.prefetch_rare::<P>(lookup, packet);
             }
             self.process_packet(lookup, packet, options, (payloads, follower, first + at), out);
         }
         self.tcp.enter_completed();
+    }
+
+    /// Prefetches what few packets need: the inspection of a flow, what TCP analysis knows beside the
+    /// ordinary.
+    #[inline(always)]
+    fn prefetch_rare<P: Payloads>(&self, lookup: &Lookup, packet: &Packet) {
+        let slot = lookup.candidate;
+        if P::AVAILABLE
+            && let Some(flow) = self.cache.slots.get(slot as usize)
+            && flow.state.needs_inspection()
+        {
+            self.inspection.prefetch(slot);
+        }
+        if packet.protocol == TCP && !self.tcp.is_suspended() {
+            self.tcp.prefetch_displaced(slot, lookup.hashed.endpoint & 1, packet);
+        }
     }
 
     #[inline(always)]
