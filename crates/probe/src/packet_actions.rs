@@ -68,7 +68,7 @@ enum Verdict {
     /// It was copied, and waits; or an override has decided against it.
     Done,
     /// An override hands it on, as this decision says.
-    Overridden { decision: u16 },
+    Overridden { decision: u16, number: u32 },
     Decided {
         decision: u16,
         /// Number of the packet in its flow, from 1.
@@ -249,15 +249,15 @@ impl PacketActions {
                 Verdict::WithoutFlow => (WITHOUT_FLOW, 1),
                 Verdict::Decided { decision, number } => (decision, number),
                 Verdict::Removed | Verdict::Done => continue,
-                Verdict::Overridden { decision } => {
+                Verdict::Overridden { decision, number } => {
                     let action = self.decided[usize::from(decision)].decision.action;
-                    batch.add(outgoing, &action, self.decode, &mut self.counters);
+                    batch.add(outgoing, &action, number, self.decode, &mut self.counters);
                     continue;
                 }
             };
             let (decided, counters) = (&mut self.decided, &mut self.counters);
             if let Some(action) = count(decided, counters, decision, number, frame.wire_bytes) {
-                batch.add(outgoing, &action, self.decode, counters);
+                batch.add(outgoing, &action, number, self.decode, counters);
             }
         }
         batch.send(&mut self.egresses);
@@ -310,7 +310,7 @@ impl PacketActions {
             counters.held.octets -= u64::from(wire_bytes);
             if let Some(action) = count(decided, counters, decision, released.number, wire_bytes) {
                 let mut batch = Batch::default();
-                batch.add((released.frame, Some(released.packet)), &action, *decode, counters);
+                batch.add((released.frame, Some(released.packet)), &action, released.number, *decode, counters);
                 batch.send(egresses);
             }
         });
@@ -402,14 +402,17 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Adds a packet, which has this number in its flow, from 1.
     fn add(
         &mut self,
         (mut frame, packet): (Frame<'a>, Option<&'a Packet>),
         action: &Action,
+        number: u32,
         decode: DecodeOptions,
         counters: &mut ActionCounters,
     ) {
-        let kept = match (action.slice, packet) {
+        let slice = if number > action.slice_after { action.slice } else { Slice::Whole };
+        let kept = match (slice, packet) {
             (Slice::Octets(octets), _) => octets as usize,
             (Slice::Network, Some(packet)) => header_octets(frame.link_type, frame.bytes, packet, decode)[0],
             (Slice::Transport, Some(packet)) => header_octets(frame.link_type, frame.bytes, packet, decode)[1],
@@ -549,7 +552,7 @@ impl Follower<'_> {
                 }
                 let is_forwarded = is_forwarded(&of_rules, number, wire_bytes, &mut actions.counters);
                 if is_forwarded {
-                    verdict = Verdict::Overridden { decision };
+                    verdict = Verdict::Overridden { decision, number };
                 }
                 is_forwarded
             }

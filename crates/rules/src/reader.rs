@@ -18,8 +18,8 @@ const MAX_RULES: usize = 4096;
 const LEAST_SIMILARITY: f64 = 0.75;
 
 const TABLES: [&str; 7] = ["egress", "recorder", "hold", "default", "source", "network", "application"];
-const RULE_KEYS: [&str; 7] = ["name", "where", "action", "shunt", "slice", "to", "record"];
-const DEFAULT_KEYS: [&str; 5] = ["action", "shunt", "slice", "to", "record"];
+const RULE_KEYS: [&str; 8] = ["name", "where", "action", "shunt", "slice", "slice_after", "to", "record"];
+const DEFAULT_KEYS: [&str; 6] = ["action", "shunt", "slice", "slice_after", "to", "record"];
 const EGRESS_KEYS: [&str; 2] = ["outputs", "balance"];
 const HOLD_KEYS: [&str; 2] = ["octets", "ms"];
 
@@ -197,7 +197,7 @@ impl Reader {
         self.check_keys(table, &format!("[[{level}]]"), &RULE_KEYS);
         let settings = self.settings(table);
         if settings.forward == Some(false) {
-            let contradicts = ["shunt", "slice", "to"].into_iter().find(|&key| table.contains_key(key));
+            let contradicts = ["shunt", "slice", "slice_after", "to"].into_iter().find(|&key| table.contains_key(key));
             if let Some(key) = contradicts {
                 self.problem(&value.span(), Problem::Contradiction(key));
             }
@@ -258,8 +258,15 @@ impl Reader {
                 None => {}
             }
         }
+        let mut slice_after = 0;
+        if let Some(value) = table.get("slice_after") {
+            match (number(value.get_ref()), table.get("slice")) {
+                (Some(packets @ 1..=0xffff_ffff), Some(_)) => slice_after = packets as u32,
+                _ => self.invalid("slice_after", value, "1 to 4294967295 packets, beside 'slice'"),
+            }
+        }
         if let Some(value) = table.get("slice") {
-            set.slice = match (value.get_ref().as_str(), number(value.get_ref())) {
+            let slice = match (value.get_ref().as_str(), number(value.get_ref())) {
                 (Some("l3"), _) => Some(Slice::Network),
                 (Some("l4"), _) => Some(Slice::Transport),
                 (_, Some(octets @ 14..=0xffff_ffff)) => Some(Slice::Octets(octets as u32)),
@@ -268,6 +275,7 @@ impl Reader {
                     None
                 }
             };
+            set.slice = slice.map(|slice| (slice, slice_after));
         }
         if let Some(value) = table.get("to") {
             let names = self.texts("to", value);

@@ -58,6 +58,8 @@ pub struct Action {
     pub shunt: Option<u32>,
     /// How much of each.
     pub slice: Slice,
+    /// The first packets of the flow, of both directions together, are handed on whole nevertheless.
+    pub slice_after: u32,
     /// Bit `n` is set if they go to egress `n`.
     pub egresses: u32,
 }
@@ -76,7 +78,8 @@ pub struct Decision {
 pub(crate) struct Settings {
     pub forward: Option<bool>,
     pub shunt: Option<u32>,
-    pub slice: Option<Slice>,
+    /// How much of each packet, behind the first ones.
+    pub slice: Option<(Slice, u32)>,
     pub egresses: Option<u32>,
     pub record: Option<bool>,
 }
@@ -214,10 +217,12 @@ impl Rules {
         let recorder = if self.has_recorder { 1 << (self.egresses.len() - 1) } else { 0 };
         let all = ((1_u64 << self.egresses.len()) - 1) as u32 & !recorder;
         let recorded = if set.record.unwrap_or(true) { recorder } else { 0 };
+        let (slice, slice_after) = set.slice.unwrap_or_default();
         Action {
             forward: set.forward.unwrap_or(true),
             shunt: set.shunt,
-            slice: set.slice.unwrap_or_default(),
+            slice,
+            slice_after,
             egresses: set.egresses.unwrap_or(all) & !recorder | recorded,
         }
     }

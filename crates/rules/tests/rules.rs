@@ -48,7 +48,8 @@ fn action(rules: &Rules, protocol: u8, port: u16) -> Action {
 #[test]
 fn without_rules_everything_goes_everywhere() {
     let rules = rules("");
-    let all = Action { forward: true, shunt: None, slice: Slice::Whole, egresses: IDS | OTHER | RECORDER };
+    let all =
+        Action { forward: true, shunt: None, slice: Slice::Whole, slice_after: 0, egresses: IDS | OTHER | RECORDER };
     assert_eq!(rules.decide(&flow(6, 443), false).unwrap().action, all);
     assert_eq!(rules.without_flow().action, all);
     assert!(!rules.needs_inspection());
@@ -74,11 +75,12 @@ shunt = 3
 [[application]]
 where = "protocol = udp"
 slice = "l4"
+slice_after = 5
 "#,
     );
-    let expected = Action { forward: true, shunt: Some(10), slice: Slice::Whole, egresses: IDS };
+    let expected = Action { forward: true, shunt: Some(10), slice: Slice::Whole, slice_after: 0, egresses: IDS };
     assert_eq!(action(&rules, 6, 443), expected);
-    assert_eq!(action(&rules, 17, 443), Action { slice: Slice::Transport, ..expected });
+    assert_eq!(action(&rules, 17, 443), Action { slice: Slice::Transport, slice_after: 5, ..expected });
     let decision = rules.decide(&flow(17, 443), false).unwrap();
     let names: Vec<&str> = decision.rules.iter().flatten().map(|&rule| &*rules.rules[usize::from(rule)].name).collect();
     assert_eq!(names, ["others", "dst net 192.0.2.0/24", "protocol = udp"]);
@@ -135,6 +137,10 @@ action = "pass"
 shunt = 0
 slice = "l5"
 record = true
+slice_after = 0
+[[application]]
+where = "port 5"
+slice_after = 3
 "#;
     let found = problems(text);
     for (line, part) in [
@@ -150,6 +156,8 @@ record = true
         (18, "for none write action = \"drop\""),
         (19, "'slice' must be \"l3\", \"l4\" or a number of octets, at least 14"),
         (20, "record = true needs a recorder"),
+        (21, "'slice_after' must be 1 to 4294967295 packets, beside 'slice'"),
+        (24, "'slice_after' must be 1 to 4294967295 packets, beside 'slice'"),
     ] {
         let start = format!("line {line}: ");
         assert!(found.lines().any(|found| found.starts_with(&start) && found.contains(part)), "{line} {part}\n{found}");

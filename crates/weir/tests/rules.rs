@@ -6,10 +6,10 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{Pcap, START, command, failure, ledger_of, number, success, weir};
+use common::{Pcap, START, captures, command, failure, ledger_of, number, success, weir};
 use live::Running;
 use network::until;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -293,6 +293,34 @@ fn handed_on(capture: &Path, default: &str, options: &[&str]) -> Vec<(u64, Vec<u
     assert_eq!(code, 0, "{err}");
     assert_eq!(ledger["balanced"], true, "{ledger:#}");
     frames(&out)
+}
+
+#[test]
+fn the_first_packets_of_each_flow_go_whole_and_later_ones_are_sliced() {
+    let capture = captures().join("web.pcap");
+    let whole = handed_on(&capture, "", &[]);
+    let headers = handed_on(&capture, "slice = 'l4'", &[]);
+    for after in [1, 5, 20, 1000] {
+        let cut = handed_on(&capture, &format!("slice = 'l4'\nslice_after = {after}"), &[]);
+        assert_eq!(cut.len(), whole.len());
+        // Packets of both directions of a flow so far. Its flows differ in their ports.
+        let mut packets: HashMap<Vec<u8>, usize> = HashMap::new();
+        for (number, (_, found, _)) in cut.iter().enumerate() {
+            let frame = &whole[number].1;
+            let ip = if frame[12..14] == [8, 0] { &frame[26..] } else { &frame[22..] };
+            let length = if frame[12..14] == [8, 0] { 4 } else { 16 };
+            let (ends, is_tcp) =
+                (&ip[..2 * length + 4], frame[23] == 6 && length == 4 || frame[20] == 6 && length == 16);
+            let (one, other) = ends[..2 * length].split_at(length);
+            let ports = if is_tcp { [&ends[2 * length..][..2], &ends[2 * length..][2..]] } else { [&[][..]; 2] };
+            let [one, other] = [[one, ports[0]].concat(), [other, ports[1]].concat()];
+            let key = [one.clone().min(other.clone()), one.max(other)].concat();
+            let of_flow = packets.entry(key).or_default();
+            *of_flow += 1;
+            let expected = if *of_flow <= after { frame } else { &headers[number].1 };
+            assert!(found == expected, "frame {number}, packet {of_flow} of its flow, after {after}");
+        }
+    }
 }
 
 #[test]
