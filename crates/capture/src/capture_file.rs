@@ -11,9 +11,10 @@
 
 use crate::error::Damage;
 use crate::format::{Format, Step};
+use crate::mapped_file::MappedFile;
 use crate::read_ahead::ReadAhead;
 use crate::window::{ReadError, Window};
-use crate::{Burst, Error, Losses, Progress, Source};
+use crate::{Burst, Error, Losses, Progress, SharedMemory, Source};
 use std::path::PathBuf;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
@@ -28,6 +29,8 @@ pub(crate) struct CaptureFile<F> {
     cursor: usize,
     packets: u64,
     ahead: ReadAhead,
+    /// Bytes of the window that may be read: all, unless the file was truncated.
+    limit: usize,
     /// Damage behind the frames of the last burst.
     pending: Option<Error>,
     ended: bool,
@@ -36,7 +39,8 @@ pub(crate) struct CaptureFile<F> {
 impl<F: Format> CaptureFile<F> {
     /// Reads from `cursor` in the window on.
     pub(crate) fn new(path: PathBuf, window: Window, format: F, cursor: usize) -> Self {
-        Self { path, window, format, cursor, packets: 0, ahead: ReadAhead::default(), pending: None, ended: false }
+        let (ahead, limit) = (ReadAhead::default(), usize::MAX);
+        Self { path, window, format, cursor, packets: 0, ahead, limit, pending: None, ended: false }
     }
 
     /// Moves the cursor to the next whole packet. Returns false at the end.
@@ -45,10 +49,13 @@ impl<F: Format> CaptureFile<F> {
             return Err(error);
         }
         while !self.ended {
-            match self.format.step(&self.window.bytes()[self.cursor..]) {
+            match self.format.step(rest(&self.window, self.cursor, self.limit)) {
                 Step::Frame(..) => return Ok(true),
                 Step::Skip(bytes) => self.cursor += bytes,
                 Step::Damaged { cause, skip } => {
+                    if self.apply_truncation() {
+                        continue;
+                    }
                     let error = self.damaged(cause, 0);
                     self.cursor += skip.unwrap_or(0);
                     self.ended = skip.is_none();
@@ -58,9 +65,13 @@ impl<F: Format> CaptureFile<F> {
                     Ok(true) => {}
                     Ok(false) => {
                         self.ended = true;
-                        let rest = &self.window.bytes()[self.cursor..];
-                        if !rest.is_empty() {
-                            return Err(self.damaged(self.format.truncation(rest), 0));
+                        let rest = rest(&self.window, self.cursor, self.limit);
+                        let lost = || truncation(self.window.mapped()?).map(|(_, cause)| cause);
+                        let is_whole = rest.is_empty() && self.limit == usize::MAX && !self.has_lost_pages();
+                        let cause = if is_whole { None } else { lost() };
+                        let cause = cause.or_else(|| (!rest.is_empty()).then(|| self.format.truncation(rest)));
+                        if let Some(cause) = cause {
+                            return Err(self.damaged(cause, 0));
                         }
                         if let Some(cause) = self.format.check_end(self.packets) {
                             return Err(self.damaged(cause, 0));
@@ -79,6 +90,22 @@ impl<F: Format> CaptureFile<F> {
         Ok(false)
     }
 
+    /// Whether pages of a mapped file were lost when they were read.
+    #[inline]
+    fn has_lost_pages(&self) -> bool {
+        self.window.mapped().is_some_and(MappedFile::has_lost_pages)
+    }
+
+    /// Reads a mapped file no further than to where it ends now. Returns whether that is less than
+    /// before.
+    #[cold]
+    fn apply_truncation(&mut self) -> bool {
+        let now = self.window.mapped().and_then(truncation);
+        let less = now.map(|(bytes, _)| bytes).filter(|&bytes| bytes < self.limit);
+        self.limit = less.unwrap_or(self.limit);
+        less.is_some()
+    }
+
     /// Damage at the cursor, behind this number of packets that are not counted yet.
     fn damaged(&self, cause: Damage, packets: usize) -> Error {
         let offset = self.window.offset() + self.cursor as u64;
@@ -86,15 +113,45 @@ impl<F: Format> CaptureFile<F> {
     }
 }
 
+/// The bytes of a window from the cursor to the limit.
+#[inline]
+fn rest(window: &Window, cursor: usize, limit: usize) -> &[u8] {
+    let bytes = window.bytes();
+    bytes.get(cursor..bytes.len().min(limit)).unwrap_or_default()
+}
+
+/// If the file is shorter than its map: its bytes, and why.
+#[cold]
+fn truncation(file: &MappedFile) -> Option<(usize, Damage)> {
+    let (bytes, is_truncated) = file.intact();
+    let mapped_bytes = file.map().len();
+    let cause = || if is_truncated { Damage::Truncated(mapped_bytes, bytes) } else { Damage::LostPages };
+    (bytes < mapped_bytes).then(|| (bytes, cause()))
+}
+
+/// Removes the frames of a burst that are not wholly in the first bytes of their file.
+#[cold]
+fn remove_behind(bytes: usize, file: &MappedFile, burst: &mut Burst<'_>) {
+    let end = file.map().as_ptr().addr() + bytes;
+    while burst.last().is_some_and(|frame| frame.bytes.as_ptr().addr() + frame.bytes.len() > end) {
+        burst.pop();
+    }
+}
+
 impl<F: Format> Source for CaptureFile<F> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        let area_is_due = self.window.mapped().is_some() && self.ahead.is_due(self.cursor);
+        if area_is_due {
+            self.apply_truncation();
+        }
         if !self.find_packet()? {
             return Ok(false);
         }
         let window = self.window.bytes();
+        let window = &window[..window.len().min(self.limit)];
         let start = self.cursor;
-        if let Some(file) = self.window.mapped() {
-            self.ahead.advance(&self.format, file, start, self.packets);
+        if area_is_due && let Some(file) = self.window.mapped() {
+            self.ahead.advance(&self.format, (file, window.len()), start, self.packets);
         }
         let near = &window[start..window.len().min(start + BURST_BYTES)];
         self.cursor += self.format.read_common(near, burst);
@@ -114,8 +171,27 @@ impl<F: Format> Source for CaptureFile<F> {
                 }
             }
         }
+        // Behind the end of a truncated file, the rest of its last page reads as records without
+        // octets.
+        let is_odd = self.pending.is_some() || burst.last().is_some_and(|frame| frame.wire_bytes == 0);
+        if (is_odd || self.has_lost_pages())
+            && let Some(file) = self.window.mapped()
+            && let Some((intact_bytes, cause)) = truncation(file)
+        {
+            remove_behind(intact_bytes, file, burst);
+            (self.cursor, self.limit, self.ended) = (intact_bytes.max(start), intact_bytes, true);
+            let error = self.damaged(cause, burst.len());
+            if burst.is_empty() {
+                return Err(error);
+            }
+            self.pending = Some(error);
+        }
         self.packets += burst.len() as u64;
         Ok(true)
+    }
+
+    fn memory(&self) -> Option<SharedMemory> {
+        self.window.memory()
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {

@@ -105,6 +105,10 @@ pub enum Damage {
     CapturedLength(u32, u32),
     #[error("the file is cut in {0}, after {1}{of} bytes", of = .2.map_or_else(String::new, |all| format!(" of {all}")))]
     Cut(&'static str, usize, Option<usize>),
+    #[error("the file was truncated while it was read, from {0} to {1} bytes")]
+    Truncated(usize, usize),
+    #[error("the file cannot be read from here on: the system reported a bus error (SIGBUS)")]
+    LostPages,
     #[error("the section header has no valid byte-order magic")]
     ByteOrder,
     #[error("the block claims a length of {0} bytes, which must be a multiple of 4 from {1} to {2}")]

@@ -22,6 +22,7 @@ mod link_type;
 mod links;
 mod live;
 mod live_error;
+mod mapped_file;
 mod memory_budget;
 mod merge;
 mod open;
@@ -30,6 +31,7 @@ mod pcap;
 mod pcapng;
 mod prefetch;
 mod read_ahead;
+mod reading_thread;
 mod send;
 mod settings;
 mod source;
@@ -50,9 +52,11 @@ pub use live::{
 pub use merge::merge;
 pub use open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
 pub use packets_file::{BODY_BYTES, DECODED_LINK_TYPE, PacketsWriter};
+pub use reading_thread::{read_on_threads, useful_threads};
 pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{
-    Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source,
+    Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, SharedMemory,
+    Source,
 };
 pub use write::{PcapWriter, pcap_file_header, pcap_record_header};

@@ -3,14 +3,17 @@
 use crate::capture_file::CaptureFile;
 use crate::decompress::Compression;
 use crate::error::FormatError;
+use crate::mapped_file::MappedFile;
 use crate::packets_file::{self, PacketsFile};
 use crate::pcap::{self, Pcap};
 use crate::pcapng::Pcapng;
-use crate::window::{self, CountedRead, ReadError, Stream, Whole, Window};
+use crate::window::{CountedRead, ReadError, Stream, Whole, Window};
 use crate::{Error, Source};
 use std::fs::File;
 use std::io::{self, BufRead, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes that suffice to recognize every supported format.
 const MAGIC_BYTES: usize = 24;
@@ -33,9 +36,8 @@ pub enum Content {
 /// Opens a capture file: pcap or pcapng, plain or compressed with gzip or Zstandard. `-` is
 /// standard input.
 ///
-/// A plain file is mapped into memory. Do not truncate it while it is read: the operating system
-/// ends a process that touches the missing part. Pipes and compressed files are read through a
-/// buffer of bounded size.
+/// A plain file is mapped into memory. If it is truncated while it is read, that is damage where it
+/// ends now. Pipes and compressed files are read through a buffer of bounded size.
 ///
 /// # Errors
 /// [`Error::Io`] if it cannot be opened or read, [`Error::NotACapture`] if it has another format.
@@ -61,9 +63,14 @@ pub fn open_as(path: &Path, content: Content) -> Result<Box<dyn Source + Send>, 
     }
     // Files without a length (below /proc) and those that cannot be mapped are read like pipes.
     let length = Some(metadata.len()).filter(|&length| metadata.is_file() && length > 0);
-    match length.map(|_| window::map(&file)) {
-        Some(Ok(map)) => open_whole(path, content, Whole::Mapped(map)),
-        _ => open_stream(path, content, Stream::plain(Box::new(file), length)),
+    let mut head = [0; 4];
+    let is_plain = file.read_exact_at(&mut head, 0).is_ok() && Compression::detect(&head).is_none();
+    if length.is_none() || !is_plain {
+        return open_stream(path, content, Stream::plain(Box::new(file), length));
+    }
+    match MappedFile::new(file) {
+        Ok(file) => open_window(path, content, Window::Whole(Arc::new(Whole::Mapped(file))), None),
+        Err((_, file)) => open_stream(path, content, Stream::plain(Box::new(file), length)),
     }
 }
 
@@ -80,7 +87,13 @@ pub fn from_bytes(name: &Path, bytes: Vec<u8>) -> Result<Box<dyn Source + Send>,
 /// # Errors
 /// As [`open`].
 pub fn from_bytes_as(name: &Path, content: Content, bytes: Vec<u8>) -> Result<Box<dyn Source + Send>, Error> {
-    open_whole(name, content, Whole::Owned(bytes))
+    match Compression::detect(&bytes) {
+        Some(compression) => {
+            let total_bytes = bytes.len() as u64;
+            open_compressed(name, content, compression, io::Cursor::new(bytes), Some(total_bytes))
+        }
+        None => open_window(name, content, Window::Whole(Arc::new(Whole::Owned(bytes))), None),
+    }
 }
 
 /// Reads a capture from a stream of bytes. `name` appears in errors.
@@ -101,16 +114,6 @@ pub fn from_reader_as(
     reader: Box<dyn Read + Send>,
 ) -> Result<Box<dyn Source + Send>, Error> {
     open_stream(name, content, Stream::plain(reader, None))
-}
-
-fn open_whole(path: &Path, content: Content, whole: Whole) -> Result<Box<dyn Source + Send>, Error> {
-    match Compression::detect(whole.as_ref()) {
-        Some(compression) => {
-            let total_bytes = whole.as_ref().len() as u64;
-            open_compressed(path, content, compression, io::Cursor::new(whole), Some(total_bytes))
-        }
-        None => open_window(path, content, Window::Whole(whole), None),
-    }
 }
 
 fn open_stream(path: &Path, content: Content, stream: Stream) -> Result<Box<dyn Source + Send>, Error> {

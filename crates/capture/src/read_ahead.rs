@@ -13,8 +13,9 @@
 //! ```
 
 use crate::format::Format;
+use crate::mapped_file::MappedFile;
 use crate::prefetch::prefetch;
-use memmap2::{Advice, Mmap};
+use memmap2::Advice;
 
 /// Chains that are walked at once, and bytes of each. 16 chains of 32 KiB are as fast; 8 chains or
 /// 16 KiB are slower.
@@ -28,6 +29,9 @@ const GUESS_PREFETCH_BYTES: usize = 1024;
 const MIN_MEAN_BYTES: u64 = 256;
 /// Bytes of the file that are mapped at once: a page fault for each few pages costs more.
 const MAPPED_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes behind the reader that stay mapped: more than packets that wait for another thread take.
+/// The rest is released as the reader goes on, which costs the same at the end.
+const RETAINED_BYTES: usize = 64 * 1024 * 1024;
 const LINE_BYTES: usize = 64;
 
 /// How far a file was read ahead.
@@ -40,31 +44,37 @@ pub(crate) struct ReadAhead {
     end: usize,
     /// Place up to which pages are mapped.
     mapped: usize,
+    /// Place up to which they are released.
+    released: usize,
 }
 
 impl ReadAhead {
-    /// Reads the next area when the reader is at the end of the last one: at the record at `cursor`,
-    /// after this number of packets.
+    /// Whether the reader is at the end of the last area.
     #[inline]
-    pub fn advance(&mut self, format: &impl Format, file: &Mmap, cursor: usize, packets: u64) {
-        if cursor >= self.end {
-            self.read_area(format, file, cursor, packets);
-        }
+    pub fn is_due(&self, cursor: usize) -> bool {
+        cursor >= self.end
     }
 
+    /// Reads the next area of a file, the first bytes of which are there: from the record at `cursor`
+    /// on, after this number of packets.
     #[cold]
     #[inline(never)]
-    fn read_area(&mut self, format: &impl Format, file: &Mmap, cursor: usize, packets: u64) {
+    pub fn advance(&mut self, format: &impl Format, (file, length): (&MappedFile, usize), cursor: usize, packets: u64) {
         let (bytes, records) = ((cursor - self.start) as u64, packets - self.packets);
         (self.start, self.packets, self.end) = (cursor, packets, cursor + AREA_BYTES);
-        if self.mapped < self.end.min(file.len()) {
+        if self.mapped < self.end.min(length) {
             let start = self.mapped.max(cursor);
-            let bytes = MAPPED_BYTES.min(file.len() - start);
+            let bytes = MAPPED_BYTES.min(length - start);
             // Linux before 5.14 refuses it. Then each page is mapped when it is read.
-            let _ = file.advise_range(Advice::PopulateRead, start, bytes);
+            let _ = file.map().advise_range(Advice::PopulateRead, start, bytes);
             self.mapped = start + bytes;
+            let behind = cursor.saturating_sub(RETAINED_BYTES) / MAPPED_BYTES * MAPPED_BYTES;
+            if self.released < behind {
+                file.release(self.released, behind - self.released);
+                self.released = behind;
+            }
         }
-        if let Some(area) = file.get(cursor..self.end)
+        if let Some(area) = file.map()[..length].get(cursor..self.end)
             && bytes >= MIN_MEAN_BYTES * records
         {
             walk(format, area, first_records(format, area));

@@ -2,6 +2,7 @@
 
 use crate::{ClockSteps, Error};
 use arrayvec::ArrayVec;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Largest number of frames in a burst.
@@ -34,6 +35,9 @@ pub struct Frame<'a> {
     /// interface index (`ip link`); DPDK: port number, plus 1.
     pub interface: u32,
 }
+
+/// Memory that is never changed by its owner, and shared between threads.
+pub type SharedMemory = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Up to [`MAX_BURST_FRAMES`] frames in capture order; empty only if a live source has none now.
 pub type Burst<'a> = ArrayVec<Frame<'a>, MAX_BURST_FRAMES>;
@@ -97,6 +101,12 @@ pub trait Source {
     /// it has ended.
     fn recorded_losses(&self) -> Losses {
         Losses::default()
+    }
+
+    /// Returns the memory in which the bytes of all frames are and stay, so that they can be read
+    /// after the next burst; `None` if they are somewhere else.
+    fn memory(&self) -> Option<SharedMemory> {
+        None
     }
 
     /// Returns how much of the input has been consumed. Cheap enough for one call per burst.

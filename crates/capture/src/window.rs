@@ -1,9 +1,9 @@
 //! The bytes of an input: all of them in memory, or a window that moves along a stream.
 
-use crate::Progress;
 use crate::decompress::StreamError;
+use crate::mapped_file::MappedFile;
 use crate::memory_budget::MemoryClaim;
-use std::fs::File;
+use crate::{Progress, SharedMemory};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,45 +23,30 @@ pub(crate) enum ReadError {
 /// The bytes that a reader sees at the moment.
 pub(crate) enum Window {
     /// The whole input: a mapped file, or memory.
-    Whole(Whole),
+    Whole(Arc<Whole>),
     Stream(Stream),
-}
-
-/// Maps a whole file as it is now.
-///
-/// A mapped file is read without a copy and without a system call per packet. In return, other
-/// processes can change the file while it is read:
-/// * *Truncated*: reading the missing part raises `SIGBUS`, which ends the process. Captures are
-///   written once and grow at the end; read a file that is rotated by truncation through a pipe
-///   (`cat file | weir read -`), which reports the cut like any other.
-/// * *Extended*: the map ends where the file ended when it was opened.
-/// * *Overwritten*: frames may hold old or new bytes. Every length is loaded once, compared with
-///   the size of the map, and then used, so a frame never exceeds the map.
-///
-/// # Errors
-/// The operating system cannot map the file.
-#[allow(unsafe_code)]
-pub(crate) fn map(file: &File) -> io::Result<memmap2::Mmap> {
-    // SAFETY: the map is private to this process and read-only, and lives as long as every slice of
-    // it. The call cannot prove that no other process changes the file; see above. No value read
-    // from the map is used as a proof about another read of it: parsers copy header fields, check
-    // the copies, and take slices within the map's fixed length.
-    let map = unsafe { memmap2::Mmap::map(file)? };
-    // The advice only affects speed, so a refusal is ignored.
-    let _ = map.advise(memmap2::Advice::Sequential);
-    Ok(map)
 }
 
 /// An input that is entirely in memory.
 pub(crate) enum Whole {
-    Mapped(memmap2::Mmap),
+    Mapped(MappedFile),
     Owned(Vec<u8>),
+}
+
+impl Whole {
+    #[inline]
+    fn mapped(&self) -> Option<&MappedFile> {
+        match self {
+            Self::Mapped(file) => Some(file),
+            Self::Owned(_) => None,
+        }
+    }
 }
 
 impl AsRef<[u8]> for Whole {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map,
+            Self::Mapped(file) => file.map(),
             Self::Owned(bytes) => bytes,
         }
     }
@@ -157,17 +142,25 @@ impl Stream {
 impl Window {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Self::Whole(whole) => whole.as_ref(),
+            Self::Whole(whole) => (**whole).as_ref(),
             Self::Stream(stream) => &stream.buffer[..stream.filled],
         }
     }
 
-    /// The map, if the window is a mapped file.
+    /// The file, if the window is a mapped one.
     #[inline]
-    pub(crate) fn mapped(&self) -> Option<&memmap2::Mmap> {
+    pub(crate) fn mapped(&self) -> Option<&MappedFile> {
         match self {
-            Self::Whole(Whole::Mapped(map)) => Some(map),
-            _ => None,
+            Self::Whole(whole) => whole.mapped(),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// The whole input, if the window has all of it.
+    pub(crate) fn memory(&self) -> Option<SharedMemory> {
+        match self {
+            Self::Whole(whole) => Some(whole.clone()),
+            Self::Stream(_) => None,
         }
     }
 
@@ -198,7 +191,7 @@ impl Window {
     /// Progress with the cursor in the window.
     pub(crate) fn progress(&self, cursor: usize) -> Progress {
         let (done_bytes, total_bytes) = match self {
-            Self::Whole(whole) => (cursor as u64, Some(whole.as_ref().len() as u64)),
+            Self::Whole(whole) => (cursor as u64, Some((**whole).as_ref().len() as u64)),
             Self::Stream(Stream { compressed: Some(bytes), total_bytes, .. }) => {
                 (bytes.load(Ordering::Relaxed), *total_bytes)
             }

@@ -149,6 +149,19 @@ pub fn open_sources(
     decode: DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<Input<'static>, Error> {
+    open_on_threads(sources, decode, stop, 0)
+}
+
+/// The same. Captures are read on up to this number of threads of their own.
+///
+/// # Errors
+/// As [`open_sources`].
+pub fn open_on_threads(
+    sources: &[&OsStr],
+    decode: DecodeOptions,
+    stop: &Arc<AtomicBool>,
+    reading_threads: usize,
+) -> Result<Input<'static>, Error> {
     if let Some(live) = find_live(sources) {
         if sources.len() > 1 {
             return Err(Error::LiveNotAlone(live.into()));
@@ -170,7 +183,10 @@ pub fn open_sources(
             Err(error) => errors.push(error),
         }
     }
-    if errors.is_empty() { Ok(Input::File(weir_capture::merge(opened))) } else { Err(Error::Sources(errors)) }
+    if !errors.is_empty() {
+        return Err(Error::Sources(errors));
+    }
+    Ok(Input::File(weir_capture::read_on_threads(opened, reading_threads)))
 }
 
 pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {

@@ -25,6 +25,9 @@ const METER_BYTES: usize = 16 << 20;
 /// Buffers of a pipe or of a compressed capture with long records. The memory of live sources is
 /// taken when they open, before this check.
 const CAPTURE_BYTES: usize = 50 << 20;
+/// Packets of a capture that wait between its reading thread and the thread that meters, with long
+/// records.
+const READING_THREAD_BYTES: usize = 50 << 20;
 /// Address space that the allocator (glibc) sets aside for each thread, if there is enough.
 const ARENA_BYTES: u64 = 64 << 20;
 /// The queues of sinks get one part in this number of the free memory, with [`MIN_QUEUE_BATCHES`]
@@ -41,6 +44,8 @@ pub struct MemoryUse {
     pub meters: usize,
     /// Whether a source is not live.
     pub reads_captures: bool,
+    /// Threads that read ahead.
+    pub reading_threads: usize,
     pub sinks: usize,
     pub back_pressure: BackPressure,
     pub views: ViewMemory,
@@ -124,7 +129,9 @@ fn queue_bytes(sinks: usize, queue_batches: usize) -> u64 {
 impl MemoryUse {
     /// Everything but flow caches and the queues of sinks; with the groups of views.
     fn reserve_bytes(&self) -> u64 {
-        (PROCESS_BYTES + self.meters * METER_BYTES + usize::from(self.reads_captures) * CAPTURE_BYTES) as u64
+        let capture_bytes = usize::from(self.reads_captures) * CAPTURE_BYTES;
+        let reading_bytes = self.reading_threads * READING_THREAD_BYTES;
+        (PROCESS_BYTES + self.meters * METER_BYTES + capture_bytes + reading_bytes) as u64
             + self.views.bytes
             + self.enrichment_bytes
     }
@@ -160,7 +167,7 @@ impl MemoryUse {
         let mut default_bytes = room_bytes;
         if bound.kind == MemoryBoundKind::AddressSpace {
             // The allocator does without these if less is left.
-            let arena_bytes = (self.meters + self.sinks) as u64 * ARENA_BYTES;
+            let arena_bytes = (self.meters + self.reading_threads + self.sinks) as u64 * ARENA_BYTES;
             default_bytes = room_bytes.saturating_sub(arena_bytes).max(room_bytes / 2);
         }
         let cache_bytes = |flows| self.cache_bytes(Config { flows, ..*config });
@@ -307,7 +314,15 @@ mod tests {
         free_bytes: u64,
     ) -> Result<(u32, SinkMemory), String> {
         let back_pressure = BackPressure::Drop;
-        let memory = MemoryUse { meters, reads_captures: false, sinks, back_pressure, views, enrichment_bytes: 0 };
+        let memory = MemoryUse {
+            meters,
+            reads_captures: false,
+            reading_threads: 0,
+            sinks,
+            back_pressure,
+            views,
+            enrichment_bytes: 0,
+        };
         let kind = MemoryBoundKind::ControlGroup("/x/memory.max".into());
         let bound = MemoryBound { kind, limit_bytes: 2 * free_bytes, free_bytes };
         let mut config = Config { flows, ..Config::default() };

@@ -161,7 +161,15 @@ fn record_search(packets: &Packets, search: &Search) -> Result<RecordSearch, Err
     }
     let mut config = Config { inspection: Some(InspectionSettings::default()), ..Config::default() };
     let (sinks, back_pressure, views) = (0, BackPressure::Block, ViewMemory::default());
-    let memory = MemoryUse { meters: 1, reads_captures: true, sinks, back_pressure, views, enrichment_bytes: 0 };
+    let memory = MemoryUse {
+        meters: 1,
+        reads_captures: true,
+        reading_threads: 0,
+        sinks,
+        back_pressure,
+        views,
+        enrichment_bytes: 0,
+    };
     memory.fit(&mut config, false)?;
     RecordSearch::new(&packets.query(), config).map_err(|error| start_error(&config, false, error))
 }

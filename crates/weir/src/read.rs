@@ -18,8 +18,10 @@ use crate::signals::stop_signal;
 use crate::summary;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::{Input, Source};
@@ -53,13 +55,19 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     missing_options::warn(&outputs.sinks, &read.sinks, metering, metering.inspects(), &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     let stop = stop_signal()?;
-    let mut source = input::open_sources(&sources, settings.decode, &stop)?;
+    // One thread meters.
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    let reading_threads = read.threads.map_or_else(cores, usize::from) - 1;
+    let reading_threads = reading_threads.min(weir_capture::useful_threads(sources.len()));
+    let mut source = input::open_on_threads(&sources, settings.decode, &stop, reading_threads)?;
     let reads_captures = matches!(source, Input::File(_));
+    let reading_threads = if reads_captures { reading_threads } else { 0 };
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
     let enrichment_bytes = enricher.as_ref().map_or(0, |of| of.reserve_bytes(sinks, back_pressure, false));
     let views = outputs.view_memory;
     let enrichment_bytes = enrichment_bytes + actions.as_ref().map_or(0, |actions| actions.memory_bytes(1));
-    let memory = MemoryUse { meters: 1, reads_captures, sinks, back_pressure, views, enrichment_bytes };
+    let memory =
+        MemoryUse { meters: 1, reads_captures, reading_threads, sinks, back_pressure, views, enrichment_bytes };
     let is_requested = metering.flows.is_some();
     memory.fit(&mut settings.meter, is_requested)?;
     let config = settings.meter;

@@ -4,10 +4,10 @@ use crate::*;
 use std::fs;
 
 /// Numbers that look random.
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
@@ -15,7 +15,7 @@ impl Numbers {
 
 /// A capture of about 4 MiB of long packets. Some have records of a capture as payload, and some are
 /// longer than what is read ahead.
-fn large(numbers: &mut Numbers, ng: bool, big_endian: bool) -> Vec<u8> {
+pub fn large(numbers: &mut Numbers, ng: bool, big_endian: bool) -> Vec<u8> {
     let inner =
         (0..20).fold(Pcap::new(big_endian, 0xa1b2_c3d4), |file, n| file.record(1_800_000_000, n, 60, 60)).done();
     let inner_ng = (0..20).fold(Ng::section(big_endian), |file, n| file.enhanced(0, n, 60, 60)).done();
@@ -35,7 +35,7 @@ fn large(numbers: &mut Numbers, ng: bool, big_endian: bool) -> Vec<u8> {
     }
     let add = |file: Ng, (at, &length): (usize, &u32)| match at % 50 {
         49 => file.simple(length, length),
-        48 => file.block(5, &[0; 100]),
+        48 => file.block(5, &[0; 40]),
         _ => file.enhanced(0, at as u64, length, length + 4),
     };
     let file = lengths.iter().enumerate().fold(Ng::section(big_endian).interface(1, 0, &[]), add);

@@ -2,7 +2,7 @@
 
 use super::groups::settings_help;
 use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
-use clap::Args;
+use clap::{Args, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -23,6 +23,12 @@ pub struct Read {
     /// Capture from af_xdp:lo, too, which takes all loopback traffic away from this machine
     #[arg(long, help_heading = INPUT)]
     pub force: bool,
+
+    /// Threads that read and meter captures: one meters, the others read ahead. More than are useful are not
+    /// started. The records are the same with any number. Each sink has a thread of its own [default: the cores of this
+    /// machine]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024), help_heading = INPUT)]
+    pub threads: Option<u16>,
 
     #[command(flatten)]
     pub sinks: Sinks,

@@ -119,7 +119,15 @@ pub fn start(
     let meters = groups.iter().map(meters_of).sum();
     let enrichment_bytes = enricher.map_or(0, |of| of.reserve_bytes(sinks.len(), back_pressure, true));
     let enrichment_bytes = enrichment_bytes + actions.map_or(0, |actions| actions.memory_bytes(meters));
-    let memory = MemoryUse { meters, reads_captures, sinks: sinks.len(), back_pressure, views, enrichment_bytes };
+    let memory = MemoryUse {
+        meters,
+        reads_captures,
+        reading_threads: 0,
+        sinks: sinks.len(),
+        back_pressure,
+        views,
+        enrichment_bytes,
+    };
     let is_requested = probe.metering.flows.is_some();
     let sink_memory = memory.fit(&mut meter, is_requested)?;
     let queue_batches = Some(sink_memory.queue_batches);

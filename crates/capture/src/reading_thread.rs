@@ -1,0 +1,360 @@
+//! Reads a source on a thread of its own, ahead of the thread that asks for its bursts.
+//!
+//! ```text
+//! reading thread: source.fill ─► queue of bursts ─► fill: thread of the caller
+//!                           └◄─ empty bursts ◄──────┘
+//! ```
+//! The reading thread walks, maps, decompresses or merges. What `fill` returns is what the source
+//! returned: the same bursts, and errors at the same places. If all frames of the source stay in its
+//! memory, as those of a mapped file do, only their places are passed on; otherwise their bytes are
+//! copied. The caller takes all bursts of the queue at once, so a lock is taken for each burst and
+//! threads wake each other for each queue. The queue is bounded in bursts and in copied bytes.
+
+use crate::merge::merge;
+use crate::prefetch::prefetch;
+use crate::{Burst, Error, Frame, Losses, MAX_BURST_FRAMES, Progress, SharedMemory, Source};
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Bursts in the queue at most.
+const QUEUE_BURSTS: usize = 64;
+/// Copied bytes in the queue at most, unless a single burst has more.
+const QUEUE_BYTES: usize = 2 * 1024 * 1024;
+/// Larger buffers are not used again.
+const MAX_KEPT_BYTES: usize = 128 * 1024;
+/// The headers of most packets end in the second line.
+const LINE_BYTES: usize = 64;
+
+/// The number of reading threads that can be busy with this number of inputs: one, or with several
+/// inputs one that merges them and one for each.
+#[must_use]
+pub fn useful_threads(inputs: usize) -> usize {
+    if inputs > 1 { inputs + 1 } else { 1 }
+}
+
+/// Merges inputs like [`merge`], and reads them on up to this number of threads. They start with the
+/// first burst. If the system cannot start one, the thread that asks for bursts reads itself.
+#[must_use]
+pub fn read_on_threads(mut inputs: Vec<Box<dyn Source + Send>>, threads: usize) -> Box<dyn Source + Send> {
+    let Some(of_inputs) = threads.checked_sub(1) else { return merge(inputs) };
+    if inputs.len() > 1 {
+        let on_thread = |(number, source)| -> Box<dyn Source + Send> {
+            if number < of_inputs {
+                Box::new(ReadingThread::new(source, format!("weir-input-{}", number + 1)))
+            } else {
+                source
+            }
+        };
+        inputs = inputs.into_iter().enumerate().map(on_thread).collect();
+    }
+    Box::new(ReadingThread::new(merge(inputs), "weir-read".into()))
+}
+
+/// A source that is read on another thread.
+struct ReadingThread {
+    name: String,
+    /// Until the thread starts; for good if the system cannot start it.
+    source: Option<Box<dyn Source + Send>>,
+    /// The memory of the source, if all frames are there.
+    memory: Option<SharedMemory>,
+    thread: Option<JoinHandle<()>>,
+    is_started: bool,
+    shared: Arc<Shared>,
+    /// Taken from the queue.
+    items: VecDeque<Item>,
+    /// The burst that was returned last.
+    burst: Option<ReadBurst>,
+    /// Bursts for the reading thread to use again.
+    used: Vec<ReadBurst>,
+    progress: Progress,
+    interfaces: Vec<(u32, String)>,
+    recorded_losses: Losses,
+}
+
+/// What a call of `fill` returned.
+enum Item {
+    Burst(ReadBurst),
+    Damage(Error, Progress),
+}
+
+/// A burst, and the state of the source after it.
+#[derive(Default)]
+struct ReadBurst {
+    frames: Vec<ReadFrame>,
+    /// The bytes of the frames, unless they are in the source's memory.
+    bytes: Vec<u8>,
+    progress: Progress,
+    /// If there are new ones.
+    interfaces: Option<Vec<(u32, String)>>,
+}
+
+/// A [`Frame`] in half a cache line.
+struct ReadFrame {
+    time_ns: u64,
+    /// Place of its bytes in their memory.
+    place: usize,
+    bytes: u32,
+    wire_bytes: u32,
+    interface: u32,
+    link_type: u16,
+    time_assumed: bool,
+}
+
+const _: () = assert!(size_of::<ReadFrame>() <= 32);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// The queue has items, or has ended.
+    filled: Condvar,
+    /// The queue was emptied, or is closed.
+    emptied: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Copied bytes in the items.
+    bytes: usize,
+    /// Bursts to use again.
+    used: Vec<ReadBurst>,
+    /// No items follow. The state of the source at its end, unless its thread has panicked.
+    ended: bool,
+    at_end: Option<(Progress, Vec<(u32, String)>, Losses)>,
+    /// Nobody takes items any more.
+    is_closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the queue has room, and adds an item. Returns an empty burst, or `None` if nobody
+    /// takes items any more.
+    fn push(&self, item: Item, bytes: usize) -> Option<ReadBurst> {
+        let mut queue = self.lock();
+        let is_full = |queue: &mut Queue| {
+            let has_room = queue.items.len() < QUEUE_BURSTS && queue.bytes + bytes <= QUEUE_BYTES;
+            !queue.is_closed && !queue.items.is_empty() && !has_room
+        };
+        queue = self.emptied.wait_while(queue, is_full).unwrap_or_else(PoisonError::into_inner);
+        if queue.is_closed {
+            return None;
+        }
+        queue.items.push_back(item);
+        queue.bytes += bytes;
+        let empty = queue.used.pop().unwrap_or_default();
+        let was_empty = queue.items.len() == 1;
+        drop(queue);
+        if was_empty {
+            self.filled.notify_one();
+        }
+        Some(empty)
+    }
+}
+
+/// Ends the queue when the reading thread ends, also by a panic.
+struct QueueEnd(Arc<Shared>);
+
+impl Drop for QueueEnd {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.filled.notify_one();
+    }
+}
+
+impl ReadBurst {
+    /// Takes the frames of a burst.
+    fn take(&mut self, burst: &Burst<'_>, memory: Option<&SharedMemory>) {
+        let base = memory.map(|memory| (**memory).as_ref().as_ptr().addr());
+        if base.is_none() {
+            self.bytes.reserve_exact(burst.iter().map(|frame| frame.bytes.len()).sum());
+        }
+        for &Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface } in burst {
+            let place = match base {
+                // Where it is in that memory; checked when it is used.
+                Some(base) => bytes.as_ptr().addr().wrapping_sub(base),
+                None => {
+                    self.bytes.extend_from_slice(bytes);
+                    self.bytes.len() - bytes.len()
+                }
+            };
+            let bytes = bytes.len() as u32;
+            self.frames.push(ReadFrame { time_ns, place, bytes, wire_bytes, interface, link_type, time_assumed });
+        }
+    }
+
+    fn frames<'a>(&'a self, memory: Option<&'a SharedMemory>) -> impl Iterator<Item = Frame<'a>> {
+        let memory = memory.map_or(self.bytes.as_slice(), |memory| (**memory).as_ref());
+        self.frames.iter().map(
+            |&ReadFrame { time_ns, place, bytes, wire_bytes, interface, link_type, time_assumed }| {
+                let bytes = &memory[place..][..bytes as usize];
+                Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface }
+            },
+        )
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.bytes.clear();
+        if self.bytes.capacity() > MAX_KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+/// Reads a source into a queue until its end.
+fn read(source: &mut dyn Source, shared: &Shared) {
+    let memory = source.memory();
+    let mut highest_interface = None;
+    let mut next = ReadBurst::default();
+    loop {
+        let mut burst = Burst::new();
+        let filled = source.fill(&mut burst);
+        next.take(&burst, memory.as_ref());
+        // Interfaces are numbered in the order in which they become known.
+        let highest = burst.iter().map(|frame| frame.interface).max();
+        drop(burst);
+        let (item, bytes) = match filled {
+            Ok(false) => break,
+            Err(error) => (Item::Damage(error, source.progress()), 0),
+            Ok(true) => {
+                next.progress = source.progress();
+                next.interfaces = (highest > highest_interface).then(|| source.interfaces());
+                highest_interface = highest.max(highest_interface);
+                let bytes = next.bytes.len();
+                (Item::Burst(std::mem::take(&mut next)), bytes)
+            }
+        };
+        match shared.push(item, bytes) {
+            Some(empty) if next.frames.capacity() == 0 => next = empty,
+            Some(_) => {}
+            None => return,
+        }
+    }
+    shared.lock().at_end = Some((source.progress(), source.interfaces(), source.recorded_losses()));
+}
+
+impl ReadingThread {
+    fn new(source: Box<dyn Source + Send>, name: String) -> Self {
+        Self {
+            name,
+            memory: source.memory(),
+            source: Some(source),
+            thread: None,
+            is_started: false,
+            shared: Arc::default(),
+            items: VecDeque::new(),
+            burst: None,
+            used: Vec::new(),
+            progress: Progress::default(),
+            interfaces: Vec::new(),
+            recorded_losses: Losses::default(),
+        }
+    }
+
+    /// Starts the thread. If the system cannot, the caller's thread reads on.
+    #[cold]
+    fn start(&mut self) {
+        self.is_started = true;
+        let source = Arc::new(Mutex::new(self.source.take()));
+        let (of_thread, end) = (source.clone(), QueueEnd(self.shared.clone()));
+        let take = |source: &Mutex<Option<_>>| source.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let run = move || take(&of_thread).into_iter().for_each(|mut source: Box<_>| read(&mut *source, &end.0));
+        self.thread = Builder::new().name(self.name.clone()).spawn(run).ok();
+        if self.thread.is_none() {
+            self.source = take(&source);
+        }
+    }
+
+    /// Waits for items and takes all of them. Returns false at the end.
+    fn receive(&mut self) -> bool {
+        let mut queue = self.shared.lock();
+        let is_empty = |queue: &mut Queue| queue.items.is_empty() && !queue.ended;
+        queue = self.shared.filled.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner);
+        if queue.items.is_empty() {
+            let at_end = queue.at_end.take();
+            drop(queue);
+            if let Some((progress, interfaces, losses)) = at_end {
+                (self.progress, self.interfaces, self.recorded_losses) = (progress, interfaces, losses);
+            }
+            if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+                resume_unwind(panic);
+            }
+            return false;
+        }
+        std::mem::swap(&mut queue.items, &mut self.items);
+        queue.bytes = 0;
+        queue.used.append(&mut self.used);
+        drop(queue);
+        self.shared.emptied.notify_one();
+        true
+    }
+}
+
+impl Source for ReadingThread {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        if !self.is_started {
+            self.start();
+        }
+        if self.source.is_some() {
+            return self.source.as_mut().map_or(Ok(false), |source| source.fill(burst));
+        }
+        if let Some(mut used) = self.burst.take() {
+            used.clear();
+            self.used.push(used);
+        }
+        if self.items.is_empty() && !self.receive() {
+            return Ok(false);
+        }
+        match self.items.pop_front() {
+            None => return Ok(false),
+            Some(Item::Damage(error, progress)) => {
+                self.progress = progress;
+                return Err(error);
+            }
+            Some(Item::Burst(mut next)) => {
+                self.progress = next.progress;
+                if let Some(interfaces) = next.interfaces.take() {
+                    self.interfaces = interfaces;
+                }
+                self.burst = Some(next);
+            }
+        }
+        let memory = self.memory.as_ref();
+        if let Some(Item::Burst(coming)) = self.items.front() {
+            for frame in coming.frames(memory) {
+                frame.bytes.first().into_iter().chain(frame.bytes.get(LINE_BYTES)).for_each(prefetch);
+            }
+        }
+        burst.extend(self.burst.iter().flat_map(|burst| burst.frames(memory)).take(MAX_BURST_FRAMES));
+        Ok(true)
+    }
+
+    fn interfaces(&self) -> Vec<(u32, String)> {
+        self.source.as_ref().map_or_else(|| self.interfaces.clone(), |source| source.interfaces())
+    }
+
+    fn recorded_losses(&self) -> Losses {
+        self.source.as_ref().map_or(self.recorded_losses, |source| source.recorded_losses())
+    }
+
+    fn memory(&self) -> Option<SharedMemory> {
+        self.memory.clone()
+    }
+
+    fn progress(&self) -> Progress {
+        self.source.as_ref().map_or(self.progress, |source| source.progress())
+    }
+}
+
+impl Drop for ReadingThread {
+    /// Does not wait for the thread, which may wait for a pipe.
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.emptied.notify_one();
+    }
+}
