@@ -79,6 +79,13 @@ enum Item {
     Damage(Error, Progress),
 }
 
+/// The state of a source at its end.
+struct AtEnd {
+    progress: Progress,
+    interfaces: Vec<(u32, String)>,
+    recorded_losses: Losses,
+}
+
 /// A burst, and the state of the source after it.
 #[derive(Default)]
 struct ReadBurst {
@@ -122,7 +129,7 @@ struct Queue {
     used: Vec<ReadBurst>,
     /// No items follow. The state of the source at its end, unless its thread has panicked.
     ended: bool,
-    at_end: Option<(Progress, Vec<(u32, String)>, Losses)>,
+    at_end: Option<AtEnd>,
     /// Nobody takes items any more.
     is_closed: bool,
 }
@@ -235,7 +242,8 @@ fn read(source: &mut dyn Source, shared: &Shared) {
             None => return,
         }
     }
-    shared.lock().at_end = Some((source.progress(), source.interfaces(), source.recorded_losses()));
+    let (progress, interfaces, recorded_losses) = (source.progress(), source.interfaces(), source.recorded_losses());
+    shared.lock().at_end = Some(AtEnd { progress, interfaces, recorded_losses });
 }
 
 impl ReadingThread {
@@ -278,8 +286,8 @@ impl ReadingThread {
         if queue.items.is_empty() {
             let at_end = queue.at_end.take();
             drop(queue);
-            if let Some((progress, interfaces, losses)) = at_end {
-                (self.progress, self.interfaces, self.recorded_losses) = (progress, interfaces, losses);
+            if let Some(AtEnd { progress, interfaces, recorded_losses }) = at_end {
+                (self.progress, self.interfaces, self.recorded_losses) = (progress, interfaces, recorded_losses);
             }
             if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
                 resume_unwind(panic);

@@ -111,7 +111,7 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
         (&["read", "-i", "synth:nonsense"], "synth:nonsense"),
         (&["read", "-i", "synth:mix,flows=0"], "must be a whole number from 1 to 16777216, with an optional suffix"),
-        (&["read", "frames:x"], "no source frames:; use af_packet:, af_xdp:, dpdk:, packets: or synth:"),
+        (&["read", "frames:x"], "no source frames:; use af_packet:, af_xdp:, dpdk: or synth:"),
         (&["read", "af_packet:weir-none"], "there is no interface 'weir-none'; there are: "),
         (&["read", "af_xdp:weir-none"], "there is no interface 'weir-none'"),
         (&["read", "-i", "af_xdp:weir-none,queue=2"], "did you mean queues?"),
