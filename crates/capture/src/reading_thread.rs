@@ -130,7 +130,7 @@ struct Queue {
     /// No items follow. The state of the source at its end, unless its thread has panicked.
     ended: bool,
     at_end: Option<AtEnd>,
-    /// Nobody takes items any more.
+    /// The caller takes no more items.
     is_closed: bool,
 }
 
@@ -139,8 +139,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the queue has room, and adds an item. Returns an empty burst, or `None` if nobody
-    /// takes items any more.
+    /// Waits until the queue has room, and adds an item. Returns an empty burst, or `None` if the caller
+    /// takes no more items.
     fn push(&self, item: Item, bytes: usize) -> Option<ReadBurst> {
         let mut queue = self.lock();
         let is_full = |queue: &mut Queue| {
