@@ -185,7 +185,7 @@ fn append_capacity(text: &mut String, capacity: &Capacity) {
         text.push('\n');
     };
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    line("\nframe octets   M packets/s   pipelines (fused: a core each, and one for all exporters)".into());
+    line("\nframe octets   M packets/s   pipelines (a core each)".into());
     for need in sizes {
         let (octets, rate, pipelines) = (need.frame_octets, need.packets_per_second / 1e6, need.pipelines);
         line(format!("{octets:>12}   {rate:>11.2}   {pipelines:>9}"));
@@ -194,19 +194,19 @@ fn append_capacity(text: &mut String, capacity: &Capacity) {
     for loss in pipelines {
         line(format!("{:>9}   {:>12}", loss.pipelines, percent(loss.lost_share)));
     }
-    line(format!("\ndescriptors   holds, µs   lost in a pause of {PAUSE_MS} ms   empty again after, µs (each queue)"));
+    line(format!("\ndescriptors   holds, µs   lost in {PAUSE_MS} ms   empty after, µs"));
     for ring in rings {
         let (descriptors, holds, lost) = (ring.descriptors, ring.holds_ns / 1e3, ring.lost_in_pause);
         let recovers = ring.recovers_in_ns.map_or("never".into(), |ns| format!("{:.0}", ns / 1e3));
-        line(format!("{descriptors:>11}   {holds:>9.0}   {lost:>22.0}   {recovers:>21}"));
+        line(format!("{descriptors:>11}   {holds:>9.0}   {lost:>12.0}   {recovers:>15}"));
     }
     if !trimming.is_empty() {
-        line("\ntransferred          line rate from, octets   of line rate with 64 octets; as demanded".into());
+        line("\ntransferred          from, octets   64 octets; as demanded".into());
     }
     for way in trimming {
         let from = way.line_rate_from_octets.map_or("never".into(), |octets| octets.to_string());
         let [smallest, demanded] = way.line_rate_share.map(percent);
-        line(format!("{:<18}   {from:>22}   {smallest}; {demanded}", way.transferred));
+        line(format!("{:<18}   {from:>12}   {smallest}; {demanded}", way.transferred));
     }
     text.push('\n');
     let mega = gpu.saves_a_core_from_packets_per_second / 1e6;

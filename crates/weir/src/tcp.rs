@@ -246,17 +246,16 @@ fn log_engine(tcp: &Tcp, report: &CaptureReport) {
     }
     if tcp.reporting.verbose {
         let (cost, segments) = (&counters.cost, counters.entered.max(1) as f64);
-        let stages = cost.times.stages().into_iter().filter(|(_, time)| !time.is_zero());
-        let stages: Vec<String> =
-            stages.map(|(stage, time)| format!("{stage} {:.1}", time.as_nanos() as f64 / segments)).collect();
         info!(
             engine = report.engine.to_string(),
             batches = counters.batches,
             threads = cost.threads,
             memory = units::quantity(cost.memory_bytes, "B"),
-            ns_per_segment = stages.join(", "),
             "analysis finished"
         );
+        for (stage, time) in cost.times.stages().into_iter().filter(|(_, time)| !time.is_zero()) {
+            info!(ns_per_segment = format!("{:.1}", time.as_nanos() as f64 / segments), "stage {stage}");
+        }
     }
 }
 

@@ -273,7 +273,7 @@ fn plan_shows_cores_by_packet_size_and_losses_and_plots_them() {
     assert!(row("256  ").contains("45.29"), "{out}");
     // 8 lanes of generation 3 carry no line rate of whole frames of 100 Gbit/s, and of trimmed ones they do.
     assert!(row("whole").contains("never") && !row("trimmed to 64").contains("never"), "{out}");
-    assert!(row("descriptors").contains("pause of 1 ms") && out.contains("no kernel has run on a GPU"), "{out}");
+    assert!(row("descriptors").contains("lost in 1 ms") && out.contains("no kernel has run on a GPU"), "{out}");
     let svg = std::fs::read_to_string(plot).unwrap();
     let svg = roxmltree::Document::parse(&svg).unwrap();
     assert!(svg.descendants().any(|node| node.has_tag_name("polyline")));
