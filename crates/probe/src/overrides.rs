@@ -4,8 +4,9 @@
 //! HTTP interface -> Overrides -> inbox per pipeline -> OverrideTable -> packets of the flow
 //! ```
 //! A pipeline looks at a number between two bursts, and takes the lock only if it has changed. Both
-//! sides share each override, with its counters. A pipeline checks whether an override has expired
-//! when a packet of the flow arrives.
+//! sides share each override, in which each pipeline has counters of its own: a packet writes no memory
+//! that another thread writes, but the number of packets before a shunt begins, while there are some. A
+//! pipeline checks whether an override has expired when a packet of the flow arrives.
 
 use crate::sync::lock;
 use std::collections::HashMap;
@@ -54,15 +55,39 @@ pub struct Override {
     pub until: Instant,
     more: AtomicU32,
     is_removed: AtomicBool,
+    /// Of each pipeline: packets that it has decided, and their octets on the wire.
+    decided: Box<[PipelineCounters]>,
+}
+
+/// Counters that one thread writes, on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct PipelineCounters {
     packets: AtomicU64,
     octets: AtomicU64,
+}
+
+impl PipelineCounters {
+    fn add(&self, octets: u32) {
+        for (counter, more) in [(&self.packets, 1), (&self.octets, octets.into())] {
+            // Nobody else writes it.
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        }
+    }
+
+    fn totals(&self) -> PacketTotals {
+        let [packets, octets] = [&self.packets, &self.octets].map(|counter| counter.load(Ordering::Relaxed));
+        PacketTotals { packets, octets }
+    }
 }
 
 impl Override {
     /// Packets that it has decided, and their octets on the wire.
     pub fn decided(&self) -> PacketTotals {
-        let [packets, octets] = [&self.packets, &self.octets].map(|counter| counter.load(Ordering::Relaxed));
-        PacketTotals { packets, octets }
+        self.decided.iter().fold(PacketTotals::default(), |mut all, of_pipeline| {
+            all.merge(of_pipeline.totals());
+            all
+        })
     }
 
     /// Packets before a shunt begins.
@@ -75,13 +100,8 @@ impl Override {
     }
 
     /// Takes one of the packets before a shunt begins. Returns false if there is none left.
-    pub(crate) fn take_one(&self) -> bool {
+    fn take_one(&self) -> bool {
         self.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |more| more.checked_sub(1)).is_ok()
-    }
-
-    pub(crate) fn count(&self, wire_bytes: u32) {
-        self.packets.fetch_add(1, Ordering::Relaxed);
-        self.octets.fetch_add(wire_bytes.into(), Ordering::Relaxed);
     }
 }
 
@@ -140,8 +160,7 @@ impl Overrides {
             until: now + time,
             more: more.into(),
             is_removed: AtomicBool::default(),
-            packets: AtomicU64::default(),
-            octets: AtomicU64::default(),
+            decided: inboxes.iter().map(|_| PipelineCounters::default()).collect(),
         });
         let earlier = table.insert(tuple, added.clone());
         let replaces = earlier.is_some_and(|earlier| {
@@ -198,7 +217,7 @@ impl Overrides {
 /// The overrides as a pipeline knows them.
 #[derive(Default)]
 pub(crate) struct OverrideTable {
-    /// With the number of the inbox; `None` if there can be none.
+    /// With the number of the pipeline; `None` if there can be none.
     source: Option<(Overrides, usize)>,
     changes: u64,
     table: Table,
@@ -245,16 +264,22 @@ impl OverrideTable {
         }
     }
 
-    /// The override of a flow.
-    pub fn find(&self, tuple: &FlowTuple) -> Option<Arc<Override>> {
-        let found = self.table.get(tuple)?;
-        found.is_valid(self.now?).then(|| found.clone())
+    /// Counts a packet in the override of its flow. Returns what happens to it: the action, and whether
+    /// a shunt has begun.
+    pub fn decide(&self, tuple: &FlowTuple, wire_bytes: u32) -> Option<(OverrideAction, bool)> {
+        let (found, now) = (self.table.get(tuple)?, self.now?);
+        if !found.is_valid(now) {
+            return None;
+        }
+        let (_, pipeline) = self.source.as_ref()?;
+        found.decided.get(*pipeline)?.add(wire_bytes);
+        let is_shunted = matches!(found.action, OverrideAction::Shunt(_)) && !found.take_one();
+        Some((found.action, is_shunted))
     }
 
-    /// Counts a packet.
-    pub fn count(&mut self, found: &Override, is_forwarded: bool, wire_bytes: u32) {
-        found.count(wire_bytes);
-        let [decided, forwarded] = &mut self.counters[found.action.index()];
+    /// Counts a packet that an override has decided.
+    pub fn count(&mut self, action: OverrideAction, is_forwarded: bool, wire_bytes: u32) {
+        let [decided, forwarded] = &mut self.counters[action.index()];
         decided.add(wire_bytes as usize);
         if is_forwarded {
             forwarded.add(wire_bytes as usize);
@@ -306,20 +331,31 @@ mod tests {
     fn a_pipeline_sees_the_last_change_of_a_flow_and_forgets_what_has_ended() {
         let overrides = Overrides::default();
         let mut table = overrides.subscribe();
-        assert!(!table.update() && table.find(&tuple(1)).is_none());
+        assert!(!table.update() && table.decide(&tuple(1), 60).is_none());
         overrides.add(tuple(1), OverrideAction::Drop, MINUTE).unwrap();
         overrides.add(tuple(1), OverrideAction::Shunt(1), MINUTE).unwrap();
         overrides.add(tuple(2), OverrideAction::Drop, MINUTE).unwrap();
         overrides.add(tuple(3), OverrideAction::Drop, Duration::ZERO).unwrap();
         overrides.remove(&tuple(2));
         assert!(table.update());
-        assert_eq!(table.find(&tuple(1)).unwrap().action, OverrideAction::Shunt(1));
-        assert!(table.find(&tuple(2)).is_none() && table.find(&tuple(3)).is_none());
-        let found = table.find(&tuple(1)).unwrap();
-        assert!(found.take_one() && !found.take_one());
-        overrides.remove(&tuple(1));
-        assert!(table.find(&tuple(1)).is_none(), "at once");
+        assert_eq!(table.decide(&tuple(1), 60), Some((OverrideAction::Shunt(1), false)));
+        assert_eq!(table.decide(&tuple(1), 70), Some((OverrideAction::Shunt(1), true)));
+        assert!(table.decide(&tuple(2), 60).is_none() && table.decide(&tuple(3), 60).is_none());
+        let removed = overrides.remove(&tuple(1)).unwrap();
+        assert!(table.decide(&tuple(1), 60).is_none(), "at once");
+        assert_eq!(removed.decided(), PacketTotals { packets: 2, octets: 130 });
         assert!(!table.update());
+    }
+
+    #[test]
+    fn the_packets_of_all_pipelines_are_summed_up_and_share_what_precedes_a_shunt() {
+        let overrides = Overrides::default();
+        let mut tables = [overrides.subscribe(), overrides.subscribe()];
+        let (added, _) = overrides.add(tuple(1), OverrideAction::Shunt(3), MINUTE).unwrap();
+        assert!(tables.iter_mut().all(OverrideTable::update));
+        let decide = |table: &OverrideTable| table.decide(&tuple(1), 100).unwrap().1;
+        assert_eq!([0, 1, 0, 1, 0].map(|table: usize| decide(&tables[table])), [false, false, false, true, true]);
+        assert_eq!((added.decided(), added.more()), (PacketTotals { packets: 5, octets: 500 }, 0));
     }
 
     #[test]

@@ -525,24 +525,24 @@ impl Follower<'_> {
     /// decide about the flow later as if there had been no override.
     #[inline(never)]
     fn override_rules(&mut self, followed: &mut FollowedPacket<'_>, mark: &mut u64, number: u32) -> bool {
-        let found = followed.tuple.and_then(|tuple| self.actions.overrides.find(&tuple));
-        let Some(found) = found else { return false };
-        let before = Mark(*mark);
         let frame = self.frame_of.get(followed.index).map_or(0, |&frame| usize::from(frame));
         let wire_bytes = self.burst.get(frame).map_or(0, |frame| frame.wire_bytes);
+        let found = followed.tuple.and_then(|tuple| self.actions.overrides.decide(&tuple, wire_bytes));
+        let Some((action, is_shunted)) = found else { return false };
+        let before = Mark(*mark);
         let mut verdict = Verdict::Done;
-        let is_forwarded = match found.action {
+        let is_forwarded = match action {
             OverrideAction::Drop => {
                 self.actions.counters.dropped.add(wire_bytes as usize);
                 *mark = self.decide_if_known(followed, before, number).0;
                 false
             }
-            OverrideAction::Shunt(_) if !found.take_one() => {
+            OverrideAction::Shunt(_) if is_shunted => {
                 self.actions.counters.shunted.add(wire_bytes as usize);
                 *mark = self.decide_if_known(followed, before, number).0;
                 false
             }
-            action => {
+            OverrideAction::Shunt(_) | OverrideAction::Forward => {
                 let (decision, decided) = self.decide_now(followed, before, number);
                 *mark = decided.0;
                 let actions = &mut *self.actions;
@@ -557,7 +557,7 @@ impl Follower<'_> {
                 is_forwarded
             }
         };
-        self.actions.overrides.count(&found, is_forwarded, wire_bytes);
+        self.actions.overrides.count(action, is_forwarded, wire_bytes);
         self.actions.verdicts[frame % MAX_BURST_FRAMES] = verdict;
         true
     }
