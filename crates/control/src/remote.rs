@@ -90,8 +90,16 @@ pub struct RemoteProbe {
     url: ProbeUrl,
     token: Token,
     tls: Option<TlsConnector>,
-    runtime: Runtime,
+    /// Always there, until the drop.
+    runtime: Option<Runtime>,
     connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Drop for RemoteProbe {
+    fn drop(&mut self) {
+        // Not waiting for a name server that does not answer.
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 /// What a probe answers.
@@ -119,16 +127,17 @@ impl RemoteProbe {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(Error::Client)?;
         let tls = certificates.filter(|_| url.is_https).map(client_config).transpose()?;
-        Ok(Self { url, token: Token::read(token)?, tls, runtime, connection: None })
+        Ok(Self { url, token: Token::read(token)?, tls, runtime: Some(runtime), connection: None })
     }
 
     /// Sends a request with a body, and reads the answer. Gives up when `stop` is set.
     ///
     /// # Errors
     /// The probe cannot be reached, or does not answer in time. `InvalidData`: it answers, but its
-    /// certificate is not accepted, or it does not use TLS.
+    /// certificate is not accepted, or one end uses TLS and the other does not.
     pub fn request(&mut self, method: Method, path: &str, body: &str, stop: &AtomicBool) -> io::Result<RemoteAnswer> {
         let Self { url, token, tls, runtime, connection } = self;
+        let Some(runtime) = runtime else { return Err(io::ErrorKind::NotConnected.into()) };
         runtime.block_on(async {
             let request = || {
                 Request::builder()
@@ -189,9 +198,18 @@ async fn handshake(
 
 async fn send(open: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> io::Result<RemoteAnswer> {
     open.ready().await.map_err(io::Error::other)?;
-    let (head, body) = open.send_request(request).await.map_err(io::Error::other)?.into_parts();
+    let (head, body) = open.send_request(request).await.map_err(unanswered)?.into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(io::Error::other)?.to_bytes();
     Ok(RemoteAnswer { status: head.status, body: serde_json::from_slice(&body).unwrap_or_default() })
+}
+
+fn unanswered(error: hyper::Error) -> io::Error {
+    // A server that expects TLS answers with an alert of TLS, which is no HTTP.
+    if error.is_parse() {
+        let reason = "it does not answer in HTTP; if it expects TLS, write https:// and add --ca FILE";
+        return io::Error::new(io::ErrorKind::InvalidData, reason);
+    }
+    io::Error::other(error)
 }
 
 fn client_config(certificates: &Path) -> Result<TlsConnector, Error> {

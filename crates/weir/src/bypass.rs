@@ -191,6 +191,11 @@ impl Running<'_> {
                     }
                 },
                 Err(_) if self.is_over() => continue,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    error!(probe = %self.arguments.to, error = %error, "the probe cannot be talked to");
+                    self.has_failed = true;
+                    continue;
+                }
                 Err(error) => error.to_string(),
             };
             if pause == RETRY[0] {

@@ -13,7 +13,7 @@ use served::{Overridden, Served, TOKEN, token_file};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -155,6 +155,9 @@ fn an_encrypted_probe_is_told_from_standard_input() {
         let err = failure(1, ["bypass", "--eve", "-", "--to", &url, "--token-file", &token, "--ca", ca]);
         assert!(err.replace("\n      ", " ").contains(reason), "{err}");
     }
+    let plain = url.replace("https", "http");
+    let err = failure(1, ["bypass", "--eve", "-", "--to", &plain, "--token-file", &token]);
+    assert!(err.replace("\n      ", " ").contains("write https:// and add --ca FILE"), "{err}");
     let options = ["--eve", "-", "--to", &url, "--token-file", &token, "--ca", &cert, "--on", "drop,bypassed"];
     let options = [&options[..], &["--action", "drop", "--expiry", "1h"]].concat();
     let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
@@ -221,7 +224,7 @@ fn nothing_is_lost_while_the_probe_is_away_or_busy() {
     assert!(bodies[0].contains("\"more\":7") && bodies[0].contains("\"expiry\":300"), "{}", bodies[0]);
     let (code, counts) = bypass.end();
     assert_eq!((code, &counts[..]), (Some(2), &[4, 0, 0, 1, 1, 2][..]), "{}", bypass.err());
-    // A signal ends the wait for a probe.
+    // A signal ends the wait for a probe; so does one that has begun to use TLS.
     drop(listener);
     let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
     bypass.wait_for("following");
@@ -229,6 +232,45 @@ fn nothing_is_lost_while_the_probe_is_away_or_busy() {
     bypass.wait_for("the probe is away");
     signal(&bypass.0.0, libc::SIGINT);
     assert_eq!(bypass.end(), (Some(2), vec![1, 0, 0, 0, 1, 0]), "{}", bypass.err());
+    let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
+    bypass.wait_for("following");
+    bypass.0.0.stdin.as_mut().unwrap().write_all(alert(1, 1).as_bytes()).unwrap();
+    bypass.wait_for("the probe is away");
+    let listener = TcpListener::bind(address).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    // An alert: decode error.
+    stream.write_all(&[21, 3, 3, 0, 2, 2, 50]).unwrap();
+    assert_eq!(bypass.end(), (Some(2), vec![1, 0, 0, 0, 1, 0]), "{}", bypass.err());
+    assert!(bypass.err().contains("write https:// and add --ca FILE"), "{}", bypass.err());
+}
+
+#[test]
+fn a_signal_does_not_wait_for_a_name_server() {
+    if !network::network() {
+        return;
+    }
+    network::ip("link set lo up");
+    let server = UdpSocket::bind("127.0.0.1:53").unwrap();
+    let (folder, token) = token_file(TOKEN, 0o600);
+    let resolver = folder.path().join("resolv.conf");
+    // A query is repeated after half a minute, four times.
+    fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:30 attempts:5\n").unwrap();
+    // The mount is of this process and its children.
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    let mut bypass = Command::new("unshare");
+    bypass.args(["--mount", "sh", "-c", script]).arg(&resolver).arg(command().get_program());
+    bypass.args(["bypass", "--eve", "-", "--to", "http://probe.example:9477", "--token-file"]).arg(&token);
+    let mut bypass = Background(bypass.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    server.set_read_timeout(Some(BOUND)).unwrap();
+    let mut query = [0; 512];
+    server.recv(&mut query).unwrap();
+    signal(&bypass.0, libc::SIGINT);
+    assert_eq!(bypass.0.wait().unwrap().code(), Some(0));
+    server.set_nonblocking(true).unwrap();
+    // For an IPv4 and an IPv6 address.
+    let others = std::iter::from_fn(|| server.recv(&mut query).ok()).count();
+    assert!(others <= 1, "it has waited until {others} queries were repeated");
 }
 
 #[test]
