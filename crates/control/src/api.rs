@@ -7,7 +7,7 @@ use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
-use crate::report::{Client, Report};
+use crate::report::{Client, Report, Snapshot};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,13 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use weir_flow::FlowTuple;
 use weir_probe::{FoundFlows, Overrides, RecordEnricher, TooManyOverrides};
 
 /// Octets of the body of a request.
 const MAX_BODY_OCTETS: usize = 16 << 10;
 /// How long a request to reload waits for the result.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(15);
+const NO_REPORT: &str = "the probe has not reported for 3 s: its main thread is busy or blocked";
 const INDEX: &str = "\
 Weir, a flow-based network monitoring probe
 
@@ -52,6 +53,18 @@ POST /reload        reads the configuration and the lists again; needs the token
 GET  /openapi.json  describes this interface
 ";
 
+/// The answer to a request.
+type Answer = Result<Response, Refusal>;
+
+/// Why a request is refused.
+struct Refusal(StatusCode, Cow<'static, str>);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        answer(self.0, Failure { error: self.1.into() })
+    }
+}
+
 struct Api {
     client: Client,
     access: Access,
@@ -63,6 +76,18 @@ struct Api {
     overrides: Option<Overrides>,
     /// One search at a time.
     search: Semaphore,
+}
+
+impl Api {
+    /// The last report of the probe.
+    async fn report(&self) -> Result<Arc<Snapshot>, Refusal> {
+        let silent = || failure(StatusCode::SERVICE_UNAVAILABLE, NO_REPORT);
+        self.client.report().await.ok_or_else(silent)
+    }
+
+    fn overrides(&self) -> Result<&Overrides, Refusal> {
+        self.overrides.as_ref().ok_or_else(no_rules)
+    }
 }
 
 #[derive(OpenApi)]
@@ -135,12 +160,8 @@ fn answer(status: StatusCode, body: impl Serialize) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-fn failure(status: StatusCode, error: impl Into<String>) -> Response {
-    answer(status, Failure { error: error.into() })
-}
-
-fn no_report() -> Response {
-    failure(StatusCode::SERVICE_UNAVAILABLE, "the probe has not reported for 3 s: its main thread is busy or blocked")
+fn failure(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Refusal {
+    Refusal(status, error.into())
 }
 
 /// The routes, and the document that describes them.
@@ -162,12 +183,12 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
 }
 
 /// Of the requests to these paths, only `DELETE` has parameters.
-async fn refuse_parameters(request: Request, next: Next) -> Response {
+async fn refuse_parameters(request: Request, next: Next) -> Answer {
     match request.uri().query() {
         Some(query) if !query.is_empty() && request.method() != Method::DELETE => {
-            failure(StatusCode::BAD_REQUEST, "this path has no parameters; remove what follows the ? of the URL")
+            Err(failure(StatusCode::BAD_REQUEST, "this path has no parameters; remove what follows the ? of the URL"))
         }
-        _ => next.run(request).await,
+        _ => Ok(next.run(request).await),
     }
 }
 
@@ -196,13 +217,13 @@ pub fn router(
 async fn guard(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let mut response = match api.access.check(api.address, request.method(), request.uri(), request.headers()) {
         Err((status, reason)) => {
-            let mut response = failure(status, reason);
+            let mut response = failure(status, reason).into_response();
             if status == StatusCode::UNAUTHORIZED {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             response
         }
-        Ok(()) if request.body().size_hint().lower() > MAX_BODY_OCTETS as u64 => too_large(),
+        Ok(()) if request.body().size_hint().lower() > MAX_BODY_OCTETS as u64 => too_large().into_response(),
         Ok(()) => next.run(request).await,
     };
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -210,7 +231,7 @@ async fn guard(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
     response
 }
 
-fn too_large() -> Response {
+fn too_large() -> Refusal {
     failure(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {MAX_BODY_OCTETS} octets"))
 }
 
@@ -241,7 +262,7 @@ async fn health() -> Response {
 async fn ready(State(api): State<Arc<Api>>) -> Response {
     let reasons = match api.client.report().await {
         Some(snapshot) => reasons(&snapshot.report),
-        None => vec!["the probe has not reported for 3 s: its main thread is busy or blocked".into()],
+        None => vec![NO_REPORT.into()],
     };
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     answer(status, Readiness { ready: reasons.is_empty(), reasons })
@@ -270,8 +291,8 @@ fn reasons(report: &Report) -> Vec<String> {
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
-async fn status(State(api): State<Arc<Api>>) -> Response {
-    let Some(snapshot) = api.client.report().await else { return no_report() };
+async fn status(State(api): State<Arc<Api>>) -> Answer {
+    let snapshot = api.report().await?;
     let Report { ledger, pipelines, interval, .. } = &snapshot.report;
     let silent = pipelines.iter().filter(|pipeline| pipeline.timed_out).map(|pipeline| pipeline.name.clone());
     let status = Status {
@@ -279,7 +300,7 @@ async fn status(State(api): State<Arc<Api>>) -> Response {
         ledger: json!(ledger.json()),
         pipelines_without_response: silent.collect(),
     };
-    answer(StatusCode::OK, status)
+    Ok(answer(StatusCode::OK, status))
 }
 
 /// Metrics in the text format of Prometheus
@@ -288,10 +309,10 @@ async fn status(State(api): State<Arc<Api>>) -> Response {
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
-async fn metrics_page(State(api): State<Arc<Api>>) -> Response {
-    let Some(snapshot) = api.client.report().await else { return no_report() };
+async fn metrics_page(State(api): State<Arc<Api>>) -> Answer {
+    let snapshot = api.report().await?;
     let page = metrics::page(&snapshot.report, api.client.exchange.started);
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
 }
 
 /// Flows of the moment: the records that are open, as far as they have come
@@ -304,15 +325,19 @@ async fn metrics_page(State(api): State<Arc<Api>>) -> Response {
 async fn flows_page(
     State(api): State<Arc<Api>>,
     query: Result<axum::extract::Query<flows::Query>, QueryRejection>,
-) -> Response {
-    let query = match query {
-        Ok(query) => query.0,
-        Err(rejection) => return failure(StatusCode::BAD_REQUEST, invalid_query(&rejection)),
-    };
-    match search(&api, query).await {
-        Ok((search, found)) => ([(CONTENT_TYPE, "application/json")], search.json(found)).into_response(),
-        Err(response) => response,
-    }
+) -> Answer {
+    let (search, found) = search(&api, parameters(query)?).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], search.json(found)).into_response())
+}
+
+/// The parameters of a request.
+fn parameters<T>(query: Result<axum::extract::Query<T>, QueryRejection>) -> Result<T, Refusal> {
+    query.map(|query| query.0).map_err(|rejection| invalid(invalid_query(&rejection)))
+}
+
+/// The answer to a request that cannot be read.
+fn invalid(error: impl ToString) -> Refusal {
+    failure(StatusCode::BAD_REQUEST, error.to_string())
 }
 
 /// Why the query of a request cannot be read. The library names a parameter between backticks, or before
@@ -333,11 +358,8 @@ fn invalid_query(rejection: &QueryRejection) -> String {
 }
 
 /// Searches among the flows of the moment.
-async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundFlows), Response> {
-    let search = match query.search(api.enricher.clone()) {
-        Ok(search) => search,
-        Err(error) => return Err(failure(StatusCode::BAD_REQUEST, error.to_string())),
-    };
+async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundFlows), Refusal> {
+    let search = query.search(api.enricher.clone()).map_err(invalid)?;
     let Ok(_place) = api.search.try_acquire() else {
         let reason = "another search is running; try again when it has ended";
         return Err(failure(StatusCode::TOO_MANY_REQUESTS, reason));
@@ -356,12 +378,10 @@ async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundF
     (status = 409, description = "The probe has no rules", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
-async fn rules(State(api): State<Arc<Api>>) -> Response {
-    let Some(snapshot) = api.client.report().await else { return no_report() };
-    match &snapshot.report.in_effect.rules {
-        Some(rules) => answer(StatusCode::OK, rules.state(&snapshot.report.ledger)),
-        None => no_rules(),
-    }
+async fn rules(State(api): State<Arc<Api>>) -> Answer {
+    let snapshot = api.report().await?;
+    let rules = snapshot.report.in_effect.rules.as_ref().ok_or_else(no_rules)?;
+    Ok(answer(StatusCode::OK, rules.state(&snapshot.report.ledger)))
 }
 
 /// Files of networks, places and tags in effect
@@ -370,9 +390,9 @@ async fn rules(State(api): State<Arc<Api>>) -> Response {
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
-async fn lists(State(api): State<Arc<Api>>) -> Response {
-    let Some(snapshot) = api.client.report().await else { return no_report() };
-    answer(StatusCode::OK, Lists { lists: snapshot.report.in_effect.lists.clone() })
+async fn lists(State(api): State<Arc<Api>>) -> Answer {
+    let snapshot = api.report().await?;
+    Ok(answer(StatusCode::OK, Lists { lists: snapshot.report.in_effect.lists.clone() }))
 }
 
 /// Timeouts in effect
@@ -381,9 +401,8 @@ async fn lists(State(api): State<Arc<Api>>) -> Response {
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
-async fn timeouts(State(api): State<Arc<Api>>) -> Response {
-    let Some(snapshot) = api.client.report().await else { return no_report() };
-    answer(StatusCode::OK, snapshot.report.in_effect.timeouts)
+async fn timeouts(State(api): State<Arc<Api>>) -> Answer {
+    Ok(answer(StatusCode::OK, api.report().await?.report.in_effect.timeouts))
 }
 
 /// Overrides in effect
@@ -392,11 +411,8 @@ async fn timeouts(State(api): State<Arc<Api>>) -> Response {
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
 ))]
-async fn list_overrides(State(api): State<Arc<Api>>) -> Response {
-    match &api.overrides {
-        Some(overrides) => answer(StatusCode::OK, overrides::list(overrides)),
-        None => no_rules(),
-    }
+async fn list_overrides(State(api): State<Arc<Api>>) -> Answer {
+    Ok(answer(StatusCode::OK, overrides::list(api.overrides()?)))
 }
 
 /// Decides about a flow in place of its rules, for a time. It replaces an earlier override of the flow
@@ -412,47 +428,39 @@ async fn list_overrides(State(api): State<Arc<Api>>) -> Response {
     (status = 429, description = "There are too many overrides, or another search is running", body = Failure),
     (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
 ))]
-async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Response {
-    let Some(overrides) = &api.overrides else { return no_rules() };
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return rejected(&rejection),
-    };
+async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Answer {
+    let overrides = api.overrides()?;
+    let body = body.map_err(|rejection| unreadable(&rejection))?;
     let mut json = serde_json::Deserializer::from_slice(&body);
-    let new: NewOverride = match object(&mut json).and_then(|new| json.end().map(|()| new)) {
-        Ok(new) => new,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, format!("the body is no override: {error}")),
-    };
-    let (action, time, flow) = match new.read().and_then(|(action, time)| Ok((action, time, new.flow.read()?))) {
-        Ok(read) => read,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
-    };
-    let tuple = match flow {
+    let new: Result<NewOverride, _> = object(&mut json).and_then(|new| json.end().map(|()| new));
+    let new = new.map_err(|error| invalid(format!("the body is no override: {error}")))?;
+    let (action, time) = new.read().map_err(invalid)?;
+    let tuple = match new.flow.read().map_err(invalid)? {
         NamedFlow::Tuple(tuple) => tuple,
-        NamedFlow::CommunityId(id) => match search(&api, flows::Query::of_community_id(id)).await {
-            Ok((_, FoundFlows { records, is_complete, .. })) => match (records.first(), is_complete) {
-                (Some((_, record)), _) => FlowTuple::from(&**record),
-                (None, true) => {
-                    let reason =
-                        "no flow of the moment has this Community ID; name it by addresses, ports and protocol";
-                    return failure(StatusCode::NOT_FOUND, reason);
-                }
-                (None, false) => {
-                    let reason = "not all flows were searched in time; name it by addresses, ports and protocol";
-                    return failure(StatusCode::SERVICE_UNAVAILABLE, reason);
-                }
-            },
-            Err(response) => return response,
-        },
+        NamedFlow::CommunityId(id) => {
+            let (_, FoundFlows { records, is_complete, .. }) = search(&api, flows::Query::of_community_id(id)).await?;
+            let missing = || match is_complete {
+                true => failure(
+                    StatusCode::NOT_FOUND,
+                    "no flow of the moment has this Community ID; name it by addresses, ports and protocol",
+                ),
+                false => failure(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "not all flows were searched in time; name it by addresses, ports and protocol",
+                ),
+            };
+            let (_, record) = records.first().ok_or_else(missing)?;
+            overrides::tuple_of_community_id(record).map_err(invalid)?
+        }
     };
     match overrides.add(tuple, action, time) {
         Ok((added, replaces)) => {
             let status = if replaces { StatusCode::OK } else { StatusCode::CREATED };
-            answer(status, OverrideState::from(&*added))
+            Ok(answer(status, OverrideState::from(&*added)))
         }
         Err(TooManyOverrides) => {
             let reason = format!("there are {} overrides, no more are possible until one ends", Overrides::MAX);
-            failure(StatusCode::TOO_MANY_REQUESTS, reason)
+            Err(failure(StatusCode::TOO_MANY_REQUESTS, reason))
         }
     }
 }
@@ -469,29 +477,23 @@ async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesReje
 async fn remove_override(
     State(api): State<Arc<Api>>,
     flow: Result<axum::extract::Query<FlowName>, QueryRejection>,
-) -> Response {
-    let Some(overrides) = &api.overrides else { return no_rules() };
-    let flow = match flow {
-        Ok(flow) => flow.0.read(),
-        Err(rejection) => return failure(StatusCode::BAD_REQUEST, invalid_query(&rejection)),
+) -> Answer {
+    let overrides = api.overrides()?;
+    let tuple = match parameters(flow)?.read().map_err(invalid)? {
+        NamedFlow::Tuple(tuple) => Some(tuple),
+        NamedFlow::CommunityId(id) => overrides::find(overrides, &id).map_err(invalid)?,
     };
-    let tuple = match flow {
-        Ok(NamedFlow::Tuple(tuple)) => Some(tuple),
-        Ok(NamedFlow::CommunityId(id)) => overrides::find(overrides, &id),
-        Err(error) => return failure(StatusCode::BAD_REQUEST, error.to_string()),
-    };
-    match tuple.and_then(|tuple| overrides.remove(&tuple)) {
-        Some(removed) => answer(StatusCode::OK, OverrideState::from(&*removed)),
-        None => failure(StatusCode::NOT_FOUND, "this flow has no override; GET /overrides lists all"),
-    }
+    let removed = tuple.and_then(|tuple| overrides.remove(&tuple));
+    let none = || failure(StatusCode::NOT_FOUND, "this flow has no override; GET /overrides lists all");
+    Ok(answer(StatusCode::OK, OverrideState::from(&*removed.ok_or_else(none)?)))
 }
 
-fn no_rules() -> Response {
+fn no_rules() -> Refusal {
     failure(StatusCode::CONFLICT, "the probe hands no packets on: start it with --rules")
 }
 
 /// The answer to a body that cannot be read.
-fn rejected(rejection: &BytesRejection) -> Response {
+fn unreadable(rejection: &BytesRejection) -> Refusal {
     let is_long = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
     if is_long { too_large() } else { failure(rejection.status(), "the body ends early") }
 }
@@ -507,20 +509,17 @@ fn rejected(rejection: &BytesRejection) -> Response {
     (status = 422, description = "The file is invalid or changes too much; nothing has changed", body = Failure),
     (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
 ))]
-async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Response {
-    if let Err(rejection) = body {
-        return rejected(&rejection);
-    }
-    let Some(result) = api.client.reload() else {
-        return failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests to reload wait");
-    };
+async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Answer {
+    body.map_err(|rejection| unreadable(&rejection))?;
+    let busy = || failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests to reload wait");
+    let result = api.client.reload().ok_or_else(busy)?;
     match timeout(RELOAD_TIMEOUT, result).await {
-        Ok(Ok(Ok(result))) => answer(StatusCode::OK, Outcome { result }),
-        Ok(Ok(Err(error))) => failure(StatusCode::UNPROCESSABLE_ENTITY, error),
-        Ok(Err(_)) => failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending"),
+        Ok(Ok(Ok(result))) => Ok(answer(StatusCode::OK, Outcome { result })),
+        Ok(Ok(Err(error))) => Err(failure(StatusCode::UNPROCESSABLE_ENTITY, error)),
+        Ok(Err(_)) => Err(failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending")),
         Err(_) => {
             let result = "the reload has not ended after 15 s; the log will have its result";
-            answer(StatusCode::ACCEPTED, Outcome { result: result.into() })
+            Ok(answer(StatusCode::ACCEPTED, Outcome { result: result.into() }))
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
-use weir_export::{community_id, protocol_name};
+use weir_export::{community_id, community_id_has_ports, protocol_name};
 use weir_flow::{FlowRecord, FlowTuple};
 use weir_packet::{Network, ipv4_mapped};
 use weir_probe::{Override, OverrideAction, Overrides};
@@ -48,7 +48,7 @@ pub struct FlowName {
     #[param(example = "tcp")]
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
-    /// Community ID with seed 0, in place of all others
+    /// Community ID with seed 0, in place of all others. That of UDP-Lite and DCCP has no ports, and names no flow
     #[param(example = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=")]
     #[serde(skip_serializing_if = "Option::is_none")]
     community_id: Option<String>,
@@ -144,6 +144,8 @@ pub enum InvalidOverride {
     Protocol(String),
     #[error("name an ICMP flow by its community_id")]
     Icmp,
+    #[error("a Community ID has no ports of {0}: name the flow by addresses, ports and protocol")]
+    SharedId(String),
     #[error("protocol {0} has ports: write src_port and dst_port")]
     Ports(String),
     #[error("protocol {0} has no ports: leave src_port and dst_port out")]
@@ -219,13 +221,12 @@ impl From<&FlowTuple> for FlowName {
     fn from(tuple: &FlowTuple) -> Self {
         let flow = record_of(tuple);
         let port = |port: u16| flow.has_ports().then_some(Number(port.into()));
-        let protocol = protocol_name(flow.protocol).map_or_else(|| flow.protocol.to_string(), String::from);
         Self {
             src_ip: flow.source_ip(),
             src_port: port(flow.source_port),
             dst_ip: flow.destination_ip(),
             dst_port: port(flow.destination_port),
-            protocol: Some(protocol),
+            protocol: Some(protocol_of(&flow)),
             community_id: id_of(&flow),
         }
     }
@@ -246,6 +247,10 @@ fn record_of(tuple: &FlowTuple) -> FlowRecord {
     };
     let in_order = flow(one, other);
     if in_order.is_icmp() && one.1 > 0xff { flow(other, one) } else { in_order }
+}
+
+fn protocol_of(flow: &FlowRecord) -> String {
+    protocol_name(flow.protocol).map_or_else(|| flow.protocol.to_string(), String::from)
 }
 
 fn id_of(flow: &FlowRecord) -> Option<String> {
@@ -292,7 +297,21 @@ pub fn list(overrides: &Overrides) -> OverrideList {
     OverrideList { limit: Overrides::MAX, overrides: present.iter().map(|present| present.as_ref().into()).collect() }
 }
 
+/// The tuple of a flow that was found by its Community ID.
+///
+/// # Errors
+/// The ID has no ports of its protocol, so that it does not name one flow.
+pub fn tuple_of_community_id(flow: &FlowRecord) -> Result<FlowTuple, InvalidOverride> {
+    let is_shared = flow.has_ports() && !community_id_has_ports(flow);
+    if is_shared { Err(InvalidOverride::SharedId(protocol_of(flow))) } else { Ok(flow.into()) }
+}
+
 /// The tuple of an override in effect with a Community ID.
-pub fn find(overrides: &Overrides, id: &str) -> Option<FlowTuple> {
-    overrides.list().iter().map(|present| present.tuple).find(|tuple| id_of(&record_of(tuple)).as_deref() == Some(id))
+///
+/// # Errors
+/// As [`tuple_of_community_id`].
+pub fn find(overrides: &Overrides, id: &str) -> Result<Option<FlowTuple>, InvalidOverride> {
+    let list = overrides.list();
+    let mut flows = list.iter().map(|present| record_of(&present.tuple));
+    flows.find(|flow| id_of(flow).as_deref() == Some(id)).as_ref().map(tuple_of_community_id).transpose()
 }

@@ -19,7 +19,7 @@ pub fn community_id(flow: &FlowRecord) -> Option<[u8; LENGTH]> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
     }
-    let has_ports = flow.is_icmp() || matches!(flow.protocol, 6 | 17 | 132);
+    let has_ports = community_id_has_ports(flow);
     let (source_port, destination_port) = if has_ports { (flow.source_port, flow.destination_port) } else { (0, 0) };
     // ICMP messages without a counterpart have 0x100 | code in place of the port (see
     // `weir_packet::Packet`); their endpoints keep the order of the message.
@@ -51,6 +51,12 @@ pub fn community_id(flow: &FlowRecord) -> Option<[u8; LENGTH]> {
     let written = STANDARD.encode_slice(Sha1::digest(&text[..length]), &mut id[2..]);
     debug_assert_eq!(written, Ok(LENGTH - 2), "20 octets are 28 characters");
     Some(id)
+}
+
+/// Whether the Community ID of a flow has its ports, or the types of ICMP: those of TCP, UDP and SCTP,
+/// not those of UDP-Lite and DCCP, of which all flows between two hosts have the same ID.
+pub fn community_id_has_ports(flow: &FlowRecord) -> bool {
+    flow.is_icmp() || matches!(flow.protocol, 6 | 17 | 132)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod uptime;
 
 pub use column::{Column, ColumnKind};
 pub use columns::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};
-pub use community_id::community_id;
+pub use community_id::{community_id, community_id_has_ports};
 pub use compression::Compression;
 pub use field_value::{FieldValue, protocol_name};
 pub use fields_page::profiles;

@@ -234,6 +234,40 @@ fn a_flow_without_ports_is_named_without_them_and_icmp_by_its_community_id() {
 }
 
 #[test]
+fn a_community_id_that_flows_share_names_none_of_them() {
+    let Some(mut probe) = Overridden::start("") else { return };
+    let ends = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    // UDP-Lite and DCCP: two flows of each differ in a port, which their Community ID does not have.
+    let lite = |port: u8| ipv4(136, ends[0], ends[1], &[0, port, 0, 80, 0, 0, 0, 0, 1, 2, 3, 4]);
+    let dccp = |port: u8| ipv4(33, ends[0], ends[1], &[0, port, 0, 80, 3, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+    for port in [1, 2] {
+        [lite(port), dccp(port)].iter().for_each(|frame| probe.served.sender.send(frame));
+    }
+    until("all packets are counted", || probe.received() == 4);
+    for protocol in ["udplite", "dccp"] {
+        let found = probe.served.get(&format!("/flows?where=protocol%20{protocol}&fields=community_id")).json();
+        let ids: Vec<&str> =
+            found["flows"].as_array().unwrap().iter().map(|flow| flow["community_id"].as_str().unwrap()).collect();
+        assert!(ids.len() == 2 && ids[0] == ids[1], "{found}");
+        let body = format!("{{\"flow\":{{\"community_id\":\"{}\"}},\"action\":\"drop\"}}", ids[0]);
+        let answer = probe.served.change("POST", "/overrides", &body);
+        let reason = format!("has no ports of {protocol}: name the flow by addresses, ports");
+        assert!(answer.status == 400 && answer.body.to_lowercase().contains(&reason), "{}", answer.body);
+        assert!(probe.list().is_empty());
+        // By its ports, one flow is named.
+        let tuple = format!("\"src_ip\":\"10.0.0.2\",\"dst_ip\":\"10.0.0.1\",\"protocol\":\"{protocol}\"");
+        let body = format!("{{\"flow\":{{{tuple},\"src_port\":80,\"dst_port\":2}},\"action\":\"drop\"}}");
+        let answer = probe.served.change("POST", "/overrides", &body);
+        assert_eq!((answer.status, answer.json()["flow"]["community_id"].as_str()), (201, Some(ids[0])));
+        let path = format!("/overrides?community_id={}", ids[0].replace('+', "%2B"));
+        assert_eq!(probe.served.change("DELETE", &path, "").status, 400);
+        let query = format!("src_ip=10.0.0.1&src_port=2&dst_ip=10.0.0.2&dst_port=80&protocol={protocol}");
+        assert_eq!(probe.served.change("DELETE", &format!("/overrides?{query}"), "").status, 200);
+    }
+    probe.served.probe.stop(0);
+}
+
+#[test]
 fn without_rules_there_is_nothing_to_override() {
     let (_folder, token) = token_file(TOKEN, 0o600);
     let Some(served) = Served::start(&["--token-file", token.to_str().unwrap()]) else { return };
