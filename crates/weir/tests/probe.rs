@@ -5,6 +5,7 @@ mod common;
 mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
+mod served;
 
 use common::{
     JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, assert_usage_errors, command, failure, free_port, is_installed,
@@ -13,6 +14,7 @@ use common::{
 use live::{Running, add_second_wire, send_requests, wire};
 use network::{Sender, ip, until};
 use serde_json::Value;
+use served::{Served, sum};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
@@ -686,35 +688,39 @@ fn a_running_probe_has_no_privileges() {
 
 #[test]
 fn queue_lost_counts_the_packets_lost_during_a_flow() {
-    let Some(mut sender) = wire() else { return };
     for layout in ["fused", "split"] {
-        let probe = Running::probe("af_packet:right,block=4k,blocks=2", &["--layout", layout]);
+        let source = "af_packet:right,block=4k,blocks=2";
+        let Some(mut served) = Served::start_on(source, &["--layout", layout]) else { return };
+        // Packets that are received or counted as lost, and flows that are open.
+        let figures = |served: &Served| {
+            let metrics = served.metrics();
+            ["weir_packets_received_total", "weir_flows_active"].map(|name| sum(&metrics, name, ""))
+        };
         // Loss snapshots are taken several times between two status lines.
-        let wait_for_snapshots = |flows: u32| {
-            let active = format!(" active={flows} ");
-            until("four status lines show the flows", || {
-                probe.stderr().lines().rev().take(4).filter(|line| line.contains(&active)).count() == 4
-            });
+        let wait_for_snapshots = |served: &Served| {
+            let before = served.probe.times("active=");
+            until("four more status lines", || served.probe.times("active=") >= before + 4);
         };
-        send_requests(&mut sender, 1..3);
-        wait_for_snapshots(2);
-        probe.signal(libc::SIGSTOP);
-        send_requests(&mut sender, 1000..3000);
-        probe.signal(libc::SIGCONT);
-        until("the status line shows the loss", || {
-            probe.stderr().lines().any(|line| line.contains("drop=") && !line.contains(" drop=0"))
-        });
+        let wait_until_read = |served: &Served, packets: u64| {
+            until("all packets are read or lost", || figures(served)[0] == packets);
+        };
+        send_requests(&mut served.sender, 1..3);
+        wait_until_read(&served, 4);
+        wait_for_snapshots(&served);
+        served.probe.signal(libc::SIGSTOP);
+        send_requests(&mut served.sender, 1000..3000);
+        served.probe.signal(libc::SIGCONT);
+        wait_until_read(&served, 4004);
         // Flow 1 continues, and flow 3 begins.
-        send_requests(&mut sender, 1..2);
-        let active = |text: &str| -> Option<u32> {
-            let line = text.lines().rev().find(|line| line.contains("active="))?;
-            line.split("active=").nth(1)?.split(' ').next()?.parse().ok()
-        };
-        let before = active(&probe.stderr()).unwrap();
-        wait_for_snapshots(before);
-        send_requests(&mut sender, 3..4);
-        wait_for_snapshots(before + 1);
-        let (err, flows, ledger) = probe.stop(2);
+        let flows = figures(&served)[1];
+        send_requests(&mut served.sender, 1..2);
+        wait_until_read(&served, 4006);
+        assert_eq!(figures(&served)[1], flows, "{layout}");
+        wait_for_snapshots(&served);
+        send_requests(&mut served.sender, 3..4);
+        wait_until_read(&served, 4008);
+        wait_for_snapshots(&served);
+        let (err, flows, ledger) = served.probe.stop(2);
         let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
         assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
         let lost = of("dropped_kernel") + of("dropped_queue") + of("dropped_nic");

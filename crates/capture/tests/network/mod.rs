@@ -112,6 +112,14 @@ impl Sender {
         // Between the ends is a queue of 1000 frames; a busy system empties it with a delay.
         if self.sent.is_multiple_of(256) {
             std::thread::sleep(Duration::from_millis(1));
+            until("the queue between the ends has room", || backlog() < 256);
         }
     }
+}
+
+/// Frames in the longest of the queues that the kernel receives from, one per CPU.
+fn backlog() -> u32 {
+    let queues = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    let lengths = queues.lines().filter_map(|line| u32::from_str_radix(line.split(' ').nth(11)?, 16).ok());
+    lengths.max().unwrap_or_default()
 }

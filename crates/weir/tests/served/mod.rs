@@ -33,11 +33,16 @@ pub struct Answer {
 impl Served {
     /// Starts it in a network namespace; `None` where that is not permitted.
     pub fn start(options: &[&str]) -> Option<Self> {
+        Self::start_on("af_packet:right", options)
+    }
+
+    /// The same with settings of the source.
+    pub fn start_on(source: &str, options: &[&str]) -> Option<Self> {
         let sender = wire()?;
         ip("link set lo up");
         ip("address add 192.0.2.1/32 dev lo");
         let listen = if options.contains(&"--listen") { &[][..] } else { &["--listen", "0"] };
-        let probe = Running::probe("af_packet:right", &[listen, options].concat());
+        let probe = Running::probe(source, &[listen, options].concat());
         probe.wait_for("HTTP interface is ready");
         let err = probe.stderr();
         let address = err.split_once("address=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
