@@ -70,7 +70,7 @@ struct PipelineCounters {
 impl PipelineCounters {
     fn add(&self, octets: u32) {
         for (counter, more) in [(&self.packets, 1), (&self.octets, octets.into())] {
-            // Nobody else writes it.
+            // No other thread writes it.
             counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         }
     }
