@@ -2,16 +2,18 @@
 //!
 //! Lookup: [`FlowCache::find`], on the fast path [`FlowIndex::candidate`]. Insertion:
 //! [`FlowCache::insert`]. Expiry: `schedule` finds slots that are due, `timeouts` decides.
-//! Invariant: a slot below `used` is either in the index or in the free list, until a drain
-//! ([`FlowCache::discard_free_list`]) discards that list.
+//! Invariant: a slot below [`FreeSlots::used`] is either in the index or free, until a drain
+//! ([`FlowCache::forget_free_slots`]) forgets the free ones.
 
 use crate::clock::Clock;
 use crate::expiry_schedule::{ExpirySchedule, SCANNED_SLOTS};
 use crate::flow_index::FlowIndex;
+use crate::free_slots::{FlowKind, FreeSlots};
 use crate::hash::KeyHasher;
 use crate::instructions::prefetch;
 use crate::key::{Key, KeyExtension};
 use crate::mapped_array::MappedArray;
+use crate::memory_ahead::BlockNotices;
 use crate::slot::FlowSlot;
 use crate::timeouts::Timeouts;
 use crate::{Config, bounded};
@@ -26,10 +28,9 @@ pub(crate) struct FlowCache {
     pub hasher: KeyHasher,
     pub timeouts: Timeouts,
     pub schedule: ExpirySchedule,
-    /// Slots that were used and are free; the last one is taken first.
-    free: Vec<u32>,
-    /// Slots that were ever used: those below.
-    pub used: u32,
+    free: FreeSlots,
+    /// Gets the blocks of slots that are used next.
+    pub notices: BlockNotices,
     /// Working memory of expiry and migration: slots and their hashes; empty between calls.
     pub scratch: Vec<(u32, u64)>,
     /// Slots that a later scan will probably find due.
@@ -40,14 +41,14 @@ impl FlowCache {
     pub fn new(config: &Config, now_ns: u64) -> io::Result<Self> {
         let flows = config.flows as usize;
         Ok(Self {
-            free: bounded::vec_with_capacity(flows)?,
+            free: FreeSlots::new(flows)?,
+            notices: BlockNotices::default(),
             index: FlowIndex::new(flows)?,
             slots: MappedArray::with_huge_pages(flows)?,
             extensions: MappedArray::with_huge_pages(if config.key.has_extension() { flows } else { 0 })?,
             schedule: ExpirySchedule::new(flows, now_ns)?,
             timeouts: Timeouts { idle_ns: config.idle_timeout_ns, active_ns: config.active_timeout_ns },
             hasher: KeyHasher::new(config.secret),
-            used: 0,
             scratch: bounded::vec_with_capacity(SCANNED_SLOTS)?,
             upcoming: bounded::vec_with_capacity(SCANNED_SLOTS)?,
         })
@@ -56,12 +57,13 @@ impl FlowCache {
     pub fn memory_bytes_for(config: &Config) -> usize {
         let flows = config.flows as usize;
         let extension = if config.key.has_extension() { size_of::<KeyExtension>() } else { 0 };
-        let per_flow = size_of::<FlowSlot>() + extension + size_of::<u32>();
-        FlowIndex::memory_bytes_for(flows) + flows * per_flow + ExpirySchedule::memory_bytes_for(flows)
+        let lists = FreeSlots::memory_bytes_for(flows) + ExpirySchedule::memory_bytes_for(flows);
+        FlowIndex::memory_bytes_for(flows) + flows * (size_of::<FlowSlot>() + extension) + lists
     }
 
     pub fn memory_bytes(&self) -> usize {
-        let lists = ExpirySchedule::memory_bytes_for(self.slots.len()) + self.free.capacity() * size_of::<u32>();
+        let slots = self.slots.len();
+        let lists = FreeSlots::memory_bytes_for(slots) + ExpirySchedule::memory_bytes_for(slots);
         self.index.memory_bytes() + self.slots.memory_bytes() + self.extensions.memory_bytes() + lists
     }
 
@@ -86,36 +88,42 @@ impl FlowCache {
 
     pub fn remove(&mut self, slot: u32, hash: u64) {
         self.index.remove(hash, slot);
-        self.slots[slot as usize].state.set_free();
+        let state = &mut self.slots[slot as usize].state;
+        let kind = FlowKind::of(state.protocol());
+        state.set_free();
         self.schedule.clear(slot);
-        self.free.push(slot);
+        self.free.free(kind, slot);
     }
 
-    pub fn take_free(&mut self) -> Option<u32> {
-        let unused = self.used < self.slots.len() as u32;
-        let slot = self.free.pop().or(unused.then_some(self.used))?;
-        self.used = self.used.max(slot + 1);
-        Some(slot)
+    /// Slots that were ever used or soon will be: those below.
+    #[inline(always)]
+    pub fn used(&self) -> u32 {
+        self.free.used()
+    }
+
+    pub fn take_free(&mut self, kind: FlowKind) -> Option<u32> {
+        let (schedule, notices) = (&mut self.schedule, &self.notices);
+        self.free.take(kind, |kind, block| {
+            // Nothing expires in them.
+            block.clone().for_each(|slot| schedule.clear(slot));
+            notices.send(kind, block);
+        })
     }
 
     pub fn has_freed_slot(&self) -> bool {
-        !self.free.is_empty()
+        self.free.has_freed()
     }
 
-    /// The slot that the `nth` next call of [`FlowCache::take_free`] will return (`nth` from 1).
-    /// Not below the capacity if that call will return `None`.
+    /// The slot that the `nth` next call of [`FlowCache::take_free`] will probably return (`nth`
+    /// from 1). May be out of bounds.
     #[inline(always)]
-    pub fn nth_free(&self, nth: usize) -> u32 {
-        match self.free.len().checked_sub(nth) {
-            Some(at) => self.free[at],
-            None => self.used + (nth - 1 - self.free.len()) as u32,
-        }
+    pub fn nth_free(&self, kind: FlowKind, nth: usize) -> u32 {
+        self.free.nth(kind, nth)
     }
 
-    /// Discards the list of free slots, and the slots from `used` on, which are taken again.
-    pub fn discard_free_list(&mut self, used: u32) {
-        self.free.clear();
-        self.used = used;
+    /// Forgets the free slots below `used`, and the slots from there on, which are taken again.
+    pub fn forget_free_slots(&mut self, used: u32) {
+        self.free.forget(used);
         self.schedule.reset_cursor();
     }
 
@@ -139,13 +147,13 @@ impl FlowCache {
     /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `scratch`.
     #[inline(always)]
     pub fn find_due(&mut self, clock: &Clock) {
-        self.schedule.rebase_ticks(self.used, clock.now_ns);
-        self.schedule.scan(self.used, clock.now_ns, |slot| self.scratch.push((slot, 0)));
+        self.schedule.rebase_ticks(self.free.used(), clock.now_ns);
+        self.schedule.scan(self.free.used(), clock.now_ns, |slot| self.scratch.push((slot, 0)));
     }
 
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
-        self.schedule.mark_all_due(self.used);
+        self.schedule.mark_all_due(self.free.used());
     }
 
     /// Prefetches the counters of a slot and its index bucket; its state is in the CPU cache.

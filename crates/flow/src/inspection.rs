@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::key::Endpoint;
-use crate::mapped_array::MappedArray;
+use crate::mapped_array::{ArrayMemory, MappedArray};
 use crate::second_opinion::SecondOpinion;
 use crate::slot::TCP;
 use std::io;
@@ -57,6 +57,11 @@ impl Inspection {
             inspector,
             second: sessions.map(|sessions| SecondOpinion::new(slots, sessions)).transpose()?,
         })
+    }
+
+    /// The memory of the state of each slot.
+    pub fn memory(&self) -> ArrayMemory {
+        self.flows.memory()
     }
 
     pub fn memory_bytes_for(config: &Config, slots: usize) -> usize {

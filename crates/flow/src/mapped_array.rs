@@ -5,17 +5,44 @@
 
 use crate::instructions::prefetch_address;
 use bytemuck::Zeroable;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
 use std::io;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
 /// An array of `T`, zero at first. The system provides its pages when they are first touched.
 #[derive(Debug)]
 pub(crate) struct MappedArray<T> {
-    map: MmapMut,
+    /// Only this array reads and writes it.
+    map: Arc<MmapRaw>,
     length: usize,
     of: PhantomData<T>,
+}
+
+/// The memory of an array, to have the system provide it before it is touched.
+#[derive(Debug)]
+pub(crate) struct ArrayMemory {
+    map: Arc<MmapRaw>,
+    value_bytes: usize,
+}
+
+impl ArrayMemory {
+    /// Has the system provide the pages of some values. This changes no value.
+    ///
+    /// # Errors
+    /// The system does not know how: Linux before 5.14.
+    pub fn provide(&self, values: Range<u32>) -> io::Result<()> {
+        let [start, end] = [values.start, values.end].map(|value| value as usize * self.value_bytes);
+        let bytes = end.min(self.map.len()).saturating_sub(start);
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if bytes > 0 {
+            self.map.advise_range(memmap2::Advice::PopulateWrite, start, bytes)?;
+        }
+        #[cfg(not(all(target_os = "linux", not(miri))))]
+        let _ = (start, bytes);
+        Ok(())
+    }
 }
 
 impl<T: Zeroable + Copy> MappedArray<T> {
@@ -38,9 +65,14 @@ impl<T: Zeroable + Copy> MappedArray<T> {
 
     fn new(length: usize) -> io::Result<Self> {
         let bytes = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
-        let map = MmapMut::map_anon(bytes)?;
+        let map = MmapRaw::from(MmapMut::map_anon(bytes)?);
         assert!(map.as_ptr().cast::<T>().is_aligned(), "pages are aligned to more than a cache line");
-        Ok(Self { map, length, of: PhantomData })
+        Ok(Self { map: Arc::new(map), length, of: PhantomData })
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> ArrayMemory {
+        ArrayMemory { map: self.map.clone(), value_bytes: size_of::<T>() }
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -65,7 +97,8 @@ impl<T> Deref for MappedArray<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the map holds at least `length * size_of::<T>()` bytes (`new`) and is aligned for
         // `T` (asserted there). It was zero at first, a valid `T` (`Zeroable`), and is written only
-        // as `[T]`. It is private to this process, does not move, and outlives the slice.
+        // as `[T]`. It is private to this process and to this array (`ArrayMemory` only gives advice
+        // that changes no byte), does not move, and outlives the slice.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.length) }
     }
 }

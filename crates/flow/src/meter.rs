@@ -30,6 +30,7 @@ use crate::fragments::FragmentCache;
 use crate::full_counters::FullCounters;
 use crate::inspection::{Inspection, NoPayloads, Payloads};
 use crate::mapped_array::MappedArray;
+use crate::memory_ahead::MemoryAhead;
 use crate::migration::MigrationSearch;
 use crate::overflow::OverflowRecords;
 use crate::small_flow_filter::SmallFlowFilter;
@@ -111,6 +112,21 @@ impl Meter {
         })
     }
 
+    /// What provides the memory of the flows to come, for another thread. Until then, and if that
+    /// thread is late, the system provides memory when the meter touches it.
+    pub fn memory_ahead(&mut self) -> MemoryAhead {
+        let cache = &self.cache;
+        let tables = vec![
+            cache.slots.memory(),
+            cache.extensions.memory(),
+            self.inspection.memory(),
+            self.marks.memory(),
+        ];
+        let (ahead, notices) = MemoryAhead::new(tables, self.tcp.memory());
+        self.cache.notices = notices;
+        ahead
+    }
+
     /// Meters a burst of packets; records that end are appended to `out`. Inspects no payload.
     pub fn process(&mut self, burst: &[Packet], out: &mut Vec<FlowRecord>) {
         self.process_with(burst, &NoPayloads, &mut NoFollower, out);
@@ -165,14 +181,14 @@ impl Meter {
     /// slots for expiry. Call it a few times a second while few packets or none arrive. It has no
     /// effect before the first packet or migrated flow.
     pub fn advance_time(&mut self, now_ns: u64, out: &mut Vec<FlowRecord>) {
-        let used = self.cache.used;
+        let used = self.cache.used();
         if (self.started || used > 0) && now_ns > self.clock.newest_ns {
             self.advance_clock(now_ns);
         }
         for _ in 0..(used as usize).div_ceil(4 * SCANNED_SLOTS) {
             self.expire_next_slots(out);
         }
-        self.search_slots(self.cache.used.div_ceil(4));
+        self.search_slots(self.cache.used().div_ceil(4));
     }
 
     /// Ends every record: call it at the end of input.
@@ -256,7 +272,7 @@ impl Meter {
 
     /// Sets time and default interface if there is no flow yet.
     fn set_origin(&mut self, time_ns: u64, interface: u32) {
-        if self.cache.used == 0 {
+        if self.cache.used() == 0 {
             self.clock.newest_ns = time_ns;
             self.encapsulation.set_default_interface(interface);
         }

@@ -5,7 +5,7 @@
 
 use crate::instructions::prefetch;
 use crate::key::Endpoint;
-use crate::mapped_array::{MappedArray, advise_huge_pages};
+use crate::mapped_array::{ArrayMemory, MappedArray, advise_huge_pages};
 use crate::slot::FlowKeyState;
 use std::io;
 use weir_packet::Packet;
@@ -80,6 +80,11 @@ impl TcpAnalysis {
             unanalysed: SlotSet::new(slots)?,
             analysed_from_ns: 0,
         })
+    }
+
+    /// The memory of the connections.
+    pub fn memory(&self) -> ArrayMemory {
+        self.connections.memory()
     }
 
     pub fn memory_bytes_for(slots: usize) -> usize {

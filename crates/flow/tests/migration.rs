@@ -70,7 +70,8 @@ fn search_covers_a_few_slots_per_chunk_of_packets() {
         meter.process(&packets[..64], &mut out);
         groups += 1;
     }
-    assert_eq!(groups, 10_000_usize.div_ceil(64));
+    // The slots of these flows, and blocks of 1024 slots for further ones.
+    assert!((10_000 / 64..=13_000 / 64).contains(&groups), "{groups}");
     // It goes on without packets, too.
     meter.start_migration(all());
     let mut calls = 0;

@@ -8,6 +8,7 @@ use crate::loss_history::LossSnapshot;
 use crate::record_output::{BATCH, RecordAnnotator, RecordOutput};
 use crate::settings::Settings;
 use std::io;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use weir_flow::{Meter, MigratedFlow, PacketFollower, Payloads};
 use weir_ledger::Ledger;
@@ -30,6 +31,15 @@ impl MeteringStage {
         let (output, level) = (RecordOutput::new(handle), annotator.level());
         let mut meter = Meter::new(settings.meter)?;
         meter.set_detail(annotator.settings_of(level).detail);
+        if let Some(affinity) = settings.memory_thread.clone() {
+            let ahead = meter.memory_ahead();
+            let run = move || {
+                affinity.apply();
+                ahead.run();
+            };
+            // Without this thread the meter is slower. It ends when the meter is dropped.
+            let _ = Builder::new().name("weir-memory".into()).spawn(run);
+        }
         Ok(Self { meter, output, annotator, level, clock_advanced: Instant::now() })
     }
 

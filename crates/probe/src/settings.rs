@@ -3,6 +3,7 @@
 use crate::admission::SelfTrafficFilter;
 use crate::interface_names::InterfaceNames;
 use crate::load_shedder::OverloadPolicy;
+use crate::thread::CpuAffinity;
 use std::fmt;
 use std::sync::Arc;
 use weir_capture::PacketFilter;
@@ -39,6 +40,9 @@ pub struct Settings {
     pub enricher: Option<RecordEnricher>,
     /// What happens to packets, if the pipeline has [`PacketActions`](crate::PacketActions).
     pub rules: Option<Arc<Rules>>,
+    /// Each meter has a [`MemoryAhead`](weir_flow::MemoryAhead) on a thread of its own, with this
+    /// affinity. `None`: the metering thread touches all memory itself.
+    pub memory_thread: Option<CpuAffinity>,
 }
 
 /// Called by pipelines with each batch of records that they export. It must not wait.

@@ -92,7 +92,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sinks = std::mem::take(&mut open.sinks);
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
-    let settings = Settings { observer, interface_names, enricher, ..settings };
+    // With one reading thread, two threads are busy, and this one while the number of flows grows.
+    let memory_thread = (reading_threads > 0).then(CpuAffinity::default);
+    let settings = Settings { observer, interface_names, enricher, memory_thread, ..settings };
     let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
         .map_err(Error::Thread)?;
     let handle = exporter.handle();

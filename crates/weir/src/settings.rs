@@ -63,6 +63,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         interface_names: None,
         enricher: None,
         rules: None,
+        memory_thread: None,
     })
 }
 

@@ -50,7 +50,7 @@ impl Meter {
             }
         }
         let (cache, now_ns) = (&mut self.cache, self.clock.now_ns);
-        cache.schedule.scan_ahead(cache.used, now_ns, |slot| {
+        cache.schedule.scan_ahead(cache.used(), now_ns, |slot| {
             prefetch(&cache.slots[slot as usize].state);
             cache.upcoming.push(slot);
         });
@@ -86,9 +86,9 @@ impl Meter {
     /// fewer slots, as it discards the list of free ones.
     pub fn drain_up_to(&mut self, limit: usize, out: &mut Vec<FlowRecord>) -> bool {
         let enough = out.len().saturating_add(limit);
-        self.cache.discard_free_list(self.cache.used);
-        while out.len() < enough && self.cache.used > 0 {
-            let slot = self.cache.used - 1;
+        self.cache.forget_free_slots(self.cache.used());
+        while out.len() < enough && self.cache.used() > 0 {
+            let slot = self.cache.used() - 1;
             if (slot as usize).is_multiple_of(CHUNK_PACKETS) {
                 for ahead in slot.saturating_sub(CHUNK_PACKETS as u32)..slot {
                     self.cache.index.prefetch(self.cache.hash_of(ahead));
@@ -100,7 +100,7 @@ impl Meter {
                     self.end_flow(slot, hash, EndReason::Forced, out);
                 }
             }
-            self.cache.discard_free_list(slot);
+            self.cache.forget_free_slots(slot);
         }
         while out.len() < enough
             && let Some(record) = self.overflow.take_oldest()
@@ -175,7 +175,7 @@ impl Meter {
 
     /// Slots that were ever used: those below.
     pub fn used_slots(&self) -> u32 {
-        self.cache.used
+        self.cache.used()
     }
 
     /// The record of a slot as far as it has come, if there is one. It stays open.

@@ -5,6 +5,7 @@
 //! find only decides what is prefetched; the third compares the whole key.
 
 use super::{CHUNK_PACKETS, Meter};
+use crate::free_slots::FlowKind;
 use crate::follower::{FollowedPacket, PacketFollower};
 use crate::hash::HashedKey;
 use crate::inspection::Payloads;
@@ -61,13 +62,14 @@ impl Meter {
             lookup.hashed = self.cache.hasher.hash_packet(packet, options);
             lookup.index_bucket = self.cache.index.prefetch(lookup.hashed.hash);
         }
-        let mut misses = 0;
+        let mut misses = [0; 2];
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
             let endpoint = lookup.hashed.endpoint & 1;
             let candidate = self.cache.index.candidate(lookup.index_bucket, lookup.hashed.hash).unwrap_or_else(|| {
                 // Probably a new flow: it will get the next free slot.
-                misses += 1;
-                let next = self.cache.nth_free(misses);
+                let kind = FlowKind::of(packet.protocol);
+                misses[kind as usize] += 1;
+                let next = self.cache.nth_free(kind, misses[kind as usize]);
                 self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - endpoint));
                 next
             });
@@ -156,7 +158,7 @@ impl Meter {
                 && let Some((slot, endpoint)) = counted
                 && self.cache.slots[slot as usize].state.needs_inspection()
             {
-                let packets = self.packets(slot)[endpoint];
+                let packets = self.packets_of(slot, endpoint);
                 self.inspect(slot, endpoint, packets, packet, payloads, index);
             }
             match counted {

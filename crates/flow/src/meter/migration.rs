@@ -10,6 +10,7 @@
 //! and its record is counted as created once.
 
 use super::{CHUNK_PACKETS, Meter};
+use crate::free_slots::FlowKind;
 use crate::instructions::prefetch;
 use crate::migration::RareState;
 use crate::partition::{BucketSet, bucket_of};
@@ -27,7 +28,7 @@ impl Meter {
     /// [`Meter::advance_time`] a quarter of them, until [`Meter::migration_ready`]. An earlier
     /// search is cancelled.
     pub fn start_migration(&mut self, buckets: BucketSet) {
-        self.migration_search.start(buckets, self.cache.used);
+        self.migration_search.start(buckets, self.cache.used());
     }
 
     /// Whether a search has covered all slots, so that [`Meter::migrate_out`] takes no longer than
@@ -83,7 +84,8 @@ impl Meter {
             self.set_origin(flow.clock.newest_ns, flow.interface);
         }
         let full = [0, 1].into_iter().filter(|&endpoint| flow.full_counters(endpoint).is_some()).count();
-        let slot = if self.full_counters.can_take(full) { self.take_slot(None, out) } else { None };
+        let kind = FlowKind::of(flow.flow.state.protocol());
+        let slot = if self.full_counters.can_take(full) { self.take_slot(kind, None, out) } else { None };
         match slot {
             Some(slot) => self.insert_migrated(slot, flow),
             None => out.extend(flow.record()),

@@ -1,6 +1,7 @@
 //! Slots for new flows, and what happens when the cache is full.
 
 use super::Meter;
+use crate::free_slots::FlowKind;
 use crate::key::{Endpoint, Key};
 use crate::slot::{FlowKeyState, FlowSlot, SlotFlags};
 use crate::{Approximate, CacheFullPolicy, EndReason, FlowRecord};
@@ -24,7 +25,7 @@ impl Meter {
         packet: &Packet,
         out: &mut Vec<FlowRecord>,
     ) -> Option<u32> {
-        let slot = self.take_slot(Some(packet), out)?;
+        let slot = self.take_slot(FlowKind::of(packet.protocol), Some(packet), out)?;
         self.cache.insert(slot, hash, FlowSlot::new(key, endpoint, self.clock.now_ns), key.extension);
         if let Some(mark) = self.marks.get_mut(slot as usize) {
             *mark = 0;
@@ -39,13 +40,18 @@ impl Meter {
 
     /// Takes a slot: a free one, else one that has expired, else one that is closing, else by the
     /// policy. For a new flow with its first packet, or for a migrated flow.
-    pub(super) fn take_slot(&mut self, packet: Option<&Packet>, out: &mut Vec<FlowRecord>) -> Option<u32> {
-        if let Some(slot) = self.cache.take_free() {
+    pub(super) fn take_slot(
+        &mut self,
+        kind: FlowKind,
+        packet: Option<&Packet>,
+        out: &mut Vec<FlowRecord>,
+    ) -> Option<u32> {
+        if let Some(slot) = self.cache.take_free(kind) {
             return Some(slot);
         }
         let mut best: Option<((u8, u64, bool), u32)> = None;
         for _ in 0..EVICTION_CANDIDATES.min(self.config.flows as usize) {
-            let slot = self.cache.schedule.advance_cursor(self.cache.used);
+            let slot = self.cache.schedule.advance_cursor(self.cache.used());
             let due = self.cache.schedule.is_due(slot, self.clock.now_ns);
             if due && self.expire(slot, self.cache.hash_of(slot), out) {
                 continue;
@@ -63,13 +69,13 @@ impl Meter {
             }
             self.end_flow(slot, self.cache.hash_of(slot), EndReason::LackOfResources, out);
         }
-        self.cache.take_free()
+        self.cache.take_free(kind)
     }
 
     /// Rank of a flow for eviction, the lowest first; `None` if it must not be evicted.
     fn eviction_rank(&self, state: &FlowKeyState, packet: Option<&Packet>) -> Option<(u8, u64, bool)> {
         if state.is_free() {
-            // `drain_up_to` discarded the free list.
+            // No flow has used it yet, or `drain_up_to` forgot that it is free.
             return None;
         } else if state.flags().has(SlotFlags::CLOSING) {
             return Some((CLOSING, state.idle_since_ns, false));

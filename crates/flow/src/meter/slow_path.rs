@@ -99,7 +99,7 @@ impl Meter {
             self.counters.created += 1;
             self.open_records.flows += 1;
         }
-        let packets = self.packets(slot);
+        let packets = [0, 1].map(|endpoint| self.packets_of(slot, endpoint));
         let (opens_record, opens_direction) = (packets == [0; 2], packets[endpoint] == 0);
         let flow = &mut self.cache.slots[slot as usize];
         let mut flags = flow.state.flags();
@@ -128,14 +128,11 @@ impl Meter {
         true
     }
 
-    /// Packets of both directions in the current record.
-    pub(super) fn packets(&self, slot: u32) -> [u64; 2] {
+    /// Packets that `endpoint` sent in the current record. Touches no memory of the other direction.
+    pub(super) fn packets_of(&self, slot: u32, endpoint: Endpoint) -> u64 {
         let FlowSlot { state, counters } = &self.cache.slots[slot as usize];
-        let compact = [0, 1].map(|endpoint| counters[endpoint].packets());
-        if state.flags().has(SlotFlags::FULL_COUNTERS) {
-            return [0, 1].map(|endpoint| compact[endpoint] + self.full_counters.packets(slot, endpoint));
-        }
-        compact
+        let has_full = state.flags().has(SlotFlags::FULL_COUNTERS);
+        counters[endpoint].packets() + if has_full { self.full_counters.packets(slot, endpoint) } else { 0 }
     }
 
     /// Analyses a packet that was counted, if it is TCP.
