@@ -17,6 +17,10 @@ use weir_packet::{Flags, Packet};
 /// Packets between the prefetch of what few of them need and its use. The state of their flow tells
 /// which ones need it, and is there only in the third pass.
 const RARE_AHEAD: usize = 8;
+/// Packets between the prefetch of a flow and its use. A CPU core waits while more cache lines are
+/// on their way than it can keep track of. So the prefetches come between packets that are metered,
+/// and memory is busy all the time.
+const FLOW_AHEAD: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookup {
@@ -24,6 +28,8 @@ struct Lookup {
     index_bucket: u32,
     /// The slot that is probably the flow's.
     candidate: u32,
+    /// The flow is probably new.
+    is_new: bool,
 }
 
 impl Meter {
@@ -62,36 +68,51 @@ impl Meter {
             lookup.hashed = self.cache.hasher.hash_packet(packet, options);
             lookup.index_bucket = self.cache.index.prefetch(lookup.hashed.hash);
         }
-        let mut misses = [0; 2];
-        for (lookup, packet) in lookups.iter_mut().zip(packets) {
-            let endpoint = lookup.hashed.endpoint & 1;
-            let candidate = self.cache.index.candidate(lookup.index_bucket, lookup.hashed.hash).unwrap_or_else(|| {
-                // Probably a new flow: it will get the next free slot.
-                let kind = FlowKind::of(packet.protocol);
-                misses[kind as usize] += 1;
-                let next = self.cache.nth_free(kind, misses[kind as usize]);
-                self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - endpoint));
-                next
-            });
-            lookup.candidate = candidate;
-            self.cache.slots.prefetch_line(candidate, FlowSlot::STATE_LINE);
-            self.cache.slots.prefetch_line(candidate, FlowSlot::counters_line(endpoint));
-            if packet.protocol == TCP {
-                self.tcp.prefetch_for(candidate, endpoint, packet);
-            }
-            if F::ACTIVE {
-                self.marks.prefetch_line(candidate, 0);
-            }
+        // New flows that were foreseen and not met yet, by kind.
+        let mut foreseen = [0; 2];
+        for (lookup, packet) in lookups.iter_mut().zip(packets).take(FLOW_AHEAD) {
+            self.prefetch_flow::<F>(lookup, packet, &mut foreseen);
         }
         self.open_records.packets += packets.len() as u64;
         self.open_records.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
-        for (at, (lookup, packet)) in lookups.iter().zip(packets).enumerate() {
+        for (at, packet) in packets.iter().enumerate() {
+            if let (Some(lookup), Some(packet)) = (lookups.get_mut(at + FLOW_AHEAD), packets.get(at + FLOW_AHEAD)) {
+                self.prefetch_flow::<F>(lookup, packet, &mut foreseen);
+            }
             if let (Some(lookup), Some(packet)) = (lookups.get(at + RARE_AHEAD), packets.get(at + RARE_AHEAD)) {
                 self.prefetch_rare::<P>(lookup, packet);
+            }
+            let Some(lookup) = lookups.get(at) else { break };
+            if lookup.is_new {
+                foreseen[FlowKind::of(packet.protocol) as usize] -= 1;
             }
             self.process_packet(lookup, packet, options, (payloads, follower, first + at), out);
         }
         self.tcp.enter_completed();
+    }
+
+    /// Prefetches what nearly every packet of a flow needs.
+    #[inline(always)]
+    fn prefetch_flow<F: PacketFollower>(&self, lookup: &mut Lookup, packet: &Packet, foreseen: &mut [usize; 2]) {
+        let endpoint = lookup.hashed.endpoint & 1;
+        let candidate = self.cache.index.candidate(lookup.index_bucket, lookup.hashed.hash).unwrap_or_else(|| {
+            // Probably a new flow: it will get the next free slot.
+            let kind = FlowKind::of(packet.protocol);
+            foreseen[kind as usize] += 1;
+            lookup.is_new = true;
+            let next = self.cache.nth_free(kind, foreseen[kind as usize]);
+            self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - endpoint));
+            next
+        });
+        lookup.candidate = candidate;
+        self.cache.slots.prefetch_line(candidate, FlowSlot::STATE_LINE);
+        self.cache.slots.prefetch_line(candidate, FlowSlot::counters_line(endpoint));
+        if packet.protocol == TCP {
+            self.tcp.prefetch_for(candidate, endpoint, packet);
+        }
+        if F::ACTIVE {
+            self.marks.prefetch_line(candidate, 0);
+        }
     }
 
     /// Prefetches what few packets need: the inspection of a flow, what TCP analysis knows beside the
