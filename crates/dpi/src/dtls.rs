@@ -62,19 +62,18 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
         };
         are_records = true;
         match record {
+            // Peers drop empty records. A hello may follow.
+            Record { content: [], .. } => {}
             Record { kind: HANDSHAKE, epoch: 0, content } => {
                 is_finished |= read_messages(state, content, datagram.from_first, &mut is_message, findings);
             }
-            Record { kind, epoch: 0, content } => {
-                // The server refuses the ClientHello.
-                if let (ALERT, [1 | 2, description]) = (kind, content)
-                    && findings.has(Fact::TlsClientHello)
-                    && !is_message
-                    && rest.0.is_empty()
-                {
+            Record { kind: ALERT, epoch: 0, content: [level @ 1..=2, description] } => {
+                // The server refuses the ClientHello, or warns.
+                if findings.has(Fact::TlsClientHello) && !is_message && rest.0.is_empty() {
                     findings.set_number(Fact::TlsAlert, (*description).into());
                 }
-                is_finished = true;
+                // A hello may follow a warning that does not close.
+                is_finished |= *level != 1 || *description == 0;
             }
             _ => is_finished = true,
         }
@@ -95,7 +94,7 @@ fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<
     let epoch = datagram.u16()?;
     // The sequence number.
     datagram.take(6)?;
-    let octets = datagram.u16().filter(|octets| (1..=MAX_RECORD_OCTETS).contains(octets))?;
+    let octets = datagram.u16().filter(|octets| *octets <= MAX_RECORD_OCTETS)?;
     if usize::from(octets) > datagram.0.len() + missing_octets {
         return None;
     }
@@ -243,6 +242,18 @@ mod tests {
             assert_eq!((findings.text(Fact::ServerName), ja4(&findings)), (Some("a.example"), expected));
             assert!(expected.is_some());
         }
+    }
+
+    #[test]
+    fn empty_records_and_warnings_hide_no_hello() {
+        let hello = fragment(0..client_hello().len());
+        for before in [record(22, 0, &[]), record(20, 0, &[]), record(23, 0, &[]), record(21, 0, &[1, 90])] {
+            let (verdict, findings) = read(&[&before[..], &before, &hello].concat(), 2 * before.len() + hello.len());
+            assert_eq!((verdict, findings.text(Fact::ServerName)), (Verdict::Recognised, Some("a.example")));
+            assert_eq!(read(&before, before.len()).0, Verdict::Recognised);
+        }
+        let closing = record(21, 0, &[1, 0]);
+        assert_eq!(read(&closing, closing.len()).0, Verdict::Complete);
     }
 
     #[test]

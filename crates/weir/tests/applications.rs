@@ -519,3 +519,77 @@ fn resets_are_not_inspected_and_the_limit_of_packets_is_noted() {
         assert_eq!(field(&records, "application_notes", port).as_str(), notes, "{port}");
     }
 }
+
+/// A ClientHello for `secret.foo`, and a ServerHello of TLS 1.2.
+fn hellos_of_tls() -> [Vec<u8>; 2] {
+    const CLIENT_HELLO: &[u8] =
+        b"\x16\x03\x01\0\x42\x01\0\0\x3e\x03\x03aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\0\0\x02\xc0\x2f\x01\0\
+        \0\x13\0\0\0\x0f\0\x0d\0\0\x0asecret.foo";
+    const SERVER_HELLO: &[u8] = b"\x16\x03\x03\0\x2a\x02\0\0\x26\x03\x03aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\0\xc0\x2f\0";
+    [CLIENT_HELLO.into(), SERVER_HELLO.into()]
+}
+
+/// RFC 8446 section 5.1 forbids empty records, and OpenSSL accepts them.
+#[test]
+fn empty_records_of_tls_hide_no_hello() {
+    let [client, server] = hellos_of_tls();
+    let empty = b"\x16\x03\x01\0\0";
+    // The first 20 octets of the message are in one record, the rest in another.
+    let split = |hello: &[u8]| {
+        let (start, end) = hello[5..].split_at(20);
+        [&b"\x16\x03\x01\0\x14"[..], start, empty, b"\x16\x03\x01\0", &[end.len() as u8], end].concat()
+    };
+    let mut frames = Vec::new();
+    let conversations: [(u16, Vec<Vec<u8>>, Vec<Vec<u8>>); 5] = [
+        (5000, vec![client.clone()], vec![server.clone()]),
+        (5001, vec![[&empty.repeat(32), &client[..]].concat()], vec![[&empty[..], &server].concat()]),
+        (5002, vec![empty.to_vec(), split(&client)], vec![empty.to_vec(), split(&server)]),
+        (
+            5003,
+            vec![b"EHLO a\r\nSTARTTLS\r\n".to_vec(), [&empty[..], &client].concat()],
+            vec![b"220 a ESMTP\r\n250-a\r\n250 STARTTLS\r\n220 go\r\n".to_vec(), [&empty[..], &server].concat()],
+        ),
+        // The hello comes behind the octets that are inspected.
+        (5004, vec![[&empty.repeat(150), &client[..]].concat()], vec![server.clone()]),
+    ];
+    for (port, client_segments, server_segments) in conversations {
+        let (client, server) = ((CLIENT, port), (SERVER, 4000));
+        frames.push(segment_at(6, client, server, 0x02, b""));
+        let mut sequences = [7_u16; 2];
+        let mut send = |from: usize, payload: &[u8]| {
+            let ends = if from == 0 { [client, server] } else { [server, client] };
+            let header = [
+                &[ends[0].1, ends[1].1, 0, sequences[from]].map(u16::to_be_bytes).concat()[..],
+                &[0, 0, 0, 9, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0],
+            ];
+            sequences[from] += payload.len() as u16;
+            frames.push(ipv4(6, ends[0].0, ends[1].0, &[&header.concat(), payload].concat()));
+        };
+        let is_greeting = port == 5003;
+        for (question, answer) in client_segments.iter().zip(&server_segments) {
+            let both = [(0, question), (1, answer)];
+            let order = if is_greeting && answer.starts_with(b"220 a") { [both[1], both[0]] } else { both };
+            order.iter().for_each(|(from, payload)| send(*from, payload));
+        }
+    }
+    let capture = Pcap::of(&frames).saved();
+    let options = ["-q", "--fields", "applications", "--dpi-octets", "700"];
+    let (code, err, records, _) = metered(&[&["read", capture.name()], &options[..]].concat());
+    assert_eq!((code, err.as_str()), (0, ""));
+    let fingerprint = field(&records, "ja4", 5000).clone();
+    assert!(fingerprint.is_string());
+    for (port, application, by, has_facts, notes) in [
+        (5000, "tls", "message", true, None),
+        (5001, "tls", "message", true, None),
+        (5002, "tls", "message", true, None),
+        (5003, "smtp", "message", true, None),
+        (5004, "tls", "message", false, Some("limit")),
+    ] {
+        let value = |name: &str| field(&records, name, port).clone();
+        assert_eq!((value("application"), value("application_by")), (application.into(), by.into()), "{port}");
+        assert_eq!(value("sni").as_str(), has_facts.then_some("secret.foo"), "{port}");
+        assert_eq!(value("ja4"), if has_facts { fingerprint.clone() } else { Value::Null }, "{port}");
+        assert_eq!(value("tls_cipher"), 0xc02f, "{port}");
+        assert_eq!(value("application_notes").as_str(), notes, "{port}");
+    }
+}

@@ -4,8 +4,9 @@
 //! stream -> records -> messages of the handshake -> facts of ClientHello, ServerHello, Certificate
 //! ```
 //! Reads the ClientHello, the ServerHello, and up to TLS 1.2 the first certificate of the server,
-//! until the handshake is encrypted. A message may span records, and a record may hold several. If
-//! the capture begins after the hellos, records alone recognise TLS ([`Confidence::Pattern`]). An
+//! until the handshake is encrypted. A message may span records, and a record may hold several.
+//! Records that a peer passes over may come before and between them: see [`pass_over`]. If the
+//! capture begins after the hellos, records alone recognise TLS ([`Confidence::Pattern`]). An
 //! extension `encrypted_client_hello` is reported, but a real one cannot be told from one that the
 //! client sends as GREASE. SSL 2.0 is not read, but a ClientHello in its form that asks for SSL 3.0
 //! or newer is recognised (RFC 5246 appendix E.2).
@@ -27,6 +28,9 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
+/// Levels of alerts.
+const WARNING: u8 = 1;
+const FATAL: u8 = 2;
 /// Octets of a record at most: 2^14, and what compression and encryption add up to TLS 1.2.
 const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
 /// Octets of handshake messages over several records that are read at most.
@@ -43,6 +47,8 @@ enum Side {
     Foreign,
     /// Perhaps TLS, with as many signs of it.
     Undecided(usize),
+    /// Records before a hello, as many signs of TLS. The hello is still to come.
+    BeforeHello(usize),
     /// TLS. `finished`: there is nothing more to read.
     Hello { finished: bool },
 }
@@ -58,31 +64,45 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         return Verdict::No;
     }
     let is_answer = matches!(first, Side::Hello { .. });
-    match [first, read_side(streams.second, is_answer, findings)] {
-        [Side::Undecided(_), Side::Foreign] => Verdict::No,
-        [Side::Undecided(first), Side::Undecided(second)] if first + second < MIN_SIGNS => Verdict::More,
-        [Side::Undecided(_), Side::Undecided(_)] => {
-            findings.recognise(Application::Tls, Confidence::Pattern);
-            Verdict::Complete
+    let sides = [first, read_side(streams.second, is_answer, findings)];
+    let has_hello = sides.iter().any(|side| matches!(side, Side::Hello { .. }));
+    if !has_hello {
+        if sides[1] == Side::Foreign {
+            return Verdict::No;
         }
-        sides => {
-            let is_finished = |at: usize| match sides[at] {
-                Side::Hello { finished } => finished || streams.ended[at],
-                Side::Undecided(records) => records > 0 || streams.ended[at],
-                Side::Foreign => true,
-            };
-            let is_limited = |at: usize| streams.limited[at] && sides[at] == Side::Hello { finished: false };
-            if is_limited(0) || is_limited(1) {
-                findings.note(Note::Limit);
-            }
-            if is_finished(0) && is_finished(1) { Verdict::Complete } else { Verdict::Recognised }
+        if sides.iter().map(Side::signs).sum::<usize>() < MIN_SIGNS {
+            return Verdict::More;
+        }
+        findings.recognise(Application::Tls, Confidence::Pattern);
+    }
+    let has_begin = has_hello || sides.iter().any(|side| matches!(side, Side::BeforeHello(_)));
+    let is_finished = |at: usize| match sides[at] {
+        Side::Hello { finished } => finished || streams.ended[at],
+        Side::Undecided(signs) => !has_begin || signs > 0 || streams.ended[at],
+        Side::BeforeHello(_) => streams.ended[at],
+        Side::Foreign => true,
+    };
+    let awaits_more = |at: usize| matches!(sides[at], Side::Hello { finished: false } | Side::BeforeHello(_));
+    if (0..2).any(|at| streams.limited[at] && awaits_more(at)) {
+        findings.note(Note::Limit);
+    }
+    if is_finished(0) && is_finished(1) { Verdict::Complete } else { Verdict::Recognised }
+}
+
+impl Side {
+    /// Signs of TLS, if there is no hello.
+    fn signs(&self) -> usize {
+        match *self {
+            Self::Undecided(signs) | Self::BeforeHello(signs) => signs,
+            Self::Foreign | Self::Hello { .. } => 0,
         }
     }
 }
 
-/// Whether octets are the start of TLS in the middle of a connection: a record of the handshake.
+/// Whether octets are the start of TLS in the middle of a connection: a record of the handshake, or
+/// one that may come before it.
 pub(crate) fn is_start(octets: &[u8]) -> bool {
-    matches!(octets, [HANDSHAKE] | [HANDSHAKE, 3, ..])
+    matches!(octets, [CHANGE_CIPHER_SPEC..=HANDSHAKE] | [CHANGE_CIPHER_SPEC..=HANDSHAKE, 3, ..])
 }
 
 /// Reads the start of TLS in the middle of a connection: `STARTTLS`, tunnels. `client` and `server`
@@ -104,24 +124,40 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
     if let Some(side) = read_ssl2_client_hello(stream, findings) {
         return side;
     }
-    match split_record(stream) {
-        Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. }))
-            if *high > MAX_LENGTH_HIGH =>
-        {
-            Side::Foreign
-        }
-        // It was read with an earlier segment.
-        Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }))
-            if !is_answer && findings.has(Fact::TlsClientHello) =>
-        {
-            Side::Hello { finished: true }
-        }
-        Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(stream, findings),
-        Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(stream, findings),
-        Ok(Some(Record { kind: ALERT, after: None, .. })) if is_answer => Side::Undecided(0),
-        _ if is_answer && read_alert(stream, findings) => Side::Hello { finished: true },
-        _ => count_records(stream),
+    let hello = pass_over(stream, true);
+    let is_first = hello.len() == stream.len();
+    if is_answer {
+        read_alert(stream, findings);
     }
+    let side =
+        match split_record(hello) {
+            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. }))
+                if *high > MAX_LENGTH_HIGH =>
+            {
+                Side::Foreign
+            }
+            // It was read with an earlier segment.
+            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }))
+                if !is_answer && findings.has(Fact::TlsClientHello) =>
+            {
+                Side::Hello { finished: true }
+            }
+            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(hello, findings),
+            Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(hello, findings),
+            Ok(
+                None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. } | Record { content: [], .. }),
+            ) if !is_first => match count_records(stream) {
+                Side::Undecided(signs) => Side::BeforeHello(signs),
+                side => side,
+            },
+            Ok(Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) if is_answer => Side::Undecided(0),
+            Ok(Some(Record { kind: ALERT, content: [WARNING | FATAL, _], .. })) if is_answer => {
+                Side::Hello { finished: true }
+            }
+            _ => count_records(stream),
+        };
+    // After a ChangeCipherSpec, encrypted messages may look like the begin of a hello.
+    if side == Side::Foreign && !is_first { count_records(stream) } else { side }
 }
 
 /// Reads a ClientHello, the first message of a client. What follows has no facts.
@@ -177,19 +213,35 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
         if next == Next::Undecided {
             return Side::Undecided(0);
         }
+        rest = pass_over(rest, next == Next::ServerHello);
         match split_record(rest) {
             Ok(None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) => {
                 return Side::Hello { finished: false };
             }
-            Ok(Some(Record { kind: CHANGE_CIPHER_SPEC, after: Some(after), .. })) if next == Next::ServerHello => {
-                rest = after;
-            }
+            Ok(Some(Record { kind: HANDSHAKE, .. })) => {}
             _ => {
                 read_alert(rest, findings);
                 return Side::Hello { finished: true };
             }
         }
     }
+}
+
+/// What follows records that a peer drops: empty ones, and warnings. `before_hello`: also
+/// ChangeCipherSpec, which elsewhere begins what is encrypted.
+///
+/// RFC 5246 section 7.2 permits warnings, and RFC 8446 section 5 a ChangeCipherSpec after the
+/// ClientHello. Both forbid empty records. OpenSSL drops up to 32 of them, those of ChangeCipherSpec
+/// included.
+fn pass_over(mut stream: &[u8], before_hello: bool) -> &[u8] {
+    while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
+        match (kind, content) {
+            (HANDSHAKE, []) | (ALERT, [WARNING, 1..=u8::MAX]) => stream = after,
+            (CHANGE_CIPHER_SPEC, [] | [1]) if before_hello => stream = after,
+            _ => break,
+        }
+    }
+    stream
 }
 
 /// Counts the signs of TLS in records that begin with no hello: those of a connection that began
@@ -200,7 +252,9 @@ fn count_records(stream: &[u8]) -> Side {
     loop {
         match split_record(rest) {
             Err(NotARecord) => return Side::Foreign,
-            Ok(Some(Record { kind, content, after })) if kind != HANDSHAKE || !content.is_empty() => {
+            Ok(Some(Record { kind, content, after }))
+                if kind != HANDSHAKE || !content.is_empty() || after.is_some() =>
+            {
                 count += 1;
                 match after {
                     Some([]) if kind != HANDSHAKE => return Side::Undecided(count + 1),
@@ -213,15 +267,17 @@ fn count_records(stream: &[u8]) -> Side {
     }
 }
 
-/// Reads the alert of a server that refuses the ClientHello.
-fn read_alert(stream: &[u8], findings: &mut Findings) -> bool {
-    match split_record(stream) {
-        // An encrypted alert is longer.
-        Ok(Some(Record { kind: ALERT, content: [1 | 2, description], after: Some(_) })) => {
-            findings.set_number(Fact::TlsAlert, (*description).into());
-            true
+/// Reads the alert of a server that refuses the ClientHello, or warns.
+fn read_alert(mut stream: &[u8], findings: &mut Findings) {
+    while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
+        match (kind, content) {
+            // An encrypted alert is longer.
+            (ALERT, [WARNING | FATAL, description]) => {
+                return findings.set_number(Fact::TlsAlert, (*description).into());
+            }
+            (HANDSHAKE, []) | (CHANGE_CIPHER_SPEC, _) => stream = after,
+            _ => return,
         }
-        _ => false,
     }
 }
 
@@ -277,7 +333,7 @@ fn split_flight<'stream: 'copy, 'copy>(
     let Ok(Some(Record { kind: HANDSHAKE, content: first, after })) = split_record(stream) else {
         return (&[], stream);
     };
-    let mut rest = after.unwrap_or_default();
+    let mut rest = pass_over(after.unwrap_or_default(), false);
     if !matches!(split_record(rest), Ok(Some(Record { kind: HANDSHAKE, .. }))) {
         return (first, rest);
     }
@@ -287,7 +343,7 @@ fn split_flight<'stream: 'copy, 'copy>(
         copy.try_extend_from_slice(fitting).expect("they fit");
         match split_record(rest) {
             Ok(Some(Record { kind: HANDSHAKE, content: next, after })) => {
-                (content, rest) = (next, after.unwrap_or_default());
+                (content, rest) = (next, pass_over(after.unwrap_or_default(), false));
             }
             _ => return (copy, rest),
         }
@@ -313,7 +369,8 @@ fn split_record(octets: &[u8]) -> Result<Option<Record<'_>>, NotARecord> {
     };
     let Some((length, content)) = rest.split_first_chunk() else { return Ok(None) };
     let length = u16::from_be_bytes(*length);
-    if length > MAX_RECORD_OCTETS || (length == 0 && kind != APPLICATION_DATA) {
+    if length > MAX_RECORD_OCTETS || (length == 0 && !matches!(kind, CHANGE_CIPHER_SPEC | HANDSHAKE | APPLICATION_DATA))
+    {
         return Err(NotARecord);
     }
     Ok(Some(match content.split_at_checked(length.into()) {

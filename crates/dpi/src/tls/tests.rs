@@ -215,3 +215,78 @@ fn a_server_that_does_not_speak_tls_ends_reading() {
     let (verdict, findings) = read(&hello, b"HTTP/1.1 400 Bad Request\r\n");
     assert_eq!((verdict, ja4(&findings).is_some()), (Verdict::Complete, true));
 }
+
+/// A ServerHello of TLS 1.2, and an empty certificate.
+fn server_messages() -> Vec<u8> {
+    let body = [&[3, 3][..], &[7; 32], &[0, 0xc0, 0x2f, 0]].concat();
+    [&[SERVER_HELLO], &vector::<3>(&body)[..], &[12, 0, 0, 0]].concat()
+}
+
+/// Splits a message into two records, with others before and between them.
+fn with_records(message: &[u8], before: &[u8], between: &[u8]) -> Vec<u8> {
+    let (start, end) = message.split_at(20);
+    [before, &record(22, start), between, &record(22, end)].concat()
+}
+
+#[test]
+fn records_that_peers_drop_hide_no_hello() {
+    let message = &client_hello(0x0303, &CIPHERS, &extensions(&SIGNATURE_ALGORITHMS))[5..];
+    let (empty, warning, change) = (record(22, &[]), record(21, &[1, 112]), record(20, &[1]));
+    let empty_change = record(20, &[]);
+    let expected = read(&record(22, message), &record(22, &server_messages())).1;
+    assert!(expected.has(Fact::ServerName) && expected.has(Fact::TlsCipher));
+    for (before, between, alert) in [
+        (empty.clone(), empty.clone(), None),
+        (empty.repeat(1000), empty.repeat(1000), None),
+        ([&empty[..], &empty_change].concat().repeat(40), Vec::new(), None),
+        (change.repeat(2), Vec::new(), None),
+        (warning.clone(), warning.clone(), Some(112)),
+        ([&change[..], &warning, &empty].concat(), [&empty[..], &warning].concat(), Some(112)),
+    ] {
+        let client = with_records(message, &before, &between);
+        let server = with_records(&server_messages(), &before, &between);
+        let mut findings = expected.clone();
+        alert.into_iter().for_each(|alert| findings.set_number(Fact::TlsAlert, alert));
+        let (verdict, found) = read(&client, &server);
+        assert_eq!(verdict, Verdict::Complete);
+        for fact in Fact::ALL {
+            assert_eq!(found.octets(fact), findings.octets(fact), "{fact:?}");
+        }
+        assert_eq!(found.application(), expected.application());
+        // Whatever came so far, the next octet is awaited.
+        for octets in 0..client.len() {
+            let verdict = read(&client[..octets], &[]).0;
+            assert!(matches!(verdict, Verdict::More | Verdict::Recognised), "{verdict:?} after {octets}");
+        }
+        for octets in 0..server.len() - 4 {
+            assert_eq!(read(&record(22, message), &server[..octets]).0, Verdict::Recognised, "{octets}");
+        }
+    }
+}
+
+#[test]
+fn records_before_a_hello_that_does_not_come_are_a_pattern_with_a_note() {
+    let empty = record(22, &[]);
+    assert_eq!(read(&empty, &[]).0, Verdict::More);
+    for (records, ended, limited, verdict, notes) in [
+        (2, false, false, Verdict::Recognised, &[][..]),
+        (2, true, false, Verdict::Complete, &[]),
+        (1000, true, true, Verdict::Complete, &["limit"]),
+    ] {
+        let mut findings = Findings::new(false);
+        let first = empty.repeat(records);
+        let streams = Streams { first: &first, ended: [ended; 2], limited: [limited, false], ..Streams::default() };
+        assert_eq!(read_streams(&streams, &mut findings), verdict);
+        assert_eq!(findings.application(), Some((Application::Tls, Confidence::Pattern)));
+        assert_eq!(findings.notes().names().collect::<Vec<_>>(), notes);
+    }
+    assert_eq!(read(&empty.repeat(2), b"220 a.example\r\n").0, Verdict::No);
+}
+
+#[test]
+fn encrypted_messages_after_a_change_of_ciphers_are_no_hello() {
+    for start in [[1, 0, 9, 9], [1, 9, 9, 9], [2, 0, 0, 40], [2, 9, 9, 9]] {
+        let stream = [record(20, &[1]), record(22, &[&start[..], &[9; 36]].concat())].concat();
+        assert_eq!(read(&stream, &[]).1.application(), Some((Application::Tls, Confidence::Pattern)), "{start:?}");
+    }
+}
