@@ -67,13 +67,13 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
             Record { kind: HANDSHAKE, epoch: 0, content } => {
                 is_finished |= read_messages(state, content, datagram.from_first, &mut is_message, findings);
             }
-            Record { kind: ALERT, epoch: 0, content: [level @ 1..=2, description] } => {
+            Record { kind: ALERT, epoch: 0, content: &[level @ 1..=2, description] } => {
                 // The server refuses the ClientHello, or warns.
                 if findings.has(Fact::TlsClientHello) && !is_message && rest.0.is_empty() {
-                    findings.set_number(Fact::TlsAlert, (*description).into());
+                    findings.set_number(Fact::TlsAlert, u16::from_be_bytes([level, description]).into());
                 }
                 // A hello may follow a warning that does not close.
-                is_finished |= *level != 1 || *description == 0;
+                is_finished |= level != 1 || description == 0;
             }
             _ => is_finished = true,
         }

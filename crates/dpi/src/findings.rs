@@ -34,7 +34,8 @@ pub enum Fact {
     /// name is that of the outer ClientHello. A client that sends the extension as GREASE looks the
     /// same.
     TlsEch,
-    /// Number: the description of the alert by which the server refuses the ClientHello.
+    /// Number, level * 256 + description: the first alert of the server before its ServerHello, or
+    /// instead of it. By a fatal one it refuses the ClientHello.
     TlsAlert,
     /// Text: subject of the server's certificate (RFC 4514).
     CertificateSubject,

@@ -516,6 +516,8 @@ fields! {
         [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher);
     dpi "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
         [Element::weir(72, "tlsEncryptedClientHello", Unsigned8, Semantics::Default, Units::None).only_listed()], |r| fact_number(r, Fact::TlsEch);
+    dpi "tls_alert", CaselessText, "", "Alert that the server sent before its ServerHello, or instead of it, to refuse the ClientHello: level and description, as fatal handshake_failure (IANA TLS Alerts; a number if it has no name).",
+        [text_element(110, "tlsAlert")], tls_alert;
     dpi "ja3", CaselessText, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
         [text_element(73, "ja3")], |r| fingerprint(r, weir_dpi::ja3);
     dpi "ja3s", CaselessText, "", "JA3S, a fingerprint of the TLS server: MD5, hexadecimal.",
@@ -687,6 +689,60 @@ fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
     };
     fact_or_none(record, Fact::TlsVersion, |findings| {
         findings.number(Fact::TlsVersion).map(|version| FieldValue::Text(name(version)))
+    })
+}
+
+fn tls_alert<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
+    fact_or_none(record, Fact::TlsAlert, |findings| {
+        let alert = findings.number(Fact::TlsAlert)?;
+        let (level, description) = (alert >> 8, alert & 0xff);
+        let name = |name: Option<&'static str>, number: u64| name.map_or_else(|| number.to_string(), String::from);
+        let level = name(["warning", "fatal"].get((level as usize).wrapping_sub(1)).copied(), level);
+        Some(FieldValue::Text(format!("{level} {}", name(alert_name(description), description)).into()))
+    })
+}
+
+/// Name of the description of an alert (IANA TLS Alerts).
+fn alert_name(description: u64) -> Option<&'static str> {
+    Some(match description {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        21 => "decryption_failed",
+        22 => "record_overflow",
+        30 => "decompression_failure",
+        40 => "handshake_failure",
+        41 => "no_certificate",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        52 => "too_many_cids_requested",
+        60 => "export_restriction",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        100 => "no_renegotiation",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        111 => "certificate_unobtainable",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        114 => "bad_certificate_hash_value",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        117 => "general_error",
+        120 => "no_application_protocol",
+        121 => "ech_required",
+        _ => return None,
     })
 }
 

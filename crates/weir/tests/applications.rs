@@ -31,6 +31,13 @@ const FIELDS: [(&str, &str); 20] = [
     ("Hassh", "hassh"),
 ];
 
+/// Captures in which the server refuses the ClientHello.
+const ALERTS: [(&str, &str); 3] = [
+    ("tls-alert", "fatal protocol_version"),
+    ("dtls-refused", "fatal handshake_failure"),
+    ("quic-refused", "fatal no_application_protocol"),
+];
+
 /// The only record of a capture.
 fn record(path: &Path, options: &[&str]) -> Value {
     let (code, err, records, _) = metered(&[&["read", path.to_str().unwrap(), "-q"], options].concat());
@@ -55,6 +62,9 @@ fn fields_have_the_facts_of_the_payload() {
             let value = value.as_str().map_or_else(|| value.to_string(), String::from);
             assert_eq!(value, expected, "{} {field}", path.display());
         }
+        let name = path.file_stem().unwrap();
+        let alert = ALERTS.iter().find(|(of, _)| *of == name).map(|(_, alert)| *alert);
+        assert_eq!(record["tls_alert"].as_str(), alert, "{name:?}");
     }
 }
 

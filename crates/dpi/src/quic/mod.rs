@@ -201,10 +201,10 @@ impl State {
                 let (offset, octets) = (variable(cursor)?, variable(cursor)?);
                 self.stream.insert(offset, cursor.take(usize::try_from(octets).ok()?)?, findings);
             }
-            // CONNECTION_CLOSE: 0x0100 and the description of an alert (RFC 9001 section 4.8)
+            // CONNECTION_CLOSE: 0x0100 and the description of an alert, which is fatal (RFC 9001 section 4.8)
             0x1c => {
                 if let Some(error @ 0x100..=0x1ff) = variable(cursor) {
-                    findings.set_number(Fact::TlsAlert, error & 0xff);
+                    findings.set_number(Fact::TlsAlert, 0x200 | error & 0xff);
                 }
                 return Some(true);
             }

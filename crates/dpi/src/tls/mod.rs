@@ -272,8 +272,8 @@ fn read_alert(mut stream: &[u8], findings: &mut Findings) {
     while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
         match (kind, content) {
             // An encrypted alert is longer.
-            (ALERT, [WARNING | FATAL, description]) => {
-                return findings.set_number(Fact::TlsAlert, (*description).into());
+            (ALERT, &[level @ (WARNING | FATAL), description]) => {
+                return findings.set_number(Fact::TlsAlert, u16::from_be_bytes([level, description]).into());
             }
             (HANDSHAKE, []) | (CHANGE_CIPHER_SPEC, _) => stream = after,
             _ => return,

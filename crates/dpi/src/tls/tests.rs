@@ -240,8 +240,8 @@ fn records_that_peers_drop_hide_no_hello() {
         (empty.repeat(1000), empty.repeat(1000), None),
         ([&empty[..], &empty_change].concat().repeat(40), Vec::new(), None),
         (change.repeat(2), Vec::new(), None),
-        (warning.clone(), warning.clone(), Some(112)),
-        ([&change[..], &warning, &empty].concat(), [&empty[..], &warning].concat(), Some(112)),
+        (warning.clone(), warning.clone(), Some(0x170)),
+        ([&change[..], &warning, &empty].concat(), [&empty[..], &warning].concat(), Some(0x170)),
     ] {
         let client = with_records(message, &before, &between);
         let server = with_records(&server_messages(), &before, &between);

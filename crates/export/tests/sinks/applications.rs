@@ -13,10 +13,11 @@ use weir_export::{Column, ExportOptions, FieldValue, select_columns};
 use weir_flow::{FlowRecord, Places};
 
 /// Facts that are numbers, with the octets of their elements.
-const NUMBERS: [(Fact, u32); 10] = [
+const NUMBERS: [(Fact, u32); 11] = [
     (Fact::TlsVersion, 2),
     (Fact::TlsCipher, 2),
     (Fact::TlsEch, 1),
+    (Fact::TlsAlert, 2),
     (Fact::CertificateNotBefore, 4),
     (Fact::CertificateNotAfter, 4),
     (Fact::QuicVersion, 4),
@@ -26,14 +27,8 @@ const NUMBERS: [(Fact, u32); 10] = [
     (Fact::HttpStatus, 2),
 ];
 /// Facts without a field of their own.
-const OTHERS: [Fact; 6] = [
-    Fact::TlsClientHello,
-    Fact::TlsServerHello,
-    Fact::TlsAlert,
-    Fact::DnsQuestion,
-    Fact::DnsSecondQuestion,
-    Fact::DnsSecondAnswer,
-];
+const OTHERS: [Fact; 5] =
+    [Fact::TlsClientHello, Fact::TlsServerHello, Fact::DnsQuestion, Fact::DnsSecondQuestion, Fact::DnsSecondAnswer];
 
 /// Any findings: an application or none, and facts of any application.
 fn findings() -> impl Strategy<Value = Findings> {
