@@ -81,16 +81,18 @@ impl FreeSlots {
         }
         // At first both blocks are empty.
         for _ in 0..2 {
-            if self.blocks[kind as usize][0].len() == 0 {
+            if self.blocks[kind as usize][0].is_empty() {
                 let next = self.reserve();
-                if next.len() > 0 {
+                if !next.is_empty() {
                     reserved(kind, next.clone());
                 }
                 let [block, after] = &mut self.blocks[kind as usize];
                 *block = std::mem::replace(after, next);
             }
         }
-        self.take_from_blocks(kind).or_else(|| self.take_freed(kind.other())).or_else(|| self.take_from_blocks(kind.other()))
+        self.take_from_blocks(kind)
+            .or_else(|| self.take_freed(kind.other()))
+            .or_else(|| self.take_from_blocks(kind.other()))
     }
 
     fn take_from_blocks(&mut self, kind: FlowKind) -> Option<u32> {
@@ -138,7 +140,7 @@ impl FreeSlots {
             Some(&slot) => slot,
             None => {
                 let block = &self.blocks[kind as usize][0];
-                let next = if block.len() == 0 { self.used } else { block.start };
+                let next = if block.is_empty() { self.used } else { block.start };
                 next + (nth - 1 - freed) as u32
             }
         }
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn every_slot_is_taken_once_whatever_the_flows() {
         for slots in [1, 4095, 4096, 4097, 5000, 50_000, 300_000_u32] {
-            for kind_of in [|_| Tcp, |_| Other, |number: u32| if number % 3 == 0 { Tcp } else { Other }] {
+            for kind_of in [|_| Tcp, |_| Other, |number: u32| if number.is_multiple_of(3) { Tcp } else { Other }] {
                 let mut free = FreeSlots::new(slots as usize).unwrap();
                 let (mut taken, mut reserved) = (vec![false; slots as usize], 0);
                 for number in 0..slots {

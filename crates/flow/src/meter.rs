@@ -116,12 +116,8 @@ impl Meter {
     /// thread is late, the system provides memory when the meter touches it.
     pub fn memory_ahead(&mut self) -> MemoryAhead {
         let cache = &self.cache;
-        let tables = vec![
-            cache.slots.memory(),
-            cache.extensions.memory(),
-            self.inspection.memory(),
-            self.marks.memory(),
-        ];
+        let tables =
+            vec![cache.slots.memory(), cache.extensions.memory(), self.inspection.memory(), self.marks.memory()];
         let (ahead, notices) = MemoryAhead::new(tables, self.tcp.memory());
         self.cache.notices = notices;
         ahead

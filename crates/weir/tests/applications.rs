@@ -550,7 +550,8 @@ fn empty_records_of_tls_hide_no_hello() {
         [&b"\x16\x03\x01\0\x14"[..], start, empty, b"\x16\x03\x01\0", &[end.len() as u8], end].concat()
     };
     let mut frames = Vec::new();
-    let conversations: [(u16, Vec<Vec<u8>>, Vec<Vec<u8>>); 5] = [
+    type Segments = Vec<Vec<u8>>;
+    let conversations: [(u16, Segments, Segments); 5] = [
         (5000, vec![client.clone()], vec![server.clone()]),
         (5001, vec![[&empty.repeat(32), &client[..]].concat()], vec![[&empty[..], &server].concat()]),
         (5002, vec![empty.to_vec(), split(&client)], vec![empty.to_vec(), split(&server)]),

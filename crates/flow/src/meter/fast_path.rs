@@ -1,12 +1,12 @@
 //! The loop over packets. A packet of a known flow that its compact counters can count is counted
 //! here, SYN, FIN and RST included; all others go to `slow_path.rs`.
 //!
-//! Three passes let the memory of up to 64 packets load at the same time. What the first two passes
-//! find only decides what is prefetched; the third compares the whole key.
+//! Three passes let the memory of many packets load at the same time; the second and the third take
+//! turns. What the first two find only decides what is prefetched; the third compares the whole key.
 
 use super::{CHUNK_PACKETS, Meter};
-use crate::free_slots::FlowKind;
 use crate::follower::{FollowedPacket, PacketFollower};
+use crate::free_slots::FlowKind;
 use crate::hash::HashedKey;
 use crate::inspection::Payloads;
 use crate::key::{Endpoint, Key};
