@@ -604,3 +604,27 @@ fn text_of_a_reset_is_not_inspected() {
     assert_eq!(inspected(1, &[reset]), None);
     assert_eq!(inspected(16, &[reset, tcp(1.0, 1, 100, Packet::ACK, 18)]).unwrap().0, Some("http"));
 }
+
+#[test]
+fn memory_provided_by_another_thread_changes_no_record_and_the_thread_ends_with_the_meter() {
+    let packet = |number: u32| Packet {
+        source: ipv4_mapped(number.to_be_bytes()),
+        ..if number % 5 < 3 { tcp(0.0, 1, 200, SYN_ACK, 9) } else { udp(0.0, 1, 200) }
+    };
+    let packets: Vec<Packet> = (0..30_000).chain(0..30_000).map(packet).collect();
+    let run = |is_ahead: bool| {
+        // The last flows find no slot.
+        let mut meter = Meter::new(Config { flows: 28_000, ..config() }).unwrap();
+        let ahead = is_ahead.then(|| meter.memory_ahead());
+        let thread = ahead.map(|ahead| std::thread::spawn(|| ahead.run()));
+        let mut out = Vec::new();
+        packets.chunks(64).for_each(|burst| meter.process(burst, &mut out));
+        meter.drain(&mut out);
+        drop(meter);
+        thread.into_iter().for_each(|thread| thread.join().unwrap());
+        out
+    };
+    let expected = run(false);
+    assert_eq!(expected.iter().map(FlowRecord::packets).sum::<u64>(), 60_000);
+    assert!(run(true) == expected);
+}

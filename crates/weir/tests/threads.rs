@@ -126,6 +126,15 @@ fn any_number_of_threads_gives_the_output_of_one_with_every_input_and_option() {
     }
 }
 
+/// TCP flows beyond the first 4096 take slots apart from others, and a thread provides their memory.
+#[test]
+fn any_number_of_threads_gives_the_output_of_one_with_many_flows() {
+    let generated = ["-i", "synth:mix,flows=20000,packets=100k,seed=3"];
+    assert_same_outputs(&generated, None);
+    let few_slots = ["--flows", "6000"];
+    assert_same_outputs(&[&generated[..], &few_slots].concat(), None);
+}
+
 #[test]
 fn zero_threads_are_refused_and_more_than_cores_are_accepted() {
     let capture = small().saved();
