@@ -1,20 +1,28 @@
 //! HTTP/2 with prior knowledge (RFC 9113): the first request and its response.
 //!
 //! The connection preface of the client is certain. A server alone is a pattern: its first frame is
-//! SETTINGS. Header blocks that continue in other frames are read as far as the first frame goes.
+//! SETTINGS. A header block is read as far as it came, also if it continues in CONTINUATION frames.
 
 use crate::hpack::{Decoded, Decoder};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
+use arrayvec::ArrayVec;
+use std::borrow::Cow;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER_OCTETS: usize = 9;
 /// Frames of a side that are read.
-const MAX_FRAMES: usize = 64;
+const MAX_FRAMES: usize = 1024;
+/// Header blocks of a side that are read: those of interim responses and of promised requests come
+/// before the first final response.
+const MAX_BLOCKS: usize = 16;
 /// Settings of the first frame of a server.
 const MAX_SETTINGS: usize = 32;
 
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
@@ -86,34 +94,77 @@ fn is_start_of_settings(octets: &[u8]) -> bool {
         && length / 6 <= MAX_SETTINGS
 }
 
-/// Calls a function with the fields of HEADERS frames, up to the frame whose last field gives
-/// `true`. `true`: there was such a frame.
-fn read_headers(mut octets: &[u8], mut read: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
+/// A header block, of one frame or of several.
+struct Block<'a> {
+    octets: Cow<'a, [u8]>,
+    stream: u32,
+    /// It is a response or request, and not a promise of one.
+    is_message: bool,
+    is_whole: bool,
+}
+
+/// Calls a function with the fields of header blocks, up to the block whose last field gives `true`.
+/// `true`: that block was whole, or what follows cannot be read.
+fn read_headers(octets: &[u8], mut read: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
+    let blocks = header_blocks(octets);
     let mut decoder = Decoder::default();
-    for _ in 0..MAX_FRAMES {
-        let Some((&[a, b, c, kind, flags, ..], rest)) = octets.split_first_chunk::<FRAME_HEADER_OCTETS>() else {
-            return false;
-        };
-        let length = u32::from_be_bytes([0, a, b, c]) as usize;
-        let Some((payload, next)) = rest.split_at_checked(length) else { return false };
-        octets = next;
-        let Some(block) = header_block(payload, flags).filter(|_| kind == HEADERS) else { continue };
+    for block in &blocks {
         let mut is_last = false;
-        decoder.decode(block, |name, value| is_last = read(&name.decode(), &value.decode() as &Decoded));
-        if is_last {
+        let is_valid = decoder.decode(&block.octets, |name, value| {
+            // Promises change the table of the decoder.
+            is_last = block.is_message && read(&name.decode(), &value.decode() as &Decoded);
+        });
+        if block.is_whole && (is_last || is_valid.is_none()) {
             return true;
         }
     }
     false
 }
 
-/// The block of a HEADERS frame, without padding and priority (RFC 9113 section 6.2).
-fn header_block(mut payload: &[u8], flags: u8) -> Option<&[u8]> {
+/// The first header blocks of a side. Only the last one may be incomplete.
+fn header_blocks(mut octets: &[u8]) -> ArrayVec<Block<'_>, MAX_BLOCKS> {
+    let mut blocks = ArrayVec::<Block<'_>, MAX_BLOCKS>::new();
+    for _ in 0..MAX_FRAMES {
+        let Some((&[a, b, c, kind, flags, stream @ ..], rest)) = octets.split_first_chunk::<FRAME_HEADER_OCTETS>()
+        else {
+            break;
+        };
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        let (payload, next) = rest.split_at(length.min(rest.len()));
+        octets = next;
+        let is_whole = flags & END_HEADERS != 0 && payload.len() == length;
+        let stream = u32::from_be_bytes(stream);
+        let has_room = !blocks.is_full();
+        match (kind, blocks.last_mut().filter(|block| !block.is_whole)) {
+            // Nothing else may come in between (RFC 9113 section 6.10).
+            (CONTINUATION, Some(block)) if block.stream == stream => {
+                block.octets.to_mut().extend(payload);
+                block.is_whole = is_whole;
+            }
+            (HEADERS | PUSH_PROMISE, None) if has_room => {
+                let Some(octets) = header_block(payload, length, kind, flags) else { break };
+                blocks.push(Block { octets: octets.into(), stream, is_message: kind == HEADERS, is_whole });
+            }
+            (CONTINUATION | HEADERS | PUSH_PROMISE, _) | (_, Some(_)) => break,
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// The header block in a frame of this length, as far as it came: without padding, priority and the
+/// number of the promised stream (RFC 9113 sections 6.2 and 6.6).
+fn header_block(mut payload: &[u8], mut length: usize, kind: u8, flags: u8) -> Option<&[u8]> {
     if flags & PADDED != 0 {
         let (&padding, rest) = payload.split_first()?;
-        payload = rest.get(..rest.len().checked_sub(usize::from(padding))?)?;
+        length = length.checked_sub(1 + usize::from(padding))?;
+        payload = &rest[..rest.len().min(length)];
     }
-    if flags & PRIORITY != 0 { payload.get(5..) } else { Some(payload) }
+    match kind {
+        PUSH_PROMISE => payload.get(4..),
+        _ if flags & PRIORITY != 0 => payload.get(5..),
+        _ => Some(payload),
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +202,61 @@ mod tests {
         assert_eq!(findings.text(Fact::HttpHost), Some("a.example"));
         assert_eq!(findings.number(Fact::HttpStatus), Some(404));
         assert_eq!(findings.text(Fact::HttpContentType), Some("text/html"));
+    }
+
+    #[test]
+    fn header_blocks_continue_in_other_frames() {
+        let host = [b'a'; 200];
+        let request = [&[0x82, 0x84, 0x01, 0x7f, 73][..], &host].concat();
+        let response = b"\x8d\x0f\x10\x09text/html";
+        let window_update = frame(8, 0, &[0, 0, 1, 0]);
+        for cut in 0..=request.len() {
+            let (start, rest) = request.split_at(cut);
+            let start = [&[3, 0, 0, 0, 0, 7][..], start, &[0; 3]].concat();
+            let headers = frame(HEADERS, PADDED | PRIORITY | 1, &start);
+            let frames = [frame(CONTINUATION, 0, &rest[..rest.len() / 2]), frame(CONTINUATION, 0, b"")].concat();
+            let end = frame(CONTINUATION, END_HEADERS, &rest[rest.len() / 2..]);
+            let client = [PREFACE, &settings(), &window_update, &headers, &frames, &end].concat();
+            let promise = [&[0, 0, 0, 2][..], b"\x82\x40\x01x\x01"].concat();
+            let cut = cut % response.len();
+            let server = [
+                settings(),
+                frame(PUSH_PROMISE, 0, &promise),
+                frame(CONTINUATION, END_HEADERS, b"y"),
+                frame(HEADERS, 0, &response[..cut]),
+                frame(CONTINUATION, END_HEADERS, &response[cut..]),
+            ]
+            .concat();
+            let (verdict, findings) = read(&client, &server);
+            assert_eq!(verdict, Verdict::Complete);
+            assert_eq!(findings.text(Fact::HttpHost).map(str::as_bytes), Some(&host[..]));
+            assert_eq!(findings.text(Fact::HttpPath), Some("/"));
+            assert_eq!(findings.number(Fact::HttpStatus), Some(404));
+            assert_eq!(findings.text(Fact::HttpContentType), Some("text/html"));
+            // What came of a block is read, and the rest is awaited.
+            let (verdict, findings) = read(&client[..client.len() - end.len()], &server);
+            assert_eq!(verdict, Verdict::Recognised);
+            assert_eq!(findings.text(Fact::HttpMethod), Some("GET"));
+            assert_eq!(findings.number(Fact::HttpStatus), Some(404));
+        }
+    }
+
+    #[test]
+    fn header_block_that_other_frames_interrupt_is_not_continued() {
+        for between in [frame(SETTINGS, 1, b""), frame(HEADERS, END_HEADERS, b"\x82"), {
+            let mut other_stream = frame(CONTINUATION, 0, b"\x01\x01b");
+            other_stream[FRAME_HEADER_OCTETS - 1] = 3;
+            other_stream
+        }] {
+            let end = frame(CONTINUATION, END_HEADERS, b"\x01\x01a");
+            let (verdict, findings) =
+                read(&[PREFACE, &settings(), &frame(HEADERS, 0, b"\x84"), &between, &end].concat(), b"");
+            assert_eq!((verdict, findings.has(Fact::HttpHost)), (Verdict::Recognised, false));
+            assert_eq!(findings.text(Fact::HttpPath), Some("/"));
+        }
+        let frames = frame(CONTINUATION, 0, b"").repeat(10 * MAX_FRAMES);
+        let (verdict, _) = read(&[PREFACE, &settings(), &frame(HEADERS, 0, b"\x84"), &frames].concat(), b"");
+        assert_eq!(verdict, Verdict::Recognised);
     }
 
     #[test]

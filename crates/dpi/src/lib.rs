@@ -6,8 +6,8 @@
 //! payload of a packet -> Inspector: state of the flow, reassembly -> a reader per protocol -> Findings
 //! ```
 //! In: the payload of the first packets of a flow, in their order. Out: [`Findings`]. All input is
-//! hostile: a reader looks at bounded octets, allocates nothing beyond [`Findings`], and never
-//! panics. A reader claims nothing that the octets do not show.
+//! hostile: a reader looks at bounded octets, allocates no more than these beyond [`Findings`], and
+//! never panics. A reader claims nothing that the octets do not show.
 #![forbid(unsafe_code)]
 
 mod application;

@@ -324,6 +324,36 @@ fn octets_behind_a_gap_do_not_hide_the_request() {
     assert_eq!(facts, ["\"http\"", "\"a.example\"", "200", "\"a/b\""]);
 }
 
+/// Facts of HTTP, of the only record of a capture.
+fn facts_of_http(frames: &[Vec<u8>]) -> [String; 5] {
+    let capture = Pcap::of(frames).saved();
+    let record = record(Path::new(capture.name()), &["--fields", "applications", "--dpi-fields"]);
+    ["application", "http_method", "http_host", "http_status", "http_content_type"].map(|name| {
+        let value = &record[name];
+        value.as_str().map_or_else(|| value.to_string(), String::from)
+    })
+}
+
+#[test]
+fn headers_of_http2_continue_in_other_frames() {
+    let (client, server) = ((CLIENT, 5000), (SERVER, 80));
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let (settings, window_update) = (frame(4, 0, 0, b""), frame(8, 0, 0, &[0, 1, 0, 0]));
+    let preface = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &window_update].concat();
+    // HEADERS with padding and priority, and the name of the host over two CONTINUATION frames.
+    let request = [&preface[..], &frame(1, 0x28, 1, b"\x02\0\0\0\0\x07\x82\x84\x01\x09a.ex\0\0")].concat();
+    let rest = [frame(9, 0, 1, b"amp"), frame(9, 4, 1, b"le")].concat();
+    let response = [settings, frame(1, 0, 1, b"\x8d\x0f"), frame(9, 4, 1, b"\x10\x09text/html")].concat();
+    let facts = facts_of_http(&[
+        segment_at(7, client, server, 0x18, &request),
+        segment_at(7 + request.len() as u8, client, server, 0x18, &rest),
+        segment_at(7, server, client, 0x18, &response),
+    ]);
+    assert_eq!(facts, ["http2", "GET", "a.example", "404", "text/html"]);
+}
+
 #[test]
 fn rtp_is_recognised_where_sip_announced_it() {
     let invite = b"INVITE sip:b@b.example SIP/2.0\r\nFrom: <sip:a@a.example>\r\nContent-Type: application/sdp\r\n\r\n\
