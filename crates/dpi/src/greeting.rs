@@ -1,8 +1,9 @@
 //! Protocols of lines in which the server greets first: SMTP (RFC 5321), FTP (RFC 959), POP3 (RFC
 //! 1939) and IMAP (RFC 9051).
 //!
-//! The greeting and the first command of the client are certain. The greeting alone is a pattern,
-//! if it names the protocol; so is `EHLO` alone. TLS that begins after lines (`STARTTLS`) is read.
+//! The greeting and a command of the client are certain. The greeting alone is a pattern, if it names
+//! the protocol; so is `EHLO` alone. The capture may have the commands before the greeting. TLS that
+//! begins after lines (`STARTTLS`) is read.
 
 use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines, position_unquoted};
 use crate::start::{Read, Start, require, verdict};
@@ -19,8 +20,10 @@ struct Protocol {
     /// A word that a greeting has if it is enough, and one that it does not have.
     word: &'static str,
     other_word: &'static str,
-    /// Commands that a client sends first.
+    /// Commands that a client sends first, and that no other protocol with these greetings has.
     commands: &'static [&'static str],
+    /// Commands that may come before them.
+    common_commands: &'static [&'static str],
     /// Lines of the client begin with a tag.
     has_tags: bool,
 }
@@ -31,6 +34,7 @@ const SMTP: Protocol = Protocol {
     word: "SMTP",
     other_word: "FTP",
     commands: &["EHLO", "HELO", "LHLO"],
+    common_commands: &["NOOP", "HELP", "RSET", "VRFY", "EXPN", "QUIT"],
     has_tags: false,
 };
 
@@ -40,6 +44,7 @@ const FTP: Protocol = Protocol {
     word: "FTP",
     other_word: "SMTP",
     commands: &["USER", "AUTH", "FEAT", "SYST", "OPTS", "HOST", "CLNT"],
+    common_commands: &["NOOP", "HELP", "STAT", "QUIT"],
     has_tags: false,
 };
 
@@ -49,6 +54,7 @@ const POP3: Protocol = Protocol {
     word: "POP",
     other_word: "SMTP",
     commands: &["USER", "APOP", "CAPA", "AUTH", "STLS", "UTF8"],
+    common_commands: &["NOOP", "QUIT"],
     has_tags: false,
 };
 
@@ -58,31 +64,30 @@ const IMAP: Protocol = Protocol {
     word: "IMAP",
     other_word: "SMTP",
     commands: &["CAPABILITY", "LOGIN", "AUTHENTICATE", "STARTTLS", "ID", "NOOP", "LOGOUT", "SELECT", "NAMESPACE"],
+    common_commands: &[],
     has_tags: true,
 };
 
 /// Reads the start of an SMTP session.
 pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    let is_command = streams.first.iter().zip(b"EHLO ").all(|(octet, expected)| octet.eq_ignore_ascii_case(expected));
-    if is_command && streams.second.is_empty() {
-        return verdict(read_client_of_smtp(streams.first, findings));
-    }
-    verdict(SMTP.read(streams, findings, |line, findings| {
+    let read = SMTP.read(streams, findings, |line, findings| {
         let mailbox = after_word(line, "MAIL FROM:")?.strip_prefix(b"<")?;
         let mailbox = &mailbox[..position_unquoted(mailbox, b'>')?];
         // A route before it does not count (RFC 5321 appendix C).
         let route = mailbox.iter().position(|&octet| octet == b':').filter(|_| mailbox.starts_with(b"@"));
         findings.set_text(Fact::User, &mailbox[route.map_or(0, |at| at + 1)..]);
         Some(())
-    }))
-}
-
-/// The server's side was not captured.
-fn read_client_of_smtp(client: &[u8], findings: &mut Findings) -> Read<Verdict> {
-    let line = Start(client).until(b'\n', MAX_LINE_OCTETS)?;
-    require(is_text(line))?;
-    findings.recognise(Application::Smtp, Confidence::Pattern);
-    Ok(Verdict::Recognised)
+    });
+    let has_ehlo = |octets: &[u8]| {
+        let line = Start(octets).until(b'\n', MAX_LINE_OCTETS);
+        line.is_ok_and(|line| is_text(line) && after_word(line, "EHLO ").is_some())
+    };
+    if read == Err(Verdict::More) && [streams.first, streams.second].into_iter().any(has_ehlo) {
+        // The greeting may not have been captured.
+        findings.recognise(Application::Smtp, Confidence::Pattern);
+        return Verdict::Recognised;
+    }
+    verdict(read)
 }
 
 /// Reads the start of an FTP control connection.
@@ -147,35 +152,79 @@ impl Protocol {
         findings: &mut Findings,
         user: impl Fn(&[u8], &mut Findings) -> Option<()>,
     ) -> Read<Verdict> {
-        let (server, client) = (streams.first, streams.second);
-        let is_greeting =
-            |greeting: &&&str| server.iter().zip(greeting.bytes()).all(|(octet, expected)| *octet == expected);
-        let greeting = self.greetings.iter().find(is_greeting).ok_or(Verdict::No)?;
-        let mut server = Start(server);
-        let line = match server.until(b'\n', MAX_LINE_OCTETS) {
+        let (greeting, server, client) = self.sides(streams)?;
+        let line = match Start(server).until(b'\n', MAX_LINE_OCTETS) {
             Ok(line) if is_text(line) => line,
             Err(Verdict::More) => return Err(Verdict::More),
             // A damaged greeting tells nothing: the client may.
             _ => b"",
         };
         let text = line.get(greeting.len()..).unwrap_or_default().trim_ascii();
-        let confidence = match Start(client).until(b'\n', MAX_LINE_OCTETS) {
-            Ok(line) if self.is_command(line) => Confidence::Message,
-            _ if contains(text, self.word) && !contains(text, self.other_word) => Confidence::Pattern,
-            Err(Verdict::More) if self.is_start_of_command(client) => return Err(Verdict::More),
-            _ => return Err(Verdict::No),
+        let confidence = match self.read_commands(client) {
+            Ok(()) => Confidence::Message,
+            Err(_) if contains(text, self.word) && !contains(text, self.other_word) => Confidence::Pattern,
+            Err(verdict) => return Err(verdict),
         };
         findings.recognise(self.application, confidence);
         if !line.is_empty() {
             findings.set_text(Fact::ServerSoftware, text);
         }
-        let [client_tls, server_tls] = [client, streams.first].map(tls_after_lines);
-        if !client_tls.is_empty() || !server_tls.is_empty() {
-            return Ok(tls::read_upgrade(client_tls, server_tls, findings));
+        let mut commands = lines(client).take_while(|line| is_text(line) && !line.eq_ignore_ascii_case(b"DATA"));
+        if commands.any(|line| user(self.without_tag(line), findings).is_some()) {
+            return Ok(Verdict::Complete);
         }
-        let commands = lines(client).take_while(|line| is_text(line) && !line.eq_ignore_ascii_case(b"DATA"));
-        let is_complete = commands.map(|line| self.without_tag(line)).any(|line| user(line, findings).is_some());
-        Ok(if is_complete { Verdict::Complete } else { Verdict::Recognised })
+        match [client, server].map(tls_after_lines) {
+            [[], []] => Ok(Verdict::Recognised),
+            [client_tls, server_tls] => Ok(tls::read_upgrade(client_tls, server_tls, findings)),
+        }
+    }
+
+    /// How the greeting begins, what the server sent, and what the client sent.
+    fn sides<'a>(&self, streams: &Streams<'a>) -> Read<(&'static str, &'a [u8], &'a [u8])> {
+        let (first, second) = (streams.first, streams.second);
+        if let Some(greeting) = self.greeting(first) {
+            return Ok((greeting, first, second));
+        }
+        if self.read_commands(first) == Err(Verdict::No) {
+            return Err(Verdict::No);
+        }
+        // The capture has the client before the server.
+        match self.greeting(second) {
+            Some(_) if second.is_empty() => Err(Verdict::More),
+            Some(greeting) => Ok((greeting, second, first)),
+            None => Err(Verdict::No),
+        }
+    }
+
+    /// How octets begin, if they are the start of a greeting.
+    fn greeting(&self, octets: &[u8]) -> Option<&'static str> {
+        let is_start =
+            |greeting: &&&str| octets.iter().zip(greeting.bytes()).all(|(octet, expected)| *octet == expected);
+        self.greetings.iter().find(is_start).copied()
+    }
+
+    /// Reads the lines of a client up to the first of [`Protocol::commands`].
+    fn read_commands(&self, client: &[u8]) -> Read<()> {
+        let is_one_of = |commands: &[&str], word: &[u8]| {
+            commands.iter().any(|command| word.eq_ignore_ascii_case(command.as_bytes()))
+        };
+        let mut rest = Start(client);
+        for _ in 0..MAX_LINES {
+            let line = match rest.until(b'\n', MAX_LINE_OCTETS) {
+                Err(Verdict::More) => {
+                    require(self.is_start_of_command(rest.0))?;
+                    return Err(Verdict::More);
+                }
+                line => line?,
+            };
+            let word = first_word(self.without_tag(line)).trim_ascii_end();
+            require(is_text(line))?;
+            if is_one_of(self.commands, word) {
+                return Ok(());
+            }
+            require(is_one_of(self.common_commands, word))?;
+        }
+        Err(Verdict::No)
     }
 
     fn without_tag<'a>(&self, line: &'a [u8]) -> &'a [u8] {
@@ -185,16 +234,18 @@ impl Protocol {
         }
     }
 
-    fn is_command(&self, line: &[u8]) -> bool {
-        let word = first_word(self.without_tag(line)).trim_ascii_end();
-        is_text(line) && self.commands.iter().any(|command| word.eq_ignore_ascii_case(command.as_bytes()))
-    }
-
     /// Whether a line that is not whole may become a command.
     fn is_start_of_command(&self, line: &[u8]) -> bool {
-        let word = first_word(line).trim_ascii_end();
+        let (tag, command) = match line.iter().position(|&octet| octet == b' ') {
+            Some(at) if self.has_tags => (&line[..at], &line[at + 1..]),
+            None if self.has_tags => (line, &b""[..]),
+            _ => (&b""[..], line),
+        };
+        // RFC 9051 section 9.
+        let is_in_tag = |octet: &u8| octet.is_ascii_graphic() && !b"(){%*\"\\+".contains(octet);
+        let word = first_word(command).trim_ascii_end();
         let is_start =
             |command: &&str| command.as_bytes().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-        is_text(line) && (self.has_tags || self.commands.iter().any(is_start))
+        is_text(line) && tag.iter().all(is_in_tag) && self.commands.iter().chain(self.common_commands).any(is_start)
     }
 }

@@ -1,6 +1,5 @@
 //! The inspector over the captures of `testdata`, compared with the readers alone.
 
-#[expect(dead_code, reason = "not all tests need all functions")]
 mod fixtures;
 
 use weir_dpi::{
@@ -331,5 +330,170 @@ fn first_two_segments_may_come_in_either_order() {
             }
         }
         assert_eq!(found[0], found[1], "{}", fixture.name);
+    }
+}
+
+/// Orders in which the payloads of two sides can be captured, each side in its own order: all of
+/// them, or as many random ones.
+fn interleavings([first, second]: [usize; 2], limit: usize) -> Vec<Vec<usize>> {
+    let mut orders = vec![vec![]];
+    for _ in 0..first + second {
+        orders = orders
+            .iter()
+            .flat_map(|order: &Vec<usize>| {
+                let counts = [0, 1].map(|side| order.iter().filter(|at| **at == side).count());
+                let sides = (0..2).filter(move |side| counts[*side] < [first, second][*side]);
+                sides.map(|side| [&order[..], &[side]].concat())
+            })
+            .collect();
+        if orders.len() > limit {
+            break;
+        }
+    }
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for order in &mut orders {
+        while order.len() < first + second {
+            let counts = [0, 1].map(|side| order.iter().filter(|at| **at == side).count());
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let side = (state >> 40) as usize % 2;
+            order.push(if counts[side] < [first, second][side] { side } else { 1 - side });
+        }
+    }
+    orders
+}
+
+/// What is found in segments, captured in this order of their sides.
+fn found_in_order(inspector: &mut Inspector, segments: &[Segment], order: &[usize], client: Option<usize>) -> Findings {
+    let mut flow = FlowInspection::default();
+    for endpoint in client.iter().flat_map(|_| 0..2) {
+        flow.note_syn(endpoint, 99, client != Some(endpoint));
+    }
+    let mut sides = [0, 1].map(|side| segments.iter().filter(move |(of, _)| *of == side));
+    let mut sequences = [100; 2];
+    for &side in order {
+        let (_, octets) = sides[side].next().expect("the order has as many as the side");
+        let payload = Payload {
+            octets,
+            wire_octets: octets.len() as u32,
+            endpoint: side,
+            ports: [[25, 40_000], [40_000, 25]][side],
+            addresses: [&[1; 16], &[2; 16]],
+            time_ns: 0,
+            tcp: Some((sequences[side], false)),
+            is_last: false,
+        };
+        sequences[side] += octets.len() as u32;
+        inspector.inspect(&mut flow, &payload);
+    }
+    let findings = inspector.findings(&flow).map(|findings| (*findings).clone()).unwrap_or_default();
+    inspector.end_flow(&mut flow);
+    findings
+}
+
+/// The side that sent it, and its octets.
+type Segment = (usize, Vec<u8>);
+
+/// Applications and segments of sessions in which the server, side 0, greets first.
+fn sessions_with_greetings() -> Vec<(&'static str, Vec<Segment>)> {
+    let sessions: [(&str, &[(usize, &str)]); 9] = [
+        (
+            "smtp",
+            &[
+                (0, "220 a.example\r\n"),
+                (1, "EHLO b.example\r\n"),
+                (0, "250-a.example\r\n250 PIPELINING\r\n"),
+                (1, "MAIL FROM:<u@b.example>\r\nRCPT TO:<v@a.example>\r\nDATA\r\n"),
+                (0, "250 OK\r\n250 OK\r\n354 OK\r\n"),
+                (1, "Subject: x\r\n\r\nMAIL FROM:<w@b.example>\r\n.\r\n"),
+            ],
+        ),
+        ("smtp", &[(0, "220 a.ex"), (1, "NOOP\r\n"), (0, "ample ESMTP\r\n"), (1, "HELO b\r\nMAIL FROM:<u@b>\r\n")]),
+        (
+            "smtp",
+            &[
+                (0, "220-a.example\r\n"),
+                (0, "220 a.example\r\n"),
+                (1, "LH"),
+                (1, "LO b\r\nMAIL "),
+                (1, "FROM:<u@b>\r\n"),
+            ],
+        ),
+        (
+            "ftp",
+            &[(0, "220 a.example\r\n"), (1, "NOOP\r\n"), (0, "200 OK\r\n"), (1, "USER u@b\r\n"), (0, "331 OK\r\n")],
+        ),
+        ("ftp", &[(0, "220 ProFTPD\r\n"), (1, "FEAT\r\nUSER u@b\r\nPASS x\r\n"), (0, "211 x\r\n331 x\r\n230 x\r\n")]),
+        (
+            "pop3",
+            &[
+                (0, "+OK\r\n"),
+                (1, "CAPA\r\n"),
+                (0, "+OK\r\nUSER\r\n.\r\n"),
+                (1, "USER u@b\r\nPASS x\r\n"),
+                (0, "+OK\r\n"),
+            ],
+        ),
+        ("pop3", &[(0, "+OK a.example <1@a>\r\n"), (1, "NOOP\r\n"), (0, "+OK\r\n"), (1, "APOP u@b "), (1, "0123\r\n")]),
+        (
+            "imap",
+            &[
+                (0, "* OK a.example\r\n"),
+                (1, "a1 CAPABILITY\r\n"),
+                (0, "* CAPABILITY IMAP4\r\na1 OK\r\n"),
+                (1, "a2 LOGIN u@b x\r\n"),
+            ],
+        ),
+        (
+            "imap",
+            &[
+                (0, "* "),
+                (0, "OK IMAP4\r\n"),
+                (1, "1"),
+                (1, " ID nil\r\n2 LOGIN \"u@b\" x\r\n"),
+                (0, "* ID nil\r\n1 OK\r\n2 OK\r\n"),
+            ],
+        ),
+    ];
+    let octets = |(side, text): &(usize, &str)| (*side, text.as_bytes().to_vec());
+    sessions.into_iter().map(|(name, segments)| (name, segments.iter().map(octets).collect())).collect()
+}
+
+/// Taps and receive queues may change the order of the two directions.
+#[test]
+fn findings_do_not_depend_on_the_order_in_which_the_directions_were_captured() {
+    const APPLICATIONS: [&str; 10] = ["smtp", "imap", "pop3", "ftp", "http", "http2", "ssh", "mqtt", "redis", "smb"];
+    let settings = InspectionSettings { octets: 64 << 10, personal: true, ..InspectionSettings::default() };
+    let mut inspector = Inspector::new(settings, 8);
+    let fixtures = fixtures::all();
+    let of_captures = fixtures.iter().filter(|fixture| fixture.datagrams.is_empty()).map(|fixture| {
+        let client = usize::from(fixture.streams().first_is_client != Some(true));
+        (fixture.application(), client, fixture.segments.clone())
+    });
+    let sessions = sessions_with_greetings().into_iter().map(|(name, segments)| (name, 1, segments));
+    for (application, client, mut segments) in of_captures.chain(sessions) {
+        if !APPLICATIONS.contains(&application) {
+            continue;
+        }
+        let mut counts = [0; 2];
+        segments.retain(|(side, _)| {
+            counts[*side] += 1;
+            counts[*side] <= InspectionSettings::default().packets as usize
+        });
+        let natural: Vec<usize> = segments.iter().map(|(side, _)| *side).collect();
+        let counts = [0, 1].map(|side| natural.iter().filter(|of| **of == side).count());
+        for client in [Some(client), None] {
+            let expected = found_in_order(&mut inspector, &segments, &natural, client);
+            assert_eq!(expected.application().map(|(application, _)| application.name()), Some(application));
+            if segments.iter().any(|(_, octets)| octets.windows(3).any(|octets| octets == b"u@b")) {
+                assert!(expected.text(Fact::User).is_some_and(|user| user.starts_with("u@b")), "{application}");
+            }
+            for order in interleavings(counts, 1000) {
+                let found = found_in_order(&mut inspector, &segments, &order, client);
+                assert_eq!(found.application(), expected.application(), "{application} {order:?}");
+                for fact in Fact::ALL {
+                    assert_eq!(found.octets(fact), expected.octets(fact), "{application} {order:?} {fact:?}");
+                }
+            }
+        }
     }
 }

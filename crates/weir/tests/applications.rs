@@ -324,6 +324,78 @@ fn octets_behind_a_gap_do_not_hide_the_request() {
     assert_eq!(facts, ["\"http\"", "\"a.example\"", "200", "\"a/b\""]);
 }
 
+/// Octets of the header of a pcap file, and of a packet record.
+const FILE_HEADER: usize = 24;
+const RECORD_HEADER: usize = 16;
+
+/// The packets of a capture in another order, at the same times: those with SYN, then those that
+/// `is_first` chooses by their side and number, then the others.
+fn reordered(path: &Path, is_first: impl Fn(bool, usize) -> bool) -> common::SavedCapture {
+    let octets = std::fs::read(path).unwrap();
+    let word = |at: usize| u32::from_le_bytes(octets[at..at + 4].try_into().unwrap());
+    let (mut times, mut packets) = (Vec::new(), Vec::new());
+    let (mut at, mut counts) = (FILE_HEADER, [0; 2]);
+    let mut client_port = None;
+    while at < octets.len() {
+        let frame = &octets[at + RECORD_HEADER..][..word(at + 8) as usize];
+        times.push((word(at), word(at + 4)));
+        let tcp = &frame[14 + if frame[12..14] == [0x86, 0xdd] { 40 } else { 20 }..];
+        let from_client = *client_port.get_or_insert([tcp[0], tcp[1]]) == [tcp[0], tcp[1]];
+        let number = &mut counts[usize::from(from_client)];
+        *number += 1;
+        let is_syn = tcp[13] & 2 != 0;
+        packets.push((!is_syn, !is_first(from_client, *number), frame));
+        at += RECORD_HEADER + frame.len();
+    }
+    packets.sort_by_key(|(is_later, is_last, _)| (*is_later, *is_last));
+    let add = |pcap: Pcap, ((seconds, microseconds), packet): (&(u32, u32), &(bool, bool, &[u8]))| {
+        pcap.frame(*seconds, *microseconds, packet.2)
+    };
+    times.iter().zip(&packets).fold(Pcap::new(), add).saved()
+}
+
+#[test]
+fn facts_of_sessions_with_greetings_do_not_depend_on_the_order_of_the_directions() {
+    let fields = FIELDS.map(|(_, field)| field).into_iter().chain([
+        "application",
+        "application_by",
+        "application_notes",
+        "user_name",
+        "server_software",
+        "cert_issuer",
+        "cert_not_after",
+        "tls_alert",
+    ]);
+    let fields: Vec<&str> = fields.collect();
+    let facts = |path: &Path| {
+        let limits = ["--dpi-packets", "100", "--dpi-octets", "65536"];
+        let record = record(path, &[&["--fields", "applications", "--dpi-fields"], &limits[..]].concat());
+        fields.iter().map(|name| (*name, record[name].clone())).collect::<BTreeMap<_, _>>()
+    };
+    let mut captures = 0;
+    for path in captures_of_applications() {
+        let name = path.file_stem().unwrap().to_string_lossy();
+        if !["smtp", "imap", "pop3", "ftp"].contains(&name.split('-').next().unwrap()) {
+            continue;
+        }
+        captures += 1;
+        let expected = facts(&path);
+        assert!(expected["application"].is_string() && expected["server_software"].is_string(), "{name}");
+        let orders: [&dyn Fn(bool, usize) -> bool; 5] = [
+            &|from_client, _| from_client,
+            &|from_client, _| !from_client,
+            &|from_client, number| from_client && number < 6,
+            &|from_client, number| from_client || number < 4,
+            &|_, number| number < 5,
+        ];
+        for order in orders {
+            let capture = reordered(&path, order);
+            assert_eq!(facts(Path::new(capture.name())), expected, "{name}");
+        }
+    }
+    assert!(captures >= 8);
+}
+
 /// Facts of HTTP, of the only record of a capture.
 fn facts_of_http(frames: &[Vec<u8>]) -> [String; 5] {
     let capture = Pcap::of(frames).saved();
