@@ -7,7 +7,7 @@ mod network;
 
 use common::{command, failure, ledger_of, number, permit_all_users, success, weir};
 use live::{Running, frames, wire};
-use network::{ip, until, until_wired};
+use network::{LEFT, Sender, ip, network_of, until, until_wired};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -377,6 +377,42 @@ fn output_interface_that_goes_down_and_up_is_logged_once() {
         }
         probe.stop(if output_name == "af_packet:out0" { 2 } else { 0 });
     }
+}
+
+#[test]
+fn frames_of_an_af_xdp_source_leave_through_af_xdp_as_they_came_and_an_output_that_is_down_costs_only_its_own() {
+    if !network_of(1, 1500) {
+        return;
+    }
+    add_wires(2);
+    let folder = tempfile::tempdir().unwrap();
+    let Some(dump) = Tcpdump::at(folder.path(), "ids0") else { return };
+    let outputs = ["af_xdp:out0", "af_xdp:out1"];
+    let text = fs::read_to_string(rules(folder.path(), &outputs, "mirror")).unwrap();
+    let rules = folder.path().join("sliced.toml");
+    fs::write(&rules, text + "[[network]]\nwhere = 'protocol udp'\nslice = 'l4'\n").unwrap();
+    let mut sender = Sender::new(LEFT);
+    let frames = frames("synth:mix,flows=300,packets=3k");
+    let expected = |frame: &Vec<u8>| {
+        let mut packet = weir_packet::Packet::default();
+        let length = frame.len() as u32;
+        weir_packet::decode(1, frame, length, weir_packet::DecodeOptions::default(), &mut packet).unwrap();
+        let octets = weir_packet::header_octets(1, frame, &packet, weir_packet::DecodeOptions::default())[1];
+        if packet.protocol == 17 { frame[..octets].to_vec() } else { frame.clone() }
+    };
+    // The ring has room for all of them.
+    let probe = Running::probe("af_xdp:right,frames=8192", &["--rules", rules.to_str().unwrap()]);
+    frames.iter().for_each(|frame| sender.send(frame));
+    ip("link set out1 down");
+    frames.iter().for_each(|frame| sender.send(frame));
+    let (err, _, ledger) = probe.stop(2);
+    let sent: Vec<_> = [&frames, &frames].into_iter().flatten().map(expected).collect();
+    let [first, second] = outputs.map(|name| output(&ledger, name));
+    assert_eq!((number(&first["sent"]["packets"]), handed(first)), (sent.len() as u64, sent.len() as u64), "{err}");
+    assert!(number(&second["dropped"]["interface_refused"]["packets"]) > 0, "{second}");
+    assert_eq!(handed(second), sent.len() as u64);
+    assert_eq!(number(&ledger["packets"]["metered"]), sent.len() as u64, "{ledger}");
+    assert!(dump.frames(sent.len()) == sent);
 }
 
 /// Lets an interface of another name take the place of one that is gone.
