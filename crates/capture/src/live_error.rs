@@ -103,6 +103,12 @@ pub enum LiveError {
          lower frames="
     )]
     LockedMemory(u32),
+    #[error(
+        "the limit of locked memory is too low for its frames, which need {} MiB for each pipeline; raise the \
+         limit (ulimit -l) or give CAP_IPC_LOCK",
+        .0 >> 20
+    )]
+    SendLockedMemory(usize),
     #[error("the interface returned more than {0} times, and there is no socket left for it; start the probe again")]
     NoSpareSocket(usize),
     #[error("another program has an AF_XDP socket on queue {0}")]

@@ -415,6 +415,23 @@ fn frames_of_an_af_xdp_source_leave_through_af_xdp_as_they_came_and_an_output_th
     assert!(dump.frames(sent.len()) == sent);
 }
 
+#[test]
+fn too_little_locked_memory_for_an_af_xdp_output_is_refused_with_what_to_do() {
+    if !network_of(1, 1500) {
+        return;
+    }
+    add_wires(1);
+    let folder = tempfile::tempdir().unwrap();
+    let rules = rules(folder.path(), &["af_xdp:out0"], "mirror");
+    let script = "ulimit -l 64; exec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock \"$0\" \"$@\"";
+    let weir = ["-c", script, env!("CARGO_BIN_EXE_weir"), "probe", "-i", "af_packet:right", "--rules", &rules];
+    let output = Command::new("sh").args(weir).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("af_xdp:out0: the limit of locked memory is too low") && err.contains("8 MiB"), "{err}");
+    assert!(err.contains("raise the limit (ulimit -l) or give CAP_IPC_LOCK"), "{err}");
+}
+
 /// Lets an interface of another name take the place of one that is gone.
 fn rename(interface: &str, name: &str) {
     ip(&format!("link set {interface} down"));

@@ -114,6 +114,7 @@ impl XdpSender {
         };
         let memory = |error: io::Error| match error.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => LiveError::NoXdpSockets,
+            Some(libc::ENOBUFS) => LiveError::SendLockedMemory(Self::MEMORY_BYTES),
             _ => failed("allocate memory for frames", error),
         };
         let umem = Mapping::new(Self::MEMORY_BYTES, None).map_err(memory)?;
