@@ -1,4 +1,5 @@
-//! Ceilings: frames only touched; the one-line roofline; the same behind Weir's decoder and hash.
+//! Ceilings: frames only touched; the one-line roofline; the same behind Weir's decoder and hash; all
+//! lines of the meter behind them.
 
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
@@ -8,7 +9,7 @@ use crate::meter::decode;
 use std::hint::black_box;
 use weir_capture::MAX_BURST_FRAMES;
 use weir_flow::{KeyHasher, prefetch};
-use weir_packet::Packet;
+use weir_packet::{Flags, Packet};
 
 /// Touches every frame and does nothing else.
 pub struct Null;
@@ -36,6 +37,89 @@ pub struct Decoded {
     packets: Box<[Packet; MAX_BURST_FRAMES]>,
 }
 
+/// The meter's decoder and hash, then the lines that the meter needs for the packet.
+pub struct DecodedAll {
+    lines: MeterLines,
+    flows: usize,
+    hash: KeyHasher,
+    packets: Box<[Packet; MAX_BURST_FRAMES]>,
+    given: u64,
+}
+
+/// Flows per index bucket of the meter.
+const FLOWS_PER_BUCKET: f64 = 6.5;
+
+/// The lines of a meter: index buckets; slots with a key state and the counters of each direction;
+/// TCP connections with a line per direction and the times. They are read and written as by the
+/// meter, which does more with them.
+pub struct MeterLines {
+    buckets: MappedArray<Line>,
+    slots: MappedArray<[Line; 3]>,
+    connections: MappedArray<[Line; 7]>,
+}
+
+/// Where the lines of a packet are.
+#[derive(Clone, Copy, Default)]
+pub struct FlowLines {
+    bucket: usize,
+    slot: usize,
+    direction: usize,
+    tcp: bool,
+}
+
+impl MeterLines {
+    pub fn new(flows: usize, tcp: bool) -> Result<Self, Error> {
+        Ok(Self {
+            buckets: MappedArray::new((flows as f64 / FLOWS_PER_BUCKET) as usize + 1)?,
+            slots: MappedArray::new(flows)?,
+            connections: MappedArray::new(if tcp { flows } else { 1 })?,
+        })
+    }
+
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, slot: usize, direction: usize, tcp: bool) -> FlowLines {
+        // A flow is always in the same bucket.
+        let bucket = below((slot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), self.buckets.len());
+        prefetch(&self.buckets[bucket]);
+        FlowLines { bucket, slot, direction, tcp }
+    }
+
+    /// Reads the buckets of a burst, then reads and writes the lines of its flows: three for a packet,
+    /// five with TCP.
+    #[inline(always)]
+    pub fn enter(&mut self, burst: &mut [FlowLines]) {
+        let (buckets, slots, connections) = (&self.buckets[..], &mut self.slots[..], &mut self.connections[..]);
+        for FlowLines { bucket, slot, direction, tcp } in &mut *burst {
+            // The bucket has the number of the slot. All are 0 here, but they have to be read.
+            *slot += buckets[*bucket].0[0] as usize;
+            prefetch(&slots[*slot][0]);
+            prefetch(&slots[*slot][1 + *direction]);
+            if *tcp {
+                prefetch(&connections[*slot][*direction]);
+                prefetch(&connections[*slot][6]);
+            }
+        }
+        for &mut FlowLines { slot, direction, tcp, .. } in burst {
+            slots[slot][0].0[0] += 1;
+            slots[slot][1 + direction].0[0] += 1;
+            if tcp {
+                connections[slot][direction].0[0] += 1;
+                connections[slot][6].0[0] += 1;
+            }
+        }
+    }
+
+    pub fn entered(&self) -> u64 {
+        self.slots.iter().map(|lines| lines[0].0[0]).sum()
+    }
+}
+
+/// A number below `limit`, from one of 64 random bits.
+#[inline(always)]
+fn below(random: u64, limit: usize) -> usize {
+    ((u128::from(random) * limit as u128) >> 64) as usize
+}
+
 struct Lines {
     /// One line is the whole state of a flow here.
     lines: MappedArray<Line>,
@@ -53,6 +137,49 @@ impl Decoded {
     pub fn new(flows: usize) -> Result<Self, Error> {
         let packets = Box::new([Packet::default(); MAX_BURST_FRAMES]);
         Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
+    }
+}
+
+impl DecodedAll {
+    pub fn new(flows: usize) -> Result<Self, Error> {
+        let packets = Box::new([Packet::default(); MAX_BURST_FRAMES]);
+        Ok(Self { lines: MeterLines::new(flows, true)?, flows, hash: KeyHasher::new(None), packets, given: 0 })
+    }
+
+    fn enter(&mut self, frames: &Frames) {
+        let (mut walk, mut burst) = (frames.iter(), [FlowLines::default(); MAX_BURST_FRAMES]);
+        loop {
+            let mut decoded = 0;
+            while decoded < MAX_BURST_FRAMES
+                && let Some(frame) = walk.next()
+            {
+                decoded += usize::from(decode(&frame, &mut self.packets[decoded]));
+            }
+            for (flow, packet) in burst.iter_mut().zip(&self.packets[..decoded]) {
+                let slot = below(self.hash.hash(packet, Default::default()), self.flows);
+                let direction = usize::from(packet.source > packet.destination);
+                *flow = self.lines.prefetch_bucket(slot, direction, packet.flags.has(Flags::TCP));
+            }
+            self.lines.enter(&mut burst[..decoded]);
+            self.given += decoded as u64;
+            if decoded < MAX_BURST_FRAMES {
+                return;
+            }
+        }
+    }
+}
+
+impl Work<Frames> for DecodedAll {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let ((), seconds) = timed(|| self.enter(frames));
+        Ok(Run::new(frames.packets, seconds))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
+        match (self.given, self.lines.entered()) {
+            (given, entered) if given == entered => Ok(vec![]),
+            (given, entered) => Err(CountMismatch(format!("{given} packets in, {entered} in lines"))),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use weir_text::units::number;
 pub const NULL: &str = "null consumer";
 pub const ROOFLINE: &str = "roofline";
 pub const DECODED: &str = "decoder + one line";
+pub const DECODED_ALL: &str = "decoder + all lines";
 pub const PIPELINE: &str = "weir";
 
 /// The whole report.

@@ -21,10 +21,12 @@ use crate::random::{Fraction, Random};
 use crate::schedule::Schedule;
 use weir_capture::{SettingsError, SourceSettings};
 
-const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
+const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "trains", "snap"];
 
 /// Average packets per conversation; affects only the speed of the schedule.
 const PACKETS_PER_FLOW: u64 = 35;
+/// Speed of the link on which the packets of a train follow each other: 100 Gbit/s.
+const TRAIN_BITS_PER_NS: u64 = 100;
 /// Largest rate of new conversations per participant: large flows need 0.1 s.
 const MAX_TURNOVER: u64 = 10;
 
@@ -53,6 +55,7 @@ pub(super) struct Mix {
     ipv6: Fraction,
     udp: Fraction,
     rst: Fraction,
+    trains: Fraction,
 }
 
 impl Mix {
@@ -77,6 +80,7 @@ impl Mix {
             ipv6: values.fraction_billionths("ipv6")?.map_or(Fraction::percent(30), Fraction),
             udp: values.fraction_billionths("udp")?.map_or(Fraction::percent(40), Fraction),
             rst: values.fraction_billionths("rst")?.map_or(Fraction::percent(10), Fraction),
+            trains: values.fraction_billionths("trains")?.map_or(Fraction::percent(0), Fraction),
         };
         mix.schedule.set_all(START_NS, ramp_ns);
         Ok((mix, snap))
@@ -102,7 +106,7 @@ impl Mix {
                 self.conversations[at] = Some(conversation);
             }
             let conversation = self.conversations[at].as_mut().expect("one was opened if there was none");
-            let (segment, wait_ns) = conversation.next_segment(time_ns, &mut self.random);
+            let (segment, mut wait_ns) = conversation.next_segment(time_ns, &mut self.random);
             slot.time_ns = time_ns;
             let ip_bytes = conversation.write(&segment, slot);
             if let Some(flow) = expected.as_deref_mut().and_then(|expected| expected.flows.get_mut(conversation.index))
@@ -110,6 +114,11 @@ impl Mix {
                 let direction = if segment.side == 0 { &mut flow.forward } else { &mut flow.reverse };
                 let flags = if conversation.is_tcp() { segment.flags } else { 0 };
                 direction.count(time_ns, ip_bytes, slot.wire_bytes, flags);
+            }
+            // A segment or an acknowledgment of the same round follows at once.
+            let in_round = matches!(conversation.step, Step::Segment | Step::Acknowledge);
+            if in_round && self.trains != Fraction::percent(0) && self.random.chance(self.trains) {
+                wait_ns = u64::from(slot.wire_bytes) * 8 / TRAIN_BITS_PER_NS;
             }
             self.schedule.set(participant, time_ns + wait_ns.max(1));
             self.sent += 1;

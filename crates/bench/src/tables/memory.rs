@@ -5,6 +5,7 @@
 //! that the meter needs for a packet of a known flow, and does nothing else: its rate is the floor of
 //! the machine for a meter of this layout.
 
+use crate::ceiling::{FlowLines, MeterLines};
 use crate::error::{CountMismatch, Error};
 use crate::mapped_array::{LINE_BYTES, Line, MappedArray, Pages};
 use crate::measure::{Bench, Fact, Group, Run, Work, timed};
@@ -12,13 +13,10 @@ use crate::report::Table;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::hint::black_box;
-use weir_flow::prefetch;
 
 const ONE_CHAIN: &str = "1 chain";
 /// Packets that the meter processes together.
 const BURST: usize = 64;
-/// Flows per index bucket of the meter.
-const FLOWS_PER_BUCKET: f64 = 6.5;
 
 /// Pointer chases through 16 KiB to 1 GiB, several at once, bandwidth, and the meter's pattern.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
@@ -197,70 +195,39 @@ fn copy([from, to]: &mut Arrays) -> f64 {
     timed(|| to.copy_from_slice(from)).1
 }
 
-/// The lines of a meter: index buckets; slots with a key state and the counters of each direction;
-/// TCP connections.
+/// Packets of random flows.
 struct Pattern {
-    buckets: MappedArray<Line>,
-    slots: MappedArray<[Line; 3]>,
-    /// Empty without TCP.
-    connections: MappedArray<[Line; 7]>,
+    lines: MeterLines,
+    flows: usize,
+    tcp: bool,
     packets: usize,
     random: u64,
 }
 
 impl Pattern {
     fn new(flows: usize, tcp: bool, packets: usize) -> Result<Self, Error> {
-        let buckets = MappedArray::new((flows as f64 / FLOWS_PER_BUCKET) as usize + 1)?;
-        let connections = MappedArray::new(if tcp { flows } else { 1 })?;
-        Ok(Self { buckets, slots: MappedArray::new(flows)?, connections, packets, random: 0x1234_5678_9abc_def1 })
+        Ok(Self { lines: MeterLines::new(flows, tcp)?, flows, tcp, packets, random: 0x1234_5678_9abc_def1 })
     }
 
-    /// A packet without TCP touches three lines, one with TCP five.
     fn enter<const TCP: bool>(&mut self) {
-        let Self { buckets, slots, connections, random, .. } = self;
-        let (buckets, slots, connections) = (&buckets[..], &mut slots[..], &mut connections[..]);
-        let below = |random: u64, limit: usize| ((u128::from(random) * limit as u128) >> 64) as usize;
-        let mut burst = [(0, 0, 0); BURST];
+        let Self { lines, random, .. } = self;
+        let mut burst = [FlowLines::default(); BURST];
         for _ in 0..self.packets / BURST {
-            for (bucket, slot, direction) in &mut burst {
+            for flow in &mut burst {
                 *random ^= *random << 13;
                 *random ^= *random >> 7;
                 *random ^= *random << 17;
-                *slot = below(*random, slots.len());
-                // A flow is always in the same bucket.
-                *bucket = below((*slot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), buckets.len());
-                *direction = (*random & 1) as usize;
-                prefetch(&buckets[*bucket]);
+                let slot = ((u128::from(*random) * self.flows as u128) >> 64) as usize;
+                *flow = lines.prefetch_bucket(slot, (*random & 1) as usize, TCP);
             }
-            for (bucket, slot, direction) in &mut burst {
-                // The bucket has the number of the slot. All are 0 here, but they have to be read.
-                *slot += buckets[*bucket].0[0] as usize;
-                let lines = &slots[*slot];
-                prefetch(&lines[0]);
-                prefetch(&lines[1 + *direction]);
-                if TCP {
-                    let lines = &connections[*slot];
-                    prefetch(&lines[*direction]);
-                    prefetch(&lines[6]);
-                }
-            }
-            for &(_, slot, direction) in &burst {
-                let lines = &mut slots[slot];
-                lines[0].0[0] += 1;
-                lines[1 + direction].0[0] += 1;
-                if TCP {
-                    let lines = &mut connections[slot];
-                    lines[direction].0[0] += 1;
-                    lines[6].0[0] += 1;
-                }
-            }
+            lines.enter(&mut burst);
         }
     }
 }
 
 impl Work<()> for Pattern {
     fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
-        let tcp = self.connections.len() > 1;
+        let tcp = self.tcp;
         let ((), seconds) = timed(|| if tcp { self.enter::<true>() } else { self.enter::<false>() });
         let (packets, lines) = (self.packets as f64, if tcp { 5.0 } else { 3.0 });
         let facts =
@@ -269,9 +236,8 @@ impl Work<()> for Pattern {
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        let entered: u64 = self.slots.iter().map(|lines| lines[0].0[0]).sum();
         // All rounds have the same number of packets.
-        match entered % (self.packets as u64) {
+        match self.lines.entered() % (self.packets as u64) {
             0 => Ok(vec![]),
             rest => Err(CountMismatch(format!("{rest} packets too many in lines"))),
         }

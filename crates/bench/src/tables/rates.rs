@@ -1,12 +1,12 @@
 //! Rates of the whole pipeline: CESNET's loads, many flows, new flows, internet mix.
 
-use crate::ceiling::{Decoded, Null, Roofline};
+use crate::ceiling::{Decoded, DecodedAll, Null, Roofline};
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::load::{DecodedPackets, RATE, VELAN, config, required_bytes, velan};
 use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work};
 use crate::meter::{Fused, Metering, decode};
-use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
+use crate::report::{DECODED, DECODED_ALL, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
 use weir_packet::Packet;
 use weir_trafficgen::VELAN_PRESETS;
@@ -141,6 +141,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
     );
     let mut table = Table::new("mix", "Internet mix", "frames", load);
     table.logarithmic = false;
+    table.against = vec![DECODED, DECODED_ALL];
     for (row, snap, packets) in [("trimmed to 96", ",snap=96", 4_000_000), ("whole", "", 1_500_000)] {
         let packets = bench.size(packets, 20_000);
         if !bench.fits(packets * 1600, row, &mut table) {
@@ -163,6 +164,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(NULL, WithFacts(Null, rate))
             .case(ROOFLINE, WithFacts(Roofline::new(flows)?, rate))
             .case(DECODED, WithFacts(Decoded::new(flows)?, rate))
+            .case(DECODED_ALL, WithFacts(DecodedAll::new(flows)?, rate))
             .case(PIPELINE, WithFacts(fused, rate));
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }

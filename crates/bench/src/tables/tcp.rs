@@ -1,12 +1,12 @@
 //! The cost of TCP analysis: the meter with and without it, and the batch engine.
 
-use crate::ceiling::{Decoded, Null};
+use crate::ceiling::{Decoded, DecodedAll, Null};
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::load::{RATE, config};
 use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work, timed};
 use crate::meter::Metering;
-use crate::report::{DECODED, NULL, PIPELINE, Table};
+use crate::report::{DECODED, DECODED_ALL, NULL, PIPELINE, Table};
 use weir_flow::Config;
 use weir_packet::{Flags, Packet, ipv4_mapped};
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions};
@@ -21,7 +21,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
                 spaced at 20 Mpps";
     let mut table = Table::new("tcp", "TCP analysis", "load", load);
     table.logarithmic = false;
-    table.against = vec![WITHOUT];
+    table.against = vec![WITHOUT, DECODED, DECODED_ALL];
     let flows = bench.size(100_000, 1000);
     let clean = "loss=0,reorder=0,duplicate=0,spurious=0,keepalive=0,zerowindow=0";
     for (row, specification) in [
@@ -63,6 +63,7 @@ fn frames(bench: &mut Bench<'_>, table: &mut Table, row: &str, load: &str, flows
     let group = Group::new(row, 0.0)
         .case(NULL, Null)
         .case(DECODED, Decoded::new(flows)?)
+        .case(DECODED_ALL, DecodedAll::new(flows)?)
         .case(WITHOUT, without)
         .case(PIPELINE, with);
     group.measure(bench, table, &mut frames, Frames::next_round)

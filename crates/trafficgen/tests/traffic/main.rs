@@ -89,6 +89,7 @@ fn same_specification_gives_the_same_frames_bit_by_bit() {
         ("velan,flows=1000,packets=3k,order=round,rate=1M", 0x7f0b_de20_a3bc_7dd2),
         ("mix,flows=100,packets=20k,seed=7", 0x35a1_8c3c_2966_409b),
         ("mix,flows=1000,packets=50k,snap=96,rst=0.5,new=2k", 0x87fa_989b_6beb_2eb4),
+        ("mix,flows=1000,packets=50k,trains=60%", 0x6756_3c92_8061_98a6),
     ] {
         assert_eq!(digest(spec), expected, "{spec}: {:#x}", digest(spec));
     }
@@ -179,6 +180,7 @@ fn expected_counters_agree_with_an_independent_count() {
         "mix,flows=50,packets=20k,ipv6=0,udp=100%",
         "mix,flows=50,packets=20k,ipv6=1,udp=0,rst=1",
         "mix,flows=1,packets=5k,ramp=0",
+        "mix,flows=200,packets=60k,trains=70%",
         "lossy,flows=100,packets=30k,loss=5%,duplicate=10%,routed=50%,keepalive=1,zerowindow=1",
     ] {
         let mut source = recording(spec);
@@ -245,6 +247,22 @@ fn mix_has_the_requested_concurrent_and_new_flows() {
         let lives = seconds as usize * new as usize / flows;
         assert!(lives < 10 || seen_open * 100 > flows * 97, "{spec}: {seen_open} at a time");
     }
+}
+
+#[test]
+fn packets_of_a_train_follow_each_other_at_100_gbit_s() {
+    // Of 2000 conversations, two packets one after the other rarely belong to the same one.
+    let share = |trains| {
+        let packets = all(&mut recording(&format!("mix,flows=2000,packets=200k,trains={trains}")));
+        let pairs = packets.windows(2).filter(|pair| {
+            let ends = |packet: &Seen| packet.ends.iter().copied().collect::<HashSet<_>>();
+            let wire_ns = u64::from(pair[0].wire_bytes) * 8 / 100;
+            ends(&pair[0]) == ends(&pair[1]) && pair[1].time_ns - pair[0].time_ns == wire_ns.max(1)
+        });
+        pairs.count() as f64 / packets.len() as f64
+    };
+    let [none, half, all] = ["0", "50%", "1"].map(share);
+    assert!(none < 0.001 && (0.45..0.55).contains(&(half / all)) && all > 0.5, "{none} {half} {all}");
 }
 
 #[test]

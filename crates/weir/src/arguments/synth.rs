@@ -47,6 +47,8 @@ mix: TCP and UDP conversations with heavy-tailed lengths, for realistic traffic
   new=N           new conversations per second [default: flows / 10]
   ramp=1s         time in which the first conversations begin
   ipv6=30% udp=40% rst=10%   shares of the conversations
+  trains=0        share of segments of a request or response that follow the one before
+                  them at once (100 Gbit/s)
 
 lossy: TCP with known losses, retransmissions and duplicates, to test TCP analysis
   flows=1000      concurrent conversations
