@@ -153,10 +153,11 @@ fn a_rate_after_silence_is_that_of_the_time_since_the_last_report() {
         pipe.write_all(&Pcap::of(&frames[..1]).0[24..]).unwrap();
         first().is_some()
     });
+    // The first report may come after a part of the packets: the pipe is read in pieces.
     let [rate, seconds, packets] = first().unwrap();
     assert!(
-        seconds > 0.5 && packets >= 1000.0 && (rate - packets / seconds).abs() < 1e-6 * rate,
-        "{rate}, {seconds} s"
+        seconds > 0.5 && (rate - packets / seconds).abs() < 1e-6 * rate,
+        "{packets} packets, {rate} packets/s, {seconds} s"
     );
     drop(pipe);
     assert_eq!(child.wait().unwrap().code(), Some(0));
