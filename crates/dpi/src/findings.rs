@@ -243,9 +243,10 @@ impl Findings {
         self.facts.len()
     }
 
-    /// Whether nothing was found, and no limit was the reason.
+    /// Whether nothing was found, and neither a limit nor missing octets were the reason.
     pub fn is_empty(&self) -> bool {
-        self.application.is_none() && self.facts.is_empty() && !self.notes.has(Note::Limit)
+        let has_reason = self.notes.has(Note::Limit) || self.notes.has(Note::Gap);
+        self.application.is_none() && self.facts.is_empty() && !has_reason
     }
 
     /// The application and how it is known, if it is.

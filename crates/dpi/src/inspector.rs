@@ -310,7 +310,7 @@ impl Inspector {
         match flow.state {
             DONE => false,
             LIMITED => self.note_limit(flow, payload),
-            FRESH if flow.told_nothing == 0 && payload.is_empty(flow) => {
+            FRESH if flow.told_nothing == 0 && payload.is_empty(flow) && !payload.is_cut(flow) => {
                 if !payload.is_last {
                     return true;
                 }
@@ -330,7 +330,8 @@ impl Inspector {
     /// an entry if it is decided, a session too if it is not, and neither if no reader is left.
     fn inspect_first(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
         let told_nothing = std::mem::take(&mut flow.told_nothing);
-        if payload.is_empty(flow) || flow.is_silent(payload.endpoint) {
+        let is_cut = payload.is_cut(flow);
+        if payload.is_empty(flow) && !is_cut || flow.is_silent(payload.endpoint) {
             flow.told_nothing = told_nothing.saturating_add(u16::from(!payload.octets.is_empty()));
             return flow.awaits_more(payload);
         }
@@ -339,8 +340,8 @@ impl Inspector {
         session.candidates = match payload.tcp {
             // The first octet of the stream is still to come.
             Some(_) if !payload.is_in_order(flow) => u32::MAX >> (u32::BITS as usize - STREAM_READERS.len()),
-            Some(_) => self.candidates.of_stream(payload.octets[0]),
-            None => self.candidates.of_datagram(payload.octets[0]),
+            Some(_) => payload.octets.first().map_or(0, |first| self.candidates.of_stream(*first)),
+            None => payload.octets.first().map_or(0, |first| self.candidates.of_datagram(*first)),
         };
         let [client, server] = match flow.client {
             0 => payload.addresses,
@@ -357,7 +358,7 @@ impl Inspector {
             self.counters.flows += 1;
         }
         let has_facts = known.is_some() || name.is_some();
-        if session.candidates == 0 && !has_facts && !is_medium && !self.settings.ports {
+        if session.candidates == 0 && !has_facts && !is_medium && !is_cut && !self.settings.ports {
             return flow.note_nothing_told(u32::from(told_nothing) + 1, payload, false);
         }
         (session.is_tcp, session.ports, session.first) = (payload.tcp.is_some(), payload.ports, payload.endpoint & 1);
@@ -372,6 +373,9 @@ impl Inspector {
         if let Some(name) = name {
             // It is a text already.
             session.findings.set_octets(Fact::LearnedName, name.as_bytes());
+        }
+        if is_cut {
+            session.findings.note(Note::Gap);
         }
         let is_open = session.candidates != 0 && session.inspect(payload, flow, self.settings.octets);
         let is_clean = session.findings.is_clear() && session.octets() == before && flow.silent == 0;
@@ -402,7 +406,7 @@ impl Inspector {
             None => DONE,
         };
         self.close_session(FIRST_SESSION);
-        !is_recognised && flow.note_nothing_told(packets, payload, false)
+        !is_recognised && flow.note_nothing_told(packets.max(u32::from(told_nothing) + 1), payload, false)
     }
 
     /// Takes what is known of a flow whose packets told nothing so far.
@@ -692,6 +696,12 @@ impl<'a> Payload<'a> {
         self.octets.is_empty() || self.is_keep_alive(flow)
     }
 
+    /// Whether octets of it were not captured. Nor are there any behind the limit of packets.
+    fn is_cut(&self, flow: &FlowInspection) -> bool {
+        let is_beyond_limit = self.is_last && self.octets.is_empty();
+        self.octets.len() < self.wire_octets as usize && !is_beyond_limit && !self.is_keep_alive(flow)
+    }
+
     /// An octet before the first one is probably a keep-alive: the capture began later than the
     /// connection, and the octet before the next one came again.
     fn is_keep_alive(&self, flow: &FlowInspection) -> bool {
@@ -762,7 +772,11 @@ impl Session {
                     self.streams = taken;
                 }
             }
-            None if payload.octets.is_empty() => {}
+            None if payload.octets.is_empty() => {
+                if payload.is_cut(flow) {
+                    self.findings.note(Note::Gap);
+                }
+            }
             None => {
                 let datagram = payload.datagram(self.first);
                 let (mut state, mut dtls) = (self.quic.take(), self.dtls.take());
@@ -781,8 +795,7 @@ impl Session {
                 if self.strays >= UNKNOWN_DATAGRAMS {
                     self.candidates = 0;
                 }
-                let is_cut = payload.octets.len() < payload.wire_octets as usize;
-                if is_cut && self.findings.application().is_some() {
+                if payload.is_cut(flow) {
                     self.findings.note(Note::Gap);
                 }
             }
@@ -794,7 +807,7 @@ impl Session {
     /// copied only if more octets are needed.
     fn read_in_place(&mut self, payload: &Payload<'_>, flow: &FlowInspection, limit: u32) {
         let octets = &payload.octets[..payload.octets.len().min(limit as usize)];
-        let is_cut = payload.octets.len() < payload.wire_octets as usize;
+        let is_cut = payload.is_cut(flow);
         if is_cut {
             self.findings.note(Note::Gap);
         }
@@ -831,12 +844,11 @@ impl Session {
         }
     }
 
-    /// Whether octets are missing before others of a recognised flow.
+    /// Whether octets are missing before others.
     fn has_gap(&self) -> bool {
-        self.findings.application().is_some()
-            && (self.streams.iter().any(Stream::has_gap)
-                || self.quic.as_ref().is_some_and(|state| state.has_gap())
-                || self.dtls.as_ref().is_some_and(|state| state.has_gap()))
+        self.streams.iter().any(Stream::has_gap)
+            || self.quic.as_ref().is_some_and(|state| state.has_gap())
+            || self.dtls.as_ref().is_some_and(|state| state.has_gap())
     }
 
     /// Whether packets after this one are of use.

@@ -82,9 +82,9 @@ fn damaged_line_of_a_side_does_not_undo_what_the_other_one_proves() {
 }
 
 #[test]
-fn hello_that_the_capture_cut_is_tls_with_a_gap() {
+fn hello_that_the_capture_cut_has_a_gap() {
     let hello = client_hello(b"a.example", &[]);
-    for (octets, application, notes) in [(46, "tls", "gap"), (11, "tls", "gap"), (10, "", "")] {
+    for (octets, application, notes) in [(46, "tls", "gap"), (11, "tls", "gap"), (10, "", "gap"), (0, "", "gap")] {
         let frames = connection(5000, &[(true, &hello)]);
         let cut = &frames[2][..14 + 20 + 20 + octets];
         let whole = frames[2].len() as u32;

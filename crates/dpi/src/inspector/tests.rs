@@ -327,6 +327,33 @@ fn datagram_that_the_capture_cut_has_a_gap() {
 }
 
 #[test]
+fn payload_that_the_capture_cut_has_a_gap_whether_or_not_the_flow_is_recognised() {
+    let junk = b"\xff\xfe this is no protocol";
+    for tcp in [None, Some((7, false))] {
+        for captured in [0, 1, 5, junk.len()] {
+            let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+            let mut flow = FlowInspection::default();
+            let cut = Payload { wire_octets: junk.len() as u32, tcp, ..datagram(&junk[..captured]) };
+            let of_use = [(); 2].map(|()| inspector.inspect(&mut flow, &cut));
+            let notes = inspector.findings(&flow).map(|found| found.notes().names().collect::<Vec<_>>());
+            assert_eq!(notes, (captured < junk.len()).then(|| vec!["gap"]), "{captured}");
+            assert_eq!((of_use[0], inspector.counters().flows), (true, 1), "{captured}");
+            inspector.inspect(&mut flow, &Payload { endpoint: 1, tcp, is_last: true, ..datagram(b"") });
+            inspector.end_flow(&mut flow);
+            assert_eq!((inspector.free_sessions.len(), inspector.findings_octets), (inspector.sessions.len() - 1, 0));
+        }
+    }
+    // A datagram that was captured whole, after one that was not.
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let mut flow = FlowInspection::default();
+    inspector.inspect(&mut flow, &Payload { wire_octets: 40, ports: [40_000, 53], ..datagram(b"") });
+    inspector.inspect(&mut flow, &Payload { ports: [40_000, 53], ..datagram(QUESTION) });
+    let found = inspector.findings(&flow).unwrap();
+    let application = found.application().map(|(application, _)| application);
+    assert_eq!((application, found.notes().names().collect::<Vec<_>>()), (Some(Application::Dns), vec!["gap"]));
+}
+
+#[test]
 fn end_at_a_limit_is_noted_whether_or_not_the_flow_is_recognised() {
     let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let hello = [&b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
@@ -389,7 +416,8 @@ fn streams_are_read_in_the_order_of_their_octets() {
     let segment =
         |from: usize, to: usize| Payload { tcp: Some((100 + from as u32, false)), ..datagram(&message[from..to]) };
     inspector.inspect(&mut flow, &segment(20, message.len()));
-    assert_eq!(inspector.findings(&flow), None);
+    let found = inspector.findings(&flow).unwrap();
+    assert_eq!((found.application(), found.notes().names().collect::<Vec<_>>()), (None, vec!["gap"]));
     inspector.inspect(&mut flow, &segment(0, 20));
     assert_eq!(inspector.findings(&flow).unwrap().text(Fact::DnsName), Some("a.example"));
     inspector.inspect(&mut flow, &Payload { is_last: true, ..segment(0, 0) });
