@@ -50,18 +50,48 @@ pub(crate) fn position_unquoted(octets: &[u8], wanted: u8) -> Option<usize> {
     })
 }
 
-/// Calls a function with the name and value of each whole field line (RFC 9112 section 5, RFC 3261 section 7.3).
-/// `Some`: what follows the head. `None`: its end is not among the octets.
+/// Calls a function with the name and value of each whole field (RFC 9112 section 5, RFC 3261 section 7.3).
+/// Those that are folded over several lines are left out. `Some`: what follows the head. `None`: its end is
+/// not among the octets.
 pub(crate) fn fields<'a>(mut octets: &'a [u8], mut read: impl FnMut(&'a [u8], &'a [u8])) -> Option<&'a [u8]> {
+    let mut field: &[u8] = b"";
     loop {
+        // White space at its start makes a line a part of the field before it (RFC 9112 section 5.2).
+        let is_continuation = b" \t".contains(octets.first()?);
+        if let Some(colon) = memchr(b':', field).filter(|_| !is_continuation) {
+            read(field[..colon].trim_ascii(), field[colon + 1..].trim_ascii());
+        }
         let end = memchr(b'\n', octets)?;
-        let line = octets[..end].trim_ascii();
+        let line = octets[..end].strip_suffix(b"\r").unwrap_or(&octets[..end]);
         octets = &octets[end + 1..];
         if line.is_empty() {
             return Some(octets);
         }
-        if let Some(colon) = memchr(b':', line) {
-            read(line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+        field = if is_continuation { b"" } else { line };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_when_the_next_line_begins_and_folded_ones_never() {
+        let head = b"A: 1\r\nB:2 \r\n C: 3\r\n\tx\r\nno colon\r\nD :4\nE: 5\r\n\r\nbody";
+        let end = head.len() - 4;
+        for (octets, names, rest) in [
+            (&head[..], "ADE", Some(&b"body"[..])),
+            (&head[..end], "ADE", Some(b"")),
+            (&head[..end - 1], "ADE", None),
+            (&head[..end - 2], "AD", None),
+            (b" A: 1\r\nB: 2\r\n\r\n", "B", Some(b"")),
+            (b"A: 1\r\n \r\nB: 2\r\n\r\n", "B", Some(b"")),
+            (b"", "", None),
+        ] {
+            let mut read = String::new();
+            assert_eq!(fields(octets, |name, _| read.push_str(str::from_utf8(name).unwrap())), rest);
+            assert_eq!(read, names, "{:?}", String::from_utf8_lossy(octets));
         }
+        fields(head, |name, value| assert!(name != b"D" || value == b"4"));
     }
 }

@@ -96,6 +96,17 @@ fn hello_that_the_capture_cut_has_a_gap() {
 }
 
 #[test]
+fn a_field_that_is_folded_over_lines_is_no_fact_and_hides_none() {
+    for (head, host) in [
+        (&b"GET / HTTP/1.1\r\nX: 1\r\n Host: b.example\r\nHost: a.example\r\n\r\n"[..], "a.example"),
+        (b"GET / HTTP/1.1\r\nHost: a.example\r\n\tb\r\nAccept: *\r\n\r\n", ""),
+    ] {
+        let frames = connection(5000, &[(true, head)]);
+        assert_eq!(read(&frames, &[], ["application", "http_host"]), ["http", host]);
+    }
+}
+
+#[test]
 fn statuses_and_paths_are_exact_or_none() {
     for (request, response, expected) in [
         (&b"GET  / HTTP/1.1\r\n\r\n"[..], &b"HTTP/1.1 99999 x\r\n\r\n"[..], ["http", "/", ""]),
