@@ -12,7 +12,7 @@ pub struct Bench {
     #[command(subcommand)]
     pub command: Option<BenchCommand>,
 
-    /// Tables to measure (--list shows their names) [default: all; takes half an hour]
+    /// Tables to measure (--list shows their names) [default: all; takes half an hour or more]
     #[arg(value_name = "TABLE")]
     pub tables: Vec<String>,
 
