@@ -181,6 +181,8 @@ impl<F: Format> Source for CaptureFile<F> {
             remove_behind(intact_bytes, file, burst);
             (self.cursor, self.limit, self.ended) = (intact_bytes.max(start), intact_bytes, true);
             let error = self.damaged(cause, burst.len());
+            // Damage that was met is behind that.
+            self.pending = None;
             if burst.is_empty() {
                 return Err(error);
             }

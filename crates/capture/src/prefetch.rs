@@ -1,15 +1,15 @@
 //! A hint to the CPU.
 
-/// Prefetches the cache line of a byte that is read soon.
+/// Prefetches the first cache line of a value that is read soon.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch(byte: &u8) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every x86-64 CPU has SSE, and prefetching is allowed at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
+    let _ = value;
 }

@@ -31,7 +31,7 @@ const MIN_MEAN_BYTES: u64 = 256;
 const MAPPED_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes behind the reader that stay mapped: more than packets that wait for another thread take.
 /// The rest is released as the reader goes on, which costs the same at the end.
-const RETAINED_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const RETAINED_BYTES: usize = 64 * 1024 * 1024;
 const LINE_BYTES: usize = 64;
 
 /// How far a file was read ahead.

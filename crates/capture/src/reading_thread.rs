@@ -8,20 +8,24 @@
 //! returned: the same bursts, and errors at the same places. If all frames of the source stay in its
 //! memory, as those of a mapped file do, only their places are passed on; otherwise their bytes are
 //! copied. The caller takes all bursts of the queue at once, so a lock is taken for each burst and
-//! threads wake each other for each queue. The queue is bounded in bursts and in copied bytes.
+//! threads wake each other for each queue. The queue is bounded in bursts and in bytes of frames.
 
 use crate::merge::merge;
 use crate::prefetch::prefetch;
+use crate::read_ahead::RETAINED_BYTES;
 use crate::{Burst, Error, Frame, Losses, MAX_BURST_FRAMES, Progress, SharedMemory, Source};
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Bursts in the queue at most.
-const QUEUE_BURSTS: usize = 64;
-/// Copied bytes in the queue at most, unless a single burst has more.
-const QUEUE_BYTES: usize = 2 * 1024 * 1024;
+/// Bursts in the queue at most. With 64 a run takes a tenth longer: frames come from the second-level
+/// cache of the other core then, which is slower than the cache that all cores share.
+const QUEUE_BURSTS: usize = 512;
+/// Bytes of frames in the queue at most, unless a single burst has more: those that are copied, and
+/// those in the source's memory, which keeps [more](crate::read_ahead::RETAINED_BYTES) at hand.
+const COPIED_BYTES: usize = 2 * 1024 * 1024;
+const MAPPED_BYTES: usize = RETAINED_BYTES / 2;
 /// Larger buffers are not used again.
 const MAX_KEPT_BYTES: usize = 128 * 1024;
 /// The headers of most packets end in the second line.
@@ -118,12 +122,13 @@ struct Shared {
     filled: Condvar,
     /// The queue was emptied, or is closed.
     emptied: Condvar,
+    max_bytes: usize,
 }
 
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// Copied bytes in the items.
+    /// Bytes of the frames of the items.
     bytes: usize,
     /// Bursts to use again.
     used: Vec<ReadBurst>,
@@ -144,7 +149,7 @@ impl Shared {
     fn push(&self, item: Item, bytes: usize) -> Option<ReadBurst> {
         let mut queue = self.lock();
         let is_full = |queue: &mut Queue| {
-            let has_room = queue.items.len() < QUEUE_BURSTS && queue.bytes + bytes <= QUEUE_BYTES;
+            let has_room = queue.items.len() < QUEUE_BURSTS && queue.bytes + bytes <= self.max_bytes;
             !queue.is_closed && !queue.items.is_empty() && !has_room
         };
         queue = self.emptied.wait_while(queue, is_full).unwrap_or_else(PoisonError::into_inner);
@@ -174,11 +179,12 @@ impl Drop for QueueEnd {
 }
 
 impl ReadBurst {
-    /// Takes the frames of a burst.
-    fn take(&mut self, burst: &Burst<'_>, memory: Option<&SharedMemory>) {
+    /// Takes the frames of a burst. Returns their bytes.
+    fn take(&mut self, burst: &Burst<'_>, memory: Option<&SharedMemory>) -> usize {
         let base = memory.map(|memory| (**memory).as_ref().as_ptr().addr());
+        let frame_bytes = burst.iter().map(|frame| frame.bytes.len()).sum();
         if base.is_none() {
-            self.bytes.reserve_exact(burst.iter().map(|frame| frame.bytes.len()).sum());
+            self.bytes.reserve_exact(frame_bytes);
         }
         for &Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface } in burst {
             let place = match base {
@@ -192,6 +198,7 @@ impl ReadBurst {
             let bytes = bytes.len() as u32;
             self.frames.push(ReadFrame { time_ns, place, bytes, wire_bytes, interface, link_type, time_assumed });
         }
+        frame_bytes
     }
 
     fn frames<'a>(&'a self, memory: Option<&'a SharedMemory>) -> impl Iterator<Item = Frame<'a>> {
@@ -221,7 +228,7 @@ fn read(source: &mut dyn Source, shared: &Shared) {
     loop {
         let mut burst = Burst::new();
         let filled = source.fill(&mut burst);
-        next.take(&burst, memory.as_ref());
+        let bytes = next.take(&burst, memory.as_ref());
         // Interfaces are numbered in the order in which they become known.
         let highest = burst.iter().map(|frame| frame.interface).max();
         drop(burst);
@@ -232,7 +239,6 @@ fn read(source: &mut dyn Source, shared: &Shared) {
                 next.progress = source.progress();
                 next.interfaces = (highest > highest_interface).then(|| source.interfaces());
                 highest_interface = highest.max(highest_interface);
-                let bytes = next.bytes.len();
                 (Item::Burst(std::mem::take(&mut next)), bytes)
             }
         };
@@ -248,13 +254,15 @@ fn read(source: &mut dyn Source, shared: &Shared) {
 
 impl ReadingThread {
     fn new(source: Box<dyn Source + Send>, name: String) -> Self {
+        let memory = source.memory();
+        let max_bytes = if memory.is_some() { MAPPED_BYTES } else { COPIED_BYTES };
         Self {
             name,
-            memory: source.memory(),
+            memory,
             source: Some(source),
             thread: None,
             is_started: false,
-            shared: Arc::default(),
+            shared: Arc::new(Shared { max_bytes, ..Shared::default() }),
             items: VecDeque::new(),
             burst: None,
             used: Vec::new(),
@@ -333,9 +341,13 @@ impl Source for ReadingThread {
             }
         }
         let memory = self.memory.as_ref();
+        if let Some(Item::Burst(after)) = self.items.get(1) {
+            after.frames.iter().step_by(LINE_BYTES / size_of::<ReadFrame>()).for_each(prefetch);
+        }
         if let Some(Item::Burst(coming)) = self.items.front() {
             for frame in coming.frames(memory) {
-                frame.bytes.first().into_iter().chain(frame.bytes.get(LINE_BYTES)).for_each(prefetch);
+                let second = frame.bytes.get(LINE_BYTES).or(frame.bytes.last());
+                frame.bytes.first().into_iter().chain(second).for_each(prefetch);
             }
         }
         burst.extend(self.burst.iter().flat_map(|burst| burst.frames(memory)).take(MAX_BURST_FRAMES));
