@@ -22,8 +22,8 @@ use std::thread::{Builder, JoinHandle};
 /// Bursts in the queue at most. With 64 a run takes a tenth longer: frames come from the second-level
 /// cache of the other core then, which is slower than the cache that all cores share.
 const QUEUE_BURSTS: usize = 512;
-/// Bytes of frames in the queue at most, unless a single burst has more: those that are copied, and
-/// those in the source's memory, which keeps [more](crate::read_ahead::RETAINED_BYTES) at hand.
+/// Bytes of frames in the queue at most, unless a single burst has more: of frames that are copied, and
+/// of those in the source's memory. That keeps [more](RETAINED_BYTES) mapped.
 const COPIED_BYTES: usize = 2 * 1024 * 1024;
 const MAPPED_BYTES: usize = RETAINED_BYTES / 2;
 /// Larger buffers are not used again.
