@@ -52,7 +52,7 @@ pub use live::{
 pub use merge::merge;
 pub use open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
 pub use packets_file::{BODY_BYTES, DECODED_LINK_TYPE, PacketsWriter};
-pub use reading_thread::{read_on_threads, useful_threads};
+pub use reading_thread::{ReadingThreads, read_on_threads, useful_threads};
 pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{

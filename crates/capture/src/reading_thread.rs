@@ -26,6 +26,11 @@ const QUEUE_BURSTS: usize = 512;
 /// of those in the source's memory. That keeps [more](RETAINED_BYTES) mapped.
 const COPIED_BYTES: usize = 2 * 1024 * 1024;
 const MAPPED_BYTES: usize = RETAINED_BYTES / 2;
+/// Frames of a mapped capture that the caller's thread reads before it decides, and bytes of a frame, on
+/// average, from which on a reading thread is useful. The CPU itself loads shorter records ahead, and a
+/// reading thread takes half as much CPU time again as it saves the caller.
+const TRIAL_FRAMES: usize = 1024;
+const MIN_MEAN_BYTES: usize = 80;
 /// Larger buffers are not used again.
 const MAX_KEPT_BYTES: usize = 128 * 1024;
 /// The headers of most packets end in the second line.
@@ -38,11 +43,22 @@ pub fn useful_threads(inputs: usize) -> usize {
     if inputs > 1 { inputs + 1 } else { 1 }
 }
 
-/// Merges inputs like [`merge`], and reads them on up to this number of threads. They start with the
-/// first burst. If the system cannot start one, the thread that asks for bursts reads itself.
+/// A number of reading threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadingThreads {
+    /// This number, but not more than can be busy.
+    UpTo(usize),
+    /// The same, but none for a mapped capture of short frames, which it would not make faster.
+    IfUseful(usize),
+}
+
+/// Merges inputs like [`merge`], and reads them on threads. They start with the first burst, or with a
+/// later one if it depends on the frames. If the system cannot start one, the thread that asks for
+/// bursts reads itself.
 #[must_use]
-pub fn read_on_threads(mut inputs: Vec<Box<dyn Source + Send>>, threads: usize) -> Box<dyn Source + Send> {
-    let Some(of_inputs) = threads.checked_sub(1) else { return merge(inputs) };
+pub fn read_on_threads(mut inputs: Vec<Box<dyn Source + Send>>, threads: ReadingThreads) -> Box<dyn Source + Send> {
+    let (ReadingThreads::UpTo(most) | ReadingThreads::IfUseful(most)) = threads;
+    let Some(of_inputs) = most.checked_sub(1) else { return merge(inputs) };
     if inputs.len() > 1 {
         let on_thread = |(number, source)| -> Box<dyn Source + Send> {
             if number < of_inputs {
@@ -53,7 +69,11 @@ pub fn read_on_threads(mut inputs: Vec<Box<dyn Source + Send>>, threads: usize) 
         };
         inputs = inputs.into_iter().enumerate().map(on_thread).collect();
     }
-    Box::new(ReadingThread::new(merge(inputs), "weir-read".into()))
+    let mut reader = ReadingThread::new(merge(inputs), "weir-read".into());
+    if matches!(threads, ReadingThreads::IfUseful(_)) && reader.memory.is_some() {
+        reader.trial = Some(Trial::default());
+    }
+    Box::new(reader)
 }
 
 /// A source that is read on another thread.
@@ -65,6 +85,8 @@ struct ReadingThread {
     memory: Option<SharedMemory>,
     thread: Option<JoinHandle<()>>,
     is_started: bool,
+    /// Until it is known whether the thread is useful.
+    trial: Option<Trial>,
     shared: Arc<Shared>,
     /// Taken from the queue.
     items: VecDeque<Item>,
@@ -75,6 +97,13 @@ struct ReadingThread {
     progress: Progress,
     interfaces: Vec<(u32, String)>,
     recorded_losses: Losses,
+}
+
+/// Frames that the caller's thread has read.
+#[derive(Default)]
+struct Trial {
+    frames: usize,
+    bytes: usize,
 }
 
 /// What a call of `fill` returned.
@@ -262,6 +291,7 @@ impl ReadingThread {
             source: Some(source),
             thread: None,
             is_started: false,
+            trial: None,
             shared: Arc::new(Shared { max_bytes, ..Shared::default() }),
             items: VecDeque::new(),
             burst: None,
@@ -313,11 +343,20 @@ impl ReadingThread {
 
 impl Source for ReadingThread {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        if !self.is_started {
+        if self.trial.as_ref().is_some_and(|trial| trial.frames >= TRIAL_FRAMES) {
+            let is_useful = self.trial.take().is_some_and(|trial| trial.bytes >= MIN_MEAN_BYTES * trial.frames);
+            self.is_started = !is_useful;
+        }
+        if !self.is_started && self.trial.is_none() {
             self.start();
         }
         if self.source.is_some() {
-            return self.source.as_mut().map_or(Ok(false), |source| source.fill(burst));
+            let filled = self.source.as_mut().map_or(Ok(false), |source| source.fill(burst));
+            if let Some(trial) = &mut self.trial {
+                trial.frames += burst.len();
+                trial.bytes += burst.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+            }
+            return filled;
         }
         if let Some(mut used) = self.burst.take() {
             used.clear();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::{debug, info, warn};
-use weir_capture::{Burst, Content, FilterError, Input, LiveSource, Losses, Progress, Source};
+use weir_capture::{Burst, Content, FilterError, Input, LiveSource, Losses, Progress, ReadingThreads, Source};
 use weir_packet::DecodeOptions;
 
 /// Bursts between two checks of signals, sinks and progress.
@@ -149,10 +149,10 @@ pub fn open_sources(
     decode: DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<Input<'static>, Error> {
-    open_on_threads(sources, decode, stop, 0)
+    open_on_threads(sources, decode, stop, ReadingThreads::UpTo(0))
 }
 
-/// The same. Captures are read on up to this number of threads of their own.
+/// The same. Captures are read on threads of their own.
 ///
 /// # Errors
 /// As [`open_sources`].
@@ -160,7 +160,7 @@ pub fn open_on_threads(
     sources: &[&OsStr],
     decode: DecodeOptions,
     stop: &Arc<AtomicBool>,
-    reading_threads: usize,
+    threads: ReadingThreads,
 ) -> Result<Input<'static>, Error> {
     if let Some(live) = find_live(sources) {
         if sources.len() > 1 {
@@ -186,7 +186,7 @@ pub fn open_on_threads(
     if !errors.is_empty() {
         return Err(Error::Sources(errors));
     }
-    Ok(Input::File(weir_capture::read_on_threads(opened, reading_threads)))
+    Ok(Input::File(weir_capture::read_on_threads(opened, threads)))
 }
 
 pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::error;
-use weir_capture::{Input, Source};
+use weir_capture::{Input, ReadingThreads, Source};
 use weir_egress::WhenFull;
 use weir_export::FileMode;
 use weir_ledger::Ledger;
@@ -59,7 +59,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let cores = || thread::available_parallelism().map_or(1, NonZero::get);
     let reading_threads = read.threads.map_or_else(cores, usize::from) - 1;
     let reading_threads = reading_threads.min(weir_capture::useful_threads(sources.len()));
-    let mut source = input::open_on_threads(&sources, settings.decode, &stop, reading_threads)?;
+    let threads = if read.threads.is_some() { ReadingThreads::UpTo } else { ReadingThreads::IfUseful };
+    let mut source = input::open_on_threads(&sources, settings.decode, &stop, threads(reading_threads))?;
     let reads_captures = matches!(source, Input::File(_));
     let reading_threads = if reads_captures { reading_threads } else { 0 };
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);

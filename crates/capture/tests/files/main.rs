@@ -13,7 +13,7 @@ mod truncation;
 
 use make::{Kept, Ng, Pcap, gzip, read, read_stream, same_either_way};
 use std::path::Path;
-use weir_capture::{Error, from_bytes, merge, open, read_on_threads};
+use weir_capture::{Error, ReadingThreads, from_bytes, merge, open, read_on_threads};
 
 /// Why this is no capture; the same from memory and from streams.
 fn refusal(bytes: Vec<u8>) -> String {

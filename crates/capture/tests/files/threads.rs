@@ -2,8 +2,11 @@
 
 use crate::mapped::{Numbers, large};
 use crate::*;
+use ReadingThreads::{IfUseful, UpTo};
 use std::fs::{self, File};
-use weir_capture::{Burst, Progress, Source, from_reader};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use weir_capture::{Burst, Frame, Progress, SharedMemory, Source, from_reader};
 
 type Input = Box<dyn Source + Send>;
 
@@ -24,12 +27,12 @@ fn calls(mut source: Input) -> Vec<String> {
 
 fn assert_same_calls(inputs: impl Fn() -> Vec<Input>) {
     let expected = calls(merge(inputs()));
-    for threads in [0, 1, 2, 3, 8] {
+    for threads in [0, 1, 2, 3, 8].map(UpTo).into_iter().chain([IfUseful(1)]) {
         let found = calls(read_on_threads(inputs(), threads));
         let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
         let tail = |at: usize, calls: &[String]| calls[at][calls[at].len().saturating_sub(200)..].to_owned();
         let differs = differs.map(|at| (at, tail(at, &found), tail(at, &expected)));
-        assert_eq!((found.len(), differs), (expected.len(), None), "{threads} threads");
+        assert_eq!((found.len(), differs), (expected.len(), None), "{threads:?}");
     }
 }
 
@@ -74,7 +77,7 @@ fn a_packet_of_a_slow_stream_is_returned_before_the_next_one_arrives() {
             Ok(bytes.len())
         }
     }
-    let mut source = read_on_threads(vec![from_reader(Path::new("-"), Box::new(Stream(receiver))).unwrap()], 1);
+    let mut source = read_on_threads(vec![from_reader(Path::new("-"), Box::new(Stream(receiver))).unwrap()], UpTo(1));
     one.extend(source.burst().unwrap().unwrap().iter().map(Kept::from));
     assert_eq!(one.len(), 1);
     sender.send(bytes[24 + 76..].to_vec()).unwrap();
@@ -96,7 +99,7 @@ fn a_panic_of_the_source_is_one_of_the_caller() {
             Progress::default()
         }
     }
-    let _ = read_on_threads(vec![Box::new(Broken)], 1).burst();
+    let _ = read_on_threads(vec![Box::new(Broken)], UpTo(1)).burst();
 }
 
 #[test]
@@ -119,8 +122,56 @@ fn a_source_that_is_dropped_early_does_not_wait_for_its_end() {
             Progress::default()
         }
     }
-    let mut source = read_on_threads(vec![Box::new(Endless([7; 60])), Box::new(Endless([8; 60]))], 3);
+    let mut source = read_on_threads(vec![Box::new(Endless([7; 60])), Box::new(Endless([8; 60]))], UpTo(3));
     for _ in 0..10 {
         assert!(source.burst().unwrap().is_some());
+    }
+}
+
+/// Frames of one length in one piece of memory, and the threads that read them.
+struct InMemory {
+    memory: Arc<Vec<u8>>,
+    left: usize,
+    readers: Arc<Mutex<Vec<ThreadId>>>,
+}
+
+impl Source for InMemory {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        self.readers.lock().unwrap().push(thread::current().id());
+        let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
+        self.left = left;
+        let (bytes, wire_bytes) = (&self.memory[..], self.memory.len() as u32);
+        let (time_ns, link_type, time_assumed, interface) = (0, 1, false, 1);
+        while !burst.is_full() {
+            burst.push(Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface });
+        }
+        Ok(true)
+    }
+
+    fn memory(&self) -> Option<SharedMemory> {
+        Some(self.memory.clone())
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+#[test]
+fn short_frames_in_memory_are_read_by_the_thread_that_asks_unless_a_number_is_given() {
+    let caller = thread::current().id();
+    for (bytes, threads, moves) in
+        [(60, IfUseful(1), false), (79, IfUseful(2), false), (60, UpTo(1), true), (80, IfUseful(1), true)]
+    {
+        let readers = Arc::default();
+        let input = InMemory { memory: Arc::new(vec![7; bytes]), left: 100, readers: Arc::clone(&readers) };
+        let mut source = read_on_threads(vec![Box::new(input)], threads);
+        let bursts = std::iter::from_fn(|| source.burst().unwrap().map(|burst| burst.len()));
+        assert_eq!(bursts.sum::<usize>(), 100 * 64, "{threads:?}");
+        let readers = readers.lock().unwrap();
+        assert_eq!(readers.iter().any(|reader| *reader != caller), moves, "{bytes} bytes, {threads:?}");
+        // 1024 frames are read before.
+        let before = if threads == UpTo(1) { 0 } else { 1024 / 64 };
+        assert!(readers[..before].iter().all(|reader| *reader == caller), "{bytes} bytes, {threads:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 
 /// Reads the first bursts, lets something happen to the file, and reads the rest.
 fn read_with(path: &Path, threads: usize, bursts: usize, event: impl FnOnce()) -> (usize, Vec<Kept>, Vec<Error>) {
-    let mut source = read_on_threads(vec![open(path).unwrap()], threads);
+    let mut source = read_on_threads(vec![open(path).unwrap()], ReadingThreads::UpTo(threads));
     let (mut frames, mut errors) = (Vec::new(), Vec::new());
     for _ in 0..bursts {
         match source.burst() {

@@ -26,7 +26,7 @@ pub struct Read {
 
     /// Threads that read and meter captures: one meters, the others read ahead. More than are useful are not
     /// started. The records are the same with any number. Each sink has a thread of its own [default: the cores of this
-    /// machine]
+    /// machine; 1 for an uncompressed capture of short packets, which a second one makes no faster]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024), help_heading = INPUT)]
     pub threads: Option<u16>,
 
