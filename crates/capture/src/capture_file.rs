@@ -66,12 +66,14 @@ impl<F: Format> CaptureFile<F> {
                     Ok(false) => {
                         self.ended = true;
                         let rest = rest(&self.window, self.cursor, self.limit);
-                        let lost = || truncation(self.window.mapped()?).map(|(_, cause)| cause);
                         let is_whole = rest.is_empty() && self.limit == usize::MAX && !self.has_lost_pages();
-                        let cause = if is_whole { None } else { lost() };
-                        let cause = cause.or_else(|| (!rest.is_empty()).then(|| self.format.truncation(rest)));
-                        if let Some(cause) = cause {
-                            return Err(self.damaged(cause, 0));
+                        if let Some(file) = self.window.mapped().filter(|_| !is_whole)
+                            && let Some(loss) = file.loss()
+                        {
+                            return Err(loss.into_error(self.packets));
+                        }
+                        if !rest.is_empty() {
+                            return Err(self.damaged(self.format.truncation(rest), 0));
                         }
                         if let Some(cause) = self.format.check_end(self.packets) {
                             return Err(self.damaged(cause, 0));
@@ -100,8 +102,8 @@ impl<F: Format> CaptureFile<F> {
     /// before.
     #[cold]
     fn apply_truncation(&mut self) -> bool {
-        let now = self.window.mapped().and_then(truncation);
-        let less = now.map(|(bytes, _)| bytes).filter(|&bytes| bytes < self.limit);
+        let loss = self.window.mapped().and_then(MappedFile::loss);
+        let less = loss.map(|loss| loss.intact_bytes).filter(|&bytes| bytes < self.limit);
         self.limit = less.unwrap_or(self.limit);
         less.is_some()
     }
@@ -118,15 +120,6 @@ impl<F: Format> CaptureFile<F> {
 fn rest(window: &Window, cursor: usize, limit: usize) -> &[u8] {
     let bytes = window.bytes();
     bytes.get(cursor..bytes.len().min(limit)).unwrap_or_default()
-}
-
-/// If the file is shorter than its map: its bytes, and why.
-#[cold]
-fn truncation(file: &MappedFile) -> Option<(usize, Damage)> {
-    let (bytes, is_truncated) = file.intact();
-    let mapped_bytes = file.map().len();
-    let cause = || if is_truncated { Damage::Truncated(mapped_bytes, bytes) } else { Damage::LostPages };
-    (bytes < mapped_bytes).then(|| (bytes, cause()))
 }
 
 /// Removes the frames of a burst that are not wholly in the first bytes of their file.
@@ -176,17 +169,21 @@ impl<F: Format> Source for CaptureFile<F> {
         let is_odd = self.pending.is_some() || burst.last().is_some_and(|frame| frame.wire_bytes == 0);
         if (is_odd || self.has_lost_pages())
             && let Some(file) = self.window.mapped()
-            && let Some((intact_bytes, cause)) = truncation(file)
+            && let Some(loss) = file.loss()
         {
-            remove_behind(intact_bytes, file, burst);
-            (self.cursor, self.limit, self.ended) = (intact_bytes.max(start), intact_bytes, true);
-            let error = self.damaged(cause, burst.len());
-            // Damage that was met is behind that.
-            self.pending = None;
-            if burst.is_empty() {
-                return Err(error);
+            remove_behind(loss.intact_bytes, file, burst);
+            self.limit = loss.intact_bytes;
+            // Otherwise only what was read ahead is lost.
+            if self.cursor > self.limit || self.pending.is_some() {
+                (self.cursor, self.ended) = (self.limit.max(start), true);
+                let error = loss.into_error(self.packets + burst.len() as u64);
+                // Damage that was met is behind that.
+                self.pending = None;
+                if burst.is_empty() {
+                    return Err(error);
+                }
+                self.pending = Some(error);
             }
-            self.pending = Some(error);
         }
         self.packets += burst.len() as u64;
         Ok(true)

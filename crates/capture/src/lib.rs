@@ -56,7 +56,7 @@ pub use reading_thread::{ReadingThreads, read_on_threads, useful_threads};
 pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{
-    Burst, FIRST_INTERFACE, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, SharedMemory,
-    Source,
+    Burst, FIRST_INTERFACE, Frame, FrameMemory, Input, LiveSource, Loss, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT,
+    Progress, SharedMemory, Source,
 };
 pub use write::{PcapWriter, pcap_file_header, pcap_record_header};

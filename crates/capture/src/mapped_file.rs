@@ -12,16 +12,20 @@
 //!   size of the map, and then used, so a frame never exceeds the map.
 #![allow(unsafe_code)]
 
+use crate::Loss;
+use crate::error::Damage;
 use libc::{c_int, c_void, siginfo_t};
 use memmap2::{Advice, Mmap, UncheckedAdvice};
 use std::fs::File;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A mapped file.
 pub(crate) struct MappedFile {
+    path: PathBuf,
     map: Mmap,
     file: File,
     region: &'static Region,
@@ -50,7 +54,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// The operating system cannot map the file, or refuses the handler.
-    pub fn new(file: File) -> Result<Self, (io::Error, File)> {
+    pub fn new(path: &Path, file: File) -> Result<Self, (io::Error, File)> {
         // SAFETY: the map is private to this process and read-only, and lives as long as every slice
         // of it. The call cannot prove that no other process changes the file; see the module. No
         // value read from the map is used as a proof about another read of it: parsers copy header
@@ -66,7 +70,7 @@ impl MappedFile {
         region.lost_from.store(usize::MAX, Ordering::Relaxed);
         region.start.store(map.as_ptr().addr(), Ordering::Relaxed);
         region.bytes.store(map.len(), Ordering::Release);
-        Ok(Self { map, file, region })
+        Ok(Self { path: path.into(), map, file, region })
     }
 
     pub fn map(&self) -> &Mmap {
@@ -87,13 +91,17 @@ impl MappedFile {
         self.region.lost_from.load(Ordering::Relaxed) != usize::MAX
     }
 
-    /// Bytes of the map that are still in the file, and whether the rest is lost because the file was
-    /// truncated; otherwise the device cannot read it. A system call.
-    pub fn intact(&self) -> (usize, bool) {
-        let length = self.file.metadata().map_or(self.map.len(), |file| file.len() as usize).min(self.map.len());
+    /// Bytes of the map that are lost: the file was truncated, or the device cannot read it. A system
+    /// call.
+    #[cold]
+    pub fn loss(&self) -> Option<Loss> {
+        let mapped = self.map.len();
+        let length = self.file.metadata().map_or(mapped, |file| file.len() as usize).min(mapped);
         let lost_from = self.region.lost_from.load(Ordering::Relaxed);
         // The page in which the file ends is still there.
-        (length.min(lost_from), length < self.map.len() && length <= lost_from)
+        let (intact_bytes, is_truncated) = (length.min(lost_from), length <= lost_from);
+        let cause = if is_truncated { Damage::Truncated(mapped, intact_bytes) } else { Damage::LostPages };
+        (intact_bytes < mapped).then(|| Loss { path: self.path.clone(), intact_bytes, cause })
     }
 }
 
@@ -208,17 +216,22 @@ mod tests {
         let pages = |count: usize| count * PAGE_BYTES.load(Ordering::Relaxed);
         let file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut &file, &vec![7; pages(8) + 10]).unwrap();
-        let maps = [(); 2].map(|()| MappedFile::new(file.try_clone().unwrap()).unwrap());
+        let maps = [(); 2].map(|()| MappedFile::new(Path::new("file"), file.try_clone().unwrap()).unwrap());
+        let lost = |map: &MappedFile| {
+            (map.loss().map(|loss| (loss.intact_bytes, loss.cause.to_string())), map.has_lost_pages())
+        };
         for map in &maps {
-            assert_eq!((map.intact(), map.has_lost_pages()), ((pages(8) + 10, false), false));
+            assert_eq!(lost(map), (None, false));
         }
-        file.set_len(pages(3) as u64 + 100).unwrap();
+        let left = pages(3) + 100;
+        file.set_len(left as u64).unwrap();
+        let cause = format!("the file was truncated while it was read, from {} to {left} bytes", pages(8) + 10);
         for map in &maps {
-            assert_eq!((map.intact(), map.has_lost_pages()), ((pages(3) + 100, true), false));
+            assert_eq!(lost(map), (Some((left, cause.clone())), false));
             for (place, expected) in [(pages(3) + 99, 7), (pages(6), 0), (pages(5), 0), (pages(8) + 9, 0), (0, 7)] {
                 assert_eq!(map.map()[place], expected, "{place}");
             }
-            assert_eq!((map.intact(), map.has_lost_pages()), ((pages(3) + 100, true), true));
+            assert_eq!(lost(map), (Some((left, cause.clone())), true));
         }
     }
 }

@@ -68,7 +68,7 @@ pub fn open_as(path: &Path, content: Content) -> Result<Box<dyn Source + Send>, 
     if length.is_none() || !is_plain {
         return open_stream(path, content, Stream::plain(Box::new(file), length));
     }
-    match MappedFile::new(file) {
+    match MappedFile::new(path, file) {
         Ok(file) => open_window(path, content, Window::Whole(Arc::new(Whole::Mapped(file))), None),
         Err((_, file)) => open_stream(path, content, Stream::plain(Box::new(file), length)),
     }

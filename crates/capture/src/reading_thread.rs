@@ -7,14 +7,19 @@
 //! The reading thread walks, maps, decompresses or merges. What `fill` returns is what the source
 //! returned: the same bursts, and errors at the same places. If all frames of the source stay in its
 //! memory, as those of a mapped file do, only their places are passed on; otherwise their bytes are
-//! copied. The caller takes all bursts of the queue at once, so a lock is taken for each burst and
-//! threads wake each other for each queue. The queue is bounded in bursts and in bytes of frames.
+//! copied. If a mapped file is truncated after the thread has read it, `fill` reports that, and returns
+//! none of the lost frames.
+//!
+//! The caller takes all bursts of the queue at once, so a lock is taken for each burst and threads wake
+//! each other for each queue. The queue is bounded in bursts and in bytes of frames.
 
+use crate::error::Damage;
 use crate::merge::merge;
 use crate::prefetch::prefetch;
 use crate::read_ahead::RETAINED_BYTES;
-use crate::{Burst, Error, Frame, Losses, MAX_BURST_FRAMES, Progress, SharedMemory, Source};
+use crate::{Burst, Error, Frame, Loss, Losses, MAX_BURST_FRAMES, Progress, SharedMemory, Source};
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -92,6 +97,12 @@ struct ReadingThread {
     items: VecDeque<Item>,
     /// The burst that was returned last.
     burst: Option<ReadBurst>,
+    /// Packets in all returned bursts.
+    packets: u64,
+    /// A loss behind the returned burst.
+    pending: Option<Error>,
+    /// A loss was found, by either thread, so that it is reported once.
+    reports_loss: bool,
     /// Bursts for the reading thread to use again.
     used: Vec<ReadBurst>,
     progress: Progress,
@@ -143,6 +154,12 @@ struct ReadFrame {
 }
 
 const _: () = assert!(size_of::<ReadFrame>() <= 32);
+
+impl ReadFrame {
+    fn end(&self) -> usize {
+        self.place + self.bytes as usize
+    }
+}
 
 #[derive(Default)]
 struct Shared {
@@ -210,7 +227,7 @@ impl Drop for QueueEnd {
 impl ReadBurst {
     /// Takes the frames of a burst. Returns their bytes.
     fn take(&mut self, burst: &Burst<'_>, memory: Option<&SharedMemory>) -> usize {
-        let base = memory.map(|memory| (**memory).as_ref().as_ptr().addr());
+        let base = memory.map(|memory| memory.bytes().as_ptr().addr());
         let frame_bytes = burst.iter().map(|frame| frame.bytes.len()).sum();
         if base.is_none() {
             self.bytes.reserve_exact(frame_bytes);
@@ -230,14 +247,18 @@ impl ReadBurst {
         frame_bytes
     }
 
-    fn frames<'a>(&'a self, memory: Option<&'a SharedMemory>) -> impl Iterator<Item = Frame<'a>> {
-        let memory = memory.map_or(self.bytes.as_slice(), |memory| (**memory).as_ref());
+    fn frames<'a>(&'a self, memory: Option<&'a SharedMemory>) -> impl DoubleEndedIterator<Item = Frame<'a>> {
+        let memory = memory.map_or(self.bytes.as_slice(), |memory| memory.bytes());
         self.frames.iter().map(
             |&ReadFrame { time_ns, place, bytes, wire_bytes, interface, link_type, time_assumed }| {
                 let bytes = &memory[place..][..bytes as usize];
                 Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface }
             },
         )
+    }
+
+    fn last_byte<'a>(&'a self, memory: Option<&'a SharedMemory>) -> Option<&'a u8> {
+        self.frames(memory).next_back()?.bytes.last()
     }
 
     fn clear(&mut self) {
@@ -295,6 +316,9 @@ impl ReadingThread {
             shared: Arc::new(Shared { max_bytes, ..Shared::default() }),
             items: VecDeque::new(),
             burst: None,
+            packets: 0,
+            pending: None,
+            reports_loss: false,
             used: Vec::new(),
             progress: Progress::default(),
             interfaces: Vec::new(),
@@ -314,6 +338,37 @@ impl ReadingThread {
         if self.thread.is_none() {
             self.source = take(&source);
         }
+    }
+
+    /// What is lost, if some of it is in the next burst. If any byte of the burst is lost, the last one is,
+    /// so that one is read.
+    #[inline]
+    fn loss_in_burst(&self) -> Option<Loss> {
+        let (memory, burst) = (self.memory.as_ref()?, self.burst.as_ref()?);
+        black_box(burst.last_byte(Some(memory)).copied());
+        let loss = if memory.has_loss() { memory.loss() } else { None };
+        loss.filter(|loss| burst.frames.last().is_some_and(|last| last.end() > loss.intact_bytes))
+    }
+
+    /// Removes lost frames from the next burst, and all that follow. What remains is followed by the error.
+    #[cold]
+    fn remove_lost(&mut self, loss: Loss) {
+        self.reports_loss = true;
+        if let Some(burst) = &mut self.burst {
+            while burst.frames.pop_if(|last| last.end() > loss.intact_bytes).is_some() {}
+            self.pending = Some(loss.into_error(self.packets + burst.frames.len() as u64));
+        }
+        self.items.clear();
+        while self.receive() {
+            self.items.clear();
+        }
+    }
+
+    /// At the end of the queue: the file may have been truncated after the reading thread was there.
+    fn end(&mut self) -> Result<bool, Error> {
+        let loss = if self.reports_loss { None } else { self.memory.as_ref().and_then(|memory| memory.loss()) };
+        self.reports_loss |= loss.is_some();
+        loss.map_or(Ok(false), |loss| Err(loss.into_error(self.packets)))
     }
 
     /// Waits for items and takes all of them. Returns false at the end.
@@ -352,6 +407,7 @@ impl Source for ReadingThread {
         }
         if self.source.is_some() {
             let filled = self.source.as_mut().map_or(Ok(false), |source| source.fill(burst));
+            self.packets += burst.len() as u64;
             if let Some(trial) = &mut self.trial {
                 trial.frames += burst.len();
                 trial.bytes += burst.iter().map(|frame| frame.bytes.len()).sum::<usize>();
@@ -362,13 +418,18 @@ impl Source for ReadingThread {
             used.clear();
             self.used.push(used);
         }
+        if let Some(error) = self.pending.take() {
+            return Err(error);
+        }
         if self.items.is_empty() && !self.receive() {
-            return Ok(false);
+            return self.end();
         }
         match self.items.pop_front() {
             None => return Ok(false),
             Some(Item::Damage(error, progress)) => {
                 self.progress = progress;
+                let cause = if let Error::Damaged { cause, .. } = &error { Some(cause) } else { None };
+                self.reports_loss |= matches!(cause, Some(Damage::Truncated(..) | Damage::LostPages));
                 return Err(error);
             }
             Some(Item::Burst(mut next)) => {
@@ -379,6 +440,10 @@ impl Source for ReadingThread {
                 self.burst = Some(next);
             }
         }
+        if let Some(loss) = self.loss_in_burst() {
+            self.remove_lost(loss);
+        }
+        self.packets += self.burst.as_ref().map_or(0, |burst| burst.frames.len() as u64);
         let memory = self.memory.as_ref();
         if let Some(Item::Burst(after)) = self.items.get(1) {
             after.frames.iter().step_by(LINE_BYTES / size_of::<ReadFrame>()).for_each(prefetch);
@@ -388,9 +453,10 @@ impl Source for ReadingThread {
                 let second = frame.bytes.get(LINE_BYTES).or(frame.bytes.last());
                 frame.bytes.first().into_iter().chain(second).for_each(prefetch);
             }
+            coming.last_byte(memory).into_iter().for_each(prefetch);
         }
         burst.extend(self.burst.iter().flat_map(|burst| burst.frames(memory)).take(MAX_BURST_FRAMES));
-        Ok(true)
+        if burst.is_empty() { self.pending.take().map_or(Ok(true), Err) } else { Ok(true) }
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {

@@ -1,7 +1,9 @@
 //! What every source offers: bursts of frames, and for live sources losses, clock and end.
 
+use crate::error::Damage;
 use crate::{ClockSteps, Error};
 use arrayvec::ArrayVec;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +39,46 @@ pub struct Frame<'a> {
 }
 
 /// Memory that is never changed by its owner, and shared between threads.
-pub type SharedMemory = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub type SharedMemory = Arc<dyn FrameMemory>;
+
+/// The memory in which the bytes of all frames of a source are. If it is a mapped file, other processes
+/// can truncate it. Lost bytes read as zeros.
+pub trait FrameMemory: Send + Sync {
+    /// Returns all bytes, lost ones included.
+    fn bytes(&self) -> &[u8];
+
+    /// Returns whether a lost byte was read. Cheap enough for one call per burst.
+    fn has_loss(&self) -> bool {
+        false
+    }
+
+    /// Returns what is lost, read or not. Costs a system call.
+    fn loss(&self) -> Option<Loss> {
+        None
+    }
+}
+
+/// What of a mapped file is lost.
+#[derive(Debug)]
+pub struct Loss {
+    pub(crate) path: PathBuf,
+    /// Bytes before the first lost one.
+    pub(crate) intact_bytes: usize,
+    pub(crate) cause: Damage,
+}
+
+impl Loss {
+    /// The error that reports it after this number of packets.
+    pub(crate) fn into_error(self, packets: u64) -> Error {
+        Error::Damaged { path: self.path, offset: self.intact_bytes as u64, packets, cause: self.cause }
+    }
+}
+
+impl FrameMemory for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
 
 /// Up to [`MAX_BURST_FRAMES`] frames in capture order; empty only if a live source has none now.
 pub type Burst<'a> = ArrayVec<Frame<'a>, MAX_BURST_FRAMES>;

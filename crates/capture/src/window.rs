@@ -3,7 +3,7 @@
 use crate::decompress::StreamError;
 use crate::mapped_file::MappedFile;
 use crate::memory_budget::MemoryClaim;
-use crate::{Progress, SharedMemory};
+use crate::{FrameMemory, Loss, Progress, SharedMemory};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,12 +43,21 @@ impl Whole {
     }
 }
 
-impl AsRef<[u8]> for Whole {
-    fn as_ref(&self) -> &[u8] {
+impl FrameMemory for Whole {
+    fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(file) => file.map(),
             Self::Owned(bytes) => bytes,
         }
+    }
+
+    #[inline]
+    fn has_loss(&self) -> bool {
+        self.mapped().is_some_and(MappedFile::has_lost_pages)
+    }
+
+    fn loss(&self) -> Option<Loss> {
+        self.mapped()?.loss()
     }
 }
 
@@ -142,7 +151,7 @@ impl Stream {
 impl Window {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Self::Whole(whole) => (**whole).as_ref(),
+            Self::Whole(whole) => whole.bytes(),
             Self::Stream(stream) => &stream.buffer[..stream.filled],
         }
     }
@@ -191,7 +200,7 @@ impl Window {
     /// Progress with the cursor in the window.
     pub(crate) fn progress(&self, cursor: usize) -> Progress {
         let (done_bytes, total_bytes) = match self {
-            Self::Whole(whole) => (cursor as u64, Some((**whole).as_ref().len() as u64)),
+            Self::Whole(whole) => (cursor as u64, Some(whole.bytes().len() as u64)),
             Self::Stream(Stream { compressed: Some(bytes), total_bytes, .. }) => {
                 (bytes.load(Ordering::Relaxed), *total_bytes)
             }
