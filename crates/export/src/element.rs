@@ -233,6 +233,7 @@ impl Element {
     }
 
     /// Whether the element is the application of a flow.
+    #[inline(always)]
     pub fn is_application_id(&self) -> bool {
         self.number == APPLICATION_ID
     }
@@ -270,6 +271,7 @@ impl Element {
     }
 
     /// Whether full templates have the element.
+    #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.in_full
     }

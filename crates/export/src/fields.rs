@@ -746,26 +746,26 @@ fn alert_name(description: u64) -> Option<&'static str> {
     })
 }
 
-/// Splits a flow into unidirectional flows, one per direction with packets and at least one; true
-/// if it is the reverse direction.
-pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
-    let forward = FlowRecord { reverse: Direction::default(), ..flow.clone() };
-    let reverse = FlowRecord {
-        tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
-        source: flow.destination,
-        destination: flow.source,
-        source_port: flow.destination_port,
-        destination_port: flow.source_port,
-        forward: flow.reverse,
-        reverse: Direction::default(),
-        places: flow.places.as_ref().map(|places| Arc::new(places.reversed())),
-        ..flow.clone()
-    };
+/// The directions of a flow with packets, and at least one; true if it is the reverse direction.
+pub(crate) fn directions(flow: &FlowRecord) -> impl Iterator<Item = (&Direction, bool)> {
     let has_reverse = flow.reverse.packets > 0;
     let has_forward = flow.forward.packets > 0 || !has_reverse;
-    [(has_forward, (forward, false)), (has_reverse, (reverse, true))]
-        .into_iter()
-        .filter_map(|(has, part)| has.then_some(part))
+    let forward = has_forward.then_some((&flow.forward, false));
+    forward.into_iter().chain(has_reverse.then_some((&flow.reverse, true)))
+}
+
+/// Splits a flow into unidirectional flows, one for each of its [`directions`].
+pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
+    directions(flow).map(|(&direction, is_reverse)| {
+        let mut part = FlowRecord { forward: direction, reverse: Direction::default(), ..flow.clone() };
+        if is_reverse {
+            std::mem::swap(&mut part.source, &mut part.destination);
+            std::mem::swap(&mut part.source_port, &mut part.destination_port);
+            part.tcp.iter_mut().for_each(|reports| reports.reverse());
+            part.places = flow.places.as_ref().map(|places| Arc::new(places.reversed()));
+        }
+        (part, is_reverse)
+    })
 }
 
 /// The endpoints of a flow.

@@ -7,7 +7,7 @@
 //! lost if one of them is lost.
 
 use crate::field_value::FieldValue;
-use crate::fields::{DirectionView, type_and_code, unidirectional};
+use crate::fields::{DirectionView, directions, type_and_code, unidirectional};
 use crate::ipfix_netflow9::write_header;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, Sink};
@@ -60,7 +60,7 @@ impl Netflow5Sink {
             Network::Ipv6 => return self.counters.add_lost(ExportLossReason::NotIpv4, totals(flow)),
             Network::Layer2 => return self.counters.add_lost(ExportLossReason::NotIp, totals(flow)),
         }
-        let count: u64 = unidirectional(flow).map(|(part, _)| split_count(&part.forward)).sum();
+        let count: u64 = directions(flow).map(|(direction, _)| split_count(direction)).sum();
         let pending = PendingRecords::of_flow(flow, count);
         // 2 bits sampling mode (2: random) and 14 bits interval.
         let sampling = flow.sampling.map_or(0, |[_, max]| 2 << 14 | max.min((1 << 14) - 1) as u16);
