@@ -31,8 +31,9 @@ const QUEUE_BURSTS: usize = 512;
 /// of those in the source's memory. That keeps [more](RETAINED_BYTES) mapped.
 const COPIED_BYTES: usize = 2 * 1024 * 1024;
 const MAPPED_BYTES: usize = RETAINED_BYTES / 2;
-/// Frames of a mapped capture that the caller's thread reads before it decides, and bytes of a frame, on
-/// average, from which on a reading thread is useful. The CPU itself loads shorter records ahead, and a
+/// Frames of a mapped capture after which the caller's thread decides, and decides again as long as it
+/// reads itself: a capture can begin with handshakes. And bytes of a frame, on average of all so far, from
+/// which on a reading thread is useful. The CPU itself loads shorter records ahead, and a
 /// reading thread takes half as much CPU time again as it saves the caller.
 const TRIAL_FRAMES: usize = 1024;
 const MIN_MEAN_BYTES: usize = 80;
@@ -90,7 +91,7 @@ struct ReadingThread {
     memory: Option<SharedMemory>,
     thread: Option<JoinHandle<()>>,
     is_started: bool,
-    /// Until it is known whether the thread is useful.
+    /// As long as the thread is not useful.
     trial: Option<Trial>,
     shared: Arc<Shared>,
     /// Taken from the queue.
@@ -115,6 +116,8 @@ struct ReadingThread {
 struct Trial {
     frames: usize,
     bytes: usize,
+    /// Frames before the last decision.
+    decided: usize,
 }
 
 /// What a call of `fill` returned.
@@ -398,9 +401,11 @@ impl ReadingThread {
 
 impl Source for ReadingThread {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        if self.trial.as_ref().is_some_and(|trial| trial.frames >= TRIAL_FRAMES) {
-            let is_useful = self.trial.take().is_some_and(|trial| trial.bytes >= MIN_MEAN_BYTES * trial.frames);
-            self.is_started = !is_useful;
+        if let Some(trial) = self.trial.as_mut().filter(|trial| trial.frames >= trial.decided + TRIAL_FRAMES) {
+            trial.decided = trial.frames;
+            if trial.bytes >= MIN_MEAN_BYTES * trial.frames {
+                self.trial = None;
+            }
         }
         if !self.is_started && self.trial.is_none() {
             self.start();

@@ -128,19 +128,18 @@ fn a_source_that_is_dropped_early_does_not_wait_for_its_end() {
     }
 }
 
-/// Frames of one length in one piece of memory, and the threads that read them.
+/// Frames in one piece of memory, those of a burst with one length, and the threads that read them.
 struct InMemory {
     memory: Arc<Vec<u8>>,
-    left: usize,
+    lengths: std::vec::IntoIter<usize>,
     readers: Arc<Mutex<Vec<ThreadId>>>,
 }
 
 impl Source for InMemory {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         self.readers.lock().unwrap().push(thread::current().id());
-        let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
-        self.left = left;
-        let (bytes, wire_bytes) = (&self.memory[..], self.memory.len() as u32);
+        let Some(length) = self.lengths.next() else { return Ok(false) };
+        let (bytes, wire_bytes) = (&self.memory[..length], length as u32);
         let (time_ns, link_type, time_assumed, interface) = (0, 1, false, 1);
         while !burst.is_full() {
             burst.push(Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface });
@@ -160,18 +159,23 @@ impl Source for InMemory {
 #[test]
 fn short_frames_in_memory_are_read_by_the_thread_that_asks_unless_a_number_is_given() {
     let caller = thread::current().id();
-    for (bytes, threads, moves) in
-        [(60, IfUseful(1), false), (79, IfUseful(2), false), (60, UpTo(1), true), (80, IfUseful(1), true)]
-    {
+    let begins_with_handshakes = [[60; 40].as_slice(), &[1500; 60]].concat();
+    for (lengths, threads, moves, before) in [
+        (vec![60; 100], IfUseful(1), false, 16),
+        (vec![79; 100], IfUseful(2), false, 16),
+        (vec![60; 100], UpTo(1), true, 0),
+        (vec![80; 100], IfUseful(1), true, 16),
+        (begins_with_handshakes, IfUseful(1), true, 48),
+    ] {
         let readers = Arc::default();
-        let input = InMemory { memory: Arc::new(vec![7; bytes]), left: 100, readers: Arc::clone(&readers) };
+        let (memory, bytes) = (Arc::new(vec![7; 1500]), lengths[0]);
+        let input = InMemory { memory, lengths: lengths.into_iter(), readers: Arc::clone(&readers) };
         let mut source = read_on_threads(vec![Box::new(input)], threads);
         let bursts = std::iter::from_fn(|| source.burst().unwrap().map(|burst| burst.len()));
         assert_eq!(bursts.sum::<usize>(), 100 * 64, "{threads:?}");
         let readers = readers.lock().unwrap();
         assert_eq!(readers.iter().any(|reader| *reader != caller), moves, "{bytes} bytes, {threads:?}");
-        // 1024 frames are read before.
-        let before = if threads == UpTo(1) { 0 } else { 1024 / 64 };
+        // It is decided after each 1024 frames, in 16 bursts.
         assert!(readers[..before].iter().all(|reader| *reader == caller), "{bytes} bytes, {threads:?}");
     }
 }
