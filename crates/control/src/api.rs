@@ -425,8 +425,9 @@ async fn list_overrides(State(api): State<Arc<Api>>) -> Answer {
     (status = 404, description = "No flow of the moment has this Community ID", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
     (status = 413, description = "The body is too long", body = Failure),
-    (status = 429, description = "There are too many overrides, or another search is running", body = Failure),
-    (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
+    (status = 429, description = "There are too many overrides", body = Failure),
+    (status = 503, description = "The probe is ending, too many requests wait, or another search is running", body = Failure),
+    (status = 504, description = "Not all flows were searched in time for this Community ID", body = Failure),
 ))]
 async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Answer {
     let overrides = api.overrides()?;
@@ -438,14 +439,19 @@ async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesReje
     let tuple = match new.flow.read().map_err(invalid)? {
         NamedFlow::Tuple(tuple) => tuple,
         NamedFlow::CommunityId(id) => {
-            let (_, FoundFlows { records, is_complete, .. }) = search(&api, flows::Query::of_community_id(id)).await?;
+            let found = search(&api, flows::Query::of_community_id(id)).await.map_err(|Refusal(status, error)| {
+                // It can be tried again as it is, in contrast to one override too many.
+                let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
+                Refusal(if is_busy { StatusCode::SERVICE_UNAVAILABLE } else { status }, error)
+            });
+            let (_, FoundFlows { records, is_complete, .. }) = found?;
             let missing = || match is_complete {
                 true => failure(
                     StatusCode::NOT_FOUND,
                     "no flow of the moment has this Community ID; name it by addresses, ports and protocol",
                 ),
                 false => failure(
-                    StatusCode::SERVICE_UNAVAILABLE,
+                    StatusCode::GATEWAY_TIMEOUT,
                     "not all flows were searched in time; name it by addresses, ports and protocol",
                 ),
             };

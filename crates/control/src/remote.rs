@@ -26,8 +26,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Time of a request, with the connection that it may need.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time of a request, with the connection that it may need. A probe may search for a flow for 11 s.
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Time between two looks at the flag that ends a request.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Octets of an answer that are read at most.

@@ -55,28 +55,34 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
     let mut rest = Cursor(datagram.payload);
     let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
+    let (mut has_fragments, mut alert) = (false, None);
     while !rest.0.is_empty() {
         let Some(record) = split_record(&mut rest, missing_octets) else {
             are_records = false;
             break;
         };
-        are_records = true;
+        (are_records, alert) = (true, None);
         match record {
             // Peers drop empty records. A hello may follow.
             Record { content: [], .. } => {}
             Record { kind: HANDSHAKE, epoch: 0, content } => {
-                is_finished |= read_messages(state, content, datagram.from_first, &mut is_message, findings);
+                let from_first = datagram.from_first;
+                is_finished |= read_messages(state, content, from_first, &mut has_fragments, &mut is_message, findings);
             }
             Record { kind: ALERT, epoch: 0, content: &[level @ 1..=2, description] } => {
-                // The server refuses the ClientHello, or warns.
-                if findings.has(Fact::TlsClientHello) && !is_message && rest.0.is_empty() {
-                    findings.set_number(Fact::TlsAlert, u16::from_be_bytes([level, description]).into());
-                }
+                alert = Some(u16::from_be_bytes([level, description]));
                 // A hello may follow a warning that does not close.
                 is_finished |= level != 1 || description == 0;
             }
             _ => is_finished = true,
         }
+    }
+    if has_fragments {
+        is_finished |= read_fragments(state, &mut is_message, findings);
+    }
+    if let Some(alert) = alert.filter(|_| are_records && findings.has(Fact::TlsClientHello) && !is_message) {
+        // The server refuses the ClientHello, or warns.
+        findings.set_number(Fact::TlsAlert, alert.into());
     }
     if !is_message && !are_records {
         return Verdict::No;
@@ -101,17 +107,27 @@ fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<
     Some(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
 }
 
-/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is
-/// left to be read of the flow.
+/// Reads the messages in a record. `has_fragments`: fragments were added to a message, which was not
+/// read since. `is_message`: the datagram has a hello. Returns whether nothing is left to be read of
+/// the flow.
 fn read_messages(
     state: &mut Option<Box<State>>,
     content: &[u8],
     from_first: bool,
+    has_fragments: &mut bool,
     is_message: &mut bool,
     findings: &mut Findings,
 ) -> bool {
     let mut cursor = Cursor(content);
     while let Some((head, offset, fragment)) = split_fragment(&mut cursor, from_first) {
+        // Once for all of them, and not for each: a datagram can have a hundred.
+        let is_other = state.as_ref().is_some_and(|state| state.message != Some(head));
+        if *has_fragments && is_other {
+            *has_fragments = false;
+            if read_fragments(state, is_message, findings) {
+                return true;
+            }
+        }
         // Other messages than hellos have nothing that only they have.
         let is_of_server = state.as_ref().is_some_and(|state| state.server_is_first == Some(from_first));
         let has_facts = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO | CERTIFICATE);
@@ -119,18 +135,34 @@ fn read_messages(
         if !is_expected || (offset > 0 && !has_facts) {
             continue;
         }
-        let next = if fragment.len() == head.octets || !has_facts {
-            read_message(head, fragment, findings)
-        } else {
-            read_message(head, state.get_or_insert_default().add(head, offset, fragment, findings), findings)
-        };
-        *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
-        match (head.kind, next) {
-            (SERVER_HELLO, Next::Message) => state.get_or_insert_default().server_is_first = Some(from_first),
-            (CLIENT_HELLO, _) => {}
-            (_, Next::Nothing) => return true,
-            _ => {}
+        if fragment.len() < head.octets && has_facts {
+            state.get_or_insert_default().add(head, offset, fragment, findings);
+            *has_fragments = true;
+            continue;
         }
+        let next = read_message(head, fragment, findings);
+        if take(state, head, next, is_message) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads the message whose fragments came, as far as it is there. Returns as [`read_messages`].
+fn read_fragments(state: &mut Option<Box<State>>, is_message: &mut bool, findings: &mut Findings) -> bool {
+    let Some((head, octets)) = state.as_ref().and_then(|state| state.message_so_far()) else { return false };
+    let next = read_message(head, octets, findings);
+    take(state, head, next, is_message)
+}
+
+/// Takes what a message was. Returns as [`read_messages`].
+fn take(state: &mut Option<Box<State>>, head: Head, next: Next, is_message: &mut bool) -> bool {
+    *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
+    match (head.kind, next) {
+        (SERVER_HELLO, Next::Message) => state.get_or_insert_default().server_is_first = Some(head.from_first),
+        (CLIENT_HELLO, _) => {}
+        (_, Next::Nothing) => return true,
+        _ => {}
     }
     false
 }
@@ -141,15 +173,19 @@ impl State {
         self.octets.has_gap()
     }
 
-    /// Adds a fragment of a message, which replaces an earlier message. Returns the message so far.
-    fn add(&mut self, head: Head, offset: usize, fragment: &[u8], findings: &mut Findings) -> &[u8] {
+    /// Adds a fragment of a message, which replaces an earlier message.
+    fn add(&mut self, head: Head, offset: usize, fragment: &[u8], findings: &mut Findings) {
         if self.message != Some(head) {
             self.message = Some(head);
             self.octets.clear();
         }
         self.octets.insert(offset as u64, fragment, findings);
-        let octets = self.octets.contiguous();
-        &octets[..octets.len().min(head.octets)]
+    }
+
+    /// The message whose fragments came last, as far as it is there.
+    fn message_so_far(&self) -> Option<(Head, &[u8])> {
+        let (head, octets) = (self.message?, self.octets.contiguous());
+        Some((head, &octets[..octets.len().min(head.octets)]))
     }
 }
 

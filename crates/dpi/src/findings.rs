@@ -259,9 +259,12 @@ impl Findings {
         self.notes
     }
 
-    /// Names the application.
+    /// Names the application. What is known of it for certain stays so.
     pub fn recognise(&mut self, application: Application, confidence: Confidence) {
-        self.application = Some((application, confidence));
+        let is_certain = |(known, by): (Application, Confidence)| known == application && by <= confidence;
+        if !self.application.is_some_and(is_certain) {
+            self.application = Some((application, confidence));
+        }
     }
 
     /// Names the application again that was known before.
@@ -310,7 +313,7 @@ impl Findings {
     }
 
     /// Whether a fact is kept and not yet known.
-    fn takes(&self, fact: Fact) -> bool {
+    pub(crate) fn takes(&self, fact: Fact) -> bool {
         (self.personal || !fact.is_personal()) && !self.has(fact)
     }
 
@@ -505,6 +508,22 @@ mod tests {
         assert_eq!(findings.text(Fact::ServerName), Some("a.example"));
         assert_eq!(findings.number(Fact::TlsVersion), Some(0x304));
         assert_eq!(findings.number(Fact::TlsCipher), None);
+    }
+
+    #[test]
+    fn what_is_certain_stays_so() {
+        let mut findings = Findings::new(false);
+        let pattern = (Application::Dns, Confidence::Pattern);
+        let message = (Application::Dns, Confidence::Message);
+        for (named, expected) in [
+            (pattern, pattern),
+            (message, message),
+            (pattern, message),
+            ((Application::Ssh, Confidence::Pattern), (Application::Ssh, Confidence::Pattern)),
+        ] {
+            findings.recognise(named.0, named.1);
+            assert_eq!(findings.application(), Some(expected));
+        }
     }
 
     #[test]

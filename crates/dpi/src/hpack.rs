@@ -1,7 +1,9 @@
 //! HPACK (RFC 7541): decodes header blocks of HTTP/2 as far as the first facts need it.
 //!
 //! A decoder of its own, because the fields borrow the octets of the payload: nothing is allocated.
-//! Of the static table it knows the fields that [`crate::http2`] reads; the others have no name.
+//! It knows the fields that [`crate::http2`] reads; all others are [`Field::Other`]. A name is decoded
+//! once, when it comes as a literal, and only if it is short enough; a value only if the caller wants
+//! it. So fields that refer to earlier ones cost no more than their octets.
 //! Entries are not evicted by size. That changes nothing, as no encoder refers to evicted entries.
 
 use crate::MAX_TEXT_OCTETS;
@@ -11,10 +13,44 @@ use arrayvec::ArrayVec;
 const MAX_ENTRIES: usize = 128;
 /// Octets of a decoded string: more than the longest fact, so that the fact is cut.
 const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
+/// Octets of the longest name of a [`Field`]. Its Huffman code is no longer.
+const MAX_NAME_OCTETS: usize = 12;
 /// Symbols of the Huffman code: all octets, and the end of string.
 const SYMBOLS: usize = 257;
 /// Bits of the longest code.
 const MAX_BITS: usize = 30;
+
+/// The field of a header, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Field {
+    Authority,
+    Method,
+    Path,
+    Status,
+    ContentType,
+    Host,
+    UserAgent,
+    Other,
+}
+
+impl Field {
+    fn of(name: Text<'_>) -> Self {
+        if name.octets.len() > MAX_NAME_OCTETS {
+            return Self::Other;
+        }
+        match &*name.decode(MAX_NAME_OCTETS + 1) {
+            b":authority" => Self::Authority,
+            b":method" => Self::Method,
+            b":path" => Self::Path,
+            b":status" => Self::Status,
+            b"content-type" => Self::ContentType,
+            b"host" => Self::Host,
+            b"user-agent" => Self::UserAgent,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// A string as it is in the payload.
 #[derive(Clone, Copy, Debug)]
@@ -31,37 +67,44 @@ impl<'a> Text<'a> {
         Self { octets, is_huffman: false }
     }
 
-    /// The decoded octets.
-    pub(crate) fn decode(self) -> Decoded {
+    /// The decoded octets, at most this number.
+    pub(crate) fn decode(self, max_octets: usize) -> Decoded {
         let mut decoded = Decoded::new();
+        let max_octets = max_octets.min(MAX_STRING_OCTETS);
         if self.is_huffman {
-            decode_huffman(self.octets, &mut decoded);
+            decode_huffman(self.octets, max_octets, &mut decoded);
         } else {
-            decoded.extend(self.octets.iter().copied().take(MAX_STRING_OCTETS));
+            decoded.extend(self.octets.iter().copied().take(max_octets));
         }
         decoded
+    }
+
+    /// The decoded octets of a text that is a fact.
+    pub(crate) fn decode_fact(self) -> Decoded {
+        self.decode(MAX_STRING_OCTETS)
     }
 }
 
 /// The state of one direction.
 #[derive(Default)]
 pub(crate) struct Decoder<'a> {
-    /// The dynamic table; the newest entry is the last.
-    entries: ArrayVec<(Text<'a>, Text<'a>), MAX_ENTRIES>,
+    /// The dynamic table. When it is full, a new entry takes the place of the oldest one.
+    entries: ArrayVec<(Field, Text<'a>), MAX_ENTRIES>,
+    oldest: usize,
 }
 
 impl<'a> Decoder<'a> {
     /// Calls a function with each field of a block (RFC 7541 section 6). `None`: the block is not HPACK, or cut.
-    pub(crate) fn decode(&mut self, mut block: &'a [u8], mut read: impl FnMut(Text<'a>, Text<'a>)) -> Option<()> {
+    pub(crate) fn decode(&mut self, mut block: &'a [u8], mut read: impl FnMut(Field, Text<'a>)) -> Option<()> {
         while let [octet, ..] = *block {
             let (name, value) = match octet {
                 0x80.. => self.field(integer(&mut block, 7)?)?,
                 0x40.. => {
                     let field = self.literal(&mut block, 6)?;
-                    if self.entries.is_full() {
-                        self.entries.remove(0);
+                    if self.entries.try_push(field).is_err() {
+                        self.entries[self.oldest] = field;
+                        self.oldest = (self.oldest + 1) % MAX_ENTRIES;
                     }
-                    self.entries.push(field);
                     field
                 }
                 0x20.. => {
@@ -75,39 +118,40 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
-    fn literal(&self, block: &mut &'a [u8], prefix_bits: u32) -> Option<(Text<'a>, Text<'a>)> {
+    fn literal(&self, block: &mut &'a [u8], prefix_bits: u32) -> Option<(Field, Text<'a>)> {
         let name = match integer(block, prefix_bits)? {
-            0 => string(block)?,
+            0 => Field::of(string(block)?),
             index => self.field(index)?.0,
         };
         Some((name, string(block)?))
     }
 
-    fn field(&self, index: usize) -> Option<(Text<'a>, Text<'a>)> {
+    fn field(&self, index: usize) -> Option<(Field, Text<'a>)> {
         if let Some(at) = index.checked_sub(62) {
-            return self.entries.len().checked_sub(at + 1).map(|at| self.entries[at]);
+            let newest = self.oldest + self.entries.len();
+            return (at < self.entries.len()).then(|| self.entries[(newest - 1 - at) % self.entries.len()]);
         }
         // RFC 7541 appendix A.
-        let (name, value): (&[u8], &[u8]) = match index {
+        let (field, value): (Field, &[u8]) = match index {
             0 => return None,
-            1 => (b":authority", b""),
-            2 => (b":method", b"GET"),
-            3 => (b":method", b"POST"),
-            4 => (b":path", b"/"),
-            5 => (b":path", b"/index.html"),
-            8 => (b":status", b"200"),
-            9 => (b":status", b"204"),
-            10 => (b":status", b"206"),
-            11 => (b":status", b"304"),
-            12 => (b":status", b"400"),
-            13 => (b":status", b"404"),
-            14 => (b":status", b"500"),
-            31 => (b"content-type", b""),
-            38 => (b"host", b""),
-            58 => (b"user-agent", b""),
-            _ => (b"", b""),
+            1 => (Field::Authority, b""),
+            2 => (Field::Method, b"GET"),
+            3 => (Field::Method, b"POST"),
+            4 => (Field::Path, b"/"),
+            5 => (Field::Path, b"/index.html"),
+            8 => (Field::Status, b"200"),
+            9 => (Field::Status, b"204"),
+            10 => (Field::Status, b"206"),
+            11 => (Field::Status, b"304"),
+            12 => (Field::Status, b"400"),
+            13 => (Field::Status, b"404"),
+            14 => (Field::Status, b"500"),
+            31 => (Field::ContentType, b""),
+            38 => (Field::Host, b""),
+            58 => (Field::UserAgent, b""),
+            _ => (Field::Other, b""),
         };
-        Some((Text::plain(name), Text::plain(value)))
+        Some((field, Text::plain(value)))
     }
 }
 
@@ -181,8 +225,8 @@ static CODE: Code = {
     code
 };
 
-/// Decodes until the end, an invalid code, or a full buffer.
-fn decode_huffman(octets: &[u8], decoded: &mut Decoded) {
+/// Decodes until the end, an invalid code, or this number of octets.
+fn decode_huffman(octets: &[u8], max_octets: usize, decoded: &mut Decoded) {
     let (mut value, mut bits) = (0, 0);
     for octet in octets {
         for bit in (0..8).rev() {
@@ -198,9 +242,10 @@ fn decode_huffman(octets: &[u8], decoded: &mut Decoded) {
                 continue;
             };
             let Ok(symbol) = u8::try_from(CODE.symbols[place + offset]) else { return };
-            if decoded.try_push(symbol).is_err() {
+            if decoded.len() == max_octets {
                 return;
             }
+            decoded.push(symbol);
             (value, bits) = (0, 0);
         }
     }
@@ -222,8 +267,8 @@ mod tests {
 
     fn decode<'a>(decoder: &mut Decoder<'a>, block: &'a [u8]) -> Vec<String> {
         let mut fields = Vec::new();
-        let text = |text: Text<'_>| String::from_utf8(text.decode().to_vec()).unwrap();
-        decoder.decode(block, |name, value| fields.push(format!("{}={}", text(name), text(value)))).unwrap();
+        let text = |text: Text<'_>| String::from_utf8(text.decode_fact().to_vec()).unwrap();
+        decoder.decode(block, |field, value| fields.push(format!("{field:?}={}", text(value)))).unwrap();
         fields
     }
 
@@ -238,12 +283,51 @@ mod tests {
         .map(octets);
         let mut decoder = Decoder::default();
         let [first, second, third] = blocks.each_ref().map(|block| decode(&mut decoder, block));
-        assert_eq!(first, [":method=GET", "=", ":path=/", ":authority=www.example.com"]);
-        assert_eq!(second, [":method=GET", "=", ":path=/", ":authority=www.example.com", "=no-cache"]);
+        assert_eq!(first, ["Method=GET", "Other=", "Path=/", "Authority=www.example.com"]);
+        assert_eq!(second, ["Method=GET", "Other=", "Path=/", "Authority=www.example.com", "Other=no-cache"]);
         assert_eq!(
             third,
-            [":method=GET", "=", ":path=/index.html", ":authority=www.example.com", "custom-key=custom-value"]
+            ["Method=GET", "Other=", "Path=/index.html", "Authority=www.example.com", "Other=custom-value"]
         );
+    }
+
+    /// A string literal by the code.
+    fn huffman(text: &str) -> Vec<u8> {
+        let mut bits = String::new();
+        for symbol in text.bytes() {
+            let length = usize::from(LENGTHS[usize::from(symbol)]);
+            let place = CODE.symbols.iter().position(|other| *other == symbol.into()).unwrap();
+            let value = CODE.first[length].0 as usize + place - CODE.first[length].1;
+            bits += &format!("{value:0length$b}");
+        }
+        bits += &"1".repeat(bits.len().next_multiple_of(8) - bits.len());
+        let octets = bits.as_bytes().chunks(8).map(|bits| std::str::from_utf8(bits).unwrap());
+        let octets: Vec<u8> = octets.map(|bits| u8::from_str_radix(bits, 2).unwrap()).collect();
+        [&[0x80 | octets.len() as u8], &octets[..]].concat()
+    }
+
+    #[test]
+    fn names_are_known_as_plain_text_and_by_the_code() {
+        for (name, expected) in [
+            (":authority", Field::Authority),
+            (":method", Field::Method),
+            (":path", Field::Path),
+            (":status", Field::Status),
+            ("content-type", Field::ContentType),
+            ("host", Field::Host),
+            ("user-agent", Field::UserAgent),
+            ("user-agents", Field::Other),
+            ("content-types", Field::Other),
+            ("", Field::Other),
+        ] {
+            let plain = [&[name.len() as u8], name.as_bytes()].concat();
+            for name in [plain, huffman(name)] {
+                let mut fields = Vec::new();
+                let block = [&[0x40][..], &name, &[1, b'x'], &[0xbe]].concat();
+                Decoder::default().decode(&block, |field, _| fields.push(field)).unwrap();
+                assert_eq!(fields, [expected; 2], "{name:02x?}");
+            }
+        }
     }
 
     #[test]
@@ -255,11 +339,15 @@ mod tests {
 
     #[test]
     fn old_entries_make_room() {
-        let block: Vec<u8> = (0..=MAX_ENTRIES).flat_map(|at| [0x40, 1, b'a', 1, at as u8]).collect();
-        let mut decoder = Decoder::default();
-        decoder.decode(&block, |_, _| ()).unwrap();
-        assert_eq!(decoder.field(62).unwrap().1.octets, [MAX_ENTRIES as u8]);
-        assert_eq!(decoder.field(61 + MAX_ENTRIES).unwrap().1.octets, [1]);
-        assert!(decoder.field(62 + MAX_ENTRIES).is_none());
+        for entries in [1, 2, MAX_ENTRIES - 1, MAX_ENTRIES, MAX_ENTRIES + 1, 200, 2 * MAX_ENTRIES, 300] {
+            let block: Vec<u8> = (0..entries).flat_map(|at| [0x40, 1, b'a', 2, (at >> 8) as u8, at as u8]).collect();
+            let mut decoder = Decoder::default();
+            decoder.decode(&block, |_, _| ()).unwrap();
+            for at in 0..entries.min(MAX_ENTRIES) {
+                let expected = ((entries - 1 - at) as u16).to_be_bytes();
+                assert_eq!(decoder.field(62 + at).unwrap().1.octets, expected, "{entries} {at}");
+            }
+            assert!(decoder.field(62 + entries.min(MAX_ENTRIES)).is_none());
+        }
     }
 }

@@ -55,9 +55,10 @@ fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
 
 /// Reads the first request (RFC 9112 section 3).
 fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
-    // Servers ignore empty lines before it (RFC 9112 section 2.2).
+    // Servers ignore empty lines before it, and may take a line feed alone for their end (RFC 9112
+    // section 2.2).
     let mut octets = octets;
-    while let Some(rest) = octets.strip_prefix(b"\r\n") {
+    while let [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] = octets {
         octets = rest;
     }
     let is_method = |&octet: &u8| octet.is_ascii_uppercase() || octet == b'-' || octet == b'_';
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn number_of_lines_does_not_count() {
-        let request = format!("\r\n\r\nGET / HTTP/1.1\r\n{}Host: a.example\r\n\r\n", "A: b\r\n".repeat(200));
+        let request = format!("\r\n\n\r\nGET / HTTP/1.1\r\n{}Host: a.example\r\n\r\n", "A: b\r\n".repeat(200));
         let response = format!("HTTP/1.1 200 OK\r\n{}Content-Type: a/b\r\n\r\n", "A: b\r\n".repeat(200));
         let (verdict, findings) = read(request.as_bytes(), response.as_bytes());
         assert_eq!(verdict, Verdict::Complete);

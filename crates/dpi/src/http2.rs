@@ -3,7 +3,7 @@
 //! The connection preface of the client is certain. A server alone is a pattern: its first frame is
 //! SETTINGS. A header block is read as far as it came, also if it continues in CONTINUATION frames.
 
-use crate::hpack::{Decoded, Decoder};
+use crate::hpack::{Decoder, Field, Text};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 use arrayvec::ArrayVec;
 use std::borrow::Cow;
@@ -17,6 +17,9 @@ const MAX_FRAMES: usize = 1024;
 const MAX_BLOCKS: usize = 16;
 /// Settings of the first frame of a server.
 const MAX_SETTINGS: usize = 32;
+
+/// Digits of a status.
+const STATUS_DIGITS: usize = 3;
 
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
@@ -37,13 +40,13 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     }
     if let Some(frames) = client.strip_prefix(PREFACE) {
         findings.recognise(Application::Http2, Confidence::Message);
-        let request = read_headers(frames, |name, value| {
-            match name {
-                b":authority" | b"host" => findings.set_text(Fact::HttpHost, value),
-                b":method" => findings.set_text(Fact::HttpMethod, value),
-                b":path" => findings.set_text(Fact::HttpPath, value),
-                b"user-agent" => findings.set_text(Fact::HttpUserAgent, value),
-                _ => {}
+        let request = read_headers(frames, |field, value| {
+            match field {
+                Field::Authority | Field::Host => set_text(Fact::HttpHost, value, findings),
+                Field::Method => set_text(Fact::HttpMethod, value, findings),
+                Field::Path => set_text(Fact::HttpPath, value, findings),
+                Field::UserAgent => set_text(Fact::HttpUserAgent, value, findings),
+                Field::Status | Field::ContentType | Field::Other => {}
             }
             true
         });
@@ -66,22 +69,30 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
 fn read_response(server: &[u8], findings: &mut Findings) -> bool {
     let mut is_final = false;
     is_start_of_settings(server)
-        && read_headers(server, |name, value| {
-            match name {
-                b":status" => {
+        && read_headers(server, |field, value| {
+            match field {
+                Field::Status => {
+                    let value = value.decode(STATUS_DIGITS + 1);
                     // Interim responses come before (RFC 9113 section 8.1).
                     is_final = !value.starts_with(b"1");
                     // Three digits (RFC 9113 section 8.3.2).
-                    if let ([b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'], true) = (value, is_final) {
+                    if let ([b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'], true) = (&*value, is_final) {
                         let status = value.iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
                         findings.set_number(Fact::HttpStatus, status);
                     }
                 }
-                b"content-type" if is_final => findings.set_text(Fact::HttpContentType, value),
+                Field::ContentType if is_final => set_text(Fact::HttpContentType, value, findings),
                 _ => {}
             }
             is_final
         })
+}
+
+/// Sets a fact. The value is decoded only if it is wanted: the same octets come again with each packet.
+fn set_text(fact: Fact, value: Text<'_>, findings: &mut Findings) {
+    if findings.takes(fact) {
+        findings.set_text(fact, &value.decode_fact());
+    }
 }
 
 /// Whether octets are the start of a SETTINGS frame (RFC 9113 section 6.5), without
@@ -103,16 +114,19 @@ struct Block<'a> {
     is_whole: bool,
 }
 
-/// Calls a function with the fields of header blocks, up to the block whose last field gives `true`.
-/// `true`: that block was whole, or what follows cannot be read.
-fn read_headers(octets: &[u8], mut read: impl FnMut(&[u8], &[u8]) -> bool) -> bool {
+/// Calls a function with the fields of header blocks, the first of each name in a block, up to the
+/// block whose last one gives `true`. `true`: that block was whole, or what follows cannot be read.
+fn read_headers(octets: &[u8], mut read: impl FnMut(Field, Text<'_>) -> bool) -> bool {
     let blocks = header_blocks(octets);
     let mut decoder = Decoder::default();
     for block in &blocks {
-        let mut is_last = false;
-        let is_valid = decoder.decode(&block.octets, |name, value| {
+        let (mut is_last, mut seen) = (false, 0_u8);
+        let is_valid = decoder.decode(&block.octets, |field, value| {
             // Promises change the table of the decoder.
-            is_last = block.is_message && read(&name.decode(), &value.decode() as &Decoded);
+            if block.is_message && seen & 1 << field as u8 == 0 {
+                seen |= 1 << field as u8;
+                is_last = read(field, value);
+            }
         });
         if block.is_whole && (is_last || is_valid.is_none()) {
             return true;
@@ -257,6 +271,23 @@ mod tests {
         let frames = frame(CONTINUATION, 0, b"").repeat(10 * MAX_FRAMES);
         let (verdict, _) = read(&[PREFACE, &settings(), &frame(HEADERS, 0, b"\x84"), &frames].concat(), b"");
         assert_eq!(verdict, Verdict::Recognised);
+    }
+
+    #[test]
+    fn fields_that_refer_to_earlier_ones_are_not_read_again() {
+        // A long value by the longest codes, and thousands of references to it.
+        let value = [0xff; 900];
+        let literal = [&[0x41, 0xff, 0x85, 0x06][..], &value].concat();
+        let block = [literal, vec![0xbe; 6000]].concat();
+        let octets = (block.len() as u32).to_be_bytes();
+        let frame = [&octets[1..], &[HEADERS, 0, 0, 0, 0, 1], &block].concat();
+        let mut fields = Vec::new();
+        let is_whole = read_headers(&frame, |field, value| {
+            fields.push((field, value.decode_fact().len()));
+            true
+        });
+        assert_eq!((is_whole, fields.len()), (false, 1), "{fields:?}");
+        assert_eq!(fields[0].0, Field::Authority);
     }
 
     #[test]

@@ -102,13 +102,18 @@ pub struct FlowInspection {
     state: u32,
     /// Per endpoint: the sequence number after its SYN.
     expected: [u32; 2],
-    /// 0: not known. Otherwise the endpoint that opened the connection, plus 1.
+    /// 0: not known. Otherwise the endpoint that opened the connection, plus 1; and [`ANSWERED`].
     client: u8,
     /// Endpoints whose payload is not inspected any more, a bit each.
     silent: u8,
     /// Packets with payload that told nothing. 0: none, or a session counts them.
     told_nothing: u16,
 }
+
+/// The SYN of the client was acknowledged.
+const ANSWERED: u8 = 4;
+/// Octets that a SYN carries at most (RFC 7413).
+const MAX_SYN_OCTETS: u32 = 0xffff;
 
 const FRESH: u32 = 0;
 const DONE: u32 = 1;
@@ -134,13 +139,35 @@ const KEPT_OCTETS: usize = 2048;
 const MAX_GIVEN_UP: u32 = 8;
 
 impl FlowInspection {
-    /// Notes the SYN of an endpoint; `answers`: it acknowledges the SYN of the other one.
+    /// Notes the SYN of an endpoint; `answered`: it acknowledges what the other one has sent up to here.
     #[inline]
-    pub fn note_syn(&mut self, endpoint: usize, sequence: u32, answers: bool) {
+    pub fn note_syn(&mut self, endpoint: usize, sequence: u32, answered: Option<u32>) {
         let endpoint = endpoint & 1;
         // 0 stands for no SYN: one connection in 2^32 is taken as if its SYN had not been captured.
-        self.expected[endpoint] = sequence.wrapping_add(1);
-        self.client = (endpoint ^ usize::from(answers)) as u8 + 1;
+        match answered {
+            Some(acknowledgment) => {
+                self.expected[endpoint] = sequence.wrapping_add(1);
+                let client = 1 - endpoint;
+                // Of several SYNs this one counts. It may have carried octets.
+                if self.expected(client).is_some_and(|known| acknowledgment.wrapping_sub(known) > MAX_SYN_OCTETS) {
+                    self.expected[client] = acknowledgment;
+                }
+                self.client = (client as u8 + 1) | ANSWERED;
+            }
+            // The other end does not accept it in a connection (RFC 9293 section 3.10.7.4).
+            None if self.client & ANSWERED != 0 && self.expected(endpoint).is_some() => {}
+            None => {
+                self.expected[endpoint] = sequence.wrapping_add(1);
+                if self.client & ANSWERED == 0 {
+                    self.client = endpoint as u8 + 1;
+                }
+            }
+        }
+    }
+
+    /// The endpoint that opened the connection, if that is known.
+    fn client(&self) -> Option<usize> {
+        usize::from(self.client & !ANSWERED).checked_sub(1)
     }
 
     /// Whether nothing of the flow was inspected.
@@ -209,7 +236,6 @@ pub struct Payload<'a> {
 struct Session {
     /// The entry of the flow.
     entry: u32,
-    is_open: bool,
     is_tcp: bool,
     ports: [u16; 2],
     /// Packets with payload that were shown to the readers.
@@ -227,6 +253,53 @@ struct Session {
     quic: Option<Box<quic::State>>,
     /// Of the reader of DTLS, made for messages in fragments.
     dtls: Option<Box<dtls::State>>,
+}
+
+/// Sessions in the order in which they were begun.
+#[derive(Debug)]
+struct Order {
+    /// Per session: the next older and the next newer one, or [`NONE`].
+    neighbours: Vec<[u32; 2]>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl Order {
+    fn new(sessions: u32) -> Self {
+        Self { neighbours: Vec::with_capacity(sessions as usize + 1), oldest: NONE, newest: NONE }
+    }
+
+    /// Adds a session, which is not in it.
+    fn push(&mut self, index: u32) {
+        let at = index as usize;
+        if at >= self.neighbours.len() {
+            self.neighbours.resize(at + 1, [NONE; 2]);
+        }
+        self.neighbours[at] = [self.newest, NONE];
+        match self.neighbours.get_mut(self.newest as usize) {
+            Some([_, newer]) => *newer = index,
+            None => self.oldest = index,
+        }
+        self.newest = index;
+    }
+
+    /// Removes a session, which is in it.
+    fn remove(&mut self, index: u32) {
+        let [older, newer] = self.neighbours[index as usize];
+        match self.neighbours.get_mut(older as usize) {
+            Some([_, of_older]) => *of_older = newer,
+            None => self.oldest = newer,
+        }
+        match self.neighbours.get_mut(newer as usize) {
+            Some([of_newer, _]) => *of_newer = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// The session that was begun after this one, or [`NONE`].
+    fn newer(&self, index: u32) -> u32 {
+        self.neighbours[index as usize][1]
+    }
 }
 
 #[derive(Debug)]
@@ -248,8 +321,8 @@ pub struct Inspector {
     free_entry: u32,
     sessions: Vec<Session>,
     free_sessions: Vec<u32>,
-    /// The session that is given up next, if all are in use.
-    oldest: u32,
+    /// Open sessions: the oldest one is given up next, if all are in use.
+    open_sessions: Order,
     findings_octets: u64,
     session_octets: u64,
     /// Findings without facts, which all flows share.
@@ -276,7 +349,7 @@ impl Inspector {
             free_entry: NONE,
             free_sessions: Vec::with_capacity(sessions.capacity()),
             sessions,
-            oldest: 0,
+            open_sessions: Order::new(settings.sessions),
             findings_octets: 0,
             session_octets: 0,
             without_facts: Vec::new(),
@@ -299,7 +372,7 @@ impl Inspector {
     pub fn memory_octets_for(settings: &InspectionSettings, flows: usize) -> u64 {
         // The session of the current packet may exceed the limit.
         let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
-        let sessions = (u64::from(settings.sessions) + 1) * (size_of::<Session>() + size_of::<u32>()) as u64;
+        let sessions = (u64::from(settings.sessions) + 1) * (size_of::<Session>() + size_of::<[u32; 3]>()) as u64;
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;
         let tables = size_of::<Candidates>() as u64 + shared + Learned::memory_octets_for(settings.names);
         (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + tables
@@ -343,10 +416,9 @@ impl Inspector {
             Some(_) => payload.octets.first().map_or(0, |first| self.candidates.of_stream(*first)),
             None => payload.octets.first().map_or(0, |first| self.candidates.of_datagram(*first)),
         };
-        let [client, server] = match flow.client {
-            0 => payload.addresses,
-            client if client as usize == (payload.endpoint & 1) + 1 => payload.addresses,
-            _ => [payload.addresses[1], payload.addresses[0]],
+        let [client, server] = match flow.client() {
+            Some(client) if client != payload.endpoint & 1 => [payload.addresses[1], payload.addresses[0]],
+            _ => payload.addresses,
         };
         let name = match told_nothing {
             0 => self.learned.name(client, server, payload.time_ns),
@@ -393,8 +465,8 @@ impl Inspector {
             let index = self.free_session();
             self.sessions.swap(FIRST_SESSION as usize, index as usize);
             let entry = self.allocate(Entry::Undecided(index));
-            let session = &mut self.sessions[index as usize];
-            (session.is_open, session.entry) = (true, entry);
+            self.sessions[index as usize].entry = entry;
+            self.open_sessions.push(index);
             flow.state = entry + FIRST_ENTRY;
             self.bound_session_octets(index);
             return true;
@@ -539,8 +611,7 @@ impl Inspector {
                 self.sessions.push(Session::new(self.settings.personal));
                 return self.sessions.len() as u32 - 1;
             }
-            self.oldest = self.oldest.max(FIRST_SESSION + 1);
-            self.give_up(self.oldest);
+            self.give_up(self.open_sessions.oldest);
             self.free_sessions.pop().expect("a session was given up")
         })
     }
@@ -555,26 +626,24 @@ impl Inspector {
 
     #[cold]
     fn give_up_oldest(&mut self, except: u32) {
+        let mut index = self.open_sessions.oldest;
         for _ in 0..MAX_GIVEN_UP {
-            if self.session_octets <= self.settings.session_octets {
+            if self.session_octets <= self.settings.session_octets || index == NONE {
                 break;
             }
-            if self.oldest != except {
-                self.give_up(self.oldest);
-            } else {
-                self.oldest = (self.oldest + 1) % self.sessions.len() as u32;
+            let next = self.open_sessions.newer(index);
+            if index != except {
+                self.give_up(index);
             }
+            index = next;
         }
     }
 
-    /// Gives up a session, if it is open, and makes the next one the oldest.
+    /// Gives up an open session.
     fn give_up(&mut self, index: u32) {
-        self.oldest = (index + 1) % self.sessions.len() as u32;
-        if self.sessions[index as usize].is_open {
-            self.counters.given_up += 1;
-            self.sessions[index as usize].findings.note(Note::Limit);
-            self.end_session(index);
-        }
+        self.counters.given_up += 1;
+        self.sessions[index as usize].findings.note(Note::Limit);
+        self.end_session(index);
     }
 
     /// Replaces the session of a flow by what it found.
@@ -587,6 +656,7 @@ impl Inspector {
     }
 
     fn release_session(&mut self, index: u32) {
+        self.open_sessions.remove(index);
         self.close_session(index);
         self.free_sessions.push(index);
     }
@@ -724,7 +794,7 @@ impl Session {
 
     /// Forgets the flow, and keeps at most this much memory in each list.
     fn close(&mut self, kept_octets: usize) {
-        (self.is_open, self.is_recognised, self.packets, self.strays) = (false, false, 0, 0);
+        (self.is_recognised, self.packets, self.strays) = (false, 0, 0);
         self.streams.iter_mut().for_each(|stream| stream.clear(kept_octets));
         self.findings.clear(kept_octets);
         match &mut self.quic {
@@ -868,7 +938,7 @@ impl Session {
         let [source, destination] = payload.ports;
         let streams = Streams {
             ports: if payload.endpoint & 1 == self.first { [source, destination] } else { [destination, source] },
-            first_is_client: (flow.client != 0).then(|| flow.client as usize == self.first + 1),
+            first_is_client: flow.client().map(|client| client == self.first),
             ..streams
         };
         self.read(|reader, findings| STREAM_READERS[reader](&streams, findings));

@@ -115,7 +115,7 @@ fn segments_of_any_length_give_the_same_findings() {
             let mut flow = FlowInspection::default();
             let ports = fixture.streams().ports;
             for endpoint in 0..2 {
-                flow.note_syn(endpoint, 99, endpoint == 1);
+                flow.note_syn(endpoint, 99, (endpoint == 1).then_some(100));
             }
             for (endpoint, stream) in fixture.streams.iter().enumerate() {
                 let mut segments: Vec<_> = stream.chunks(segment_octets).enumerate().collect();
@@ -278,7 +278,7 @@ fn octets_that_came_first_count_and_the_conflict_is_noted() {
         [part(client, name - 2, end), part(&other, 0, end), part(client, 0, end)],
     ] {
         let mut flow = FlowInspection::default();
-        flow.note_syn(0, 99, false);
+        flow.note_syn(0, 99, None);
         for (endpoint, sequence, octets) in &packets {
             let payload = Payload {
                 octets,
@@ -310,7 +310,7 @@ fn first_two_segments_may_come_in_either_order() {
         for cut in 1..first.len() {
             for (found, order) in found.iter_mut().zip([[0, 1], [1, 0]]) {
                 let mut flow = FlowInspection::default();
-                flow.note_syn(0, 99, false);
+                flow.note_syn(0, 99, None);
                 let segments = [(100, &first[..cut]), (100 + cut as u32, &first[cut..])];
                 for (sequence, octets) in order.map(|at: usize| segments[at]) {
                     let payload = Payload {
@@ -366,7 +366,7 @@ fn interleavings([first, second]: [usize; 2], limit: usize) -> Vec<Vec<usize>> {
 fn found_in_order(inspector: &mut Inspector, segments: &[Segment], order: &[usize], client: Option<usize>) -> Findings {
     let mut flow = FlowInspection::default();
     for endpoint in client.iter().flat_map(|_| 0..2) {
-        flow.note_syn(endpoint, 99, client != Some(endpoint));
+        flow.note_syn(endpoint, 99, (client != Some(endpoint)).then_some(100));
     }
     let mut sides = [0, 1].map(|side| segments.iter().filter(move |(of, _)| *of == side));
     let mut sequences = [100; 2];

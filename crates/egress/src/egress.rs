@@ -63,6 +63,11 @@ impl Egress {
         self.outputs.iter_mut().for_each(|output| output.describe(interface));
     }
 
+    /// Lets the outputs hand over what they have kept.
+    pub fn flush(&mut self) {
+        self.outputs.iter_mut().for_each(|output| output.flush());
+    }
+
     /// What became of the frames so far, per output in this pipeline.
     pub fn counters(&self) -> Vec<OutputCounters> {
         self.outputs.iter().map(|output| output.counters()).collect()

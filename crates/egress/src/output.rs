@@ -55,6 +55,10 @@ pub trait PacketOutput: Send {
     /// traffic from time to time and at the end.
     fn describe(&mut self, _: &InterfaceReport) {}
 
+    /// Called several times a second while there are few packets: hands over what `send` has kept, if it
+    /// can be taken. Never waits.
+    fn flush(&mut self) {}
+
     /// What became of the frames so far. Allocates, so once per report rather than per burst.
     fn counters(&self) -> OutputCounters;
 

@@ -124,8 +124,14 @@ impl PipeFile {
     }
 
     /// Opens a FIFO whose reader was missing. Returns whether it has one now.
-    pub fn reopen(&mut self) -> bool {
-        self.open_fifo().is_ok() && self.is_open()
+    ///
+    /// # Errors
+    /// It cannot be opened, whether it has a reader or not.
+    pub fn reopen(&mut self) -> io::Result<bool> {
+        match self.open_fifo() {
+            Err(error) if !is_without_reader(&error) => Err(error),
+            _ => Ok(self.is_open()),
+        }
     }
 
     /// Writes some of the octets: 0 if the reader is slow.

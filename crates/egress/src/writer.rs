@@ -49,6 +49,8 @@ pub(crate) struct Writer {
     failure: Option<(OutputDropReason, Instant)>,
     /// The log says that nothing can be written.
     is_warned: bool,
+    /// Why it cannot be opened again, as the log says.
+    refused: Option<ErrorKind>,
 }
 
 /// Consecutive records of one queue.
@@ -61,7 +63,8 @@ struct Run {
 impl Writer {
     pub fn new(name: &str, file: PipeFile, queues: Vec<Queue>, state: Arc<PipeState>) -> Self {
         let (name, has_reader) = (name.into(), file.is_open());
-        let mut writer = Self { name, file, queues, state, has_header: false, failure: None, is_warned: false };
+        let mut writer =
+            Self { name, file, queues, state, has_header: false, failure: None, is_warned: false, refused: None };
         if !has_reader {
             writer.fail(OutputDropReason::Closed);
         }
@@ -175,12 +178,22 @@ impl Writer {
         let Some((reason, last)) = self.failure.filter(|(_, last)| last.elapsed() >= RETRY_INTERVAL) else { return };
         if self.file.is_open() {
             self.failure = None;
-        } else if self.file.reopen() {
-            // It is another stream for another reader.
-            (self.failure, self.has_header) = (None, false);
         } else {
-            self.failure = Some((reason, last.max(Instant::now())));
-            return;
+            match self.file.reopen() {
+                // It is another stream for another reader.
+                Ok(true) => (self.failure, self.has_header, self.refused) = (None, false, None),
+                Ok(false) => {
+                    self.failure = Some((reason, last.max(Instant::now())));
+                    return;
+                }
+                Err(error) => {
+                    if self.refused.replace(error.kind()) != Some(error.kind()) {
+                        warn!(output = self.name, %error, "packets are lost: the output cannot be opened again");
+                    }
+                    self.fail(OutputDropReason::WriteFailed);
+                    return;
+                }
+            }
         }
         self.state.set_refusal(None);
     }

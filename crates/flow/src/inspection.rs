@@ -109,14 +109,17 @@ impl Inspection {
             return false;
         };
         let is_last = number >= self.packets;
-        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
+        // Of a datagram in fragments the first one is inspected: it is cut.
+        let is_first_fragment = packet.flags.has(Flags::FRAGMENT_FIRST) && packet.protocol == UDP;
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 && !is_first_fragment {
             return true;
         }
         let (syn, fin) = (packet.control & Packet::SYN, packet.control & Packet::FIN);
         let tcp = match packet.protocol {
             TCP if packet.flags.has(Flags::TCP) => {
                 if syn != 0 {
-                    flow.note_syn(endpoint, packet.sequence, packet.control & Packet::ACK != 0);
+                    let answers = packet.control & Packet::ACK != 0;
+                    flow.note_syn(endpoint, packet.sequence, answers.then_some(packet.acknowledgment));
                 }
                 Some((packet.sequence.wrapping_add(u32::from(syn != 0)), fin != 0))
             }
@@ -142,7 +145,7 @@ impl Inspection {
         }
         let payload = Payload {
             octets,
-            wire_octets,
+            wire_octets: wire_octets + u32::from(is_first_fragment),
             endpoint,
             ports: [packet.source_port, packet.destination_port],
             addresses: [&packet.source, &packet.destination],

@@ -282,10 +282,12 @@ impl PacketActions {
         }
     }
 
-    /// Lets packets go that have waited too long. `now_ns` is on the time scale of the packets.
+    /// Lets packets go that have waited too long, and what outputs have kept. `now_ns` is on the time
+    /// scale of the packets.
     pub(crate) fn advance_time(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         self.release_overdue(Some(self.now_ns));
+        self.egresses.iter_mut().for_each(Egress::flush);
     }
 
     fn release_overdue(&mut self, now_ns: Option<u64>) {

@@ -143,6 +143,9 @@ impl RunningGroup {
         poll_timeout: Duration,
         context: &GroupContext<'_>,
     ) -> io::Result<Self> {
+        if queues.iter().any(|queue| queue.actions.is_some()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "packets are handed on by Layout::Fused only"));
+        }
         // Flows can migrate only between meters with the same secret.
         let meter = context.settings.meter;
         let secret = meter.secret.unwrap_or_else(|| RandomState::new().hash_one(0));

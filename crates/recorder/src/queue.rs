@@ -3,7 +3,8 @@
 //! Input: frames of a burst. Output: chunks of packet blocks, ready to be written.
 //! Invariants: a frame is copied once, into a chunk. Each output has a fixed number of chunks, so
 //! its memory is bounded; with no chunk left, frames are dropped and counted. Nothing waits for the
-//! disk. A chunk is handed over when it is full, and at the end of each burst.
+//! disk. A chunk is handed over when it is full, and at the end of each burst while at least half of
+//! the chunks are free. So small bursts do not use up the chunks of a slow disk: half of them are full.
 
 use crate::block;
 use crate::chunk::{CHUNK_BYTES, Chunk, WrittenCounters};
@@ -102,6 +103,14 @@ impl RecorderOutput {
         }
     }
 
+    /// Hands over a chunk that is not full, unless the disk is behind.
+    fn hand_over_early(&mut self) {
+        self.spare.extend(self.returned.try_iter());
+        if self.spare.len() >= CHUNKS / 2 {
+            self.hand_over();
+        }
+    }
+
     fn hand_over(&mut self) {
         let Some(chunk) = self.chunk.take_if(|chunk| !chunk.frames.is_empty()) else { return };
         let failed = match &self.full {
@@ -174,7 +183,11 @@ impl PacketOutput for RecorderOutput {
         for frame in frames {
             self.add(frame);
         }
-        self.hand_over();
+        self.hand_over_early();
+    }
+
+    fn flush(&mut self) {
+        self.hand_over_early();
     }
 
     fn describe(&mut self, interface: &InterfaceReport) {

@@ -247,6 +247,27 @@ fn a_full_queue_drops_and_the_next_frame_has_the_count() {
 }
 
 #[test]
+fn bursts_of_one_packet_do_not_use_up_the_queue_of_a_slow_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = Frames::synth("velan,flows=10,packets=50k");
+    // The thread waits up to a second for the description of the interface.
+    let mut output = RecorderOutput::open(&settings(folder.path(), ""), 1, None).unwrap().remove(0);
+    for at in 0..frames.len() {
+        output.send(&[frames.frame(at, 1)]);
+    }
+    assert!(output.counters().dropped.is_empty(), "8 MiB hold 50 000 packets: {:?}", output.counters());
+    output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
+    // What is kept, because the disk was behind, goes when it has caught up.
+    let until = Instant::now() + Duration::from_secs(20);
+    while output.counters().waiting.packets > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+        output.flush();
+    }
+    assert_eq!(output.counters().sent, frames.totals());
+    output.finish();
+}
+
+#[test]
 fn several_pipelines_and_interfaces_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut outputs = RecorderOutput::open(&settings(folder.path(), ""), 2, None).unwrap();

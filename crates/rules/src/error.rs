@@ -66,6 +66,9 @@ pub enum Problem {
     /// A rule that drops, and says how packets are handed on.
     #[error("action = \"drop\" contradicts '{0}': a dropped packet goes nowhere")]
     Contradiction(&'static str),
+    /// `record = true` in a rule that drops.
+    #[error("action = \"drop\" contradicts 'record': to record packets and hand them on to no egress, write to = []")]
+    DroppedAndRecorded,
     /// `record = true` without a recorder.
     #[error("record = true needs a recorder; write [recorder] with outputs = [\"folder:...\"]")]
     NoRecorder,

@@ -201,6 +201,9 @@ impl Reader {
             if let Some(key) = contradicts {
                 self.problem(&value.span(), Problem::Contradiction(key));
             }
+            if settings.record == Some(true) {
+                self.problem(&value.span(), Problem::DroppedAndRecorded);
+            }
         }
         let condition = table.get("where").and_then(|text| self.condition(level, text));
         let name = table.get("name").and_then(|name| self.text("name", name));

@@ -141,6 +141,10 @@ slice_after = 0
 [[application]]
 where = "port 5"
 slice_after = 3
+[[application]]
+where = "port 6"
+action = "drop"
+record = true
 "#;
     let found = problems(text);
     for (line, part) in [
@@ -158,6 +162,7 @@ slice_after = 3
         (20, "record = true needs a recorder"),
         (21, "'slice_after' must be 1 to 4294967295 packets, beside 'slice'"),
         (24, "'slice_after' must be 1 to 4294967295 packets, beside 'slice'"),
+        (25, "action = \"drop\" contradicts 'record': to record packets and hand them on to no egress, write to = []"),
     ] {
         let start = format!("line {line}: ");
         assert!(found.lines().any(|found| found.starts_with(&start) && found.contains(part)), "{line} {part}\n{found}");

@@ -147,10 +147,16 @@ impl Actions {
         files.chain(folders.map(Error::from)).collect()
     }
 
-    /// Folders that are there, and in which the user of a probe cannot create files.
+    /// Folders that are there, and in which the user of a probe cannot create files, and FIFOs that he
+    /// could not open again.
     pub fn check_folders(&self, user: &str) -> Vec<Error> {
         let present = self.folders().filter(|folder| folder.is_dir());
-        present.filter_map(|folder| check_access(&folder, user).err()).collect()
+        present.chain(self.fifos()).filter_map(|path| check_access(&path, user).err()).collect()
+    }
+
+    fn fifos(&self) -> impl Iterator<Item = PathBuf> {
+        let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs).filter(|output| !is_folder(output));
+        outputs.filter_map(|output| output.writable_path().map(Path::to_owned))
     }
 
     /// How many rules there are, and each egress with its outputs.
@@ -173,10 +179,11 @@ impl Actions {
         self.folder_outputs().filter_map(|output| folder_settings(output).ok()).map(|settings| settings.folder)
     }
 
-    /// Creates the folders of the recorder for the user of a probe, and checks that he can write there.
+    /// Creates the folders of the recorder for the user of a probe, and checks that he can write there,
+    /// and into FIFOs.
     ///
     /// # Errors
-    /// A folder cannot be created, or the user cannot create files in it.
+    /// A folder cannot be created, or the user cannot create files in it or open a FIFO.
     pub fn prepare_folders(&self, user: &str, owner: Option<Owner>) -> Result<(), Error> {
         for folder in self.folders() {
             match fs::DirBuilder::new().mode(FOLDER_MODE).create(&folder) {
@@ -189,6 +196,9 @@ impl Actions {
             if owner.is_some() {
                 check_access(&folder, user)?;
             }
+        }
+        if owner.is_some() {
+            self.fifos().try_for_each(|fifo| check_access(&fifo, user))?;
         }
         Ok(())
     }
@@ -354,12 +364,16 @@ fn names(sources: &[&OsStr]) -> Vec<String> {
     sources.iter().map(|source| source.to_string_lossy().into_owned()).collect()
 }
 
-/// Checks that a user can create files in a folder.
-fn check_access(folder: &Path, user: &str) -> Result<(), Error> {
-    let access = || rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
+/// Checks that a user can create files in a folder, or write into a FIFO.
+fn check_access(path: &Path, user: &str) -> Result<(), Error> {
+    let is_folder = path.is_dir();
+    let access = || rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
     let refused = |error| {
-        let (sink, user) = (format!("folder:{}", folder.display()), user.into());
-        Error::RotatedFiles { sink, user, error }
+        let user = user.into();
+        match is_folder {
+            true => Error::RotatedFiles { sink: format!("folder:{}", path.display()), user, error },
+            false => Error::FifoOfUser { output: format!("pcap:{}", path.display()), user, error },
+        }
     };
     privileges::as_user(user, || access().map_err(refused))
 }

@@ -179,6 +179,11 @@ pub enum Error {
          folder (chown {user}), or name another one"
     )]
     RotatedFiles { sink: String, user: String, error: io::Error },
+    #[error(
+        "{output}: the probe runs as {user} (--user), who cannot write into this pipe, so the probe could not open it \
+         again for another reader: {error}; give that user the pipe (chown {user})"
+    )]
+    FifoOfUser { output: String, user: String, error: io::Error },
     #[error("--autotune: {0} can be read only once; use a file or a live interface")]
     AutotuneOfPipe(String),
     #[error("autotune: {candidate}: {error}")]

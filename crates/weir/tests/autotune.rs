@@ -37,6 +37,19 @@ fn layouts_without_inspection_are_tried_only_if_it_is_off() {
 }
 
 #[test]
+fn layouts_that_hand_no_packets_on_are_not_tried_with_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rules, output) = (folder.path().join("rules.toml"), folder.path().join("out.pcap"));
+    let text = format!("[egress.all]\noutputs = [\"pcap:{}\"]\n", output.display());
+    std::fs::write(&rules, text).unwrap();
+    let rules = rules.to_str().unwrap();
+    let probe = ["probe", "-i", "synth:mix,flows=500,packets=300k", "--dpi", "off", "--autotune=30ms"];
+    let (_, err, _, ledger) = metered(&[&probe[..], &["--rules", rules]].concat());
+    assert!(err.contains("leave --rules out") && !err.contains("--layout spread"), "{err}");
+    assert_eq!(ledger["actions"]["forwarded"]["packets"], 300_000, "{err}");
+}
+
+#[test]
 fn standard_input_and_short_captures_are_not_measured() {
     let capture = small().saved();
     let err = failure(1, ["probe", "-i", "-", "--autotune"]);

@@ -5,13 +5,14 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{command, failure, ledger_of, number, permit_all_users, success, weir};
+use common::{command, failure, is_root, ledger_of, number, permit_all_users, success, weir};
 use live::{Running, frames, wire};
 use network::{LEFT, Sender, ip, network_of, until, until_wired};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -240,6 +241,31 @@ fn reader_of_a_pipe_comes_late_goes_and_comes_back_while_the_probe_is_sandboxed(
         "{counters}"
     );
     assert_eq!(number(&counters["dropped"]["closed"]["packets"]), frames.len() as u64);
+}
+
+#[test]
+fn pipe_that_the_user_of_the_probe_cannot_write_is_refused() {
+    if !is_root() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let fifo = mkfifo(folder.path());
+    fs::set_permissions(&fifo, fs::Permissions::from_mode(0o644)).unwrap();
+    let rules = rules(folder.path(), &[&format!("pcap:{}", fifo.display())], "address-pair");
+    for check in [&[][..], &["--check"]] {
+        let err = failure(1, [&["probe", "-i", "synth:mix,packets=9", "--rules", &rules], check].concat());
+        let err = err.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(err.contains("who cannot write into this pipe") && err.contains("(chown nobody)"), "{err}");
+    }
+    // As root it can.
+    let reader = thread::spawn(move || fs::read(fifo).unwrap());
+    let (code, _, err) = weir(["probe", "-i", "synth:mix,packets=9", "--rules", &rules, "--user", "root", "--check"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = weir(["probe", "-i", "synth:mix,packets=9", "--rules", &rules, "--user", "root", "-q"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(reader.join().unwrap().len() > 24);
 }
 
 #[test]

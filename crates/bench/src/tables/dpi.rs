@@ -206,7 +206,7 @@ fn octets_of_undecided_flow(bench: &mut Bench<'_>) -> Result<String, Error> {
     let frames = Frames::new(&undecided_load(bench), bench.size(400_000, 4_000))?;
     // A value that is not zero, so that the system provides the memory now.
     let mut seen = FlowInspection::default();
-    seen.note_syn(0, 0, false);
+    seen.note_syn(0, 0, None);
     let mut flows = vec![seen; FLOWS];
     flows.fill(FlowInspection::default());
     let mut inspector = Inspector::new(settings, FLOWS);

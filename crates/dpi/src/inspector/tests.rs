@@ -174,8 +174,8 @@ fn a_side_that_tells_nothing_does_not_hide_what_the_other_proves() {
         for times in [1, 3] {
             let mut inspector = Inspector::new(InspectionSettings::default(), 8);
             let mut flow = FlowInspection::default();
-            flow.note_syn(1, 99, false);
-            flow.note_syn(0, 99, true);
+            flow.note_syn(1, 99, None);
+            flow.note_syn(0, 99, Some(100));
             for number in 0..times {
                 let octets = if number == 0 { junk } else { JUNK };
                 assert!(inspector.inspect(&mut flow, &from(1, number * junk.len() as u32, octets)), "{junk:?}");
@@ -196,6 +196,62 @@ fn a_side_that_tells_nothing_does_not_hide_what_the_other_proves() {
 }
 
 #[test]
+fn later_syn_hides_nothing() {
+    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    // SYNs of the client before and after the answer, and what the answer acknowledges.
+    for (before, answer, after) in [
+        (&[99][..], 100, &[5000][..]),
+        (&[99], 100, &[0, u32::MAX]),
+        // Of two, the answer tells which one counts.
+        (&[5000, 99], 100, &[5000]),
+        (&[99, 5000], 100, &[]),
+        // Its SYN carried octets, which are sent again.
+        (&[99], 120, &[7]),
+    ] {
+        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let mut flow = FlowInspection::default();
+        before.iter().for_each(|sequence| flow.note_syn(1, *sequence, None));
+        flow.note_syn(0, 99, Some(answer));
+        after.iter().for_each(|sequence| flow.note_syn(1, *sequence, None));
+        inspector.inspect(&mut flow, &from(1, 20, &request[20..]));
+        inspector.inspect(&mut flow, &from(1, 0, &request[..20]));
+        let found = inspector.findings(&flow).unwrap();
+        assert_eq!(found.text(Fact::HttpHost), Some("a.example"), "{before:?} {answer} {after:?}");
+        assert_eq!((found.notes().0, flow.client()), (0, Some(1)), "{before:?} {answer} {after:?}");
+    }
+}
+
+#[test]
+fn flow_that_was_undecided_for_longest_is_given_up() {
+    let sessions = 4;
+    let mut inspector = Inspector::new(InspectionSettings { sessions, ..InspectionSettings::default() }, 64);
+    let mut flows = [FlowInspection::default(); 40];
+    // Half a request, so that the flow is undecided.
+    let begin = |inspector: &mut Inspector, flow: &mut FlowInspection| {
+        flow.note_syn(1, 99, None);
+        assert!(inspector.inspect(flow, &from(1, 0, b"GET / HTT")));
+    };
+    let is_open = |inspector: &Inspector, flow: &FlowInspection| {
+        matches!(inspector.entries.get(flow.state.wrapping_sub(FIRST_ENTRY) as usize), Some(Entry::Undecided(_)))
+    };
+    let mut open = Vec::new();
+    for number in 0..flows.len() {
+        begin(&mut inspector, &mut flows[number]);
+        open.push(number);
+        if open.len() > sessions as usize {
+            open.remove(0);
+        }
+        // Flows end in between, so that sessions are taken in another order than that of their numbers.
+        if number % 3 == 1 {
+            let ended = open.remove((number / 3) % open.len());
+            inspector.end_flow(&mut flows[ended]);
+        }
+        let are_open = (0..flows.len()).filter(|number| is_open(&inspector, &flows[*number]));
+        assert_eq!(are_open.collect::<Vec<_>>(), open, "{number}");
+    }
+}
+
+#[test]
 fn octets_behind_a_gap_do_not_make_a_side_the_first() {
     let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
     for (first, answer, host, application) in [
@@ -204,8 +260,8 @@ fn octets_behind_a_gap_do_not_make_a_side_the_first() {
     ] {
         let mut inspector = Inspector::new(InspectionSettings::default(), 8);
         let mut flow = FlowInspection::default();
-        flow.note_syn(1, 99, false);
-        flow.note_syn(0, 99, true);
+        flow.note_syn(1, 99, None);
+        flow.note_syn(0, 99, Some(100));
         inspector.inspect(&mut flow, &from(0, 900, b"behind a gap"));
         inspector.inspect(&mut flow, &from(1, 0, first));
         inspector.inspect(&mut flow, &from(0, 0, answer));
@@ -260,7 +316,7 @@ fn memory_of_sessions_is_bounded() {
     }
     assert!(inspector.counters().given_up > 50, "{:?}", inspector.counters());
     flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
-    assert!(inspector.sessions.iter().all(|session| !session.is_open));
+    assert_eq!((inspector.open_sessions.oldest, inspector.open_sessions.newest), (NONE, NONE));
 }
 
 #[test]
@@ -372,7 +428,7 @@ fn end_at_a_limit_is_noted_whether_or_not_the_flow_is_recognised() {
             let settings = InspectionSettings { octets: limit, ..InspectionSettings::default() };
             let mut inspector = Inspector::new(settings, 8);
             let mut flow = FlowInspection::default();
-            flow.note_syn(1, 6, false);
+            flow.note_syn(1, 6, None);
             for (at, segment) in octets.chunks(segment_octets).enumerate() {
                 let sequence = 7 + (at * segment_octets) as u32;
                 let is_last = packets == 1 && (at + 1) * segment_octets >= octets.len();
@@ -412,7 +468,7 @@ fn streams_are_read_in_the_order_of_their_octets() {
     let message = [&[0, QUESTION.len() as u8], QUESTION].concat();
     let mut inspector = Inspector::new(InspectionSettings::default(), 8);
     let mut flow = FlowInspection::default();
-    flow.note_syn(1, 99, false);
+    flow.note_syn(1, 99, None);
     let segment =
         |from: usize, to: usize| Payload { tcp: Some((100 + from as u32, false)), ..datagram(&message[from..to]) };
     inspector.inspect(&mut flow, &segment(20, message.len()));

@@ -81,9 +81,14 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
         }
         state.stage = Stage::Finished;
     }
+    let (mut destination_id, mut has_initial) = (None, false);
     // Padding may follow the packets.
     while let Some(packet) = split(&mut rest, missing_octets) {
         verdict = Verdict::More;
+        // All packets of a datagram have one (RFC 9000 section 12.2).
+        if *destination_id.get_or_insert(packet.destination_id) != packet.destination_id {
+            continue;
+        }
         let is_from_client = state.first_is_client == Some(datagram.from_first);
         match packet.kind {
             Kind::Reserved => continue,
@@ -92,7 +97,10 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
                 state.id.clear();
                 state.stream.clear();
             }
-            Kind::Initial => state.read_initial(&packet, datagram.from_first, findings),
+            Kind::Initial => {
+                let is_first = !std::mem::replace(&mut has_initial, true);
+                state.read_initial(&packet, is_first, datagram.from_first, findings);
+            }
             Kind::Retry => state.has_retry |= !is_from_client,
             Kind::Handshake if is_from_client => state.stage = Stage::Finished,
             Kind::Handshake | Kind::ZeroRtt => {}
@@ -116,7 +124,9 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
 }
 
 impl State {
-    fn read_initial(&mut self, packet: &Packet<'_>, from_first: bool, findings: &mut Findings) {
+    /// `is_first`: of its datagram. Only that one may change the connection id: keys cost much more than
+    /// the packet.
+    fn read_initial(&mut self, packet: &Packet<'_>, is_first: bool, from_first: bool, findings: &mut Findings) {
         let mut plaintext = Plaintext::new();
         let is_client = self.first_is_client.is_none_or(|first_is_client| first_is_client == from_first);
         if is_client && std::mem::take(&mut self.has_retry) {
@@ -129,7 +139,7 @@ impl State {
                 }
                 decrypt(packet, (&self.id, Sender::Client), &mut self.keys, &mut plaintext).or_else(|| {
                     // The Retry was not captured, or another connection has the same ports.
-                    let is_other = *self.id != *packet.destination_id;
+                    let is_other = is_first && *self.id != *packet.destination_id;
                     let id = (packet.destination_id, Sender::Client);
                     let frames = is_other.then(|| decrypt(packet, id, &mut self.keys, &mut plaintext)).flatten()?;
                     self.use_id(packet.destination_id);

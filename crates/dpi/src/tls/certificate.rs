@@ -254,7 +254,9 @@ fn set_alternative_names(octets: &[u8], findings: &mut Findings) {
             _ => {}
         }
     }
-    findings.set_escaped(Fact::CertificateNames, &text);
+    if !text.octets().is_empty() || text.is_cut() {
+        findings.set_escaped(Fact::CertificateNames, &text);
+    }
 }
 
 fn push_address(text: &mut EscapedText, address: IpAddr) {

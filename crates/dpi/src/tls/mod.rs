@@ -179,7 +179,7 @@ fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
 /// Recognises TLS by the heads of a record and of the hello in it, if the one fills the other: the
 /// rest may be cut or damaged. Returns whether they do.
 fn has_heads_of_hello(stream: &[u8], findings: &mut Findings) -> bool {
-    let &[HANDSHAKE, 3, 0..=4, a, b, CLIENT_HELLO | SERVER_HELLO, 0, c, d, 3, ref rest @ ..] = stream else {
+    let &[HANDSHAKE, 3, _, a, b, CLIENT_HELLO | SERVER_HELLO, 0, c, d, 3, ref rest @ ..] = stream else {
         return false;
     };
     let [record, message] = [[a, b], [c, d]].map(u16::from_be_bytes);
@@ -365,6 +365,8 @@ fn split_record(octets: &[u8]) -> Result<Option<Record<'_>>, NotARecord> {
     let (kind, rest) = match octets {
         [] | [CHANGE_CIPHER_SPEC..=HEARTBEAT] | [CHANGE_CIPHER_SPEC..=HEARTBEAT, 3] => return Ok(None),
         [kind @ CHANGE_CIPHER_SPEC..=HEARTBEAT, 3, 0..=4, rest @ ..] => (*kind, rest),
+        // A server accepts any minor version here (RFC 5246 appendix E.1).
+        [HANDSHAKE, 3, _, rest @ ..] => (HANDSHAKE, rest),
         _ => return Err(NotARecord),
     };
     let Some((length, content)) = rest.split_first_chunk() else { return Ok(None) };

@@ -152,6 +152,24 @@ fn heads_of_record_and_hello_are_enough_if_the_one_fills_the_other() {
 }
 
 #[test]
+fn client_hello_is_read_whatever_the_minor_version_of_its_records() {
+    let hello =
+        client_hello(0x303, &[0x1301], &[extension(0, &vector::<2>(&[&[0][..], &vector::<2>(b"a.example")].concat()))]);
+    let (start, rest) = hello[5..].split_at(9);
+    for minor in 0..=255 {
+        let mut whole = hello.clone();
+        whole[2] = minor;
+        let mut parts = [record(22, start), record(22, rest)];
+        parts.iter_mut().for_each(|part| part[2] = minor);
+        for stream in [whole, parts.concat()] {
+            let (_, findings) = read(&stream, b"");
+            assert_eq!(findings.application(), Some((Application::Tls, Confidence::Message)), "{minor}");
+            assert_eq!(findings.text(Fact::ServerName), Some("a.example"), "{minor}");
+        }
+    }
+}
+
+#[test]
 fn damaged_hello_does_not_undo_that_of_the_other_side() {
     let mut client = client_hello(0x0303, &CIPHERS, &[]);
     client[6] = 9;

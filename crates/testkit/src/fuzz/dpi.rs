@@ -93,7 +93,7 @@ pub fn dpi_inspector(input: &[u8]) {
         let (number, endpoint) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
         let flow = &mut flows[number];
         if kind & 0x10 != 0 {
-            flow.note_syn(endpoint, sequence.into(), kind & 0x20 != 0);
+            flow.note_syn(endpoint, sequence.into(), (kind & 0x20 != 0).then_some(u32::from(ports) << 8));
         }
         let tcp = (number < 2).then_some((u32::from(sequence), kind & 0x40 != 0));
         let address = |number: u8| [[1; 16], [2; 16], [3; 16], [4; 16]][usize::from(number & 3)];

@@ -49,4 +49,4 @@ Examples:
 Exit codes:
   0  the file is valid
   1  the file has problems, each in a line; or the capture cannot be read
-  2  the capture is damaged";
+  2  an output cannot be opened here, or the capture is damaged";

@@ -68,8 +68,13 @@ fn is_live(input: &OsString) -> bool {
     weir_capture::is_live(&input.to_string_lossy())
 }
 
-/// How packets are distributed over threads. Not if payload is inspected: only one layout can.
+/// How packets are distributed over threads. Not if payload is inspected or packets are handed on: only
+/// one layout can.
 fn layouts(probe: &ProbeOptions) -> Vec<Candidate> {
+    if probe.rules.is_some() {
+        info!("autotune: other layouts than fused hand no packets on; to try them, leave --rules out");
+        return Vec::new();
+    }
     if probe.inspects() {
         info!("autotune: other layouts than fused have no inspection; to try them, use --dpi off");
         return Vec::new();
