@@ -102,7 +102,8 @@ pub struct FlowInspection {
     state: u32,
     /// Per endpoint: the sequence number after its SYN.
     expected: [u32; 2],
-    /// 0: not known. Otherwise the endpoint that opened the connection, plus 1; and [`ANSWERED`].
+    /// 0: not known. Otherwise the endpoint that opened the connection, plus 1; and [`ANSWERED`],
+    /// [`TWO_SYNS`].
     client: u8,
     /// Endpoints whose payload is not inspected any more, a bit each.
     silent: u8,
@@ -112,6 +113,9 @@ pub struct FlowInspection {
 
 /// The SYN of the client was acknowledged.
 const ANSWERED: u8 = 4;
+/// The client sent two SYNs, and none was acknowledged yet: what follows the first one is at the place
+/// of the other endpoint.
+const TWO_SYNS: u8 = 8;
 /// Octets that a SYN carries at most (RFC 7413).
 const MAX_SYN_OCTETS: u32 = 0xffff;
 
@@ -142,24 +146,30 @@ impl FlowInspection {
     /// Notes the SYN of an endpoint; `answered`: it acknowledges what the other one has sent up to here.
     #[inline]
     pub fn note_syn(&mut self, endpoint: usize, sequence: u32, answered: Option<u32>) {
-        let endpoint = endpoint & 1;
+        let (endpoint, other) = (endpoint & 1, 1 - (endpoint & 1));
         // 0 stands for no SYN: one connection in 2^32 is taken as if its SYN had not been captured.
+        let expected = sequence.wrapping_add(1);
+        let known = self.expected(endpoint);
         match answered {
             Some(acknowledgment) => {
-                self.expected[endpoint] = sequence.wrapping_add(1);
-                let client = 1 - endpoint;
-                // Of several SYNs this one counts. It may have carried octets.
-                if self.expected(client).is_some_and(|known| acknowledgment.wrapping_sub(known) > MAX_SYN_OCTETS) {
-                    self.expected[client] = acknowledgment;
+                // Of two SYNs the other one may count. Each may have carried octets.
+                let answers = |expected: u32| acknowledgment.wrapping_sub(expected) <= MAX_SYN_OCTETS;
+                if self.client & TWO_SYNS != 0 && answers(self.expected[endpoint]) && !answers(self.expected[other]) {
+                    self.expected[other] = self.expected[endpoint];
                 }
-                self.client = (client as u8 + 1) | ANSWERED;
+                self.expected[endpoint] = expected;
+                self.client = (other as u8 + 1) | ANSWERED;
             }
             // The other end does not accept it in a connection (RFC 9293 section 3.10.7.4).
-            None if self.client & ANSWERED != 0 && self.expected(endpoint).is_some() => {}
+            None if self.client & ANSWERED != 0 && known.is_some() => {}
             None => {
-                self.expected[endpoint] = sequence.wrapping_add(1);
+                if let Some(known) = known.filter(|known| *known != expected && self.expected(other).is_none()) {
+                    self.expected[other] = known;
+                    self.client |= TWO_SYNS;
+                }
+                self.expected[endpoint] = expected;
                 if self.client & ANSWERED == 0 {
-                    self.client = endpoint as u8 + 1;
+                    self.client = (endpoint as u8 + 1) | self.client & TWO_SYNS;
                 }
             }
         }
@@ -167,7 +177,7 @@ impl FlowInspection {
 
     /// The endpoint that opened the connection, if that is known.
     fn client(&self) -> Option<usize> {
-        usize::from(self.client & !ANSWERED).checked_sub(1)
+        usize::from(self.client & !(ANSWERED | TWO_SYNS)).checked_sub(1)
     }
 
     /// Whether nothing of the flow was inspected.
@@ -176,7 +186,8 @@ impl FlowInspection {
     }
 
     fn expected(&self, endpoint: usize) -> Option<u32> {
-        Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0)
+        let is_of_other = self.client & TWO_SYNS != 0 && self.client() != Some(endpoint & 1);
+        Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0 && !is_of_other)
     }
 
     fn is_silent(&self, endpoint: usize) -> bool {
