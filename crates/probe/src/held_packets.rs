@@ -27,6 +27,8 @@ pub(crate) struct HeldPackets {
 #[derive(Debug)]
 struct Entry {
     slot: u32,
+    /// When it came.
+    since_ns: u64,
     frame: Frame<'static>,
     place: (usize, usize),
     packet: Packet,
@@ -69,8 +71,16 @@ impl HeldPackets {
         !self.chains.is_empty() && self.chains.contains_key(&slot)
     }
 
-    /// Holds a packet. Returns false if there is no room for it.
-    pub fn hold(&mut self, slot: u32, frame: &Frame<'_>, packet: &Packet, number: u32, fallback: u16) -> bool {
+    /// Holds a packet that came at `now_ns`. Returns false if there is no room for it.
+    pub fn hold(
+        &mut self,
+        now_ns: u64,
+        slot: u32,
+        frame: &Frame<'_>,
+        packet: &Packet,
+        number: u32,
+        fallback: u16,
+    ) -> bool {
         let length = frame.bytes.len();
         let Some(start) = self.room(length) else { return false };
         if self.entries.len() >= self.max_entries {
@@ -82,7 +92,16 @@ impl HeldPackets {
         let at = self.first + self.entries.len() as u64;
         let frame = Frame { bytes: &[], ..*frame };
         let place = (start, length);
-        self.entries.push_back(Entry { slot, frame, place, packet: *packet, number, next: None, released: false });
+        self.entries.push_back(Entry {
+            slot,
+            since_ns: now_ns,
+            frame,
+            place,
+            packet: *packet,
+            number,
+            next: None,
+            released: false,
+        });
         match self.chains.get_mut(&slot) {
             Some(chain) => {
                 let last = std::mem::replace(&mut chain.last, at);
@@ -123,7 +142,7 @@ impl HeldPackets {
     pub fn overdue(&mut self, now_ns: Option<u64>) -> Option<(u32, u16)> {
         self.free_released();
         let oldest = self.entries.front()?;
-        if now_ns.is_some_and(|now_ns| now_ns.saturating_sub(oldest.frame.time_ns) < self.time_ns) {
+        if now_ns.is_some_and(|now_ns| now_ns.saturating_sub(oldest.since_ns) < self.time_ns) {
             return None;
         }
         Some((oldest.slot, self.chains.get(&oldest.slot)?.fallback))
@@ -175,7 +194,7 @@ mod tests {
     fn packets_leave_by_flow_and_in_order() {
         let mut held = HeldPackets::new(4096, 100);
         for (number, slot) in [(1, 7), (1, 8), (2, 7), (3, 7), (2, 8)] {
-            assert!(held.hold(slot, &frame(&[slot as u8, number as u8], 5), &Packet::default(), number, 0));
+            assert!(held.hold(5, slot, &frame(&[slot as u8, number as u8], 5), &Packet::default(), number, 0));
         }
         assert_eq!(released(&mut held, 7), [(vec![7, 1], 1), (vec![7, 2], 2), (vec![7, 3], 3)]);
         assert!(!held.has(7) && held.has(8));
@@ -199,7 +218,7 @@ mod tests {
                 assert_eq!(left, expected.remove(&slot).unwrap_or_default(), "step {step}");
             } else {
                 let bytes = vec![step as u8; (random >> 50) as usize % 300];
-                if held.hold(slot, &frame(&bytes, 0), &Packet::default(), 1, 0) {
+                if held.hold(0, slot, &frame(&bytes, 0), &Packet::default(), 1, 0) {
                     expected.entry(slot).or_default().push(bytes);
                 } else {
                     refused += 1;

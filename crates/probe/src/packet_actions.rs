@@ -24,6 +24,12 @@ use weir_rules::{Action, Decision, Rules, Slice};
 
 /// Decisions that differ. There are fewer, unless rules are combined in every way.
 const MAX_DECISIONS: usize = 60_000;
+/// Actions of further decisions, which are not counted by rule.
+const MAX_ACTIONS: usize = 5_000;
+/// In place of the rules of such a decision.
+const NOT_COUNTED: [Option<u16>; 3] = [Some(u16::MAX); 3];
+/// A packet may be this much older than the newest one; beyond it, time has stepped back.
+const REORDERING_NS: u64 = 1_000_000_000;
 
 /// The mark of a flow: 16 bits its decision plus 1, 16 bits the version of the rules, 32 bits the
 /// packets of the flow so far.
@@ -102,7 +108,11 @@ pub struct PacketActions {
     verdicts: [Verdict; MAX_BURST_FRAMES],
     overrides: OverrideTable,
     /// The time of the newest packet.
-    now_ns: u64,
+    newest_ns: u64,
+    /// Time that has passed by packet times. It never goes back.
+    passed_ns: u64,
+    /// What is added to packet times to give the time of the system's clock.
+    clock_offset_ns: i64,
     interfaces: FrameInterfaces,
 }
 
@@ -152,7 +162,9 @@ impl PacketActions {
             former: Vec::new(),
             verdicts: [Verdict::WithoutFlow; MAX_BURST_FRAMES],
             overrides: OverrideTable::default(),
-            now_ns: 0,
+            newest_ns: 0,
+            passed_ns: 0,
+            clock_offset_ns: 0,
             interfaces: FrameInterfaces::default(),
         };
         actions.apply(rules);
@@ -199,12 +211,18 @@ impl PacketActions {
     }
 
     /// The number of a decision.
-    fn number(&mut self, decision: Decision) -> u16 {
+    fn number(&mut self, mut decision: Decision) -> u16 {
         if let Some(&number) = self.numbers.get(&decision) {
             return number;
         }
         if self.decided.len() >= MAX_DECISIONS {
-            return WITHOUT_FLOW;
+            decision.rules = NOT_COUNTED;
+            if let Some(&number) = self.numbers.get(&decision) {
+                return number;
+            }
+            if self.decided.len() >= MAX_DECISIONS + MAX_ACTIONS {
+                return WITHOUT_FLOW;
+            }
         }
         let number = self.decided.len() as u16;
         self.decided.push(Decided { decision, matched: PacketTotals::default(), forwarded: PacketTotals::default() });
@@ -239,9 +257,9 @@ impl PacketActions {
             packet_of[usize::from(frame) % MAX_BURST_FRAMES] = Some(packet);
         }
         if let Some(last) = burst.last() {
-            self.now_ns = self.now_ns.max(last.time_ns);
+            self.pass_time(last.time_ns);
         }
-        let mut batch = Batch::default();
+        let mut batch = Batch { clock_offset_ns: self.clock_offset_ns, ..Batch::default() };
         for (index, frame) in burst.iter().enumerate() {
             self.interfaces.note(frame.interface);
             let outgoing = (*frame, packet_of[index % MAX_BURST_FRAMES]);
@@ -261,7 +279,24 @@ impl PacketActions {
             }
         }
         batch.send(&mut self.egresses);
-        self.release_overdue(Some(self.now_ns));
+        self.release_overdue();
+    }
+
+    /// Takes a packet time, in any order. After a step back of the clock time goes on from there.
+    fn pass_time(&mut self, time_ns: u64) {
+        if time_ns >= self.newest_ns {
+            // The first packet begins it.
+            let step_ns = if self.newest_ns == 0 { 0 } else { time_ns - self.newest_ns };
+            (self.newest_ns, self.passed_ns) = (time_ns, self.passed_ns.saturating_add(step_ns));
+        } else if self.newest_ns - time_ns > REORDERING_NS {
+            self.newest_ns = time_ns;
+        }
+    }
+
+    /// Sets what is added to the times of packets that are handed on: the system's clock was set since
+    /// the source was opened.
+    pub(crate) fn set_clock_offset(&mut self, offset_ns: i64) {
+        self.clock_offset_ns = offset_ns;
     }
 
     /// Whether a frame was of an interface that is not described yet.
@@ -285,13 +320,14 @@ impl PacketActions {
     /// Lets packets go that have waited too long, and what outputs have kept. `now_ns` is on the time
     /// scale of the packets.
     pub(crate) fn advance_time(&mut self, now_ns: u64) {
-        self.now_ns = self.now_ns.max(now_ns);
-        self.release_overdue(Some(self.now_ns));
+        self.pass_time(now_ns);
+        self.release_overdue();
         self.egresses.iter_mut().for_each(Egress::flush);
     }
 
-    fn release_overdue(&mut self, now_ns: Option<u64>) {
-        while let Some((slot, fallback)) = self.held.as_mut().and_then(|held| held.overdue(now_ns)) {
+    fn release_overdue(&mut self) {
+        let now_ns = self.passed_ns;
+        while let Some((slot, fallback)) = self.held.as_mut().and_then(|held| held.overdue(Some(now_ns))) {
             self.counters.decided_late += 1;
             self.release(slot, fallback);
         }
@@ -305,13 +341,14 @@ impl PacketActions {
 
     /// Lets the packets of a flow go.
     fn release(&mut self, slot: u32, decision: u16) {
+        let clock_offset_ns = self.clock_offset_ns;
         let Self { held: Some(held), decided, counters, decode, egresses, .. } = self else { return };
         held.release(slot, |released| {
             let wire_bytes = released.frame.wire_bytes;
             counters.held.packets -= 1;
             counters.held.octets -= u64::from(wire_bytes);
             if let Some(action) = count(decided, counters, decision, released.number, wire_bytes) {
-                let mut batch = Batch::default();
+                let mut batch = Batch { clock_offset_ns, ..Batch::default() };
                 batch.add((released.frame, Some(released.packet)), &action, released.number, *decode, counters);
                 batch.send(egresses);
             }
@@ -330,7 +367,13 @@ impl PacketActions {
         let of = |level, rule: &str| RuleCounters { level, rule: rule.into(), ..RuleCounters::default() };
         let mut counters: Vec<_> = self.rules.rules.iter().map(|rule| of(rule.level.name(), &rule.name)).collect();
         let mut none = of("default", "no rule matched");
+        let mut not_counted = of("default", "too many combinations of rules");
         for Decided { decision, matched, forwarded } in &self.decided {
+            if decision.rules == NOT_COUNTED {
+                not_counted.matched.merge(*matched);
+                not_counted.forwarded.merge(*forwarded);
+                continue;
+            }
             let mut rules = decision.rules.iter().flatten().peekable();
             if rules.peek().is_none() {
                 none.matched.merge(*matched);
@@ -344,6 +387,7 @@ impl PacketActions {
             }
         }
         counters.push(none);
+        counters.extend(Some(not_counted).filter(|counters| counters.matched.packets > 0));
         counters.extend(self.overrides.counters());
         counters
     }
@@ -401,6 +445,7 @@ fn is_forwarded(action: &Action, number: u32, wire_bytes: u32, counters: &mut Ac
 struct Batch<'a> {
     packets: ArrayVec<(Frame<'a>, Option<&'a Packet>), MAX_BURST_FRAMES>,
     egresses: ArrayVec<u32, MAX_BURST_FRAMES>,
+    clock_offset_ns: i64,
 }
 
 impl<'a> Batch<'a> {
@@ -424,6 +469,7 @@ impl<'a> Batch<'a> {
             frame.bytes = &frame.bytes[..kept];
             counters.cut += 1;
         }
+        frame.time_ns = frame.time_ns.saturating_add_signed(self.clock_offset_ns);
         self.packets.push((frame, packet));
         self.egresses.push(action.egresses);
     }
@@ -602,10 +648,11 @@ impl Follower<'_> {
     fn hold(&mut self, followed: &FollowedPacket<'_>, frame: usize, number: u32) -> Verdict {
         let actions = &mut *self.actions;
         let fallback = actions.fallback(followed);
-        let (Some(frame), Some(held)) = (self.burst.get(frame), &mut actions.held) else {
-            return Verdict::Decided { decision: fallback, number };
-        };
-        let mut has_room = held.hold(followed.slot, frame, followed.packet, number, fallback);
+        let Some(frame) = self.burst.get(frame) else { return Verdict::Decided { decision: fallback, number } };
+        actions.pass_time(frame.time_ns);
+        let now_ns = actions.passed_ns;
+        let Some(held) = &mut actions.held else { return Verdict::Decided { decision: fallback, number } };
+        let mut has_room = held.hold(now_ns, followed.slot, frame, followed.packet, number, fallback);
         while !has_room {
             // The oldest flow goes, so that this one can wait.
             let oldest = actions.held.as_mut().and_then(|held| held.overdue(None));
@@ -617,12 +664,51 @@ impl Follower<'_> {
                 break;
             }
             let Some(held) = &mut actions.held else { break };
-            has_room = held.hold(followed.slot, frame, followed.packet, number, fallback);
+            has_room = held.hold(now_ns, followed.slot, frame, followed.packet, number, fallback);
         }
         if has_room {
             actions.counters.held.add(frame.wire_bytes as usize);
             return Verdict::Done;
         }
         Verdict::Decided { decision: fallback, number }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actions() -> PacketActions {
+        PacketActions::new(Arc::new(Rules::new("").unwrap()), Vec::new())
+    }
+
+    #[test]
+    fn time_passes_by_forward_steps_alone() {
+        const S: u64 = 1_000_000_000;
+        let mut actions = actions();
+        // A clock that goes back an hour does not stop it; packets out of order do not move it.
+        for (time_ns, passed_ns) in
+            [(5000, 0), (5001, 1), (5000, 1), (8601, 3601), (5001, 3601), (5002, 3602), (5002, 3602), (5004, 3604)]
+        {
+            actions.pass_time(time_ns * S);
+            assert_eq!(actions.passed_ns, passed_ns * S, "{time_ns}");
+        }
+    }
+
+    #[test]
+    fn every_decision_has_its_action_however_rules_are_combined() {
+        let mut actions = actions();
+        let dropped = Action { forward: false, ..actions.rules.without_flow().action };
+        for at in 0..62_000_u32 {
+            let rules = [Some((at % 256) as u16), Some((at / 256) as u16), None];
+            let action = Action { shunt: Some(at % 7), ..dropped };
+            let number = actions.number(Decision { action, rules });
+            assert_eq!(actions.decided[usize::from(number)].decision.action, action, "{at}");
+            actions.decided[usize::from(number)].matched.add(100);
+        }
+        let counters = actions.rule_counters();
+        let not_counted = counters.iter().find(|counters| counters.rule == "too many combinations of rules").unwrap();
+        assert_eq!(not_counted.matched.packets, 62_000 + 1 - MAX_DECISIONS as u64);
+        assert!(actions.decided.len() <= MAX_DECISIONS + 7);
     }
 }

@@ -59,7 +59,9 @@ impl Pipeline {
         if let Some(live) = source.live()
             && self.reader.loss_update_is_due()
         {
-            self.metering.add_snapshot(self.reader.update_losses(live, false));
+            let snapshot = self.reader.update_losses(live, false);
+            self.actions.iter_mut().for_each(|actions| actions.set_clock_offset(snapshot.clock.offset_ns));
+            self.metering.add_snapshot(snapshot);
             self.describe_interfaces(source);
         }
         let (metering, actions) = (&mut self.metering, &mut self.actions);

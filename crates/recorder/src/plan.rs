@@ -7,6 +7,7 @@ use crate::index::{Group, GroupFlows, Index};
 use crate::query::{Classifier, Query, Verdict, Wanted};
 use crate::recording::{Piece, Recording};
 use ahash::AHashSet;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -91,9 +92,10 @@ impl Search {
                     return Err(failed(error));
                 }
                 for file in files {
-                    // The recorder may have removed it since.
-                    if file.path.exists() {
-                        search.add_file(input, &file.path, &mut planner)?;
+                    match search.add_file(input, &file.path, &mut planner) {
+                        // The recorder has removed it since.
+                        Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+                        added => added?,
                     }
                 }
             } else {
@@ -106,11 +108,11 @@ impl Search {
 
     fn add_file(&mut self, input: usize, path: &Path, planner: &mut Planner) -> Result<(), Error> {
         let failed = |error| Error::Io { path: path.into(), error };
-        self.files += 1;
-        let index = index_path(path);
+        // The index first: what it names is in the file by then.
+        let found = index_path(path).is_file().then(|| self.read_index(path)).transpose().map_err(failed)?;
         let length = if path == Path::new("-") { 0 } else { fs::metadata(path).map_err(failed)?.len() };
+        self.files += 1;
         self.octets += length;
-        let found = index.is_file().then(|| self.read_index(path, length)).transpose().map_err(failed)?;
         let Some((file, index)) = found.and_then(|read| read) else {
             if *self.query.wanted() != Wanted::Everything {
                 planner.pairs = None;
@@ -123,11 +125,6 @@ impl Search {
         let mut end = index.end();
         if index.is_torn {
             self.notices.push((path.into(), IndexNotice::Torn(end)));
-        }
-        if index.groups.is_empty() {
-            self.inputs[input].push(Piece::Whole(path.into()));
-            planner.pairs = None;
-            return Ok(());
         }
         if end > length {
             self.notices.push((path.into(), IndexNotice::ShortFile));
@@ -143,23 +140,23 @@ impl Search {
                 self.inputs[input].push(piece);
             }
         }
-        if end < length && self.tail_has_packets(&file, end..length).map_err(failed)? {
+        if end < length
+            && let Some(end_of_tail) = self.tail_with_packets(&file, path, end).map_err(failed)?
+        {
             planner.pairs = None;
-            self.inputs[input].push(Piece::Tail { path: path.into(), prologue, start: end });
+            self.inputs[input].push(Piece::Tail { path: path.into(), prologue, octets: end..end_of_tail });
         }
         Ok(())
     }
 
-    /// Reads the index of a file of this length. `None` if it cannot be used.
-    fn read_index(&mut self, path: &Path, length: u64) -> io::Result<Option<(File, Index)>> {
+    /// Reads the index of a file. `None` if it cannot be used.
+    fn read_index(&mut self, path: &Path) -> io::Result<Option<(File, Index)>> {
         let octets = fs::read(index_path(path))?;
         self.octets_of_indexes += octets.len() as u64;
         let file = File::open(path)?;
         let is_of = |index: &Index| {
             let mut start = vec![0; index.section_header.len()];
-            index.section_header.len() as u64 <= length
-                && file.read_exact_at(&mut start, 0).is_ok()
-                && start == index.section_header
+            file.read_exact_at(&mut start, 0).is_ok() && start == index.section_header
         };
         let index = Index::parse(&octets).filter(is_of);
         if index.is_none() {
@@ -168,23 +165,26 @@ impl Search {
         Ok(index.map(|index| (file, index)))
     }
 
-    /// Whether the end of a file may have packets. Statistics of interfaces are there anyway.
-    fn tail_has_packets(&mut self, file: &File, tail: Range<u64>) -> io::Result<bool> {
-        let length = tail.end - tail.start;
+    /// Where the tail of a file ends that begins here: `None` if it has no packets, but the statistics of
+    /// interfaces, which are there anyway; `u64::MAX` if all that there is shall be read. A file that is
+    /// still being recorded is read up to its last whole block.
+    fn tail_with_packets(&mut self, file: &File, path: &Path, start: u64) -> io::Result<Option<u64>> {
+        let length = file.metadata()?.len().saturating_sub(start);
         if length > MAX_TAIL_BYTES {
-            return Ok(true);
+            return Ok(Some(u64::MAX));
         }
         let mut octets = vec![0; length as usize];
-        file.read_exact_at(&mut octets, tail.start)?;
-        let mut rest = &octets[..];
+        file.read_exact_at(&mut octets, start)?;
+        let (mut rest, mut has_packets) = (&octets[..], false);
         while let Some((kind, _, next)) = block::split_block(rest) {
-            if kind == ENHANCED_PACKET {
-                return Ok(true);
-            }
+            has_packets |= kind == ENHANCED_PACKET;
             rest = next;
         }
-        self.octets_of_indexes += length;
-        Ok(!rest.is_empty())
+        if !rest.is_empty() && !is_recorded(path) {
+            return Ok(Some(u64::MAX));
+        }
+        self.octets_of_indexes += if has_packets { 0 } else { length };
+        Ok(has_packets.then_some(start + length - rest.len() as u64))
     }
 
     fn choose_parts(&mut self, planner: Planner) {
@@ -222,6 +222,13 @@ impl Search {
     pub fn octets_read(&self) -> u64 {
         self.octets_read.load(Relaxed) + self.octets_of_indexes
     }
+}
+
+/// Whether a recorder writes into the folder of a file: it has the lock.
+fn is_recorded(path: &Path) -> bool {
+    let folder = path.parent().and_then(|folder| File::open(folder).ok());
+    let locked = folder.map(|folder| flock(&folder, FlockOperation::NonBlockingLockShared));
+    locked == Some(Err(rustix::io::Errno::WOULDBLOCK))
 }
 
 fn is_pipe(path: &Path) -> bool {

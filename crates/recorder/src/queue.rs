@@ -118,6 +118,8 @@ impl RecorderOutput {
             None => Some(chunk),
         };
         if let Some(chunk) = failed {
+            // The thread has ended.
+            self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
             let mut packets = PacketTotals::default();
             let mut start = 0;
             for &(end, _) in &chunk.frames {

@@ -13,7 +13,13 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 use weir_egress::{OutputSpec, PacketOutput, WhenFull};
+
+/// How often, and how long, another holder of the lock is waited for.
+const LOCK_ATTEMPTS: usize = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Access to a folder that is created.
 pub const FOLDER_MODE: u32 = 0o750;
@@ -67,7 +73,17 @@ impl RecorderOutput {
         if !lock.metadata().map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        let try_lock = || rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let mut locked = try_lock();
+        // A search looks at the lock for a moment.
+        for _ in 0..LOCK_ATTEMPTS {
+            if locked != Err(rustix::io::Errno::WOULDBLOCK) {
+                break;
+            }
+            thread::sleep(LOCK_PAUSE);
+            locked = try_lock();
+        }
+        match locked {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::InUse(settings.folder.clone())),
             locked => locked.map_err(|error| failed(error.into()))?,
         }

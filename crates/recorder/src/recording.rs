@@ -19,11 +19,11 @@ pub(crate) enum Piece {
         prologue: Arc<[u8]>,
         parts: Vec<Range<u64>>,
     },
-    /// All from an offset on.
+    /// All of this range, or up to the end of the file.
     Tail {
         path: PathBuf,
         prologue: Arc<[u8]>,
-        start: u64,
+        octets: Range<u64>,
     },
 }
 
@@ -40,7 +40,7 @@ impl Piece {
         match self {
             Self::Whole(path) => length(path),
             Self::Parts { parts, .. } => parts.iter().map(|part| part.end - part.start).sum(),
-            Self::Tail { path, start, .. } => length(path).saturating_sub(*start),
+            Self::Tail { path, octets, .. } => length(path).min(octets.end).saturating_sub(octets.start),
         }
     }
 
@@ -62,10 +62,10 @@ impl Piece {
                 }
                 weir_capture::from_bytes(&name(parts.first().map_or(0, |part| part.start)), octets)
             }
-            Self::Tail { prologue, start, .. } => {
+            Self::Tail { prologue, octets: Range { start, end }, .. } => {
                 let mut file = File::open(path).map_err(failed)?;
                 file.seek(SeekFrom::Start(*start)).map_err(failed)?;
-                let octets = io::Cursor::new(prologue.clone()).chain(file);
+                let octets = io::Cursor::new(prologue.clone()).chain(file.take(end - start));
                 weir_capture::from_reader(&name(*start), Box::new(octets))
             }
         }

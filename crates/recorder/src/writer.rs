@@ -200,6 +200,10 @@ impl Writer {
                     continue;
                 }
             };
+            // The description of an interface ends the last part of a group.
+            if self.current.as_ref().is_some_and(|file| file.group.is_full()) {
+                self.end_group();
+            }
             blocks[start + block::INTERFACE..][..4].copy_from_slice(&number.to_le_bytes());
             let wire_bytes = block::word(blocks, start + block::CAPTURED + 4).expect("a packet block has its header");
             let bytes = &blocks[data..data + octets];

@@ -268,6 +268,63 @@ fn bursts_of_one_packet_do_not_use_up_the_queue_of_a_slow_disk() {
 }
 
 #[test]
+fn interfaces_may_appear_at_any_place_of_a_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = Frames::synth("velan,flows=10,size=1500,packets=8k");
+    let mut output = open(folder.path(), "");
+    for number in 1..200 {
+        output.describe(&InterfaceReport { number, name: format!("eth{number}"), received: None });
+    }
+    // A part has 22 frames, a group 32 parts: the new interfaces come at all places of their parts.
+    for at in 0..frames.len() {
+        output.send(&[frames.frame(at, 1 + at as u32 / 41)]);
+        while output.counters().waiting.octets > 2 << 20 {
+            std::thread::yield_now();
+        }
+    }
+    output.finish();
+    let counters = output.counters();
+    assert_eq!((counters.sent, counters.recorder.unwrap().is_stopped), (frames.totals(), false));
+    drop(output);
+    let (found, _, notices) = find(&[folder.path().to_owned()], &Query::everything());
+    assert!(notices.is_empty() && found.errors.is_empty(), "{notices:?} {:?}", found.errors);
+    assert_eq!(found.len(), frames.len());
+    let (found, read, notices) = find(&[folder.path().to_owned()], &Query::records("port 1".parse().unwrap()));
+    assert!(notices.is_empty() && found.errors.is_empty(), "{notices:?} {:?}", found.errors);
+    assert!(read < 2_000_000, "the index is of use: {read} octets read");
+}
+
+#[test]
+fn file_that_is_being_recorded_is_searched_up_to_its_last_whole_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = Frames::synth("velan,flows=100,size=1500,packets=2k");
+    let mut output = open(folder.path(), "");
+    let (stop, path) = (std::sync::atomic::AtomicBool::new(false), folder.path().to_owned());
+    frames.send(&mut output);
+    std::thread::scope(|scope| {
+        let (stop, output) = (&stop, &mut output);
+        scope.spawn(move || {
+            for at in (0..frames.len()).cycle() {
+                output.send(&[frames.frame(at, 1); 20]);
+                std::thread::sleep(Duration::from_micros(200));
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+            }
+            output.finish();
+        });
+        for _ in 0..40 {
+            let (found, _, notices) = find(std::slice::from_ref(&path), &Query::everything());
+            if !notices.is_empty() || !found.errors.is_empty() {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                panic!("{notices:?} {:?}", found.errors);
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn several_pipelines_and_interfaces_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mut outputs = RecorderOutput::open(&settings(folder.path(), ""), 2, None).unwrap();

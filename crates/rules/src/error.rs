@@ -66,6 +66,9 @@ pub enum Problem {
     /// A rule that drops, and says how packets are handed on.
     #[error("action = \"drop\" contradicts '{0}': a dropped packet goes nowhere")]
     Contradiction(&'static str),
+    /// An egress has the name that the table of the recorder stands for.
+    #[error("an egress cannot have this name; the recorder is a table of its own: [recorder]")]
+    NameOfRecorder,
     /// `record = true` in a rule that drops.
     #[error("action = \"drop\" contradicts 'record': to record packets and hand them on to no egress, write to = []")]
     DroppedAndRecorded,

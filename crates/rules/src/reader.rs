@@ -13,6 +13,8 @@ use weir_query::Expression;
 /// A decision has a bit for each.
 const MAX_EGRESSES: usize = 32;
 const MAX_RULES: usize = 4096;
+/// Memory for packets that wait: 16 GiB. More is a mistake.
+const MAX_HOLD_OCTETS: u64 = 16 << 30;
 
 /// Names that are near to an unknown one have this Jaro-Winkler similarity at least.
 const LEAST_SIMILARITY: f64 = 0.75;
@@ -106,7 +108,7 @@ impl Reader {
             match egresses.get_ref() {
                 DeValue::Table(table) => {
                     for (name, egress) in table {
-                        self.read_egress(name.get_ref(), egress);
+                        self.read_egress(name.get_ref(), egress, false);
                     }
                 }
                 _ => self.invalid("egress", egresses, "tables [egress.NAME]"),
@@ -114,7 +116,7 @@ impl Reader {
         }
         if let Some(recorder) = file.get("recorder") {
             let before = self.rules.egresses.len();
-            self.read_egress(RECORDER, recorder);
+            self.read_egress(RECORDER, recorder, true);
             self.rules.has_recorder = self.rules.egresses.len() > before;
         }
         if self.rules.egresses.len() > MAX_EGRESSES {
@@ -155,13 +157,16 @@ impl Reader {
         }
     }
 
-    fn read_egress(&mut self, name: &str, value: &Spanned<DeValue<'_>>) {
+    fn read_egress(&mut self, name: &str, value: &Spanned<DeValue<'_>>, is_recorder: bool) {
         let DeValue::Table(table) = value.get_ref() else {
             return self.invalid(name, value, "a table with outputs");
         };
         let place = if name == RECORDER { "[recorder]".into() } else { format!("[egress.{name}]") };
         self.check_keys(table, &place, &EGRESS_KEYS);
         let line = self.line(&value.span());
+        if name == RECORDER && !is_recorder {
+            return self.problem(&value.span(), Problem::NameOfRecorder);
+        }
         if self.rules.egresses.iter().any(|egress| egress.name == name) {
             return self.problem(&value.span(), Problem::Twice(name.into()));
         }
@@ -182,8 +187,12 @@ impl Reader {
     fn read_hold(&mut self, value: &Spanned<DeValue<'_>>) {
         let DeValue::Table(table) = value.get_ref() else { return self.invalid("hold", value, "a table [hold]") };
         self.check_keys(table, "[hold]", &HOLD_KEYS);
-        if let Some(octets) = table.get("octets").and_then(|octets| self.number("octets", octets)) {
-            self.rules.hold.octets = octets;
+        if let Some(value) = table.get("octets") {
+            match self.number("octets", value) {
+                Some(octets @ 0..=MAX_HOLD_OCTETS) => self.rules.hold.octets = octets,
+                Some(_) => self.invalid("octets", value, "at most 17179869184 (16 GiB)"),
+                None => {}
+            }
         }
         if let Some(ms) = table.get("ms").and_then(|ms| self.number("ms", ms)) {
             self.rules.hold.time_ns = ms.saturating_mul(1_000_000);
@@ -201,7 +210,7 @@ impl Reader {
             if let Some(key) = contradicts {
                 self.problem(&value.span(), Problem::Contradiction(key));
             }
-            if settings.record == Some(true) {
+            if table.get("record").and_then(|record| record.get_ref().as_bool()) == Some(true) {
                 self.problem(&value.span(), Problem::DroppedAndRecorded);
             }
         }

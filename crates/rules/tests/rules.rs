@@ -105,6 +105,19 @@ action = "forward"
 }
 
 #[test]
+fn memory_of_waiting_packets_is_bounded_and_the_recorder_is_no_egress() {
+    for octets in ["17179869185", "9000000000000000000", "18446744073709551615"] {
+        let found = problems(&format!("[hold]\noctets = {octets}\n"));
+        assert_eq!(found.trim_end(), "line 2: 'octets' must be at most 17179869184 (16 GiB)");
+    }
+    let found = problems("[egress.a]\noutputs = ['pcap:a']\n[egress.recorder]\noutputs = ['pcap:b']\n");
+    assert_eq!(
+        found.trim_end(),
+        "line 3: an egress cannot have this name; the recorder is a table of its own: [recorder]"
+    );
+}
+
+#[test]
 fn a_decision_waits_for_inspection_only_if_a_rule_needs_it() {
     let rules = rules(
         "[[network]]\nwhere = 'port 22'\naction = 'drop'\n[[application]]\nwhere = 'application = tls'\nshunt = 5",

@@ -31,6 +31,8 @@ use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
 
+/// Memory for packets that wait which a reload may always take, octets of each pipeline.
+const DEFAULT_HOLD_OCTETS: u64 = 64 << 20;
 /// Longest rules file, octets.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -273,6 +275,11 @@ impl Actions {
         if new.egresses != self.egresses || egress_names(&new) != egress_names(self) {
             return Err(Error::ReloadChangesEgress(path.display().to_string()));
         }
+        // What the memory was checked for at the start, or the default.
+        let permitted = PacketActions::memory_bytes_for(&self.rules).max(DEFAULT_HOLD_OCTETS);
+        if PacketActions::memory_bytes_for(&new.rules) > permitted {
+            return Err(Error::ReloadEnlargesHold(path.display().to_string()));
+        }
         (self.rules, self.text, self.loaded) = (new.rules, new.text, new.loaded);
         Ok(())
     }
@@ -284,7 +291,7 @@ impl Actions {
             output => output.memory_bytes(pipelines),
         };
         let outputs: u64 = self.egresses.iter().flat_map(|egress| &egress.outputs).map(of_output).sum();
-        PacketActions::memory_bytes_for(&self.rules) * pipelines as u64 + outputs
+        (PacketActions::memory_bytes_for(&self.rules) * pipelines as u64).saturating_add(outputs)
     }
 
     /// Files of the outputs, each with its name in messages.

@@ -342,9 +342,13 @@ impl Follower {
     fn look_for_next(&mut self) -> io::Result<bool> {
         if let Some((next, has_content)) = &mut self.next {
             *has_content = next.metadata()?.len() > 0;
-            return Ok(*has_content);
+            if *has_content {
+                return Ok(true);
+            }
         }
-        let (present, path) = (self.file.metadata()?, self.path.as_deref());
+        // An empty one may have been rotated away, too.
+        let present = self.next.as_ref().map_or(&self.file, |(next, _)| next).metadata()?;
+        let path = self.path.as_deref();
         // Between two files of a rotation there may be none.
         let next = path.and_then(|path| open(path).ok()).and_then(|file| Some((file.metadata().ok()?, file)));
         if let Some((next, file)) = next

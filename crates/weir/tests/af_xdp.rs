@@ -149,7 +149,11 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
         permit_all_users(&clock);
         let mut weir = command();
         weir.env("LD_PRELOAD", &library).env("WEIR_TEST_CLOCK", &clock);
-        let probe = Running::start_in(weir, &["probe", "-i", source, "--interval", "100ms", "--flows", "10k"]);
+        let output = folder.path().join("out.pcap");
+        let rules = folder.path().join("rules.toml");
+        std::fs::write(&rules, format!("[egress.all]\noutputs = [\"pcap:{}\"]\n", output.display())).unwrap();
+        let options = ["--interval", "100ms", "--flows", "10k", "--rules", rules.to_str().unwrap()];
+        let probe = Running::start_in(weir, &[&["probe", "-i", source], &options[..]].concat());
         probe.wait_for("packets/s");
         let mut sender = Sender::new(LEFT);
         send_requests(&mut sender, 0..10);
@@ -168,6 +172,15 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
             let [start_s, end_s] = ["start_time", "end_time"].map(|name| seconds(flow[name].as_str().unwrap()));
             assert!(start_s <= end_s && end_s - start_s < 60 && (now_s - end_s).abs() < 60, "{flow}");
             assert_eq!((common::packets(&flow), &flow["approximate"]), (4, &serde_json::json!("clock_set")), "{flow}");
+        }
+        // Packets that are handed on have the time that the system's clock has.
+        let mut source = weir_capture::open(&output).unwrap();
+        let mut times = Vec::new();
+        while let Some(burst) = source.burst().unwrap() {
+            times.extend(burst.iter().map(|frame| (frame.time_ns / 1_000_000_000) as i64));
+        }
+        for (times, expected) in times.chunks(times.len() / 2).zip([now_s - 3600 * hours, now_s]) {
+            assert!(times.iter().all(|time| (time - expected).abs() < 60), "{times:?} {expected}");
         }
     }
 }

@@ -95,6 +95,10 @@ fn the_packets_of_flows_with_an_alert_stop_and_the_file_may_be_rotated_and_trunc
     fs::rename(&eve, folder.path().join("eve.json.1")).unwrap();
     append("").unwrap();
     bypass.wait_for("the file was rotated");
+    // On a day without events, the empty one is rotated, too.
+    fs::rename(&eve, folder.path().join("eve.json.2")).unwrap();
+    append("").unwrap();
+    until("the second rotation is noticed", || bypass.err().matches("the file was rotated").count() == 2);
     old.write_all(alert(3, 1).as_bytes()).unwrap();
     until("the third flow is overridden", || probe.list().len() == 3);
     old.write_all(alert(4, 3).as_bytes()).unwrap();

@@ -65,7 +65,7 @@ impl Frames {
         totals
     }
 
-    fn frame(&self, at: usize, interface: u32) -> Frame<'_> {
+    pub fn frame(&self, at: usize, interface: u32) -> Frame<'_> {
         let (bytes, time_ns, wire_bytes, link_type) = &self.frames[at];
         let (time_ns, wire_bytes, link_type) = (*time_ns, *wire_bytes, *link_type);
         Frame { bytes, time_ns, wire_bytes, link_type, time_assumed: false, interface }
