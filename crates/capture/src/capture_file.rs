@@ -14,7 +14,7 @@ use crate::format::{Format, Step};
 use crate::mapped_file::MappedFile;
 use crate::read_ahead::ReadAhead;
 use crate::window::{ReadError, Window};
-use crate::{Burst, Error, Losses, Progress, SharedMemory, Source};
+use crate::{Burst, Error, Loss, Losses, Progress, SharedMemory, Source};
 use std::path::PathBuf;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
@@ -31,6 +31,8 @@ pub(crate) struct CaptureFile<F> {
     ahead: ReadAhead,
     /// Bytes of the window that may be read: all, unless the file was truncated.
     limit: usize,
+    /// Why not all.
+    loss: Option<Loss>,
     /// Damage behind the frames of the last burst.
     pending: Option<Error>,
     ended: bool,
@@ -40,7 +42,7 @@ impl<F: Format> CaptureFile<F> {
     /// Reads from `cursor` in the window on.
     pub(crate) fn new(path: PathBuf, window: Window, format: F, cursor: usize) -> Self {
         let (ahead, limit) = (ReadAhead::default(), usize::MAX);
-        Self { path, window, format, cursor, packets: 0, ahead, limit, pending: None, ended: false }
+        Self { path, window, format, cursor, packets: 0, ahead, limit, loss: None, pending: None, ended: false }
     }
 
     /// Moves the cursor to the next whole packet. Returns false at the end.
@@ -67,9 +69,9 @@ impl<F: Format> CaptureFile<F> {
                         self.ended = true;
                         let rest = rest(&self.window, self.cursor, self.limit);
                         let is_whole = rest.is_empty() && self.limit == usize::MAX && !self.has_lost_pages();
-                        if let Some(file) = self.window.mapped().filter(|_| !is_whole)
-                            && let Some(loss) = file.loss()
-                        {
+                        let present = || self.window.mapped().filter(|_| !is_whole).and_then(MappedFile::loss);
+                        // A file that was truncated may have grown back.
+                        if let Some(loss) = self.loss.take().or_else(present) {
                             return Err(loss.into_error(self.packets));
                         }
                         if !rest.is_empty() {
@@ -103,9 +105,9 @@ impl<F: Format> CaptureFile<F> {
     #[cold]
     fn apply_truncation(&mut self) -> bool {
         let loss = self.window.mapped().and_then(MappedFile::loss);
-        let less = loss.map(|loss| loss.intact_bytes).filter(|&bytes| bytes < self.limit);
-        self.limit = less.unwrap_or(self.limit);
-        less.is_some()
+        let Some(loss) = loss.filter(|loss| loss.intact_bytes < self.limit) else { return false };
+        (self.limit, self.loss) = (loss.intact_bytes, Some(loss));
+        true
     }
 
     /// Damage at the cursor, behind this number of packets that are not counted yet.

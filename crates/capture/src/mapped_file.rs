@@ -184,8 +184,12 @@ extern "C" fn on_lost_page(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
         return;
     }
     if let Some(previous) = PREVIOUS.get() {
-        // SAFETY: it was the action of this signal before. The fault occurs again and is handled there.
+        // SAFETY: it was the action of this signal before. A fault occurs again and is handled there.
         unsafe { libc::sigaction(libc::SIGBUS, previous, ptr::null_mut()) };
+        if code <= 0 {
+            // SAFETY: as above. Another process sent the signal, which comes again when this handler ends.
+            unsafe { libc::raise(libc::SIGBUS) };
+        }
     }
 }
 

@@ -22,6 +22,12 @@ use std::ops::Range;
 
 /// Link type of frames whose bytes are the body of a packet record.
 pub const DECODED_LINK_TYPE: u16 = 65_000;
+
+/// The link type of a frame that is none of those: another one, which is not decoded either, for the
+/// number that Weir uses itself.
+pub(crate) fn foreign_link_type(link_type: u16) -> u16 {
+    if link_type == DECODED_LINK_TYPE { u16::MAX } else { link_type }
+}
 /// Bytes of the body of a packet record.
 pub const BODY_BYTES: usize = 116;
 
@@ -190,10 +196,11 @@ fn packet(record: &[u8; RECORD_BYTES]) -> Option<Frame<'_>> {
         return None;
     }
     Some(Frame {
-        bytes: if is_packet { &record[HEAD_BYTES..] } else { &[] },
+        // Within the record, because a reading thread passes on where the bytes are.
+        bytes: if is_packet { &record[HEAD_BYTES..] } else { &record[HEAD_BYTES..HEAD_BYTES] },
         time_ns: u64_at(record, 8),
         wire_bytes: u32_at(record, 4),
-        link_type: if is_packet { DECODED_LINK_TYPE } else { u16_at(record, 2) },
+        link_type: if is_packet { DECODED_LINK_TYPE } else { foreign_link_type(u16_at(record, 2)) },
         time_assumed: record[1] & TIME_ASSUMED != 0,
         interface: u32_at(record, 16),
     })

@@ -14,6 +14,7 @@
 
 use crate::error::{Damage, FormatError};
 use crate::format::{Format, MAX_CAPTURED_BYTES, Step};
+use crate::packets_file::foreign_link_type;
 use crate::prefetch::prefetch;
 use crate::{Burst, FIRST_INTERFACE, Frame};
 use memchr::memmem;
@@ -90,7 +91,7 @@ impl Pcap {
             unit_ns: if magic == NANOSECONDS { 1 } else { 1000 },
             swapped_lengths: major == 543 || minor < 4,
             // The upper half holds the length of the frame check sequence, if there is one.
-            link_type: (if swapped { link_type.swap_bytes() } else { link_type }) as u16,
+            link_type: foreign_link_type((if swapped { link_type.swap_bytes() } else { link_type }) as u16),
         })
     }
 

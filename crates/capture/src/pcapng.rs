@@ -16,6 +16,7 @@
 
 use crate::error::Damage;
 use crate::format::{Format, MAX_CAPTURED_BYTES, Step};
+use crate::packets_file::foreign_link_type;
 use crate::{FIRST_INTERFACE, Frame};
 use std::ops::Range;
 
@@ -203,7 +204,7 @@ impl Pcapng {
         self.interfaces.push(None);
         let (header, mut options) = body.split_first_chunk::<8>().ok_or(Damage::BlockShort("interface description"))?;
         let mut interface = Interface {
-            link_type: self.order.half(header, 0),
+            link_type: foreign_link_type(self.order.half(header, 0)),
             snap_bytes: self.order.word(header, 4),
             resolution: Resolution::DEFAULT,
             offset_s: 0,

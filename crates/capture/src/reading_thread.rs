@@ -37,6 +37,8 @@ const MAPPED_BYTES: usize = RETAINED_BYTES / 2;
 /// reading thread takes half as much CPU time again as it saves the caller.
 const TRIAL_FRAMES: usize = 1024;
 const MIN_MEAN_BYTES: usize = 80;
+/// Interfaces whose names are passed on once. Those of higher numbers are passed on with each burst.
+const NAMED_INTERFACES: usize = 4096;
 /// Larger buffers are not used again.
 const MAX_KEPT_BYTES: usize = 128 * 1024;
 /// The headers of most packets end in the second line.
@@ -238,7 +240,8 @@ impl ReadBurst {
         for &Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface } in burst {
             let place = match base {
                 // Where it is in that memory; checked when it is used.
-                Some(base) => bytes.as_ptr().addr().wrapping_sub(base),
+                Some(base) if !bytes.is_empty() => bytes.as_ptr().addr().wrapping_sub(base),
+                Some(_) => 0,
                 None => {
                     self.bytes.extend_from_slice(bytes);
                     self.bytes.len() - bytes.len()
@@ -261,7 +264,7 @@ impl ReadBurst {
     }
 
     fn last_byte<'a>(&'a self, memory: Option<&'a SharedMemory>) -> Option<&'a u8> {
-        self.frames(memory).next_back()?.bytes.last()
+        self.frames(memory).rev().find_map(|frame| frame.bytes.last())
     }
 
     fn clear(&mut self) {
@@ -276,22 +279,26 @@ impl ReadBurst {
 /// Reads a source into a queue until its end.
 fn read(source: &mut dyn Source, shared: &Shared) {
     let memory = source.memory();
-    let mut highest_interface = None;
+    let mut has_name = vec![false; NAMED_INTERFACES];
     let mut next = ReadBurst::default();
     loop {
         let mut burst = Burst::new();
         let filled = source.fill(&mut burst);
         let bytes = next.take(&burst, memory.as_ref());
-        // Interfaces are numbered in the order in which they become known.
-        let highest = burst.iter().map(|frame| frame.interface).max();
+        let mut has_new_interface = false;
+        for frame in &burst {
+            has_new_interface |= match has_name.get_mut(frame.interface as usize) {
+                Some(has_name) => !std::mem::replace(has_name, true),
+                None => true,
+            };
+        }
         drop(burst);
         let (item, bytes) = match filled {
             Ok(false) => break,
             Err(error) => (Item::Damage(error, source.progress()), 0),
             Ok(true) => {
                 next.progress = source.progress();
-                next.interfaces = (highest > highest_interface).then(|| source.interfaces());
-                highest_interface = highest.max(highest_interface);
+                next.interfaces = has_new_interface.then(|| source.interfaces());
                 (Item::Burst(std::mem::take(&mut next)), bytes)
             }
         };

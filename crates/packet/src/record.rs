@@ -21,6 +21,8 @@ use weir_ledger::{PacketAnomaly, RefusalReason};
 /// Link type of frames whose octets are the body of a packet record. The registry of tcpdump.org has
 /// no such number, and ends far below.
 pub const DECODED_LINK_TYPE: u16 = 65_000;
+/// A bit of [`Flags`] that has no meaning.
+const UNKNOWN_FLAG: u8 = 128;
 
 /// Octets of a body.
 pub const RECORD_OCTETS: usize = 116;
@@ -200,7 +202,7 @@ fn is_possible_transport(packet: &Packet) -> bool {
     let has_ports = flags.has(Flags::PORTS);
     let is_icmp =
         matches!((packet.network, protocol), (Network::Ipv4, transport::ICMP) | (Network::Ipv6, transport::ICMP_V6));
-    let flags_fit = !flags.has(Flags::LOOKED_UP)
+    let flags_fit = flags.0 & (Flags::LOOKED_UP | UNKNOWN_FLAG) == 0
         && !(is_later && (is_fragment(Flags::FRAGMENT_FIRST) || has_ports))
         && (!is_tcp || has_ports && protocol == transport::TCP)
         && (!has_ports || is_icmp || transport::has_ports(protocol));

@@ -13,6 +13,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings;
 use crate::signals::stop_signal;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -80,6 +81,8 @@ pub fn run(read: &Read, output: &str, path: &Path) -> Result<RunStatus, Error> {
                 live.stop();
             }
         }
+        // A signal that ended the source, such as a pipe that no one writes.
+        interrupted |= source.live().is_none() && stop.load(Ordering::Relaxed);
         let losses = source.live().map_or(Losses::default(), |live| live.query_losses());
         let losses = losses.plus(source.recorded_losses());
         let filtered = output.filtered;
@@ -151,14 +154,14 @@ struct PacketsOutput<W: Write> {
     /// Frames without their bytes, and what was decoded; `None` for a link type that is not.
     burst: Vec<(Frame<'static>, Option<[u8; BODY_BYTES]>)>,
     /// Interfaces whose names are written, if they have any.
-    named: Vec<u32>,
+    named: HashSet<u32>,
     filtered: u64,
 }
 
 impl<W: Write> PacketsOutput<W> {
     fn new(output: W, decode: DecodeOptions) -> io::Result<Self> {
         let writer = PacketsWriter::new(output, decode.decapsulate)?;
-        Ok(Self { writer, decode, burst: Vec::with_capacity(MAX_BURST_FRAMES), named: Vec::new(), filtered: 0 })
+        Ok(Self { writer, decode, burst: Vec::with_capacity(MAX_BURST_FRAMES), named: HashSet::new(), filtered: 0 })
     }
 
     /// Ends the file. Returns the number of packets.
@@ -193,8 +196,7 @@ impl<W: Write> PacketsOutput<W> {
     /// Writes the burst, and before it the names of its interfaces that are new.
     fn write_burst(&mut self, source: &dyn Source) -> io::Result<()> {
         for (frame, body) in &self.burst {
-            if !self.named.contains(&frame.interface) {
-                self.named.push(frame.interface);
+            if self.named.insert(frame.interface) {
                 for (number, name) in source.interfaces() {
                     if number == frame.interface {
                         self.writer.write_name(number, &name)?;

@@ -176,3 +176,27 @@ fn a_file_that_is_truncated_while_it_is_read_is_reported_and_ends_no_process() {
         }
     }
 }
+
+#[test]
+fn packets_files_with_link_types_that_are_not_decoded_are_read_by_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [known, unknown, packets] = ["known.pcap", "unknown.pcap", "all.packets"].map(path);
+    // More than the thread of the caller reads itself.
+    common::success(["synth", "mix,packets=3k", "-q", "-o", &known]);
+    let mut bytes = fs::read(&known).unwrap();
+    bytes[20] = 147;
+    fs::write(&unknown, bytes).unwrap();
+    for inputs in [&[&unknown][..], &[&known, &unknown]] {
+        let _ = fs::remove_file(&packets);
+        let output = format!("packets:{packets}");
+        let arguments: Vec<&str> = inputs.iter().map(|input| input.as_str()).collect();
+        let (code, _, err) = weir([&["read", "-q", "-o", &output], &arguments[..]].concat());
+        assert_eq!(code, 0, "{err}");
+        let input = format!("packets:{packets}");
+        assert_same_outputs(&[&input], None);
+        let ledger = outputs("2", &[&input], None).pop().unwrap().1;
+        let ledger: serde_json::Value = serde_json::from_slice(&ledger).unwrap();
+        assert_eq!(ledger["packets"]["refused"]["link_type"], 3000, "{ledger}");
+    }
+}
