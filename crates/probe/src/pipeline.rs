@@ -89,9 +89,13 @@ impl Pipeline {
                 now_ns
             });
         }
-        let reader = &mut self.reader;
+        let (reader, actions) = (&mut self.reader, &mut self.actions);
         self.metering.export_when_due(|histories, _, _| {
-            source.live().into_iter().for_each(|live| histories.add(reader.update_losses(live, false)))
+            if let Some(live) = source.live() {
+                let snapshot = reader.update_losses(live, false);
+                actions.iter_mut().for_each(|actions| actions.set_clock_offset(snapshot.clock.offset_ns));
+                histories.add(snapshot);
+            }
         });
         Ok(true)
     }

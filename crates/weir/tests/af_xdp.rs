@@ -162,6 +162,8 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
         let file = std::fs::OpenOptions::new().write(true).open(&clock).unwrap();
         file.write_all_at(&i64::to_ne_bytes(3600 * hours), 0).unwrap();
         probe.wait_for("the system's clock was set");
+        // Packets that are handed on have the new time a tenth of a second later.
+        std::thread::sleep(Duration::from_millis(300));
         send_requests(&mut sender, 0..10);
         std::thread::sleep(Duration::from_millis(300));
         let (err, flows, ledger) = probe.stop(0);

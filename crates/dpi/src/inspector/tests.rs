@@ -205,7 +205,7 @@ fn later_syn_hides_nothing() {
         // Of two, the answer tells which one counts.
         (&[5000, 99], 100, &[5000]),
         (&[99, 5000], 100, &[]),
-        // Its SYN carried octets, which are sent again.
+        // Its SYN carried octets, which are retransmitted.
         (&[99], 120, &[7]),
     ] {
         let mut inspector = Inspector::new(InspectionSettings::default(), 8);
