@@ -183,13 +183,16 @@ extern "C" fn on_lost_page(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
     {
         return;
     }
-    if let Some(previous) = PREVIOUS.get() {
-        // SAFETY: it was the action of this signal before. A fault occurs again and is handled there.
-        unsafe { libc::sigaction(libc::SIGBUS, previous, ptr::null_mut()) };
-        if code <= 0 {
-            // SAFETY: as above. Another process sent the signal, which comes again when this handler ends.
-            unsafe { libc::raise(libc::SIGBUS) };
+    if code <= 0 {
+        // SAFETY: both calls are safe in a signal handler. Another process sent the signal, which comes
+        // again when this handler ends, and ends the process as usual.
+        unsafe {
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+            libc::raise(libc::SIGBUS);
         }
+    } else if let Some(previous) = PREVIOUS.get() {
+        // SAFETY: it was the action of this signal before. The fault occurs again and is handled there.
+        unsafe { libc::sigaction(libc::SIGBUS, previous, ptr::null_mut()) };
     }
 }
 

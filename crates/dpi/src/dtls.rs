@@ -16,6 +16,8 @@ const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
+/// How often messages in fragments are read in a datagram.
+const MAX_READS: u8 = 4;
 /// Octets of a record at most: 2^14, and what compression and encryption add.
 const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
 
@@ -55,7 +57,7 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
     let mut rest = Cursor(datagram.payload);
     let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
-    let (mut has_fragments, mut alert) = (false, None);
+    let (mut unread, mut alert) = (Unread { has_fragments: false, reads: MAX_READS }, None);
     while !rest.0.is_empty() {
         let Some(record) = split_record(&mut rest, missing_octets) else {
             are_records = false;
@@ -67,7 +69,7 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
             Record { content: [], .. } => {}
             Record { kind: HANDSHAKE, epoch: 0, content } => {
                 let from_first = datagram.from_first;
-                is_finished |= read_messages(state, content, from_first, &mut has_fragments, &mut is_message, findings);
+                is_finished |= read_messages(state, content, from_first, &mut unread, &mut is_message, findings);
             }
             Record { kind: ALERT, epoch: 0, content: &[level @ 1..=2, description] } => {
                 alert = Some(u16::from_be_bytes([level, description]));
@@ -77,9 +79,7 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
             _ => is_finished = true,
         }
     }
-    if has_fragments {
-        is_finished |= read_fragments(state, &mut is_message, findings);
-    }
+    is_finished |= read_fragments(state, &mut unread, &mut is_message, findings);
     if let Some(alert) = alert.filter(|_| are_records && findings.has(Fact::TlsClientHello) && !is_message) {
         // The server refuses the ClientHello, or warns.
         findings.set_number(Fact::TlsAlert, alert.into());
@@ -107,14 +107,21 @@ fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<
     Some(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
 }
 
-/// Reads the messages in a record. `has_fragments`: fragments were added to a message, which was not
-/// read since. `is_message`: the datagram has a hello. Returns whether nothing is left to be read of
+/// Fragments of a datagram.
+struct Unread {
+    /// Some were added to a message, which was not read since.
+    has_fragments: bool,
+    /// How often messages in fragments are still read.
+    reads: u8,
+}
+
+/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is left to be read of
 /// the flow.
 fn read_messages(
     state: &mut Option<Box<State>>,
     content: &[u8],
     from_first: bool,
-    has_fragments: &mut bool,
+    unread: &mut Unread,
     is_message: &mut bool,
     findings: &mut Findings,
 ) -> bool {
@@ -122,11 +129,8 @@ fn read_messages(
     while let Some((head, offset, fragment)) = split_fragment(&mut cursor, from_first) {
         // Once for all of them, and not for each: a datagram can have a hundred.
         let is_other = state.as_ref().is_some_and(|state| state.message != Some(head));
-        if *has_fragments && is_other {
-            *has_fragments = false;
-            if read_fragments(state, is_message, findings) {
-                return true;
-            }
+        if is_other && read_fragments(state, unread, is_message, findings) {
+            return true;
         }
         // Other messages than hellos have nothing that only they have.
         let is_of_server = state.as_ref().is_some_and(|state| state.server_is_first == Some(from_first));
@@ -137,7 +141,7 @@ fn read_messages(
         }
         if fragment.len() < head.octets && has_facts {
             state.get_or_insert_default().add(head, offset, fragment, findings);
-            *has_fragments = true;
+            unread.has_fragments = true;
             continue;
         }
         let next = read_message(head, fragment, findings);
@@ -149,7 +153,16 @@ fn read_messages(
 }
 
 /// Reads the message whose fragments came, as far as it is there. Returns as [`read_messages`].
-fn read_fragments(state: &mut Option<Box<State>>, is_message: &mut bool, findings: &mut Findings) -> bool {
+fn read_fragments(
+    state: &mut Option<Box<State>>,
+    unread: &mut Unread,
+    is_message: &mut bool,
+    findings: &mut Findings,
+) -> bool {
+    if !std::mem::take(&mut unread.has_fragments) || unread.reads == 0 {
+        return false;
+    }
+    unread.reads -= 1;
     let Some((head, octets)) = state.as_ref().and_then(|state| state.message_so_far()) else { return false };
     let next = read_message(head, octets, findings);
     take(state, head, next, is_message)

@@ -103,7 +103,7 @@ pub struct FlowInspection {
     /// Per endpoint: the sequence number after its SYN.
     expected: [u32; 2],
     /// 0: not known. Otherwise the endpoint that opened the connection, plus 1; and [`ANSWERED`],
-    /// [`TWO_SYNS`].
+    /// [`SEVERAL_SYNS`].
     client: u8,
     /// Endpoints whose payload is not inspected any more, a bit each.
     silent: u8,
@@ -113,9 +113,8 @@ pub struct FlowInspection {
 
 /// The SYN of the client was acknowledged.
 const ANSWERED: u8 = 4;
-/// The client sent two SYNs, and none was acknowledged yet: what follows the first one is at the place
-/// of the other endpoint.
-const TWO_SYNS: u8 = 8;
+/// The client sent SYNs that differ, and none was acknowledged yet.
+const SEVERAL_SYNS: u8 = 8;
 /// Octets that a SYN carries at most (RFC 7413).
 const MAX_SYN_OCTETS: u32 = 0xffff;
 
@@ -152,10 +151,14 @@ impl FlowInspection {
         let known = self.expected(endpoint);
         match answered {
             Some(acknowledgment) => {
-                // Of two SYNs the other one may count. Each may have carried octets.
-                let answers = |expected: u32| acknowledgment.wrapping_sub(expected) <= MAX_SYN_OCTETS;
-                if self.client & TWO_SYNS != 0 && answers(self.expected[endpoint]) && !answers(self.expected[other]) {
-                    self.expected[other] = self.expected[endpoint];
+                // A SYN may have carried octets, and some programs acknowledge one octet less. Of several
+                // SYNs, only the acknowledgment tells which one counts.
+                let answers = |expected: u32| match self.client & SEVERAL_SYNS {
+                    0 => acknowledgment.wrapping_add(1).wrapping_sub(expected) <= MAX_SYN_OCTETS,
+                    _ => acknowledgment == expected,
+                };
+                if self.expected(other).is_some_and(|expected| !answers(expected)) {
+                    self.expected[other] = acknowledgment;
                 }
                 self.expected[endpoint] = expected;
                 self.client = (other as u8 + 1) | ANSWERED;
@@ -163,13 +166,11 @@ impl FlowInspection {
             // The other end does not accept it in a connection (RFC 9293 section 3.10.7.4).
             None if self.client & ANSWERED != 0 && known.is_some() => {}
             None => {
-                if let Some(known) = known.filter(|known| *known != expected && self.expected(other).is_none()) {
-                    self.expected[other] = known;
-                    self.client |= TWO_SYNS;
-                }
                 self.expected[endpoint] = expected;
                 if self.client & ANSWERED == 0 {
-                    self.client = (endpoint as u8 + 1) | self.client & TWO_SYNS;
+                    let is_another = known.is_some_and(|known| known != expected);
+                    let several = if is_another { SEVERAL_SYNS } else { self.client & SEVERAL_SYNS };
+                    self.client = (endpoint as u8 + 1) | several;
                 }
             }
         }
@@ -177,7 +178,7 @@ impl FlowInspection {
 
     /// The endpoint that opened the connection, if that is known.
     fn client(&self) -> Option<usize> {
-        usize::from(self.client & !(ANSWERED | TWO_SYNS)).checked_sub(1)
+        usize::from(self.client & !(ANSWERED | SEVERAL_SYNS)).checked_sub(1)
     }
 
     /// Whether nothing of the flow was inspected.
@@ -186,8 +187,7 @@ impl FlowInspection {
     }
 
     fn expected(&self, endpoint: usize) -> Option<u32> {
-        let is_of_other = self.client & TWO_SYNS != 0 && self.client() != Some(endpoint & 1);
-        Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0 && !is_of_other)
+        Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0)
     }
 
     fn is_silent(&self, endpoint: usize) -> bool {

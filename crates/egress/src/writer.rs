@@ -183,6 +183,9 @@ impl Writer {
                 // It is another stream for another reader.
                 Ok(true) => (self.failure, self.has_header, self.refused) = (None, false, None),
                 Ok(false) => {
+                    // It can be opened again, but has no reader.
+                    let reason = if self.refused.take().is_some() { OutputDropReason::Closed } else { reason };
+                    self.state.set_refusal(Some(reason));
                     self.failure = Some((reason, last.max(Instant::now())));
                     return;
                 }

@@ -109,9 +109,7 @@ impl Inspection {
             return false;
         };
         let is_last = number >= self.packets;
-        // Of a datagram in fragments the first one is inspected: it is cut.
-        let is_first_fragment = packet.flags.has(Flags::FRAGMENT_FIRST) && packet.protocol == UDP;
-        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 && !is_first_fragment {
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
             return true;
         }
         let (syn, fin) = (packet.control & Packet::SYN, packet.control & Packet::FIN);
@@ -145,7 +143,7 @@ impl Inspection {
         }
         let payload = Payload {
             octets,
-            wire_octets: wire_octets + u32::from(is_first_fragment),
+            wire_octets,
             endpoint,
             ports: [packet.source_port, packet.destination_port],
             addresses: [&packet.source, &packet.destination],

@@ -108,7 +108,9 @@ impl Pipeline {
     /// Counts what a live source has lost so far.
     pub fn update_losses(&mut self, source: &mut Input<'_>) {
         if let Some(live) = source.live() {
-            self.metering.add_snapshot(self.reader.update_losses(live, false));
+            let snapshot = self.reader.update_losses(live, false);
+            self.actions.iter_mut().for_each(|actions| actions.set_clock_offset(snapshot.clock.offset_ns));
+            self.metering.add_snapshot(snapshot);
             self.describe_interfaces(source);
         }
     }

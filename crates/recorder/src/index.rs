@@ -131,6 +131,11 @@ impl GroupBuilder {
         }
     }
 
+    /// Whether no part can follow the last one.
+    pub fn has_all_parts(&self) -> bool {
+        self.parts.len() == PARTS
+    }
+
     /// Whether the next packet belongs to another group.
     pub fn is_full(&self) -> bool {
         self.parts.len() == PARTS && !self.is_part_open

@@ -8,6 +8,7 @@ use crate::query::{Classifier, Query, Verdict, Wanted};
 use crate::recording::{Piece, Recording};
 use ahash::AHashSet;
 use rustix::fs::{FlockOperation, flock};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -180,7 +181,10 @@ impl Search {
             has_packets |= kind == ENHANCED_PACKET;
             rest = next;
         }
-        if !rest.is_empty() && !is_recorded(path) {
+        // A block that is damaged is reported, and so is one that is cut, unless it is being written.
+        let is_cut = rest.len() < 12 || block::word(rest, 4).is_some_and(|octets| octets as usize > rest.len());
+        let is_whole = rest.is_empty() || (is_cut && is_recorded(path));
+        if !is_whole {
             return Ok(Some(u64::MAX));
         }
         self.octets_of_indexes += if has_packets { 0 } else { length };
@@ -224,11 +228,12 @@ impl Search {
     }
 }
 
-/// Whether a recorder writes into the folder of a file: it has the lock.
+/// Whether a recorder writes this file: it has the lock of the folder, and the file is the newest one.
 fn is_recorded(path: &Path) -> bool {
-    let folder = path.parent().and_then(|folder| File::open(folder).ok());
-    let locked = folder.map(|folder| flock(&folder, FlockOperation::NonBlockingLockShared));
-    locked == Some(Err(rustix::io::Errno::WOULDBLOCK))
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let newest = folder::list(folder).ok().and_then(|files| files.last()?.path.file_name().map(OsStr::to_owned));
+    let locked = File::open(folder).map(|folder| flock(&folder, FlockOperation::NonBlockingLockShared));
+    newest.as_deref() == path.file_name() && locked.is_ok_and(|locked| locked == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
 fn is_pipe(path: &Path) -> bool {

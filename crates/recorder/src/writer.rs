@@ -200,10 +200,6 @@ impl Writer {
                     continue;
                 }
             };
-            // The description of an interface ends the last part of a group.
-            if self.current.as_ref().is_some_and(|file| file.group.is_full()) {
-                self.end_group();
-            }
             blocks[start + block::INTERFACE..][..4].copy_from_slice(&number.to_le_bytes());
             let wire_bytes = block::word(blocks, start + block::CAPTURED + 4).expect("a packet block has its header");
             let bytes = &blocks[data..data + octets];
@@ -241,6 +237,10 @@ impl Writer {
         if self.current.is_none() {
             // The write failed, which is counted: this packet is not written, either.
             return Err(io::ErrorKind::Other.into());
+        }
+        // The description ends a part, and a group has no more of them.
+        if self.current.as_ref().is_some_and(|file| file.group.has_all_parts()) {
+            self.end_group();
         }
         let name = self.name_of(interface);
         let mut description = Vec::new();

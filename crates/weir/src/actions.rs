@@ -46,6 +46,8 @@ pub struct Actions {
     egresses: Vec<EgressSpec>,
     /// Key of the hash that balances, the same in all pipelines.
     secret: u64,
+    /// What `[hold]` had at the start, octets.
+    hold_octets: u64,
     /// What others say over HTTP about single flows.
     overrides: Option<Overrides>,
 }
@@ -94,6 +96,7 @@ impl Actions {
             return Err(invalid(problems));
         }
         Ok(Self {
+            hold_octets: rules.hold.octets,
             rules: Arc::new(rules),
             text,
             loaded: SystemTime::now(),
@@ -158,7 +161,9 @@ impl Actions {
 
     fn fifos(&self) -> impl Iterator<Item = PathBuf> {
         let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs).filter(|output| !is_folder(output));
-        outputs.filter_map(|output| output.writable_path().map(Path::to_owned))
+        // /dev/stdout and others stay open.
+        let has_name = |path: &PathBuf| fs::canonicalize(path).is_ok_and(|path| !path.starts_with("/proc"));
+        outputs.filter_map(|output| output.writable_path().map(Path::to_owned)).filter(has_name)
     }
 
     /// How many rules there are, and each egress with its outputs.
@@ -275,8 +280,7 @@ impl Actions {
         if new.egresses != self.egresses || egress_names(&new) != egress_names(self) {
             return Err(Error::ReloadChangesEgress(path.display().to_string()));
         }
-        // What the memory was checked for at the start, or the default.
-        let permitted = PacketActions::memory_bytes_for(&self.rules).max(DEFAULT_HOLD_OCTETS);
+        let permitted = self.hold_octets.max(DEFAULT_HOLD_OCTETS);
         if PacketActions::memory_bytes_for(&new.rules) > permitted {
             return Err(Error::ReloadEnlargesHold(path.display().to_string()));
         }

@@ -13,6 +13,7 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::stop_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
@@ -33,6 +34,8 @@ const MAX_LINE: usize = 1 << 20;
 /// Octets at the beginning of a file that tell whether it was truncated and written again. Those of an
 /// EVE file have the time of its first event.
 const START: usize = 128;
+/// Empty files of rotations that are watched.
+const MAX_NEXT: usize = 16;
 /// Lines and refusals that are named in the log; further ones are only counted.
 const NAMED: u64 = 5;
 
@@ -267,8 +270,10 @@ struct Follower {
     file: File,
     /// How the file begins.
     start: Vec<u8>,
-    /// After a rotation: the new file, and whether it has content. Until then the old one is read.
-    next: Option<(File, bool)>,
+    /// After rotations: the new files. Until one has content, the old one is read.
+    next: VecDeque<File>,
+    /// The first of these has content.
+    has_next: bool,
     /// The beginning of a line that has not ended.
     begun: Vec<u8>,
     /// The line that has begun is too long.
@@ -291,7 +296,16 @@ impl Follower {
         }
         let path = (!is_pipe).then(|| path.to_owned());
         let buffer = vec![0; 1 << 16].into();
-        Ok(Self { path, file, start: Vec::new(), next: None, begun: Vec::new(), is_too_long: false, buffer })
+        Ok(Self {
+            path,
+            file,
+            start: Vec::new(),
+            next: VecDeque::new(),
+            has_next: false,
+            begun: Vec::new(),
+            is_too_long: false,
+            buffer,
+        })
     }
 
     /// Hands over the lines that have come, or waits a little. Returns false at the end of a pipe.
@@ -320,7 +334,9 @@ impl Follower {
         } else if self.path.is_none() {
             self.end_line(&mut add, true);
             return Ok(false);
-        } else if let Some((next, _)) = self.next.take_if(|(_, has_content)| *has_content) {
+        } else if std::mem::take(&mut self.has_next)
+            && let Some(next) = self.next.pop_front()
+        {
             (self.file, self.start) = (next, Vec::new());
             self.end_line(&mut add, false);
         } else if !self.look_for_next()? {
@@ -340,14 +356,16 @@ impl Follower {
     /// Looks whether there is another file of the name, and whether it has content: then nothing more
     /// is written to the old one, of which the rest is read.
     fn look_for_next(&mut self) -> io::Result<bool> {
-        if let Some((next, has_content)) = &mut self.next {
-            *has_content = next.metadata()?.len() > 0;
-            if *has_content {
+        // Of several, the writer has begun with the first that has content.
+        for at in 0..self.next.len() {
+            if self.next[at].metadata()?.len() > 0 {
+                self.next.drain(..at);
+                self.has_next = true;
                 return Ok(true);
             }
         }
-        // An empty one may have been rotated away, too.
-        let present = self.next.as_ref().map_or(&self.file, |(next, _)| next).metadata()?;
+        // An empty one may be rotated away, too, before the writer opens another.
+        let present = self.next.back().unwrap_or(&self.file).metadata()?;
         let path = self.path.as_deref();
         // Between two files of a rotation there may be none.
         let next = path.and_then(|path| open(path).ok()).and_then(|file| Some((file.metadata().ok()?, file)));
@@ -355,7 +373,10 @@ impl Follower {
             && (next.dev(), next.ino()) != (present.dev(), present.ino())
         {
             info!(file = %path.unwrap_or(Path::new("")).display(), "the file was rotated");
-            self.next = Some((file, false));
+            self.next.push_back(file);
+            if self.next.len() > MAX_NEXT {
+                self.next.pop_front();
+            }
         }
         Ok(false)
     }

@@ -255,7 +255,8 @@ fn pipe_that_the_user_of_the_probe_cannot_write_is_refused() {
     fs::set_permissions(&fifo, fs::Permissions::from_mode(0o644)).unwrap();
     let rules = rules(folder.path(), &[&format!("pcap:{}", fifo.display())], "address-pair");
     for check in [&[][..], &["--check"]] {
-        let err = failure(1, [&["probe", "-i", "synth:mix,packets=9", "--rules", &rules], check].concat());
+        let (code, _, err) = weir([&["probe", "-i", "synth:mix,packets=9", "--rules", &rules], check].concat());
+        assert_eq!(code, 1, "{err}");
         let err = err.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(err.contains("who cannot write into this pipe") && err.contains("give that user the pipe"), "{err}");
     }

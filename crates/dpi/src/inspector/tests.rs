@@ -205,6 +205,9 @@ fn later_syn_hides_nothing() {
         // Of two, the answer tells which one counts.
         (&[5000, 99], 100, &[5000]),
         (&[99, 5000], 100, &[]),
+        (&[99, 5000, 6000], 100, &[]),
+        // It acknowledges one octet less.
+        (&[99], 99, &[]),
         // Its SYN carried octets, which are retransmitted.
         (&[99], 120, &[7]),
     ] {
@@ -219,6 +222,20 @@ fn later_syn_hides_nothing() {
         assert_eq!(found.text(Fact::HttpHost), Some("a.example"), "{before:?} {answer} {after:?}");
         assert_eq!((found.notes().0, flow.client()), (0, Some(1)), "{before:?} {answer} {after:?}");
     }
+}
+
+#[test]
+fn connection_that_begins_anew_is_read_from_its_own_start() {
+    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let mut flow = FlowInspection::default();
+    // The first one came to nothing, and its end was not captured.
+    for (sequence, answer) in [(77_000_000, 900), (99, 99)] {
+        flow.note_syn(1, sequence, None);
+        flow.note_syn(0, answer, Some(sequence + 1));
+    }
+    inspector.inspect(&mut flow, &from(1, 0, request));
+    assert_eq!(inspector.findings(&flow).unwrap().text(Fact::HttpHost), Some("a.example"));
 }
 
 #[test]
