@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Statuses that need a probe which is busy or ends, or a limit. Other tests have most of them.
-const RARE: [u16; 4] = [202, 422, 429, 503];
+const RARE: [u16; 5] = [202, 422, 429, 503, 504];
 
 /// The folder with the validator. Prints that it is not used if it is not installed.
 fn validator() -> Option<PathBuf> {
