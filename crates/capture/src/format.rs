@@ -4,6 +4,15 @@ use crate::error::Damage;
 use crate::{Burst, Frame, Losses};
 use std::ops::Range;
 
+/// Link type of frames whose bytes are the body of a packet record.
+pub const DECODED_LINK_TYPE: u16 = 65_000;
+
+/// The link type of a frame that is none of those: another one, which is not decoded either, for the
+/// number that Weir uses itself.
+pub(crate) fn foreign_link_type(link_type: u16) -> u16 {
+    if link_type == DECODED_LINK_TYPE { u16::MAX } else { link_type }
+}
+
 /// Largest captured length that is accepted, in bytes. libpcap accepts 256 KiB, and up to 128 MiB of
 /// link types that Weir does not meter (D-Bus, USB). The limit bounds the memory of a stream, which
 /// holds a whole record: compressed, a long record can be a small file. The snap length in the file

@@ -44,6 +44,7 @@ pub use af_xdp::{FrameTotals, XdpSender};
 pub use clock::ClockSteps;
 pub use error::Error;
 pub use filter::{FilterError, PacketFilter};
+pub use format::DECODED_LINK_TYPE;
 pub use links::Links;
 pub use live::{
     LIVE_SCHEMES, can_wait, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live,
@@ -51,7 +52,7 @@ pub use live::{
 };
 pub use merge::merge;
 pub use open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
-pub use packets_file::{BODY_BYTES, DECODED_LINK_TYPE, PacketsWriter};
+pub use packets_file::{BODY_BYTES, PacketsWriter};
 pub use reading_thread::{ReadingThreads, read_on_threads, useful_threads};
 pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
 pub use settings::{SettingsError, SourceSettings};

@@ -14,20 +14,12 @@
 //! Not done: checksums. A damaged value that a packet can have is not noticed.
 
 use crate::error::{Damage, FormatError};
-use crate::format::{Format, Step};
+use crate::format::{DECODED_LINK_TYPE, Format, Step, foreign_link_type};
 use crate::pcapng::printable_name;
 use crate::{Burst, Frame, Losses};
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 
-/// Link type of frames whose bytes are the body of a packet record.
-pub const DECODED_LINK_TYPE: u16 = 65_000;
-
-/// The link type of a frame that is none of those: another one, which is not decoded either, for the
-/// number that Weir uses itself.
-pub(crate) fn foreign_link_type(link_type: u16) -> u16 {
-    if link_type == DECODED_LINK_TYPE { u16::MAX } else { link_type }
-}
 /// Bytes of the body of a packet record.
 pub const BODY_BYTES: usize = 116;
 

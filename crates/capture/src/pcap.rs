@@ -13,8 +13,7 @@
 //! reports the place of damage.
 
 use crate::error::{Damage, FormatError};
-use crate::format::{Format, MAX_CAPTURED_BYTES, Step};
-use crate::packets_file::foreign_link_type;
+use crate::format::{Format, MAX_CAPTURED_BYTES, Step, foreign_link_type};
 use crate::prefetch::prefetch;
 use crate::{Burst, FIRST_INTERFACE, Frame};
 use memchr::memmem;

@@ -15,8 +15,7 @@
 //! it.
 
 use crate::error::Damage;
-use crate::format::{Format, MAX_CAPTURED_BYTES, Step};
-use crate::packets_file::foreign_link_type;
+use crate::format::{Format, MAX_CAPTURED_BYTES, Step, foreign_link_type};
 use crate::{FIRST_INTERFACE, Frame};
 use std::ops::Range;
 
