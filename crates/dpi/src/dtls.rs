@@ -115,8 +115,8 @@ struct Unread {
     reads: u8,
 }
 
-/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is left to be read of
-/// the flow.
+/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is
+/// left to be read of the flow.
 fn read_messages(
     state: &mut Option<Box<State>>,
     content: &[u8],

@@ -56,13 +56,8 @@ impl Pipeline {
     /// The source is damaged at this place. The next call continues behind the damage, see
     /// [`weir_capture::Source::fill`].
     pub fn process_burst(&mut self, source: &mut Input<'_>) -> Result<bool, weir_capture::Error> {
-        if let Some(live) = source.live()
-            && self.reader.loss_update_is_due()
-        {
-            let snapshot = self.reader.update_losses(live, false);
-            self.actions.iter_mut().for_each(|actions| actions.set_clock_offset(snapshot.clock.offset_ns));
-            self.metering.add_snapshot(snapshot);
-            self.describe_interfaces(source);
+        if source.live().is_some() && self.reader.loss_update_is_due() {
+            self.update_losses(source);
         }
         let (metering, actions) = (&mut self.metering, &mut self.actions);
         let meter = |packets: &[Packet], payloads: &BurstPayloads<'_>| match actions {
