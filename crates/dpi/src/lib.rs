@@ -10,6 +10,9 @@
 //! never panics. A reader claims nothing that the octets do not show.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_dpi;
+
 mod application;
 mod ber;
 mod bittorrent;
@@ -44,6 +47,8 @@ mod ssh;
 mod start;
 mod streams;
 mod stun;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod wireguard;
 

@@ -10,6 +10,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_egress;
+
 mod attachment;
 mod balance;
 mod egress;
@@ -22,6 +25,8 @@ mod pipe;
 mod pipe_file;
 mod pipe_state;
 mod specification;
+#[cfg(test)]
+mod tests;
 mod writer;
 mod xdp;
 

@@ -8,9 +8,6 @@ use weir_enrich::{Enrichment, Sources, TagList};
 use weir_flow::FlowRecord;
 use weir_packet::Network;
 
-#[path = "../tests/mmdb/mod.rs"]
-mod mmdb;
-
 const RECORDS: usize = 1 << 20;
 
 /// xorshift64*, with a seed of its own per run.
@@ -44,11 +41,11 @@ fn list(folder: &Path, name: &str, entries: usize, mut entry: impl FnMut() -> St
 
 /// A database of countries and systems with a network for each of these prefixes.
 fn database(folder: &Path, ipv4: u32) -> PathBuf {
-    let mut database = mmdb::Database::new("Example");
+    let mut database = testbed::mmdb::Database::new("Example");
     // Prefixes of 18 to 21 bits, one behind the other.
     let bits = 32 - (u32::MAX / ipv4).ilog2();
     for number in 0..ipv4.min(1 << bits) {
-        let value = mmdb::system(number % 80_000, "An organization with a name");
+        let value = testbed::mmdb::system(number % 80_000, "An organization with a name");
         database.add(Ipv4Addr::from_bits(number << (32 - bits)).into(), bits as u8, &value);
     }
     let path = folder.join("systems.mmdb");

@@ -163,13 +163,10 @@ fn organization_text(text: &str) -> Option<Box<str>> {
 }
 
 #[cfg(test)]
-#[path = "../tests/mmdb/mod.rs"]
-mod mmdb;
-
 #[cfg(test)]
 mod tests {
-    use super::mmdb::{Database, country, system};
     use super::*;
+    use testbed::mmdb::{Database, country, system};
 
     /// Nothing panics, and nothing takes for ever.
     #[test]

@@ -13,6 +13,9 @@
 //! Not done here: threads, signals, and the log.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_enrich;
+
 mod domain;
 mod enrichment;
 mod error;
@@ -24,6 +27,8 @@ mod prefix;
 mod prefix_map;
 mod tag_set;
 mod tags;
+#[cfg(test)]
+mod tests;
 
 pub use enrichment::{Enrichment, Report, Sources};
 pub use error::{BrokenLine, BrokenLines, Error, MAX_NAMED_LINES, Problem};

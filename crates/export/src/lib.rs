@@ -9,6 +9,9 @@
 //! `docs/fields.md`.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_export;
+
 mod column;
 mod columns;
 mod community_id;
@@ -32,6 +35,8 @@ mod profile;
 mod record_encoder;
 mod rotation;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod udp;
 mod uptime;
 

@@ -6,6 +6,9 @@
 //! everything.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+#[cfg(test)]
+extern crate self as weir_flow;
+
 mod bounded;
 mod cache;
 mod clock;
@@ -34,6 +37,8 @@ mod second_opinion;
 mod slot;
 mod small_flow_filter;
 mod tcp_analysis;
+#[cfg(test)]
+mod tests;
 mod timeouts;
 mod tuple;
 

@@ -10,6 +10,9 @@
 //! of Weir; the needs of Weir are figures from docs/performance.md.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_host;
+
 mod assignment;
 mod capacity;
 mod checks;
@@ -26,6 +29,8 @@ mod pcie;
 mod plan;
 mod recording;
 mod sysroot;
+#[cfg(test)]
+mod tests;
 mod toeplitz;
 mod units;
 

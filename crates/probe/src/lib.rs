@@ -10,6 +10,9 @@
 //! with several meters, and keeps the load of the meters even.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_probe;
+
 mod account;
 mod admission;
 mod control_mailbox;
@@ -36,6 +39,8 @@ mod sink_worker;
 mod sync;
 #[cfg(test)]
 mod test_sink;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod worker;
 mod worker_group;

@@ -8,6 +8,9 @@
 //! docs/views.md defines the expressions and the fields of views.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_query;
+
 mod condition;
 mod error;
 mod expression;
@@ -22,6 +25,8 @@ mod parser;
 mod ranges;
 mod selecting_sink;
 mod sums;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use error::ExpressionError;

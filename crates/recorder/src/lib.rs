@@ -14,6 +14,9 @@
 //! Source: draft-ietf-opsawg-pcapng; docs/recorder.md.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_recorder;
+
 mod block;
 mod chunk;
 mod error;
@@ -28,6 +31,8 @@ mod recorder;
 mod recording;
 mod select;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use error::{Error, InvalidSetting};

@@ -14,6 +14,9 @@
 //! Definitions: `docs/tcp.md`.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as weir_tcp_report;
+
 mod comparison;
 mod connection;
 mod connection_table;
@@ -31,6 +34,8 @@ mod plots;
 mod ranking;
 mod reader;
 mod report;
+#[cfg(test)]
+mod tests;
 mod text;
 mod time_line;
 mod time_line_reader;

@@ -3,14 +3,14 @@
 //! [`reference`] is a slow and plain meter, written from `docs/metering.md` alone; [`traffic`] generates
 //! hostile but meaningful frames; [`real`] runs the program's own pipeline over them; [`compare`]
 //! reports the difference between two lists of records; [`truth`] reads what other tools counted in
-//! captures; [`fuzz`] is the code of the fuzz targets.
+//! captures.
 //!
 //! Invariant: [`reference`] shares no code with the decoder and the meter that it judges, only the
 //! plain data types they exchange.
 #![forbid(unsafe_code)]
 
 pub mod compare;
-pub mod fuzz;
+pub mod input;
 pub mod real;
 pub mod reference;
 pub mod tcp_packets;

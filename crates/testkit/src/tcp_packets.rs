@@ -1,6 +1,6 @@
 //! Random packets of a TCP connection: mostly plausible, with every kind of anomaly.
 
-use crate::fuzz::{Input, pick};
+use crate::input::{Input, pick};
 use proptest::prelude::*;
 use weir_packet::{Flags, Network, Packet};
 
@@ -126,7 +126,7 @@ pub fn step() -> impl Strategy<Value = Step> {
 
 impl Step {
     /// Cuts a step from the input of a fuzz target.
-    pub(crate) fn cut(input: &mut Input<'_>) -> Self {
+    pub fn cut(input: &mut Input<'_>) -> Self {
         let [what, payload, control, time, value, other, kind, fields] = input.octets();
         const USUAL: [u16; 5] =
             [Packet::ACK, Packet::ACK, Packet::SYN, Packet::SYN | Packet::ACK, Packet::FIN | Packet::ACK];

@@ -23,6 +23,9 @@
 //! All checksums are correct; except in `apps`, payloads are zeros.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+#[cfg(test)]
+extern crate self as weir_trafficgen;
+
 mod apps;
 mod bounds;
 mod conversation;
@@ -36,6 +39,8 @@ mod mix;
 mod random;
 mod schedule;
 mod sender;
+#[cfg(test)]
+mod tests;
 mod velan;
 
 pub use expected::{ExpectedDirection, ExpectedFlow, write_expected_flows};

@@ -76,7 +76,9 @@ pub enum Error {
     RulesTooLong { path: String, most: u64 },
     #[error("{0}")]
     Egress(weir_egress::Error),
-    #[error("{0}: [hold] octets cannot grow beyond 64 MiB, or what they were at the start, while the probe runs; restart it for that")]
+    #[error(
+        "{0}: [hold] octets cannot grow beyond 64 MiB, or what they were at the start, while the probe runs; restart it for that"
+    )]
     ReloadEnlargesHold(String),
     #[error("{0}: outputs cannot change while the probe runs; restart it for that")]
     ReloadChangesEgress(String),

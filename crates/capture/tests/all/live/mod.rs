@@ -1,0 +1,2 @@
+mod af_packet;
+mod af_xdp;

@@ -1,0 +1,5 @@
+//! Tests of the public interface of this crate.
+
+mod limits;
+mod meter;
+mod migration;

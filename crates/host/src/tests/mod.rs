@@ -1,0 +1,3 @@
+//! Tests of the public interface of this crate.
+
+mod machines;

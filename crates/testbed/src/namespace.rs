@@ -1,0 +1,124 @@
+//! A network namespace for a test, with a veth pair, and raw frames sent through it.
+//!
+//! The namespace belongs to the thread of the test and to the processes that it starts, and is
+//! removed when they end. The kernel sends nothing in it: no addresses, no IPv6, no ARP.
+
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The ends of the pair. Frames sent into `LEFT` arrive at `RIGHT`.
+pub const LEFT: &str = "left";
+pub const RIGHT: &str = "right";
+
+/// Timeout of a test that waits for a condition; longer than any machine takes.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// Moves this thread into a new namespace; its interfaces carry the largest frames. Prints the
+/// reason and returns false where that is not permitted.
+pub fn network() -> bool {
+    network_of(1, 65535)
+}
+
+/// The same, with this number of queues and this MTU (in bytes) at both ends.
+pub fn network_of(queues: u32, mtu: u32) -> bool {
+    // SAFETY: the call takes no memory, and concerns this thread alone.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        eprintln!("SKIPPED: no network namespace of its own: {}", io::Error::last_os_error());
+        return false;
+    }
+    if Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: ip (iproute2) is not installed");
+        return false;
+    }
+    for kind in ["all", "default"] {
+        // Fails in a kernel without IPv6, where nothing needs to be disabled.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
+    }
+    let shape = format!("mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
+    ip(&format!("link add {LEFT} {shape} type veth peer name {RIGHT} {shape}"));
+    for end in [LEFT, RIGHT] {
+        ip(&format!("link set {end} arp off up"));
+    }
+    until_wired();
+    true
+}
+
+/// Waits until frames sent into either end arrive: the kernel notices with a delay that an end is
+/// up.
+pub fn until_wired() {
+    until("the wire carries frames", || {
+        [LEFT, RIGHT].iter().all(|end| ip(&format!("link show dev {end}")).contains("state UP"))
+    });
+}
+
+/// Runs `ip` in the namespace.
+pub fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Waits until a condition holds.
+pub fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_within(BOUND, what, holds);
+}
+
+/// The same with another timeout.
+pub fn until_within(bound: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < bound, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns whether an interface is in promiscuous mode.
+pub fn is_captured(interface: &str) -> bool {
+    ip(&format!("-d link show dev {interface}")).contains("promiscuity 1")
+}
+
+/// Drops all capabilities of this thread but these.
+pub fn keep_capabilities(kept: &[u32]) {
+    const VERSION_3: u32 = 0x2008_0522;
+    let half = |from: u32| {
+        kept.iter().filter(|&&bit| (from..from + 32).contains(&bit)).fold(0_u32, |set, bit| set | 1 << (bit - from))
+    };
+    // Effective, permitted and inheritable capabilities, in two words of 32 each.
+    let sets = [half(0), half(0), 0, half(32), half(32), 0];
+    let header = [VERSION_3, 0];
+    // SAFETY: both live across the call and have the layout of this version.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+/// Sends frames out of an interface unchanged.
+pub struct Sender {
+    sender: weir_trafficgen::Sender,
+    sent: u64,
+}
+
+impl Sender {
+    pub fn new(interface: &str) -> Self {
+        Self { sender: weir_trafficgen::Sender::open(interface, false).unwrap(), sent: 0 }
+    }
+
+    /// Sends a frame. It arrives at the other end before this returns, or soon after.
+    pub fn send(&mut self, frame: &[u8]) {
+        assert_eq!(self.sender.send(&[frame]).unwrap(), 1);
+        self.sent += 1;
+        // Between the ends is a queue of 1000 frames; a busy system empties it with a delay.
+        if self.sent.is_multiple_of(256) {
+            std::thread::sleep(Duration::from_millis(1));
+            until("the queue between the ends has room", || backlog() < 256);
+        }
+    }
+}
+
+/// Frames in the longest of the queues that the kernel receives from, one per CPU.
+fn backlog() -> u32 {
+    let queues = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    let lengths = queues.lines().filter_map(|line| u32::from_str_radix(line.split(' ').nth(11)?, 16).ok());
+    lengths.max().unwrap_or_default()
+}

@@ -1,0 +1,5 @@
+mod bypass;
+mod egress;
+mod overrides;
+mod recorder;
+mod rules;

@@ -1,0 +1,261 @@
+//! Help texts, usage errors, completions and manual pages.
+
+use std::collections::BTreeSet;
+use testbed::{arguments, assert_usage_errors, failure, small, success};
+
+const COMMANDS: [&str; 12] =
+    ["read", "probe", "tcp", "packets", "bypass", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
+
+#[test]
+fn without_a_command_it_prints_short_help() {
+    let out = success::<[&str; 0], _>([]);
+    for command in COMMANDS {
+        assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
+    }
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    for command in COMMANDS {
+        let out = success([command, "--help"]);
+        assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
+    }
+    let out = success(["bench", "live", "--help"]);
+    assert!(out.contains("Examples:") && out.contains("weir bench live"), "{out}");
+    let out = success(["--help"]);
+    assert!(out.contains("Exit codes:"), "{out}");
+}
+
+#[test]
+fn help_names_the_default_log_level_and_what_changes_it() {
+    for command in COMMANDS {
+        let words = success([command, "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("this severity and above [default: info]"), "{words}");
+        assert_eq!(words.contains("the default of --log-level is warn"), words.contains("--quiet"), "{words}");
+    }
+}
+
+#[test]
+fn options_that_commands_share_are_below_their_headings() {
+    for command in ["read", "probe"] {
+        let help = success([command, "--help"]);
+        for (heading, option) in [("Input", "--decap"), ("Metering", "--layer2"), ("Output", "--stats")] {
+            // A heading is a line without indentation.
+            let after = help.lines().skip_while(|line| *line != format!("{heading}:")).skip(1);
+            let mut section = after.take_while(|line| line.is_empty() || line.starts_with(' '));
+            assert!(section.any(|line| line.contains(option)), "{command}, {heading}: {option}: {help}");
+        }
+    }
+}
+
+#[test]
+fn examples_in_help_texts_are_not_wrapped() {
+    for command in COMMANDS {
+        let help = success([command, "--help"]);
+        let (_, examples) = help.split_once("Examples:").unwrap();
+        // clap wraps at 100 columns and does not indent continuation lines.
+        let lines: Vec<&str> = examples.lines().collect();
+        let wrapped =
+            lines.windows(2).find(|pair| pair[0].starts_with(' ') && !pair[1].is_empty() && !pair[1].starts_with(' '));
+        assert_eq!(wrapped, None, "{command}");
+    }
+}
+
+#[test]
+fn help_and_reference_list_the_same_settings_of_sources_and_sinks() {
+    let page = include_str!("../../../../../docs/reference.md");
+    let of_page: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("=` |")).map(|(name, _)| name).collect();
+    for command in ["read", "probe"] {
+        let help = success([command, "--help"]);
+        let lines = help.lines().filter_map(|line| line.strip_prefix("    ")?.split_once('='));
+        let of_help: BTreeSet<&str> =
+            lines.map(|(name, _)| name).filter(|name| name.bytes().all(|octet| octet.is_ascii_lowercase())).collect();
+        assert_eq!(of_help, of_page, "{command}");
+    }
+    assert!(of_page.len() > 12, "{of_page:?}");
+}
+
+#[test]
+fn the_version_is_one_line() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(success(["--version"]), format!("weir {version}\n"));
+    for command in COMMANDS {
+        assert_eq!(success([command, "-V"]), format!("weir-{command} {version}\n"));
+    }
+}
+
+#[test]
+fn usage_errors_have_exit_code_1_and_a_reason() {
+    assert_usage_errors(&[
+        (&["nonsense"], "nonsense"),
+        (&["read"], "nothing to read"),
+        (&["read", ""], "an input name is empty"),
+        (&["read", "-", "-o", ""], "a value is required for '--output"),
+        (&["tcp", "-", "--explain", ""], "a value is required for '--explain"),
+        (&["read", "-", "-"], "only once"),
+        (&["read", "-", "--idle", "5w"], "unit of time"),
+        (&["read", "-", "--idle", "0"], "at least 1ns"),
+        (&["read", "-", "--idle", "99999999999999999999s"], "too long; at most 5124095h"),
+        (&["read", "-", "--flows", "99999999999999999999"], "must be from 1"),
+        (&["read", "-", "--active", "soon"], "soon"),
+        (&["read", "-", "--flows", "0"], "must be from 1"),
+        (&["read", "-", "--flows", "5G"], "must be from 1"),
+        (&["read", "-", "--top", "-1"], "-1"),
+        (&["read", "-", "--key", "vlan,color"], "color"),
+        (&["read", "-", "--full", "panic"], "panic"),
+        (&["read", "-", "--domain", "4294967296"], "4294967296"),
+        (&["read", "-", "--unknown"], "--unknown"),
+        (&["read", "-", "-o", "table:-", "-o", "json:-"], "mixed"),
+        (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
+        (&["read", "-i", "synth:nonsense"], "synth:nonsense"),
+        (&["read", "-i", "synth:mix,flows=0"], "must be a whole number from 1 to 16777216, with an optional suffix"),
+        (&["read", "frames:x"], "no source frames:; use af_packet:, af_xdp:, dpdk: or synth:"),
+        (&["read", "af_packet:weir-none"], "there is no interface 'weir-none'; there are: "),
+        (&["read", "af_xdp:weir-none"], "there is no interface 'weir-none'"),
+        (&["read", "-i", "af_xdp:weir-none,queue=2"], "did you mean queues?"),
+        (&["read", "-i", "af_xdp:lo"], "af_packet:lo leaves it there (--force captures nevertheless)"),
+        (&["probe", "-i", "af_xdp:lo,queues=0"], "takes all loopback traffic away"),
+        (&["read", "-i", "lo"], "lo: there is no such file; to capture from the interface: -i af_packet:lo"),
+        (&["read", "-i", "any"], "no interface that stands for all; name the interfaces, joined with +: -i af_packet:"),
+        (&["probe", "-i", "any"], "any: there is no such file, and no interface that stands for all"),
+        (&["read", "-", "--by", "host", "--groups", "99999G"], "must be from 1 to 4294967295"),
+        (&["read", "-", "--by", "host", "--groups", "0"], "must be from 1 to 4294967295"),
+        (&["probe", "-i", "lo"], "to capture from the interface: -i af_packet:lo"),
+        (&["read", "-", "-o", "ipfix://127.0.0.1:4739"], "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
+        (&["read", "-", "-o", "table://h:99"], "there is no sink table://"),
+        (&["read", "-", "-o", "ipfix:127.0.0.1:4739"], "this is an address; use ipfix+udp://HOST:PORT"),
+        (&["probe", "-i", "synth:mix", "-o", "netflow://h"], "use netflow9+udp://HOST:PORT or netflow5+udp://"),
+        (
+            &["read", "-", "-o", "flows.txt"],
+            "use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after",
+        ),
+        (&["read", "-i", "af_packet:lo,queue=2"], "did you mean queues?"),
+        (&["read", "-", "-i", "af_packet:lo"], "af_packet:lo: live traffic is read alone"),
+        (&["tcp", "af_packet:lo"], "weir tcp reads captures, not live traffic"),
+        (&["tcp", "lo"], "(tcpdump -w), or meter it with weir read -i af_packet:lo"),
+        (&["lo"], "tip: to meter this traffic: 'weir read -i af_packet:lo'"),
+        (&["synth", "nonsense", "-o", "x.pcap"], "nonsense"),
+        (&["synth", "velan"], "--output"),
+        (&["bench", "speed"], "flows"),
+        (&["bench", "--rounds", "0"], "--rounds"),
+        (&["doctor", "nonsense0"], "no interface 'nonsense0'"),
+        (&["doctor", "--sysroot", "/nonsense"], "is the name right?"),
+        (&["doctor", "--sysroot", "/dev/null"], "neither a directory nor a recording"),
+        (&["doctor", "--fix", "--json"], "--fix"),
+        (&["plan"], "--link"),
+        (&["plan", "--link", "fast"], "has no unit of bit rates"),
+        (&["plan", "--link", "100"], "'100' has no unit of bit rates; write for example 100Gbit/s, 100Gbps or 100G"),
+        (&["plan", "--link", "100GB/s"], "has no unit of bit rates"),
+        (&["plan", "--link", "0G"], "a link has from 1bit/s to 1000Tbit/s; is the unit right?"),
+        (&["plan", "--link", "2000T"], "a link has from 1bit/s to 1000Tbit/s; is the unit right?"),
+        (&["plan", "--link", "10G", "--packet", "63"], "63"),
+        (&["plan", "--link", "10G", "--mpps-per-core", "0"], "0.001"),
+        (&["plan", "--link", "10G", "--mpps-per-core", "NaN"], "0.001"),
+        (&["plan", "--link", "10G", "--iface", "nonsense0"], "no interface"),
+        (&["plan", "--link", "10G", "--bench", "/dev/null"], "not JSON"),
+        (&["completions", "dos"], "dos"),
+    ]);
+}
+
+#[test]
+fn unknown_options_get_no_advice_about_other_things() {
+    for (arguments, tips) in [
+        (&["read", "x", "-s", "bytes"][..], &["--by FIELD sums up flows, --sort NAME sorts"][..]),
+        (&["read", "x", "-A", "srcip"], &["--by FIELD sums up flows"]),
+        (&["read", "x", "--agg", "host"], &["--by FIELD sums up flows"]),
+        (&["read", "x", "-n", "10"], &["--top N lists the N largest"]),
+        (&["read", "-r", "x"], &["name the file without an option: 'weir read FILE'"]),
+        (&["probe", "-r", "x"], &["-i SOURCE names a file or an interface"]),
+        (&["read", "x", "-w", "y"], &["-o flows.csv writes flow records"]),
+        (&["tcp", "x", "-o", "csv:-"], &["--csv FILE, --json FILE, --html FILE write the report"]),
+        (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
+        (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
+        (&["tcp", "x", "-A", "host"], &["weir read and weir probe have --by"]),
+        (&["tcp", "x", "--where", "port 80"], &["weir read, weir probe and weir packets have --where"]),
+        (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
+        (&["--where", "port 80"], &["weir read, weir probe and weir packets have --where"]),
+        (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
+        (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
+        (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),
+        (&["read", "x", "--colour", "on"], &[]),
+        (&["read", "x", "-z"], &[]),
+    ] {
+        let err = failure(1, arguments);
+        let found: Vec<&str> = err.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")).collect();
+        assert_eq!(found, tips, "{arguments:?}: {err}");
+        let command = arguments[0].trim_start_matches("--where");
+        assert!(err.contains(&format!("Usage: weir {command}").trim_end().to_owned()), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_value_with_a_hyphen_is_refused_as_a_value() {
+    assert_usage_errors(&[
+        (&["read", "x", "--top", "-1"], "invalid value '-1' for '--top <N>'"),
+        (&["read", "x", "--domain", "-1"], "invalid value '-1' for '--domain <N>'"),
+        (&["read", "x", "--idle", "-1s"], "invalid value '-1s' for '--idle <TIME>'"),
+        (&["tcp", "x", "--top", "-1"], "invalid value '-1' for '--top <N>'"),
+        (&["read", "x", "--by", "host", "--sort", "-bytes", "--top", "-1"], "invalid value '-1' for '--top <N>'"),
+        (&["read", "x", "--by", "host", "--sort", "-bytes"], "\"-bytes\"; did you mean bytes?"),
+        (&["read", "x", "--sort", "-bytes"], "there is no field \"-bytes\"; did you mean bytes"),
+        (&["read", "x", "-o", "-.csv"], "csv:-.csv: this is not standard output: use - for it"),
+        // An option that exists is not a value.
+        (&["read", "x", "--sort", "--by", "host"], "a value is required for '--sort <NAME>'"),
+        (&["read", "x", "--", "--top"], "--top: No such file"),
+    ]);
+}
+
+#[test]
+fn control_characters_of_arguments_are_not_printed() {
+    for arguments in [&["--x\nweir: error: forged"][..], &["read", "-", "--idle", "5\u{1b}[2J\nweir: forged"]] {
+        let err = failure(1, arguments);
+        assert!(!err.lines().any(|line| line.starts_with("weir: ")) && !err.contains('\u{1b}'), "{err:?}");
+        assert!(err.contains(" weir: "), "{err:?}");
+    }
+}
+
+#[test]
+fn every_shell_has_completions() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let out = success(["completions", shell]);
+        assert!(out.contains("decap"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let out = success(["man"]);
+    assert!(out.contains(".TH weir 1"), "{out}");
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    success(arguments!["man", "-o", pages]);
+    for page in ["", "-read", "-tcp", "-synth", "-bench", "-bench-live", "-doctor", "-plan", "-fields", "-man"] {
+        let page = format!("weir{page}");
+        let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
+        assert!(text.contains("Examples:"), "{page}");
+    }
+}
+
+#[test]
+fn the_fields_are_listed_with_their_names() {
+    let out = success(["fields"]);
+    for field in ["src_ip", "rev_packets", "community_id", "iat_mean_ns"] {
+        assert!(out.contains(field), "{field}: {out}");
+    }
+}
+
+#[test]
+fn files_of_the_wrong_kind_are_named_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"\xff\xfe\0").unwrap();
+    let name = file.to_str().unwrap();
+    let capture = small().saved();
+    assert_usage_errors(&[
+        (&["man", "-o", name], "; name a directory, not a file"),
+        (&["tcp", capture.name(), "--svg", name], "; name a directory, not a file"),
+        (&["bench", "--quick", "--svg", name], "; name a directory, not a file"),
+        (&["probe", "--config", name], "not a text file"),
+    ]);
+}

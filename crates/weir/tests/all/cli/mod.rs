@@ -1,0 +1,7 @@
+mod bench;
+mod doctor;
+mod help;
+mod logging;
+mod synth;
+mod synth_apps;
+mod terminal;

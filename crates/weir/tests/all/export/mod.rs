@@ -1,0 +1,4 @@
+mod file_errors;
+mod options_records;
+mod rotation;
+mod udp_export;

@@ -1,0 +1,3 @@
+mod applications;
+mod ndpi;
+mod payload_readers;

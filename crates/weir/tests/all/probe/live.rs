@@ -1,0 +1,887 @@
+//! `weir probe`: pipelines on captures and on interfaces, status lines, configuration, signals,
+//! privileges.
+
+use testbed::{
+    JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, assert_usage_errors, command, failure, free_port, is_installed,
+    is_root, metered, number, permit_all_users, read_flows, request_and_response, signal, small, success, udp, weir,
+};
+use testbed::running::{Running, add_second_wire, send_requests, wire};
+use testbed::namespace::{Sender, ip, until};
+use serde_json::Value;
+use testbed::served::{Served, sum};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const LAYOUTS: [&str; 3] = ["fused", "split", "spread"];
+
+fn packets(flows: &[Value]) -> u64 {
+    flows.iter().map(testbed::packets).sum()
+}
+
+#[test]
+fn every_source_is_a_pipeline_and_the_ledger_adds_them_up() {
+    for layout in LAYOUTS {
+        let capture = small().saved();
+        let synthetic = ["-i", "synth:mix,flows=100,packets=20k", "-i", "synth:velan,flows=10,packets=20k"];
+        let rest = ["-i", capture.name(), "--layout", layout];
+        let (code, err, flows, ledger) = metered(&[&["probe"], &synthetic[..], &rest].concat());
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(ledger["packets"]["received"], 40_000 + SMALL_PACKETS, "{ledger}");
+        assert_eq!(packets(&flows), ledger["packets"]["metered"]);
+        assert_eq!(flows.len(), ledger["flows"]["exported"]);
+    }
+}
+
+#[test]
+fn the_configuration_can_be_printed_read_again_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    let path = file.to_str().unwrap();
+    let text = success(["probe", "-i", "synth:mix,packets=10", "--idle", "7s", "--cores", "0-0", "--print-config"]);
+    fs::write(&file, &text).unwrap();
+    let plan = success(["probe", "--config", path, "--active", "9s", "--check"]);
+    for fact in [
+        "source     synth:mix,packets=10",
+        "idle 7.00s, active 9.00s",
+        "cores      reading and metering 0; export any\n",
+        "flow cache 1048576 slots per pipeline\n",
+        "user       if started as root, drop to nobody after opening sources and sinks\n",
+        "log        info and above, as text\n",
+    ] {
+        assert!(plan.contains(fact), "{fact}: {plan}");
+    }
+    success(["probe", "--config", path, "-q"]);
+
+    fs::write(&file, "input = [\"synth:mix\"]\nflws = 7\n").unwrap();
+    let err = failure(1, ["probe", "--config", path, "--check"]);
+    assert!(err.contains("line 2: flws: unknown option; did you mean flows?"), "{err}");
+
+    for (sink, problem) in [
+        ("ipfix+udp://127.0.0.1:9?fields=octetDeltaCount,octetDeltacount", "(did you mean octetDeltaCount?)"),
+        ("netflow9+udp://127.0.0.1:9?template=nfdum", "template must be basic, full, nfdump,"),
+    ] {
+        fs::write(&file, format!("input = [\"synth:mix\"]\noutput = [\"{sink}\"]\n")).unwrap();
+        let err = failure(1, ["probe", "--config", path, "--check"]);
+        assert!(err.contains(sink) && err.contains(problem), "{err}");
+    }
+}
+
+#[test]
+fn control_characters_of_the_configuration_file_are_not_printed() {
+    const VALUE: &str = r"\u001b]0;owned\u0007\u009b2J\u007f\nuser       root";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    let path = file.to_str().unwrap();
+    for text in [
+        format!("input = [\"{VALUE}\"]\noutput = [\"json:flows{VALUE}\"]\nuser = \"{VALUE}\"\n"),
+        format!("input = [\"a\"]\n\"{VALUE}\" = 1\n"),
+        format!("input = [\"a\"]\nidle = \"{VALUE}\"\n"),
+        "input = [\"a\"] \u{1b}]0;owned\u{9b}2J".into(),
+    ] {
+        fs::write(&file, &text).unwrap();
+        for option in ["--check", "--print-config"] {
+            let (_, out, err) = weir(["probe", "--config", path, option]);
+            let all = out.clone() + &err;
+            assert!(!all.is_empty());
+            assert!(!all.chars().any(|letter| letter.is_control() && letter != '\n'), "{all:?}");
+            assert!(!out.contains("\nuser       root"), "{out}");
+        }
+    }
+    // The printed file has the same values.
+    fs::write(&file, format!("input = [\"{VALUE}\"]\nuser = 'a\"\\b'\n")).unwrap();
+    let printed = success(["probe", "--config", path, "--print-config"]);
+    assert!(printed.contains(&format!("input = [\"{}\"]", VALUE.replace(r"\n", r"\u000a"))), "{printed}");
+    fs::write(&file, &printed).unwrap();
+    assert_eq!(success(["probe", "--config", path, "--print-config"]), printed);
+}
+
+#[test]
+fn configuration_files_of_the_fuzzer_are_refused_or_printed_and_read_again() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/config");
+    let printed = tempfile::NamedTempFile::new().unwrap();
+    let mut accepted = 0;
+    for seed in fs::read_dir(seeds).unwrap().map(|seed| seed.unwrap().path()) {
+        let print = |file: &Path| weir(["probe", "--config", file.to_str().unwrap(), "--print-config"]);
+        let (code, text, err) = print(&seed);
+        assert!(code == 0 || code == 1 && err.starts_with("weir: "), "{}: {code}\n{err}", seed.display());
+        if code == 0 {
+            fs::write(printed.path(), &text).unwrap();
+            assert_eq!(print(printed.path()), (0, text, String::new()), "{}", seed.display());
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 0, "no seed is a valid configuration");
+}
+
+#[test]
+fn check_lists_the_problems_of_all_outputs_and_changes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(path("folder")).unwrap();
+    let old = success(["read", "-q", "synth:mix,packets=9", "-o", "csv:-"]);
+    for (name, content) in [
+        ("text.csv", "date\n"),
+        ("columns.csv", "start_time,end_time\n"),
+        ("text.ipfix", "date\n"),
+        ("old.csv", old.as_str()),
+        ("cut.csv", &old[..old.len() - 9]),
+        ("ledger.json", "{}\n"),
+    ] {
+        fs::write(path(name), content).unwrap();
+    }
+    std::os::unix::fs::symlink(path("ledger.json"), path("link.csv")).unwrap();
+    std::os::unix::fs::symlink(path("nothing"), path("dangling.json")).unwrap();
+    let before = names_and_contents(folder.path());
+    let other = "the file exists and has another format or other columns, or is damaged, so records cannot be appended; \
+                 name another file, or move this one away";
+    let problems = [
+        (format!("csv:{}", path("folder")), "Is a directory (os error 21); name a file in it"),
+        (path("text.csv"), other),
+        (path("columns.csv"), other),
+        (path("text.ipfix"), other),
+        (path("link.csv"), "this is a symbolic link; name the file itself, or - for standard output"),
+        (path("dangling.json"), "this is a symbolic link; name the file itself, or - for standard output"),
+        ("/proc/x.csv".into(), "No such file or directory (os error 2); does its directory exist?"),
+        (path("none/f-%Y%m%d-%H.csv?rotate=1h"), "No such file or directory (os error 2); does its directory exist?"),
+    ];
+    let valid =
+        [path("old.csv"), path("cut.csv"), path("new.csv.gz"), "csv:-".into(), path("f-%Y%m%d-%H.json?rotate=1h")];
+    let check = |sinks: &[&String], stats: &str| {
+        let sinks = sinks.iter().flat_map(|sink| ["-o", sink.as_str()]);
+        let user = ["probe", "-i", "synth:mix,packets=9", "--check", "--user", "root", "--stats", stats];
+        weir(user.into_iter().chain(sinks))
+    };
+    let all: Vec<&String> = problems.iter().map(|(sink, _)| sink).chain(&valid).collect();
+    let (code, out, err) = check(&all, &path("folder"));
+    assert!(code == 1 && out.contains("flow cache"), "{code}: {out}{err}");
+    let with_scheme = |sink: &str| match sink.rsplit_once('.') {
+        Some((_, ending)) if !sink.starts_with("csv:") => format!("{}:{sink}", ending.split('?').next().unwrap()),
+        _ => sink.into(),
+    };
+    let mut expected: Vec<_> =
+        problems.iter().map(|(sink, problem)| format!("weir: {}: {problem}", with_scheme(sink))).collect();
+    expected.push(format!("weir: {}: Is a directory (os error 21); name a file in it", path("folder")));
+    assert_eq!(err.lines().collect::<Vec<_>>(), expected);
+    // As a running probe does.
+    let locked = fs::File::open(path("old.csv")).unwrap();
+    locked.lock().unwrap();
+    let (code, _, err) = check(&valid.iter().collect::<Vec<_>>(), &path("ledger.json"));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(names_and_contents(folder.path()), before);
+}
+
+/// All files of a folder.
+fn names_and_contents(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap_or_default()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn check_lists_all_invalid_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    fs::write(&file, "flws = 7\nactive = \"x\"\nlayer2 = 1\nmeters = 3\n").unwrap();
+    let arguments = [
+        "probe",
+        "--check",
+        "-i",
+        "synth:mix",
+        "-i",
+        "a.pcap",
+        "-i",
+        "a.pcap",
+        "-i",
+        "af_packet:lo,timestamps=hardware",
+        "--config",
+        file.to_str().unwrap(),
+        "--idle",
+        "5w",
+        "--where=port x",
+        "-f",
+        "foo bar",
+        "--user",
+        "weir-none",
+        "--by",
+        "hots,src_ip",
+        "-o",
+        "xml:a",
+        "-o",
+        "csv:b?where=port 8O",
+        "-o",
+        "ipfix+udp://192.0.2.1:8O",
+        "--cores",
+        "1023",
+        "-o",
+        "table:/weir-none/t",
+        "--wait",
+        "--networks",
+        "/weir-none/n.csv",
+        "--geo",
+        "/weir-none/g.mmdb",
+        "--tags",
+        "a=/weir-none/a",
+        "--tags",
+        "b=/weir-none/b",
+    ];
+    let (code, out, err) = weir(arguments);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    let beginnings = [
+        "invalid value '5w' for '--idle <TIME>': ",
+        "invalid value 'port x' for '--where <EXPRESSION>': ",
+        "invalid value 'hots' for '--by <FIELD>': ",
+        "FILE: line 2: active: ",
+        "FILE: line 1: flws: unknown option; did you mean flows?",
+        "FILE: line 3: layer2: use true or false",
+        "--user weir-none: no such user; ",
+        "filter \"foo bar\": ",
+        "xml:a: there is no sink xml:; ",
+        "csv:b: where: \"8O\" is not a number, and port is a port, from 0 to 65535",
+        "ipfix+udp://192.0.2.1:8O: the port must be a number from 1 to 65535",
+        "a.pcap is named twice: ",
+        "--cores: core 1023 is not available",
+        "--meters needs --layout spread: ",
+        "a.pcap: No such file or directory",
+        "af_packet:lo,timestamps=hardware: timestamps=hardware: the NIC cannot time-stamp every frame",
+        "table:/weir-none/t: No such file or directory",
+        "--wait: af_packet:lo,timestamps=hardware cannot attach to an interface again; ",
+        "--networks /weir-none/n.csv: No such file or directory",
+        "--geo /weir-none/g.mmdb: No such file or directory",
+        "--tags a /weir-none/a: No such file or directory",
+        "--tags b /weir-none/b: No such file or directory",
+    ];
+    let err = err.replace(file.to_str().unwrap(), "FILE");
+    let lines: Vec<_> = err.lines().map(|line| line.strip_prefix("weir: ").unwrap()).collect();
+    for beginning in beginnings {
+        assert_eq!(lines.iter().filter(|line| line.starts_with(beginning)).count(), 1, "{beginning}: {err}");
+    }
+    assert_eq!(lines.len(), beginnings.len(), "{err}");
+}
+
+#[test]
+fn check_lists_what_is_wrong_with_a_sink_beside_an_invalid_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    for (view, order) in [("", "there is no field \"foo\""), ("by = \"host\"\n", "a view has no number \"foo\"")] {
+        let text = "input = [\"synth:mix\"]\nsort = \"foo\"\nstatus = \"xml\"\n\
+                    output = [\"table:/nonexist/a\", \"f-%H.csv?rotate=5m\", \"csv:b?fields=x\"]\n";
+        fs::write(&file, format!("{text}{view}")).unwrap();
+        let err = failure(1, ["probe", "--check", "--config", file.to_str().unwrap()]);
+        let err = err.replace(file.to_str().unwrap(), "FILE");
+        for problem in [
+            &format!("--sort: {order}"),
+            "table:/nonexist/a: No such file or directory",
+            "f-%H.csv?rotate=5m: ",
+            "csv:b?fields=x: ",
+            "FILE: line 3: status: invalid value 'xml' for '--status <FORMAT>' [possible values: text, json]",
+        ] {
+            let is_named = |line: &&str| line.contains(problem);
+            assert_eq!(err.lines().filter(is_named).count(), 1, "{problem}: {err}");
+        }
+        assert_eq!(err.lines().count(), 5, "{err}");
+    }
+}
+
+#[test]
+fn check_refuses_wait_for_a_source_that_cannot_wait() {
+    // No interface has to exist.
+    for (source, can_wait) in [
+        ("af_packet:weir-none", true),
+        ("af_packet:weir-none,queues=2", false),
+        ("af_packet:weir-none+weir-other,fanout=7", false),
+        ("af_packet:weir-none,timestamps=hardware", false),
+        ("af_xdp:weir-none,queues=0", true),
+        ("af_xdp:weir-none,queues=0-1", false),
+    ] {
+        let check = ["probe", "-i", source, "--wait", "-o", "csv:/dev/null", "--check"];
+        if can_wait {
+            success(check);
+        } else {
+            let err = failure(1, check);
+            assert!(err.contains(&format!("--wait: {source} cannot attach to an interface again; ")), "{err}");
+            // Without --check, too, before anything is waited for.
+            assert_eq!(failure(1, &check[..6]), err);
+        }
+    }
+}
+
+#[test]
+fn a_folder_of_rotated_files_that_the_user_of_the_probe_cannot_write_is_refused() {
+    if !is_root() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let sink = format!("csv:{}/f-%Y%m%d-%H%M%S.csv?rotate=1s", folder.path().display());
+    let probe = ["probe", "-i", "synth:mix,packets=9", "-o", &sink];
+    for more in [&["--check"][..], &[]] {
+        let (code, _, err) = weir(probe.iter().chain(more));
+        assert!(
+            code == 1 && err.contains(" (--user), who cannot create files in this folder: Permission denied"),
+            "{code}: {err}"
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    permit_all_users(folder.path());
+    success(probe.iter().chain(&["--check"]));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn usage_errors_are_reported_before_any_output_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("flows.csv");
+    let sink = format!("csv:{}", output.display());
+    for (arguments, reason) in [
+        (&["probe"][..], "nothing to read"),
+        (&["probe", "-i", "af_packet:nowhere0"], "nowhere0"),
+        (&["probe", "-i", "synth:mix", "--cores", "3-1"], "neither a core number nor a range"),
+        (&["probe", "-i", "synth:mix", "--cores", "1023"], "core 1023 is not available"),
+        (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "(os error 2); is the name right?"),
+        (&["probe", "-i", "synth:mix", "--filter", "host ("], "filter"),
+    ] {
+        let err = failure(1, arguments.iter().copied().chain(["-o", &sink]));
+        assert!(err.contains(reason), "{arguments:?}: {err}");
+        assert!(!output.exists(), "{arguments:?}");
+    }
+    if is_root() {
+        assert_usage_errors(&[(&["probe", "-i", "synth:mix,packets=10", "--user", "no-such-user"], "no such user")]);
+    }
+}
+
+#[test]
+fn every_receive_queue_is_a_pipeline_and_no_flow_is_split() {
+    let Some(mut sender) = wire() else { return };
+    for layout in LAYOUTS {
+        let probe = Running::probe("af_packet:right,queues=4", &["--layout", layout]);
+        for _ in 0..5 {
+            send_requests(&mut sender, 0..1000);
+            probe.wait_for("active=1000 ");
+        }
+        probe.signal(libc::SIGUSR1);
+        probe.wait_for("the ledger balances");
+        let (err, flows, ledger) = probe.stop(0);
+        assert_eq!(ledger["packets"]["received"], 10_000, "{ledger}");
+        assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
+        let is_whole = |flow: &Value| flow["fwd_packets"] == 5 && flow["rev_packets"] == 5;
+        assert!(flows.iter().all(is_whole), "a flow has packets of one direction");
+        if layout == "spread" {
+            assert!(err.contains("4 queues") && err.contains("busiest meter"), "{err}");
+            continue;
+        }
+        for queue in 0..4 {
+            assert!(err.contains(&format!("\naf_packet:right@{queue} ")), "{queue}: {err}");
+        }
+    }
+}
+
+#[test]
+fn both_directions_of_a_network_tap_are_one_flow() {
+    let Some(mut client) = wire() else { return };
+    // The tap delivers each direction on an interface of its own.
+    add_second_wire();
+    let mut server = Sender::new("left2");
+    for (layout, queues) in [("fused", 1), ("split", 1), ("fused", 2), ("spread", 2)] {
+        let source = format!("af_packet:right+right2,queues={queues}");
+        let probe = Running::probe(&source, &["--layout", layout]);
+        for number in 0..500 {
+            let [request, response] = request_and_response(number);
+            client.send(&request);
+            server.send(&response);
+        }
+        let (_, flows, ledger) = probe.stop(0);
+        assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
+        assert_eq!((flows.len(), packets(&flows)), (500, 1000));
+        let is_whole = |flow: &Value| flow["fwd_packets"] == 1 && flow["rev_packets"] == 1;
+        assert!(flows.iter().all(is_whole), "a flow has packets of one direction");
+        assert!(flows.iter().all(|flow| flow["dst_port"] == 53), "a response is the forward direction");
+        let right = ip("-o link show dev right");
+        let index: u64 = right.split(':').next().unwrap().parse().unwrap();
+        assert!(flows.iter().all(|flow| flow["interface"] == index), "interface {index} received the requests");
+    }
+}
+
+#[test]
+fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
+    let Some(mut sender) = wire() else { return };
+    for layout in LAYOUTS {
+        let probe = Running::probe("af_packet:right", &["--idle", "300ms", "--layout", layout]);
+        send_requests(&mut sender, 1..2);
+        until("the flow record is exported", || probe.flows().len() == 1);
+        let flow = &probe.flows()[0];
+        assert_eq!((&flow["fwd_packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
+        assert_eq!(flow["end_reason"], "idle");
+        probe.stop(0);
+    }
+}
+
+#[test]
+fn a_restarted_probe_appends_to_its_files() {
+    let capture = small().saved();
+    let path = capture.beside("flows");
+    for (scheme, incomplete) in
+        [("csv", "2026-"), ("json", "{\"start_time\""), ("ipfix", "\0\x0a\x01\0"), ("table", "")]
+    {
+        let sink = format!("{scheme}:{}", path.display());
+        let run = || {
+            let (code, _, err) = weir(["probe", "-i", capture.name(), "-q", "-o", &sink]);
+            assert_eq!(code, 0, "{err}");
+            (fs::read(&path).unwrap(), err)
+        };
+        let (first, err) = run();
+        assert_eq!(err, "");
+        // The beginning of a record that a crash left.
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(incomplete.as_bytes()).unwrap();
+        let (both, err) = run();
+        let removed = format!("removed the incomplete last record of the file sink={sink} octets={}", incomplete.len());
+        assert_eq!(err.matches(&removed).count(), usize::from(!incomplete.is_empty()), "{err}");
+        let header = if scheme == "csv" { first.iter().position(|&octet| octet == b'\n').unwrap() + 1 } else { 0 };
+        if scheme == "ipfix" {
+            // The export times differ.
+            assert_eq!((&both[..first.len()], both.len()), (&first[..], 2 * first.len()));
+        } else {
+            assert_eq!(both, [&first[..], &first[header..]].concat(), "{scheme}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn tshark_decodes_every_record_of_a_continued_ipfix_file() {
+    if !is_installed("tshark") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.ipfix");
+    let sink = format!("ipfix:{}", path.display());
+    let mut records = 0;
+    for name in ["web.pcap", "vxlan-over-gre.pcap", "sctp.pcap", "web.pcap"] {
+        let capture = testbed::captures().join(name);
+        let csv = success(["probe", "-i", capture.to_str().unwrap(), "-q", "--uniflow", "-o", &sink, "-o", "csv:-"]);
+        records += csv.lines().count() - 1;
+        let output = Command::new("tshark")
+            .args(["-r", path.to_str().unwrap(), "-o", "cflow.max_template_fields:0"])
+            .args(["-T", "fields", "-E", "occurrence=a", "-e", "cflow.packets"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty()).count(),
+            records,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_appends_to_no_file_with_another_content() {
+    let capture = small().saved();
+    let path = capture.beside("flows");
+    for scheme in ["csv", "json", "ipfix"] {
+        for content in ["start,end\n1,2\n", "{\"other\":1}\n", "x", "\0\x09\0\x04and no IPFIX message"] {
+            fs::write(&path, content).unwrap();
+            let err = failure(1, ["probe", "-i", capture.name(), "-o", &format!("{scheme}:{}", path.display())]);
+            assert!(
+                err.contains("other columns, or is damaged, so records cannot be appended; name another file"),
+                "{err}"
+            );
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_file_is_not_taken_for_one_with_an_incomplete_last_record() {
+    let capture = small().saved();
+    let path = capture.beside("flows");
+    for (scheme, damage) in [("csv", vec![0; 70_000]), ("json", vec![0; 65_536]), ("ipfix", vec![])] {
+        let sink = format!("{scheme}:{}", path.display());
+        let run = ["probe", "-i", capture.name(), "-q", "-o", &sink];
+        success(run);
+        success(run);
+        let mut content = fs::read(&path).unwrap();
+        if scheme == "ipfix" {
+            // The first message is longer than the file.
+            content[2..4].fill(0xff);
+        }
+        content.extend(damage);
+        fs::write(&path, &content).unwrap();
+        let err = failure(1, run);
+        assert!(err.contains("or is damaged, so records cannot be appended; name another file"), "{err}");
+        assert!(fs::read(&path).unwrap() == content, "{scheme}");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
+    let Some(mut sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["before.json", "after.json"].map(|name| folder.path().join(name));
+    let file = folder.path().join("probe.toml");
+    let write = |sink: &Path, more: &str| {
+        fs::write(&file, format!("output = [\"json:{}\"]\n{more}", sink.display())).unwrap();
+    };
+    // The probe reopens both as user nobody.
+    for path in [&before, &after] {
+        fs::write(path, "").unwrap();
+        permit_all_users(path);
+    }
+    permit_all_users(folder.path());
+    write(&before, "idle = \"300ms\"\n");
+    permit_all_users(&file);
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap(), "--log-level", "debug"]);
+    send_requests(&mut sender, 0..100);
+    until("the first sink has the records", || read_flows(&before).len() == 100);
+
+    write(&after, "idle = \"300ms\"\nfilter = \"udp and host 10.0.0.200\"\n");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("configuration reloaded");
+    probe.wait_for("reload: sink opened");
+    probe.wait_for("reload: sink is closed");
+    send_requests(&mut sender, 100..300);
+    until("the second sink has the filtered records", || read_flows(&after).len() == 1);
+
+    probe.signal(libc::SIGHUP);
+    until("the unchanged configuration is reloaded", || probe.times("configuration reloaded") == 2);
+    assert_eq!(read_flows(&after).len(), 1, "an unchanged sink was reopened");
+    probe.wait_for("reload: sink stays open");
+    write(&before, "idle = \"300ms\"\n");
+    probe.signal(libc::SIGHUP);
+    until("the first sink is open again", || probe.times("configuration reloaded") == 3);
+    send_requests(&mut sender, 300..310);
+    until("the first sink has more records", || read_flows(&before).len() == 110);
+
+    write(&before, "idle = \"300ms\"\nuniflow = true\n");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("uniflow, domain and where of an open sink cannot change");
+
+    fs::write(&file, "output = [\"json:/nonexistent/folder/x\"]\n").unwrap();
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("continuing with the old one");
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!((read_flows(&before).len(), read_flows(&after).len()), (110, 1), "{err}");
+    let line = &ledger["packets"];
+    assert_eq!([&line["received"], &line["filtered"], &line["metered"]], [620, 398, 222], "{ledger}");
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let counts: Vec<_> = sinks.iter().map(|sink| [&sink["exported"]["flows"], &sink["not_open"]["flows"]]).collect();
+    assert_eq!(counts, [[110, 1], [1, 110]], "{ledger}");
+}
+
+#[test]
+fn nfcapd_receives_every_record_across_reload_overload_and_stop() {
+    if !is_installed("nfcapd") || !is_installed("nfdump") {
+        return;
+    }
+    let Some(mut sender) = wire() else { return };
+    ip("link set lo up");
+    let port = free_port();
+    let mut collector = Nfcapd::start(port);
+    until("nfcapd listens", || UdpSocket::bind(("127.0.0.1", port)).is_err());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    fs::write(&file, format!("output = [\"netflow9+udp://127.0.0.1:{port}\"]\nuniflow = true\nidle = \"1s\"\n"))
+        .unwrap();
+    permit_all_users(folder.path());
+    permit_all_users(&file);
+    let probe = Running::probe("af_packet:right,queues=2,block=64k,blocks=4", &["--config", file.to_str().unwrap()]);
+    let mut round = |clients| send_requests(&mut sender, clients);
+    round(0..2000);
+    probe.signal(libc::SIGHUP);
+    round(2000..3000);
+    probe.wait_for("configuration reloaded");
+    round(3000..4000);
+    probe.signal(libc::SIGSTOP);
+    round(4000..12_000);
+    probe.signal(libc::SIGCONT);
+    round(12_000..13_000);
+    let (err, _, ledger) = probe.stop(2);
+    let of = |line: &str, what: &str| ledger[line][what].as_u64().unwrap();
+    assert_eq!(of("packets", "received"), 26_000, "{err}");
+    let lost = of("packets", "dropped_kernel");
+    assert!(lost > 0, "no overload: {ledger}");
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let sum = |what: fn(&Value) -> &Value| sinks.iter().map(|sink| what(sink).as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum(|sink| &sink["exported"]["packets"]), 26_000 - lost, "{ledger}");
+    let dump = collector.dump(&["-N", "-o", "fmt:%pkt"]);
+    let records: Vec<u64> = dump.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    assert_eq!(
+        [records.len() as u64, records.iter().sum()],
+        [sum(|sink| &sink["wire_records"]), 26_000 - lost],
+        "{ledger}"
+    );
+}
+
+#[test]
+fn exported_datagrams_are_not_metered() {
+    let Some(_sender) = wire() else { return };
+    ip("link set lo up");
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = collector.local_addr().unwrap().port();
+    // With type information, which makes two datagrams at least.
+    let sink = format!("ipfix+udp://127.0.0.1:{port}?template=full");
+    let probe = Running::probe("af_packet:lo", &["-o", &sink, "--idle", "200ms", "--active", "200ms"]);
+    let (client, server) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    for _ in 0..10 {
+        client.send_to(b"request", server.local_addr().unwrap()).unwrap();
+    }
+    let (mut datagrams, mut buffer) = (0, [0; 2000]);
+    collector.set_read_timeout(Some(testbed::namespace::BOUND)).unwrap();
+    // If they were metered, each datagram would create another record.
+    while datagrams < 2 {
+        match collector.recv(&mut buffer) {
+            Ok(_) => datagrams += 1,
+            // A stop of the machine interrupts a call that has a timeout (signal(7)).
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let (_, _, ledger) = probe.stop(0);
+    let line = &ledger["packets"];
+    assert_eq!(line["metered"], 10, "{ledger}");
+    assert!(number(&line["filtered"]) >= 2, "{ledger}");
+    assert_eq!(number(&line["received"]), 10 + number(&line["filtered"]), "{ledger}");
+    assert_eq!(ledger["flows"]["created"], 1, "{ledger}");
+}
+
+#[test]
+fn a_running_probe_has_no_privileges() {
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_packet:right", &[]);
+    assert_ne!(probe.status("Uid:"), "0");
+    assert_ne!(probe.status("Gid:"), "0");
+    assert_eq!(probe.status("CapEff:"), "0000000000000000");
+    assert_eq!(probe.status("NoNewPrivs:"), "1");
+    // Field 19 of a thread's stat file. The thread's name is in parentheses before it.
+    let nice = |name: &str| {
+        let tasks = fs::read_dir(format!("/proc/{}/task", probe.process.0.id())).unwrap();
+        let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
+        let stat = stats.into_iter().find(|stat| stat.contains(&format!("({name})"))).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+    };
+    let permitted = Command::new("nice").args(["-n", "-10", "nice"]).output().unwrap().stdout == b"-10\n";
+    if permitted {
+        assert_eq!(["weir-0", "weir-export"].map(nice), [-10, 5], "priorities set before the privileges were dropped");
+    } else {
+        eprintln!("SKIPPED: raising the priority of a process is not permitted here");
+    }
+    send_requests(&mut sender, 1..2);
+    probe.wait_for("active=1 ");
+    probe.stop(0);
+}
+
+#[test]
+fn queue_lost_counts_the_packets_lost_during_a_flow() {
+    for layout in ["fused", "split"] {
+        let source = "af_packet:right,block=4k,blocks=2";
+        let Some(mut served) = Served::start_on(source, &["--layout", layout]) else { return };
+        // Packets that are received or counted as lost, and flows that are open.
+        let figures = |served: &Served| {
+            let metrics = served.metrics();
+            ["weir_packets_received_total", "weir_flows_active"].map(|name| sum(&metrics, name, ""))
+        };
+        // Loss snapshots are taken several times between two status lines.
+        let wait_for_snapshots = |served: &Served| {
+            let before = served.probe.times("active=");
+            until("four more status lines", || served.probe.times("active=") >= before + 4);
+        };
+        let wait_until_read = |served: &Served, packets: u64| {
+            until("all packets are read or lost", || figures(served)[0] == packets);
+        };
+        send_requests(&mut served.sender, 1..3);
+        wait_until_read(&served, 4);
+        wait_for_snapshots(&served);
+        served.probe.signal(libc::SIGSTOP);
+        send_requests(&mut served.sender, 1000..3000);
+        served.probe.signal(libc::SIGCONT);
+        wait_until_read(&served, 4004);
+        // Flow 1 continues, and flow 3 begins.
+        let flows = figures(&served)[1];
+        send_requests(&mut served.sender, 1..2);
+        wait_until_read(&served, 4006);
+        assert_eq!(figures(&served)[1], flows, "{layout}");
+        wait_for_snapshots(&served);
+        send_requests(&mut served.sender, 3..4);
+        wait_until_read(&served, 4008);
+        wait_for_snapshots(&served);
+        let (err, flows, ledger) = served.probe.stop(2);
+        let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
+        assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
+        let lost = of("dropped_kernel") + of("dropped_queue") + of("dropped_nic");
+        assert!(lost > 1000 && err.contains("dropped by the kernel"), "{err}");
+        assert_eq!(of("metered") + lost, of("received"), "{ledger}");
+        let queue_lost = |host: u64| {
+            let of_host = |flow: &&Value| flow["src_ip"] == format!("10.0.0.{host}");
+            flows.iter().find(of_host).unwrap()["queue_lost"].as_u64().unwrap()
+        };
+        assert_eq!(queue_lost(1), lost, "active during all of the loss");
+        assert_eq!([queue_lost(2), queue_lost(3)], [0, 0], "before and after: {layout}");
+        let largest = flows.iter().map(|flow| flow["queue_lost"].as_u64().unwrap()).max();
+        assert_eq!(largest, Some(lost), "a record counts more than was lost");
+    }
+}
+
+#[test]
+fn records_are_exported_while_a_pipe_is_silent() {
+    for layout in LAYOUTS {
+        let output = JsonOutput::new();
+        let stderr = output.folder.path().join("stderr");
+        let read_stderr = || fs::read_to_string(&stderr).unwrap();
+        let mut child = command()
+            .args(["probe", "-i", "-", "--interval", "100ms", "--idle", "1s", "--flows", "10k", "--layout", layout])
+            .args(["-o", &output.sink])
+            .stdin(Stdio::piped())
+            .stderr(fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        // Each part ends the flows of the part before it.
+        for part in 0..3_u32 {
+            let mut pcap = Pcap::new();
+            if part > 0 {
+                pcap.0.clear();
+            }
+            for number in 0..500 {
+                let [request, response] = request_and_response(number);
+                let seconds = START + 10 * part + u32::from(number / 100);
+                pcap = pcap.frame(seconds, 0, &request).frame(seconds, 1, &response);
+            }
+            pipe.write_all(&pcap.0).unwrap();
+            let silent_lines = || read_stderr().matches(" silent=1").count();
+            let before = silent_lines();
+            until("a status line reports the silent source", || silent_lines() > before);
+        }
+        drop(pipe);
+        let code = child.wait().unwrap().code();
+        let err = read_stderr();
+        assert_eq!(code, Some(0), "{err}");
+        assert!(!err.contains("panicked") && !err.contains("NOT BALANCE"), "{err}");
+        let flows = output.flows();
+        assert_eq!((flows.len(), packets(&flows)), (1500, 3000));
+    }
+}
+
+#[test]
+fn a_damaged_capture_is_reported_and_the_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cut = Pcap::new().frame(START, 0, &udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 10));
+    cut.0.extend([1, 2, 3]);
+    let (cut, whole) = (cut.save(folder.path(), "cut.pcap"), small().save(folder.path(), "whole.pcap"));
+    let [cut, whole] = [&cut, &whole].map(|path| path.to_str().unwrap());
+    let (code, out, err) = weir(["probe", "-i", cut, "-i", whole, "-o", "table:-"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("cut.pcap"), "{err}");
+    assert!(out.contains(&format!("packets    {} received", 1 + SMALL_PACKETS)), "{out}");
+}
+
+#[test]
+fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
+    let Some(mut sender) = wire() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let [kept, added, file] = ["kept.json", "added.json", "probe.toml"].map(|name| folder.path().join(name));
+    let write = |sinks: &[&Path], more: &str| {
+        let sinks: Vec<_> = sinks.iter().map(|sink| format!("\"json:{}\"", sink.display())).collect();
+        fs::write(&file, format!("output = [{}]\nidle = \"200ms\"\n{more}", sinks.join(", "))).unwrap();
+        permit_all_users(&file);
+    };
+    write(&[&kept], "");
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
+    let reload = |times: usize| {
+        probe.signal(libc::SIGHUP);
+        until("the configuration is reloaded", || probe.times("configuration reloaded") == times);
+    };
+    send_requests(&mut sender, 0..50);
+    until("the first sink has the records", || read_flows(&kept).len() == 50);
+    write(&[&added, &kept], "decap = true\nfull = \"drop\"\nbatch = 9\n");
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("a change needs a restart: decap, full, batch");
+    assert!(!added.exists(), "nothing is changed");
+    write(&[&added, &kept], "");
+    reload(1);
+    send_requests(&mut sender, 50..100);
+    until("both sinks have the records", || [&kept, &added].map(|sink| read_flows(sink).len()) == [100, 50]);
+    write(&[&kept], "");
+    reload(2);
+    send_requests(&mut sender, 100..150);
+    until("the first sink has all records", || read_flows(&kept).len() == 150);
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!(read_flows(&added).len(), 50);
+    assert!(err.contains("flows      150\n"), "records counted twice: {err}");
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let flows_of = |records: &Value| number(&records["flows"]);
+    let counts: Vec<_> = sinks.iter().map(|sink| [&sink["exported"], &sink["not_open"]].map(flows_of)).collect();
+    assert_eq!(counts, [[50, 100], [150, 0]], "{ledger}");
+}
+
+#[test]
+fn the_probe_waits_for_the_readers_of_its_output_pipes_until_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    for options in [&["-o", &format!("json:{pipe}")][..], &["-o", "json:/dev/null", "--stats", pipe]] {
+        let start = || {
+            let mut command = command();
+            command.args(["probe", "-i", "synth:velan,flows=10,packets=1000"]).args(options);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut without_reader = start();
+        let mut lines = BufReader::new(without_reader.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.next().unwrap();
+        assert!(line.contains("waiting for a program that reads this pipe"), "{line}");
+        signal(&without_reader, libc::SIGTERM);
+        assert_eq!(without_reader.wait().unwrap().code(), Some(1));
+        let line = lines.next().unwrap();
+        assert!(line.contains("no program reads this pipe"), "{line}");
+        let mut with_reader = start();
+        let text = fs::read_to_string(pipe).unwrap();
+        assert_eq!(with_reader.wait().unwrap().code(), Some(0));
+        let records = if options.contains(&"--stats") { "\"balanced\": true" } else { "\"src_ip\"" };
+        assert!(text.contains(records), "{text}");
+    }
+}
+
+#[test]
+fn options_without_effect_are_refused_and_check_prints_the_plan() {
+    assert_usage_errors(&[
+        (&["probe", "-i", "synth:mix", "--meters", "3"], "needs --layout spread"),
+        (
+            &["probe", "-i", "synth:mix", "--layout", "split", "--dpi", "light"],
+            "--dpi light and full need --layout fused",
+        ),
+    ]);
+    let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9", "--sample", "5"];
+    let plan = success(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));
+    for fact in [
+        "3 metering threads",
+        "inspection none, because metering threads get no payload",
+        "2.00s per trial",
+        "busy",
+        "9 packets",
+        "sampling   meter one packet in 5\n",
+    ] {
+        assert!(plan.contains(fact), "{fact}: {plan}");
+    }
+    if is_root() && Command::new("setpriv").arg("--version").output().is_ok() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_weir"), "probe"]);
+        command.args(["-i", "synth:mix,packets=9"]);
+        let output = command.args(["--user", "daemon", "-o", "json:/dev/null"]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        // That user may have no permission to execute the binary.
+        if output.status.code() != Some(126) && !err.contains("failed to execute") {
+            assert!(output.status.code() == Some(1) && err.contains("only root can become another user"), "{err}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+mod af_packet;
+mod af_xdp;
+mod autotune;
+mod drain;
+mod hardening;
+mod in_effect;
+mod layout_spread;
+mod overload;
+mod reload;
+mod robustness;
+mod status;

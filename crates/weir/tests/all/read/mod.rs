@@ -1,0 +1,12 @@
+mod captures;
+mod cookbook;
+mod enrichment;
+mod fields;
+mod filter;
+mod link_types;
+mod mac_addresses;
+mod memory;
+mod outputs;
+mod packets_file;
+mod threads;
+mod views;

@@ -1,0 +1,45 @@
+//! The fuzz targets: functions that take any octets and panic if an invariant does not hold.
+//!
+//! The folder `fuzz` runs them under a fuzzer, and `tests/fuzz_seeds.rs` runs them over the inputs in
+//! `fuzz/seeds`. Each target cuts its input into values of fixed width, so that a changed octet
+//! changes one thing.
+
+mod captures;
+mod dpi;
+mod export;
+mod expression;
+mod filter;
+mod flows;
+mod frames;
+mod meter;
+mod tcp;
+
+pub use captures::{compressed, packets_file, pcap, pcapng};
+pub use dpi::{dpi_datagram, dpi_inspector, dpi_quic, dpi_streams};
+pub use export::export;
+pub use expression::expression;
+pub use filter::filter;
+pub use frames::decode;
+pub use meter::meter;
+pub use tcp::tcp;
+
+/// A function that takes any octets.
+pub type Target = fn(&[u8]);
+
+/// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
+pub const TARGETS: [(&str, Target); 14] = [
+    ("compressed", compressed),
+    ("decode", decode),
+    ("dpi_datagram", dpi_datagram),
+    ("dpi_inspector", dpi_inspector),
+    ("dpi_quic", dpi_quic),
+    ("dpi_streams", dpi_streams),
+    ("export", export),
+    ("expression", expression),
+    ("filter", filter),
+    ("meter", meter),
+    ("packets_file", packets_file),
+    ("pcap", pcap),
+    ("pcapng", pcapng),
+    ("tcp", tcp),
+];

@@ -1,0 +1,259 @@
+//! Checks the dependencies between crates, and between the files of each crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{read_dir, read_to_string};
+use std::path::Path;
+
+/// Each crate with the crates that it may depend on: those before it in the flow of data.
+const ALLOWED: [(&str, &str); 25] = [
+    ("bench", "capture dpi egress export flow ledger packet plot probe rules tcp-batch text trafficgen"),
+    ("capture", ""),
+    ("control", "export flow ledger packet probe query"),
+    ("dpi", "ledger"),
+    ("egress", "capture ledger packet"),
+    ("enrich", "dpi flow"),
+    ("export", "dpi flow ledger packet tcp"),
+    ("flow", "dpi ledger ndpi packet tcp"),
+    ("host", ""),
+    ("ledger", ""),
+    ("ndpi", ""),
+    ("packet", "ledger"),
+    ("plot", "text"),
+    ("probe", "capture egress export flow ledger packet rules"),
+    ("query", "dpi export flow ledger packet tcp"),
+    ("recorder", "capture egress export flow ledger packet query text"),
+    ("rules", "export flow query"),
+    ("tcp", "packet"),
+    ("tcp-batch", "packet tcp"),
+    ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
+    ("testbed", "capture packet trafficgen"),
+    ("testkit", "capture export flow ledger packet probe tcp trafficgen"),
+    ("text", ""),
+    ("trafficgen", "capture"),
+    (
+        "weir",
+        "bench capture control dpi egress enrich export flow host ledger packet plot probe query recorder rules tcp tcp-batch tcp-report text trafficgen",
+    ),
+];
+
+/// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow
+/// cache's memory and prefetch (flow), nDPI (ndpi), the GPU driver (tcp-batch), namespaces and signals of tests
+/// (testbed). All others forbid it.
+const MAY_BE_UNSAFE: [&str; 6] = ["capture", "flow", "ndpi", "tcp-batch", "testbed", "trafficgen"];
+
+/// All violations: dependencies that differ from the list, unsafe code, circles.
+pub fn violations(root: &Path) -> Vec<String> {
+    let listed: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    let found = crates(root);
+    let mut wrong: Vec<String> = Vec::new();
+    if found.iter().map(String::as_str).collect::<BTreeSet<_>>() != listed {
+        wrong.push(format!("xtask/src/tidy/dependencies.rs: the crates are {found:?}"));
+        return wrong;
+    }
+    if architecture(root) != found {
+        wrong.push(format!("ARCHITECTURE.md: its tables have {:?}, not all crates", architecture(root)));
+    }
+    for (name, allowed) in ALLOWED {
+        let manifest = manifest(root, name);
+        let dependencies = dependencies(&manifest).join(" ");
+        if dependencies != allowed {
+            wrong.push(format!("crates/{name}: depends on \"{dependencies}\", not on \"{allowed}\""));
+        }
+        let sources = root.join("crates").join(name).join("src");
+        let main = ["lib.rs", "main.rs"].map(|file| sources.join(file)).into_iter().find(|file| file.is_file());
+        let forbids = read(&main.expect("a crate has a root")).contains("#![forbid(unsafe_code)]");
+        if forbids == MAY_BE_UNSAFE.contains(&name) {
+            wrong.push(format!("crates/{name}: forbid(unsafe_code) is missing, or the list of exceptions is wrong"));
+        }
+        let mut files = BTreeMap::new();
+        modules(&sources, "", &mut files);
+        let graph = files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
+        if let Some(circle) = cycle(&graph) {
+            wrong.push(format!("crates/{name}: a circle runs through some of these files: {circle:?}"));
+        }
+    }
+    wrong
+}
+
+/// Folders below `crates` that are crates.
+fn crates(root: &Path) -> BTreeSet<String> {
+    let entries = read_dir(root.join("crates")).expect("the directory can be listed");
+    let found =
+        entries.map(|entry| entry.expect("it is readable")).filter(|entry| entry.path().join("Cargo.toml").is_file());
+    found.map(|entry| entry.file_name().into_string().expect("names are UTF-8")).collect()
+}
+
+/// Crates in the tables of ARCHITECTURE.md.
+fn architecture(root: &Path) -> BTreeSet<String> {
+    let text = read(&root.join("ARCHITECTURE.md"));
+    text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(String::from).collect()
+}
+
+fn read(path: &Path) -> String {
+    read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn manifest(root: &Path, name: &str) -> toml::Table {
+    read(&root.join("crates").join(name).join("Cargo.toml")).parse().expect("a manifest is TOML")
+}
+
+/// Crates of the workspace that a manifest depends on, including those of single platforms.
+fn dependencies(manifest: &toml::Table) -> Vec<String> {
+    let platforms = manifest.get("target").and_then(toml::Value::as_table);
+    let manifests = platforms.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);
+    let tables = manifests.chain([manifest]).filter_map(|manifest| manifest.get("dependencies")?.as_table());
+    // `name = { package = "weir-..." }` gives a crate another name.
+    let package = |(name, value): (&'_ String, &'_ toml::Value)| {
+        value.get("package").and_then(toml::Value::as_str).unwrap_or(name).strip_prefix("weir-").map(String::from)
+    };
+    let names: BTreeSet<String> = tables.flatten().filter_map(package).collect();
+    names.into_iter().collect()
+}
+
+/// Modules of a directory by path (`a::b`; the root is empty), without tests.
+fn modules(directory: &Path, path: &str, modules: &mut BTreeMap<String, String>) {
+    for entry in read_dir(directory).expect("the directory can be listed") {
+        let file = entry.expect("it is readable").path();
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("names are UTF-8");
+        let join = |name: &str| if path.is_empty() { name.into() } else { format!("{path}::{name}") };
+        match stem {
+            "tests" => {}
+            _ if file.is_dir() => self::modules(&file, &join(stem), modules),
+            "lib" | "main" | "mod" => drop(modules.insert(path.into(), read(&file))),
+            _ if file.extension().is_some_and(|extension| extension == "rs") => {
+                modules.insert(join(stem), read(&file));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Expands a `use` tree to paths.
+fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let Some((head, body)) = tree.split_once('{') else { return paths.push(format!("{prefix}{tree}")) };
+    let (mut depth, mut start) = (0, 0);
+    let body = format!("{},", body.strip_suffix('}').unwrap_or(body));
+    for (at, letter) in body.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                expand(&format!("{prefix}{head}"), &body[start..at], paths);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The code of a file without its unit tests, comments and strings.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = lines.collect::<Vec<_>>().join("\n");
+    code.split('"').step_by(2).collect()
+}
+
+/// Paths that code names: `use` declarations, expanded, and all others that begin with `crate` or
+/// `super`; true for re-exports.
+fn paths(code: &str) -> Vec<(String, bool)> {
+    let mut paths = Vec::new();
+    let mut rest = code;
+    while let Some(at) = ["use ", "crate::", "super::"].iter().filter_map(|start| rest.find(start)).min() {
+        let before = rest[..at].chars().next_back();
+        let is_word = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_' && letter != ':');
+        let is_public = rest[..at].trim_end().rsplit([';', '}', '\n']).next().unwrap_or_default().contains("pub");
+        rest = &rest[at..];
+        let end = if let Some(declaration) = rest.strip_prefix("use ").filter(|_| is_word) {
+            let tree = declaration.split(';').next().unwrap_or_default();
+            let tree: String = tree.split(" as ").next().unwrap_or_default().split_whitespace().collect();
+            let mut trees = Vec::new();
+            expand("", &tree, &mut trees);
+            paths.extend(trees.into_iter().map(|path| (path, is_public)));
+            declaration.find(';').map_or(rest.len(), |end| end + 4)
+        } else {
+            let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':');
+            let end = end.unwrap_or(rest.len()).max(4);
+            if is_word {
+                paths.push((rest[..end].trim_end_matches(':').into(), false));
+            }
+            end
+        };
+        rest = &rest[end..];
+    }
+    paths
+}
+
+/// Modules that a module names. A name that the crate root re-exports counts for the module that
+/// defines it; the re-exports of a parent do not count.
+fn imports(name: &str, text: &str, modules: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let resolve = |of: &str, path: &str| -> Option<String> {
+        let mut parts: Vec<&str> = path.split("::").collect();
+        let mut base: Vec<&str> = of.split("::").filter(|part| !part.is_empty()).collect();
+        match parts[0] {
+            "crate" => base.clear(),
+            "super" => {
+                while parts.get(1) == Some(&"super") {
+                    parts.remove(0);
+                    base.pop();
+                }
+                base.pop();
+            }
+            first if modules.contains_key(&[&base[..], &[first]].concat().join("::")) => parts.insert(0, "self"),
+            _ => return None,
+        }
+        base.extend(&parts[1..]);
+        (0..=base.len()).rev().map(|length| base[..length].join("::")).find(|path| modules.contains_key(path))
+    };
+    let root = paths(&code(&modules[""]));
+    let definer = |item: &str| {
+        let (path, _) = root.iter().find(|(path, _)| path.rsplit("::").next() == Some(item))?;
+        resolve("", path)
+    };
+    let target = |(path, is_re_export): (String, bool)| {
+        assert!(path != "crate::*", "{name}: {path} hides what the file needs");
+        let mut target = resolve(name, &path)?;
+        if target.is_empty() && !name.is_empty() {
+            target = definer(path.rsplit("::").next().unwrap_or_default()).unwrap_or(target);
+        }
+        let is_child = name.is_empty() || target.starts_with(&format!("{name}::"));
+        (target != name && !(is_child && is_re_export)).then_some(target)
+    };
+    paths(&code(text)).into_iter().filter_map(target).collect()
+}
+
+/// A cycle among the imports, if there is one.
+fn cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    let mut left = imports.clone();
+    while let Some(leaf) = left.iter().find(|(_, targets)| targets.iter().all(|target| !left.contains_key(target))) {
+        let leaf = leaf.0.clone();
+        left.remove(&leaf);
+    }
+    (!left.is_empty()).then(|| left.into_keys().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_found() {
+        let files = [("", "mod a;\nmod b;\npub use a::A;"), ("a", "use crate::b::{B, C};\n"), ("b", "")];
+        let back = [
+            "use std::fmt;\nuse super::a::A;\n",
+            "pub use crate::a::A;",
+            "pub(crate) use crate::a::A;",
+            "fn f() { use crate::a::A; }",
+            "fn f(_: &crate::a::A) {}",
+            "use crate::A;",
+        ];
+        for text in back {
+            let mut files: BTreeMap<String, String> = files.map(|(name, text)| (name.into(), text.into())).into();
+            files.insert("b".into(), text.into());
+            let graph: BTreeMap<_, _> =
+                files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
+            assert_eq!(cycle(&graph), Some(vec!["a".into(), "b".into()]), "{text}");
+            assert!(graph[""].is_empty());
+        }
+    }
+}

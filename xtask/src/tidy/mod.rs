@@ -1,0 +1,12 @@
+//! All checks: documents, dependencies, and the form of sources.
+
+mod dependencies;
+mod documents;
+mod sources;
+
+use std::path::Path;
+
+/// All violations in the repository with this root, as `FILE:LINE: what is wrong`.
+pub fn violations(root: &Path) -> Vec<String> {
+    [documents::violations(root), dependencies::violations(root), sources::violations(root)].concat()
+}
