@@ -53,7 +53,7 @@ impl Token {
         [b"Bearer ", self.0.as_slice()].concat()
     }
 
-    /// Whether a request has the token. The time tells nothing but the length.
+    /// Whether a request has the token. The time depends on the length only.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return false };

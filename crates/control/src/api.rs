@@ -315,7 +315,7 @@ async fn metrics_page(State(api): State<Arc<Api>>) -> Answer {
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
 }
 
-/// Flows of the moment: the records that are open, as far as they have come
+/// Current flows: the open records with their figures so far
 #[utoipa::path(get, path = "/flows", params(flows::Query), responses(
     (status = 200, description = "The flows", body = flows::Flows),
     (status = 400, description = "A parameter is invalid", body = Failure),
@@ -357,7 +357,7 @@ fn invalid_query(rejection: &QueryRejection) -> String {
     }
 }
 
-/// Searches among the flows of the moment.
+/// Searches among the current flows.
 async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundFlows), Refusal> {
     let search = query.search(api.enricher.clone()).map_err(invalid)?;
     let Ok(_place) = api.search.try_acquire() else {

@@ -1,4 +1,4 @@
-//! Flows of the moment: the parameters of a search, and its answer.
+//! Current flows: the parameters of a search, and its answer.
 
 use serde::Deserialize;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Query {
     fields: Option<String>,
 }
 
-/// Flows of the moment.
+/// Current flows.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes the answer, whose text is written by the encoder of JSON records")]
 pub struct Flows {

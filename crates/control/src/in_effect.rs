@@ -37,7 +37,7 @@ pub struct ListFile {
     pub option: String,
     /// Its name.
     pub file: String,
-    /// Type of a database, as it says itself.
+    /// Type of a database, from its metadata.
     pub kind: Option<String>,
     /// Prefixes, networks of a database, or entries of a list.
     pub entries: u64,
@@ -90,7 +90,7 @@ struct RuleState {
     packets_matched: u64,
     /// Their octets on the wire.
     octets_matched: u64,
-    /// Those that were handed on.
+    /// Those that were forwarded.
     packets_forwarded: u64,
     /// Their octets on the wire.
     octets_forwarded: u64,

@@ -191,7 +191,7 @@ fn add_pipelines(page: &mut Page, pipelines: &[(String, &GroupStatus)]) {
     }
 }
 
-/// What became of packets or of their octets. The sum of all outcomes is `received`.
+/// Outcomes of packets or of their octets. Their sum is `received`.
 fn add_traffic(
     page: &mut Page,
     pipelines: &[(String, &GroupStatus)],

@@ -1,4 +1,4 @@
-//! Overrides over HTTP: what an IDS says about single flows, and how it names them.
+//! Overrides over HTTP: decisions of an IDS about single flows, and how it names them.
 
 use crate::flows;
 use crate::json::{Number, object};
@@ -68,12 +68,12 @@ pub struct FlowName {
     json!({"flow": {"community_id": "1:LQU9qZlK+B5F3KDmev6m5PMibrg="}, "action": "drop"}),
 ))]
 pub struct NewOverride {
-    /// The flow. With a Community ID it has to be among the flows of the moment.
+    /// The flow. With a Community ID it has to be among the current flows.
     #[serde(deserialize_with = "object")]
     pub flow: FlowName,
     /// What happens to its packets.
     action: ActionName,
-    /// With shunt: this number of packets still goes as the rules say. Default: 0
+    /// With shunt: the rules still decide about this number of packets. Default: 0
     #[serde(default)]
     #[schema(value_type = u32, default = 0)]
     more: Number<{ u32::MAX as u64 }>,
@@ -86,11 +86,11 @@ pub struct NewOverride {
 #[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 enum ActionName {
-    /// All packets are handed on, to where the rules say.
+    /// All packets are forwarded, to the egresses of the rules.
     Forward,
-    /// None is handed on.
+    /// None is forwarded.
     Drop,
-    /// Only `more` packets are handed on.
+    /// Only `more` packets are forwarded.
     Shunt,
 }
 
@@ -114,7 +114,7 @@ pub struct OverrideState {
     flow: FlowName,
     /// What happens to its packets.
     action: ActionName,
-    /// Packets that still go as the rules say.
+    /// Packets that the rules still decide about.
     more: u32,
     /// Seconds until it ends.
     expires_in: u64,

@@ -28,7 +28,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Time of a request, with the connection that it may need. A probe may search for a flow for 11 s.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Time between two looks at the flag that ends a request.
+/// Poll interval of the flag that ends a request.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Octets of an answer that are read at most.
 const MAX_ANSWER: usize = 1 << 20;
@@ -130,7 +130,7 @@ impl RemoteProbe {
         Ok(Self { url, token: Token::read(token)?, tls, runtime: Some(runtime), connection: None })
     }
 
-    /// Sends a request with a body, and reads the answer. Gives up when `stop` is set.
+    /// Sends a request with a body, and reads the answer. Ends when `stop` is set.
     ///
     /// # Errors
     /// The probe cannot be reached, or does not answer in time. `InvalidData`: it answers, but its

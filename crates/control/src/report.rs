@@ -1,4 +1,4 @@
-//! What the probe tells the server, and how it is asked.
+//! What the probe reports to the server, and how the server asks.
 //!
 //! A request that finds no report that is fresh enough wants a new one. The main thread of the probe
 //! looks at that between two checks and publishes one, for all requests that wait. So their number
@@ -68,7 +68,7 @@ impl ReloadReply {
 pub enum Request {
     /// Reload the configuration and the lists.
     Reload(ReloadReply),
-    /// Search among the flows of the moment.
+    /// Search among the current flows.
     Flows(FlowSearch, FlowReplies),
 }
 
@@ -147,7 +147,7 @@ impl Client {
         let oldest = Instant::now().checked_sub(REPORT_AGE);
         let fresh = async {
             loop {
-                // Before the look at the snapshot, so that no publication is missed.
+                // Before the snapshot is read, so that no publication is missed.
                 let published = self.exchange.published.notified();
                 let snapshot = self.snapshot();
                 if snapshot.report.is_ending || oldest.is_none_or(|oldest| snapshot.published >= oldest) {

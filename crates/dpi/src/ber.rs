@@ -12,7 +12,7 @@ pub(crate) const SEQUENCE: u8 = 0x30;
 /// Octets of the length of an element.
 const MAX_LENGTH_OCTETS: u8 = 4;
 
-/// An element whose content may go on.
+/// An element whose content may continue.
 #[derive(Clone, Copy)]
 pub(crate) struct Element<'a> {
     pub(crate) tag: u8,

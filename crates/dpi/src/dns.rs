@@ -1,6 +1,6 @@
 //! DNS over UDP and TCP (RFC 1035), mDNS (RFC 6762) and LLMNR (RFC 4795).
 //!
-//! All three have the same messages, so the port tells them apart: 5353 is mDNS, 5355 LLMNR, and
+//! All three have the same messages, so the port distinguishes them: 5353 is mDNS, 5355 LLMNR, and
 //! all others DNS. A message is *consistent* if its names, counts and lengths agree and end with
 //! it. On other ports than those three, and over TCP, only consistent messages with one question
 //! and without values that RFC 6895 reserves are DNS. On those three, a good header and question
@@ -57,7 +57,7 @@ mod record_type {
 /// Why a message could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// It goes on after the octets.
+    /// It continues after the octets.
     End,
     /// It is not of the form of DNS.
     Bad,
@@ -548,7 +548,7 @@ impl<'a> Message<'a> {
         Some(())
     }
 
-    /// Finds the facts of a message.
+    /// Extracts the fields of a message.
     fn find(&self, from_first: bool, time_ns: Option<u64>, findings: &mut Findings) {
         let asked = question(findings);
         if !self.is_response() {
@@ -658,7 +658,7 @@ fn push_strings(data: &[u8], text: &mut EscapedText) -> Option<()> {
     Some(())
 }
 
-/// A text before it is escaped. It holds more octets than a fact may have, so the fact is cut, and
+/// A text before it is escaped. It holds more octets than an extracted field may have, so the field is cut, and
 /// that is noted.
 #[derive(Default)]
 struct Text(ArrayVec<u8, { MAX_TEXT_OCTETS + 64 }>);

@@ -2,14 +2,14 @@
 
 use crate::{Application, Confidence};
 
-/// Octets that findings hold at most, the names and lengths of facts included.
+/// Octets that findings hold at most, the names and lengths of extracted fields included.
 pub const MAX_FINDINGS_OCTETS: usize = 2048;
-/// Octets that the facts of most flows take.
+/// Octets that the extracted fields of most flows take.
 const USUAL_OCTETS: usize = 384;
 /// Octets of a text that are kept at most, after escaping.
 pub const MAX_TEXT_OCTETS: usize = 255;
 
-/// Something that is found in payload. Texts are UTF-8 without control characters and without
+/// An extracted field. Texts are UTF-8 without control characters and without
 /// invisible ones: their octets, and octets that are not UTF-8, are written `\xNN`, and a backslash
 /// is written twice. So are commas in an entry of a list, and quotes in a string of DNS. Names of
 /// certificates have the escapes of RFC 4514 instead.
@@ -106,7 +106,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// All facts in the order of their numbers.
+    /// All extracted fields in the order of their numbers.
     pub const ALL: [Self; 40] = [
         Self::ServerName,
         Self::AlpnOffered,
@@ -150,7 +150,7 @@ impl Fact {
         Self::LearnedName,
     ];
 
-    /// Whether it may tell something about a person. Such facts are kept on request only.
+    /// Whether it is personal data. Such fields are extracted on request only.
     pub const fn is_personal(self) -> bool {
         matches!(self, Self::HttpPath | Self::HttpUserAgent | Self::User)
     }
@@ -164,7 +164,7 @@ pub enum Note {
     Gap = 1,
     /// A retransmission had other octets than the first transmission, which was used.
     Conflict = 2,
-    /// A text was longer than [`MAX_TEXT_OCTETS`], or a fact did not fit.
+    /// A text was longer than [`MAX_TEXT_OCTETS`], or an extracted field did not fit.
     Cut = 4,
     /// The limit of packets, octets or memory was reached before everything was found.
     Limit = 8,
@@ -197,21 +197,21 @@ impl Notes {
     }
 }
 
-/// What inspection found out about a flow: the application and facts.
+/// What inspection has found in a flow: the application and extracted fields ([`Fact`]).
 ///
-/// A fact that is set once stays: readers may see the same octets again.
+/// A field keeps its first value: readers may see the same octets again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     application: Option<(Application, Confidence)>,
     notes: Notes,
-    /// Personal facts are kept.
+    /// Personal fields are extracted.
     personal: bool,
-    /// Per fact: its number, the length of its value in 2 octets, the value.
+    /// Per extracted field: its number, the length of its value in 2 octets, the value.
     facts: Vec<u8>,
 }
 
 impl Findings {
-    /// Nothing found yet. `personal`: personal facts are kept, see [`Fact::is_personal`].
+    /// Nothing found yet. `personal`: personal fields are extracted, see [`Fact::is_personal`].
     pub fn new(personal: bool) -> Self {
         Self { personal, ..Self::default() }
     }
@@ -228,7 +228,7 @@ impl Findings {
         self.application.is_none() && self.facts.is_empty() && self.notes == Notes::default()
     }
 
-    /// Forgets the facts.
+    /// Removes the extracted fields.
     pub(crate) fn clear_facts(&mut self) {
         self.facts.clear();
     }
@@ -238,7 +238,7 @@ impl Findings {
         self.facts.capacity()
     }
 
-    /// Octets of all facts.
+    /// Octets of all extracted fields.
     pub(crate) fn octets_of_facts(&self) -> usize {
         self.facts.len()
     }
@@ -272,7 +272,7 @@ impl Findings {
         self.application = application;
     }
 
-    /// Takes over facts and notes that were known before.
+    /// Takes over extracted fields and notes that were known before.
     pub(crate) fn restore_facts(&mut self, known: &Self) {
         self.notes = known.notes;
         self.facts.clear();
@@ -284,12 +284,12 @@ impl Findings {
         self.notes.add(note);
     }
 
-    /// Whether a fact is known.
+    /// Whether an extracted field is known.
     pub fn has(&self, fact: Fact) -> bool {
         self.octets(fact).is_some()
     }
 
-    /// The value of a fact that is octets.
+    /// The value of an extracted field that is octets.
     pub fn octets(&self, fact: Fact) -> Option<&[u8]> {
         let mut rest = self.facts.as_slice();
         while let [number, high, low, after @ ..] = rest {
@@ -302,22 +302,22 @@ impl Findings {
         None
     }
 
-    /// The value of a fact that is a text.
+    /// The value of an extracted field that is a text.
     pub fn text(&self, fact: Fact) -> Option<&str> {
         self.octets(fact).and_then(|octets| std::str::from_utf8(octets).ok())
     }
 
-    /// The value of a fact that is a number.
+    /// The value of an extracted field that is a number.
     pub fn number(&self, fact: Fact) -> Option<u64> {
         self.octets(fact)?.try_into().ok().map(u64::from_be_bytes)
     }
 
-    /// Whether a fact is kept and not yet known.
+    /// Whether an extracted field is kept and not yet known.
     pub(crate) fn takes(&self, fact: Fact) -> bool {
         (self.personal || !fact.is_personal()) && !self.has(fact)
     }
 
-    /// Sets a fact that is octets, unless it is known, is not kept, or does not fit.
+    /// Sets an extracted field that is octets, unless it is known, is not kept, or does not fit.
     pub fn set_octets(&mut self, fact: Fact, value: &[u8]) {
         if !self.takes(fact) {
             return;
@@ -335,12 +335,12 @@ impl Findings {
         self.facts.extend(value);
     }
 
-    /// Sets a fact that is a number.
+    /// Sets an extracted field that is a number.
     pub fn set_number(&mut self, fact: Fact, value: u64) {
         self.set_octets(fact, &value.to_be_bytes());
     }
 
-    /// Sets a fact that is a text, from the octets of the payload.
+    /// Sets an extracted field that is a text, from the octets of the payload.
     pub fn set_text(&mut self, fact: Fact, value: &[u8]) {
         // Readers see the same octets again with each packet.
         if self.takes(fact) {
@@ -350,7 +350,7 @@ impl Findings {
         }
     }
 
-    /// Sets a fact that is a list of texts. A comma in one of them is `\x2c`.
+    /// Sets an extracted field that is a list of texts. A comma in one of them is `\x2c`.
     pub fn set_list<'a>(&mut self, fact: Fact, values: impl IntoIterator<Item = &'a [u8]>) {
         if !self.takes(fact) {
             return;
@@ -360,7 +360,7 @@ impl Findings {
         self.set_escaped(fact, &text);
     }
 
-    /// Sets a fact that is a text, which was escaped before.
+    /// Sets an extracted field that is a text, which was escaped before.
     pub(crate) fn set_escaped(&mut self, fact: Fact, text: &EscapedText) {
         if text.cut {
             self.note(Note::Cut);

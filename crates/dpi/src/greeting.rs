@@ -156,7 +156,7 @@ impl Protocol {
         let line = match Start(server).until(b'\n', MAX_LINE_OCTETS) {
             Ok(line) if is_text(line) => line,
             Err(Verdict::More) => return Err(Verdict::More),
-            // A damaged greeting tells nothing: the client may.
+            // A damaged greeting does not match: the client may.
             _ => b"",
         };
         let text = line.get(greeting.len()..).unwrap_or_default().trim_ascii();

@@ -1,4 +1,4 @@
-//! HPACK (RFC 7541): decodes header blocks of HTTP/2 as far as the first facts need it.
+//! HPACK (RFC 7541): decodes header blocks of HTTP/2 as far as the first extracted fields need it.
 //!
 //! A decoder of its own, because the fields borrow the octets of the payload: nothing is allocated.
 //! It knows the fields that [`crate::http2`] reads; all others are [`Field::Other`]. A name is decoded
@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 /// Entries of the dynamic table that are kept. The default size of 4096 octets has room for 128.
 const MAX_ENTRIES: usize = 128;
-/// Octets of a decoded string: more than the longest fact, so that the fact is cut.
+/// Octets of a decoded string: more than the longest extracted field, so that the field is cut.
 const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
 /// Octets of the longest name of a [`Field`]. Its Huffman code is no longer.
 const MAX_NAME_OCTETS: usize = 12;
@@ -79,7 +79,7 @@ impl<'a> Text<'a> {
         decoded
     }
 
-    /// The decoded octets of a text that is a fact.
+    /// The decoded octets of a text that is an extracted field.
     pub(crate) fn decode_fact(self) -> Decoded {
         self.decode(MAX_STRING_OCTETS)
     }

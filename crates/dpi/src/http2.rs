@@ -88,7 +88,7 @@ fn read_response(server: &[u8], findings: &mut Findings) -> bool {
         })
 }
 
-/// Sets a fact. The value is decoded only if it is wanted: the same octets come again with each packet.
+/// Sets an extracted field. The value is decoded only if it is wanted: the same octets come again with each packet.
 fn set_text(fact: Fact, value: Text<'_>, findings: &mut Findings) {
     if findings.takes(fact) {
         findings.set_text(fact, &value.decode_fact());
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(findings.text(Fact::HttpPath), Some("/"));
             assert_eq!(findings.number(Fact::HttpStatus), Some(404));
             assert_eq!(findings.text(Fact::HttpContentType), Some("text/html"));
-            // What came of a block is read, and the rest is awaited.
+            // The received part of a block is read; the rest needs more data.
             let (verdict, findings) = read(&client[..client.len() - end.len()], &server);
             assert_eq!(verdict, Verdict::Recognised);
             assert_eq!(findings.text(Fact::HttpMethod), Some("GET"));

@@ -8,11 +8,11 @@
 //! | state of a flow | what it takes |
 //! |---|---|
 //! | fresh, or nothing was found so far | 16 octets |
-//! | undecided, or facts may follow | a session: the readers that are left, the octets so far |
+//! | undecided, or fields may follow | a session: the readers that are left, the octets so far |
 //! | decided | its findings, which are shared with its records |
 //!
 //! Memory is bounded: by the number of sessions, the octets that a session keeps, and the octets of
-//! all findings. If all sessions are in use, the one that was begun longest ago is given up.
+//! all findings. If all sessions are in use, the one that was begun longest ago is evicted.
 
 use crate::learned::Learned;
 use crate::readers::Candidates;
@@ -40,9 +40,9 @@ pub struct InspectionSettings {
     pub findings_octets: u64,
     /// Names of addresses, learned from DNS, that are known at the same time.
     pub names: u32,
-    /// Personal facts are kept: see [`crate::Fact::is_personal`].
+    /// Personal fields are kept: see [`crate::Fact::is_personal`].
     pub personal: bool,
-    /// The application of a flow whose payload tells nothing is guessed from its ports.
+    /// The application of a flow whose payload matches no reader is guessed from its ports.
     pub ports: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct FlowInspection {
     client: u8,
     /// Endpoints whose payload is not inspected any more, a bit each.
     silent: u8,
-    /// Packets with payload that told nothing. 0: none, or a session counts them.
+    /// Packets with payload that matched no reader. 0: none, or a session counts them.
     told_nothing: u16,
 }
 
@@ -130,15 +130,15 @@ const FIRST_SESSION: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// Both endpoints of a flow.
 const BOTH: u8 = 3;
-/// Datagrams after which a flow is given up if none of them told anything, or are of its protocol.
+/// Datagrams after which inspection of a flow ends if none of them matched, or is of its protocol.
 const UNKNOWN_DATAGRAMS: u32 = 2;
 /// The reader of DTLS among those of datagrams. Here it has a state.
 const DTLS_READER: usize = 0;
-/// Memory of findings beside their facts: the reference counts, the structure, and the allocator's.
+/// Memory of findings beside their extracted fields: the reference counts, the structure, and the allocator's.
 const FINDINGS_OCTETS: u64 = 128;
 /// Memory that an idle session keeps at most in each of its lists.
 const KEPT_OCTETS: usize = 2048;
-/// Sessions that are given up for one packet at most, if their memory is used up.
+/// Sessions that are evicted for one packet at most, if their memory is used up.
 const MAX_GIVEN_UP: u32 = 8;
 
 impl FlowInspection {
@@ -152,7 +152,7 @@ impl FlowInspection {
         match answered {
             Some(acknowledgment) => {
                 // A SYN may have carried octets, and some programs acknowledge one octet less. Of several
-                // SYNs, only the acknowledgment tells which one counts.
+                // SYNs, only the acknowledgment shows which one counts.
                 let answers = |expected: u32| match self.client & SEVERAL_SYNS {
                     0 => acknowledgment.wrapping_add(1).wrapping_sub(expected) <= MAX_SYN_OCTETS,
                     _ => acknowledgment == expected,
@@ -194,8 +194,8 @@ impl FlowInspection {
         self.silent & 1 << (endpoint & 1) != 0
     }
 
-    /// Notes that this number of packets with payload told nothing, the last of which is this one.
-    /// `both`: both sides of a connection sent some. Returns whether later packets may tell something.
+    /// Notes that this number of packets with payload did not match, this one included.
+    /// `both`: both sides of a connection sent some. Returns whether later packets may match.
     fn note_nothing_told(&mut self, packets: u32, payload: &Payload<'_>, both: bool) -> bool {
         self.told_nothing = packets.clamp(1, u16::MAX.into()) as u16;
         self.silent |= match payload.tcp {
@@ -207,7 +207,7 @@ impl FlowInspection {
         self.awaits_more(payload)
     }
 
-    /// Whether packets after this one may tell something, of a flow whose packets so far told nothing.
+    /// Whether packets after this one may match, of a flow whose packets so far did not match.
     fn awaits_more(&mut self, payload: &Payload<'_>) -> bool {
         let is_over = payload.is_last || self.silent == BOTH;
         if is_over {
@@ -332,11 +332,11 @@ pub struct Inspector {
     free_entry: u32,
     sessions: Vec<Session>,
     free_sessions: Vec<u32>,
-    /// Open sessions: the oldest one is given up next, if all are in use.
+    /// Open sessions: the oldest one is evicted next, if all are in use.
     open_sessions: Order,
     findings_octets: u64,
     session_octets: u64,
-    /// Findings without facts, which all flows share.
+    /// Findings without extracted fields, which all flows share.
     without_facts: Vec<Arc<Findings>>,
     learned: Learned,
     counters: InspectionCounters,
@@ -410,7 +410,7 @@ impl Inspector {
         }
     }
 
-    /// Inspects the first payload of a flow, or a later one if those before told nothing. The flow takes
+    /// Inspects the first payload of a flow, or a later one if those before did not match. The flow takes
     /// an entry if it is decided, a session too if it is not, and neither if no reader is left.
     fn inspect_first(&mut self, flow: &mut FlowInspection, payload: &Payload<'_>) -> bool {
         let told_nothing = std::mem::take(&mut flow.told_nothing);
@@ -492,7 +492,7 @@ impl Inspector {
         !is_recognised && flow.note_nothing_told(packets.max(u32::from(told_nothing) + 1), payload, false)
     }
 
-    /// Takes what is known of a flow whose packets told nothing so far.
+    /// Takes what is known of a flow whose packets did not match so far.
     fn take_known(&mut self, flow: &mut FlowInspection) -> Option<Arc<Findings>> {
         let entry = std::mem::replace(&mut flow.state, DONE).checked_sub(FIRST_ENTRY)?;
         let Some(Entry::Decided(findings)) = self.entries.get(entry as usize) else { return None };
@@ -555,13 +555,13 @@ impl Inspector {
         if !begins_anew {
             return flow.note_nothing_told(packets, payload, !is_one_side);
         }
-        // The packets before this one told nothing. It may, alone.
+        // The packets before this one did not match. It may, alone.
         flow.silent |= u8::from(payload.tcp.is_some()) << first;
         flow.told_nothing = packets.saturating_sub(1).clamp(1, u16::MAX.into()) as u16;
         self.inspect_first(flow, payload)
     }
 
-    /// Learns what a datagram of DNS or SIP says about later flows.
+    /// Learns what a datagram of DNS or SIP announces about later flows.
     fn learn(&mut self, session: u32, payload: &Payload<'_>) {
         let Session { findings, first, .. } = &self.sessions[session as usize];
         match findings.application() {
@@ -615,7 +615,7 @@ impl Inspector {
         self.free(entry);
     }
 
-    /// An idle session. If there is none, the oldest flow is given up.
+    /// An idle session. If there is none, the oldest flow is evicted.
     fn free_session(&mut self) -> u32 {
         self.free_sessions.pop().unwrap_or_else(|| {
             if self.sessions.len() as u32 <= self.settings.sessions {
@@ -650,7 +650,7 @@ impl Inspector {
         }
     }
 
-    /// Gives up an open session.
+    /// Evicts an open session.
     fn give_up(&mut self, index: u32) {
         self.counters.given_up += 1;
         self.sessions[index as usize].findings.note(Note::Limit);
@@ -726,7 +726,7 @@ impl Inspector {
     }
 }
 
-/// Memory of the findings of a flow; 0 if they have no facts and are shared.
+/// Memory of the findings of a flow; 0 if they have no extracted fields and are shared.
 fn memory_of(findings: &Findings) -> u64 {
     match findings.octets_of_facts() as u64 {
         0 => 0,

@@ -1,4 +1,4 @@
-//! What flows say about later ones: the names of addresses (DNS), and where media will flow (SDP).
+//! What flows announce about later ones: the names of addresses (DNS), and where media will flow (SDP).
 //!
 //! Both are bounded: the oldest entry makes room for a new one. An entry counts for a limited time.
 

@@ -1,5 +1,5 @@
 //! Packet inspection: recognises the application of a flow from the first octets of its payload,
-//! and keeps a few facts about it (the server name of TLS, the host of HTTP, the name that DNS was
+//! and extracts a few fields (the server name of TLS, the host of HTTP, the name that DNS was
 //! asked for).
 //!
 //! ```text

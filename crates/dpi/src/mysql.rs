@@ -10,10 +10,10 @@ const MAX_VERSION_OCTETS: usize = 128;
 const MAX_USER_OCTETS: usize = 128;
 /// Octets of the greeting before the version and after it, at least.
 const MIN_GREETING_OCTETS: u32 = 20;
-/// Octets of the response of a client that goes on with TLS, and of the head of a packet.
+/// Octets of the response of a client that continues with TLS, and of the head of a packet.
 const SSL_REQUEST_OCTETS: usize = 36;
 const HEAD_OCTETS: usize = 4;
-/// The client goes on with TLS.
+/// The client continues with TLS.
 const CLIENT_SSL: u32 = 0x800;
 /// The client uses the protocol that follows here.
 const CLIENT_PROTOCOL_41: u32 = 0x200;

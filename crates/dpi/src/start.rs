@@ -1,6 +1,6 @@
-//! The start of a message that may go on, for readers of fixed forms.
+//! The start of a message that may continue, for readers of fixed forms.
 //!
-//! Every function says [`Verdict::More`] if the octets end before the value, and [`Verdict::No`] if
+//! Every function returns [`Verdict::More`] if the octets end before the value, and [`Verdict::No`] if
 //! they contradict. So a reader is a list of what has to come, with `?` after each.
 
 use crate::{Datagram, Verdict};

@@ -7,7 +7,7 @@ pub struct Streams<'a> {
     pub first: &'a [u8],
     /// Octets of the other side.
     pub second: &'a [u8],
-    /// No more octets will come: of the first side, of the second.
+    /// No further octets will come: of the first side, of the second.
     pub ended: [bool; 2],
     /// Octets that come are not kept, because the limit is reached: of the first side, of the
     /// second.
@@ -35,15 +35,15 @@ pub struct Datagram<'a> {
     pub time_ns: u64,
 }
 
-/// What a reader says of the octets it has seen so far.
+/// The result of a reader for the octets so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// They are not of this protocol, whatever follows.
     No,
-    /// They may be of this protocol. More octets, or octets of the other side, will tell.
+    /// They may be of this protocol. More octets, or octets of the other side, decide.
     More,
-    /// They are of this protocol, and more facts may follow. The findings name the application.
+    /// They are of this protocol, and more extracted fields may follow. The findings name the application.
     Recognised,
-    /// They are of this protocol, and no fact is left to be found.
+    /// They are of this protocol, and no field is left to be extracted.
     Complete,
 }

@@ -1,10 +1,10 @@
-//! Whether an interface can be sent through: it exists, and its packets do not come back through a
+//! Whether an interface can be sent through: it exists, and its packets do not return through a
 //! source (a loop).
 //!
 //! Input: the sources of the run, what the kernel says about interfaces, and what sending has
 //! returned. An output is checked at the start, and whenever its interface or that of a source may be
 //! another one: when the output returns, and when frames of another interface come. Each pipeline
-//! looks for itself, and each change of state is logged once, by the first pipeline that notices it.
+//! checks for itself, and each change of state is logged once, by the first pipeline that notices it.
 
 use crate::error::Error;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use weir_capture::{Links, devices, interface_indexes};
 
-/// Time between two looks at an interface that cannot be used.
+/// Time between two checks of an interface that cannot be used.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the log has about the interface of an output; the attachments of all pipelines share it.
@@ -35,7 +35,7 @@ pub(crate) struct Attachment {
     monitored: Vec<(u32, String)>,
     /// `None`: the kernel does not say how interfaces are linked.
     links: Option<Links>,
-    /// When it was looked at last; `None` while it can be used.
+    /// When it was checked last; `None` while it can be used.
     looked: Option<Instant>,
     is_removed: bool,
     is_down: bool,
@@ -104,7 +104,7 @@ impl Attachment {
         false
     }
 
-    /// Whether frames can be sent. If not, looks at most once a second, and attaches the socket to the
+    /// Whether frames can be sent. If not, checks at most once a second, and attaches the socket to the
     /// interface with `bind` if that was removed.
     pub fn is_usable(&mut self, bind: impl FnOnce() -> bool) -> bool {
         let Some(last) = self.looked else { return true };

@@ -36,7 +36,7 @@ impl Egress {
         self.outputs.iter_mut().for_each(|output| output.send(&[]));
     }
 
-    /// Hands frames of a burst on, in their order, each with its headers if they could be decoded.
+    /// Forwards frames of a burst, in their order, each with its headers if they could be decoded.
     /// Never waits.
     pub fn send(&mut self, packets: &[(Frame<'_>, Option<&Packet>)]) {
         let is_balanced = self.outputs.len() > 1 && self.balance != Balance::Mirror;
@@ -58,22 +58,22 @@ impl Egress {
         }
     }
 
-    /// Tells the outputs what is known about an interface of their frames.
+    /// Describes an interface of their frames to the outputs.
     pub fn describe(&mut self, interface: &InterfaceReport) {
         self.outputs.iter_mut().for_each(|output| output.describe(interface));
     }
 
-    /// Lets the outputs hand over what they have kept.
+    /// Lets the outputs forward what they have kept.
     pub fn flush(&mut self) {
         self.outputs.iter_mut().for_each(|output| output.flush());
     }
 
-    /// What became of the frames so far, per output in this pipeline.
+    /// The outcome of the frames so far, per output in this pipeline.
     pub fn counters(&self) -> Vec<OutputCounters> {
         self.outputs.iter().map(|output| output.counters()).collect()
     }
 
-    /// Hands over the rest, and waits for each output no longer than some seconds.
+    /// Forwards the rest, and waits for each output at most some seconds.
     pub fn finish(&mut self) {
         self.outputs.iter_mut().for_each(|output| output.finish());
     }

@@ -25,7 +25,7 @@ pub enum Error {
         near = .1.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
     )]
     Balance(String, Option<&'static str>),
-    /// The packets would come back.
+    /// The packets would return through a source (a loop).
     #[error(
         "{output}: this is a loop: its packets leave through {interface}, which {source_name} monitors, and would be \
          metered and handed on again, without end; hand packets on to an interface that no source reads"

@@ -2,9 +2,8 @@
 //! of DPDK for each pipeline.
 //!
 //! Cost of AF_PACKET: one system call per 64 frames, in which the kernel copies them. DPDK does not
-//! copy frames that it has received. While the interface is down
-//! or full, a call per burst fails; while it does not exist, no call is made, and once a second a
-//! look for it.
+//! copy frames that it has received. While the interface is down or full, a call per burst fails;
+//! while it does not exist, no call is made, and its name is checked once a second.
 
 use crate::attachment::Attachment;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Packets out: what a pipeline hands on to interfaces, pipes and folders.
+//! Outputs for packets: forwards frames of a pipeline to interfaces, pipes and files.
 //!
 //! Input: frames of a burst, cut already. Output: the same frames at an interface, in a pipe or in a
 //! file. Invariant: each frame is counted as sent or as dropped with a reason.

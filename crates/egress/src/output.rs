@@ -55,13 +55,13 @@ pub trait PacketOutput: Send {
     /// traffic from time to time and at the end.
     fn describe(&mut self, _: &InterfaceReport) {}
 
-    /// Called several times a second while there are few packets: hands over what `send` has kept, if it
+    /// Called several times a second while there are few packets: forwards what `send` has kept, if it
     /// can be taken. Never waits.
     fn flush(&mut self) {}
 
-    /// What became of the frames so far. Allocates, so once per report rather than per burst.
+    /// The outcome of the frames so far. Allocates, so once per report rather than per burst.
     fn counters(&self) -> OutputCounters;
 
-    /// Hands over the rest, and waits for it no longer than some seconds. Nothing is waiting then.
+    /// Forwards the rest, and waits for it at most some seconds. Nothing is waiting then.
     fn finish(&mut self) {}
 }

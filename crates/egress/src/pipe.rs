@@ -26,7 +26,7 @@ use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 pub(crate) const QUEUE_OCTETS: usize = 16 << 20;
 /// Longest time that the end of a run waits for a slow reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time that the writer then takes to give up.
+/// Longest time after which the writer then stops.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a pipe output in one pipeline.

@@ -59,7 +59,7 @@ impl PipeFile {
         }
         let is_regular = kind.is_none_or(|kind| kind.is_file());
         let mut options = OpenOptions::new();
-        // A file that is there is looked at before it is cut. Other users cannot read packets.
+        // An existing file is read before it is truncated. Other users cannot read packets.
         options.read(is_regular).write(true).create(true).truncate(false).mode(0o640);
         let mut file = options.open(path).map_err(failed)?;
         if is_regular {

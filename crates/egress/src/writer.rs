@@ -3,8 +3,8 @@
 //! ```text
 //! round: of the records in all queues, the earliest first ─► runs ─► writev ─► counters, queues
 //! ```
-//! Records of one queue keep their order. Records of several queues are ordered by time as far as
-//! they wait at the same moment: no queue waits for another one. The octets go from the queue to the
+//! Records of one queue keep their order. Records of several queues are ordered by time while
+//! they wait together: no queue waits for another one. The octets go from the queue to the
 //! operating system without another copy.
 
 use crate::octets::{HEADER_OCTETS, Octets};
@@ -27,7 +27,7 @@ const ROUND_RUNS: usize = 500;
 /// The thread sleeps while the queues are empty, twice as long each time.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_SLEEP: Duration = Duration::from_millis(16);
-/// How often a slow reader is waited for before the thread looks whether it shall give up.
+/// Poll interval while a slow reader blocks, after which the thread checks whether to stop.
 const WAIT: Duration = Duration::from_millis(50);
 /// Time from a failed write to the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 //!
 //! Cost: a copy into the memory of the socket, and a system call per 32 frames, in which the kernel
 //! copies them again (copy mode). While the interface is down, frames wait in that memory; while it
-//! does not exist, no call is made, and once a second a look for it.
+//! does not exist, no call is made, and its name is checked once a second.
 
 use crate::attachment::Attachment;
 use crate::error::Error;

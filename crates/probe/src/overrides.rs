@@ -19,11 +19,11 @@ use weir_ledger::{PacketTotals, RuleCounters};
 /// What happens to the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideAction {
-    /// All are handed on, to where the rules say.
+    /// All are forwarded, to the egresses of the rules.
     Forward,
-    /// None is handed on.
+    /// None is forwarded.
     Drop,
-    /// With this number of packets is done what the rules say, then none is handed on.
+    /// The rules decide about this number of packets, then none is forwarded.
     Shunt(u32),
 }
 
@@ -224,7 +224,7 @@ pub(crate) struct OverrideTable {
     now: Option<Instant>,
     /// When the last one ends.
     until: Option<Instant>,
-    /// By action: packets that overrides have decided, and those of them that were handed on.
+    /// By action: packets that overrides have decided, and those of them that were forwarded.
     counters: [[PacketTotals; 2]; 3],
 }
 

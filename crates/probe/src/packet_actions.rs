@@ -73,7 +73,7 @@ enum Verdict {
     Removed,
     /// It was copied, and waits; or an override has decided against it.
     Done,
-    /// An override hands it on, as this decision says.
+    /// An override forwards it, with the outputs of this decision.
     Overridden { decision: u16, number: u32 },
     Decided {
         decision: u16,
@@ -171,7 +171,7 @@ impl PacketActions {
         actions
     }
 
-    /// Adds what others say about single flows.
+    /// Adds overrides of single flows.
     #[must_use]
     pub fn with_overrides(self, overrides: &Overrides) -> Self {
         Self { overrides: overrides.subscribe(), ..self }
@@ -250,7 +250,7 @@ impl PacketActions {
         Follower { actions: self, burst, frame_of, has_overrides }
     }
 
-    /// Ends a burst: counts its frames, and hands them to the outputs.
+    /// Ends a burst: counts its frames, and forwards them to the outputs.
     pub(crate) fn dispatch(&mut self, burst: &Burst<'_>, packets: &[Packet], frame_of: &[u8]) {
         let mut packet_of = [None; MAX_BURST_FRAMES];
         for (packet, &frame) in packets.iter().zip(frame_of) {
@@ -282,7 +282,7 @@ impl PacketActions {
         self.release_overdue();
     }
 
-    /// Takes a packet time, in any order. After a step back of the clock time goes on from there.
+    /// Takes a packet time, in any order. After a step back of the clock time continues from there.
     fn pass_time(&mut self, time_ns: u64) {
         if time_ns >= self.newest_ns {
             // The first packet begins it.
@@ -293,7 +293,7 @@ impl PacketActions {
         }
     }
 
-    /// Sets what is added to the times of packets that are handed on: the system's clock was set since
+    /// Sets what is added to the times of packets that are forwarded: the system's clock was set since
     /// the source was opened.
     pub(crate) fn set_clock_offset(&mut self, offset_ns: i64) {
         self.clock_offset_ns = offset_ns;
@@ -304,7 +304,7 @@ impl PacketActions {
         self.interfaces.described < self.interfaces.seen.len()
     }
 
-    /// Tells the outputs about new interfaces, whose names `names` has. `received` are the packets of
+    /// Describes new interfaces to the outputs, whose names `names` has. `received` are the packets of
     /// the interfaces, which are recorded if there is only one.
     pub(crate) fn describe_interfaces(&mut self, names: &[(u32, String)], received: Option<ReceivedPackets>) {
         let received = received.filter(|_| names.len() == 1);
@@ -406,7 +406,7 @@ fn merge_rules(mine: &mut Vec<RuleCounters>, theirs: Vec<RuleCounters>) {
     *mine = all.rules;
 }
 
-/// Counts a packet by its decision. Returns the action if it is handed on.
+/// Counts a packet by its decision. Returns the action if it is forwarded.
 #[inline]
 fn count(
     decided: &mut [Decided],
@@ -425,7 +425,7 @@ fn count(
     Some(action)
 }
 
-/// Counts a packet by what is done with it. Returns whether it is handed on.
+/// Counts a packet by what is done with it. Returns whether it is forwarded.
 #[inline]
 fn is_forwarded(action: &Action, number: u32, wire_bytes: u32, counters: &mut ActionCounters) -> bool {
     if !action.forward || action.egresses == 0 {
@@ -440,7 +440,7 @@ fn is_forwarded(action: &Action, number: u32, wire_bytes: u32, counters: &mut Ac
     true
 }
 
-/// Packets of a burst that are handed on, in their order, and the egresses of each.
+/// Packets of a burst that are forwarded, in their order, and the egresses of each.
 #[derive(Default)]
 struct Batch<'a> {
     packets: ArrayVec<(Frame<'a>, Option<&'a Packet>), MAX_BURST_FRAMES>,
@@ -610,7 +610,7 @@ impl Follower<'_> {
         true
     }
 
-    /// The mark of a flow whose packet is not handed on. It has the decision of the rules if they can
+    /// The mark of a flow whose packet is not forwarded. It has the decision of the rules if they can
     /// decide already, so that later packets need no record.
     fn decide_if_known(&mut self, followed: &mut FollowedPacket<'_>, mark: Mark, number: u32) -> Mark {
         let version = self.actions.version;

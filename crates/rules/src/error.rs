@@ -47,7 +47,7 @@ pub enum Problem {
     /// The expression of a rule is invalid.
     #[error("where: {0}")]
     Expression(String),
-    /// A field that is not known while the flow goes on, or not yet at this level.
+    /// A field that is not known while the flow is active, or not yet at this level.
     #[error("where: '{field}' {reason}")]
     Field {
         /// The field.
@@ -63,7 +63,7 @@ pub enum Problem {
         /// The most similar name, if one is similar.
         near: Option<String>,
     },
-    /// A rule that drops, and says how packets are handed on.
+    /// A rule that drops, and has keys for forwarding.
     #[error("action = \"drop\" contradicts '{0}': a dropped packet goes nowhere")]
     Contradiction(&'static str),
     /// An egress has the name that the table of the recorder stands for.

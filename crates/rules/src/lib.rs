@@ -1,6 +1,6 @@
-//! Rules: which packets of a flow are handed on, where to, and how much of them.
+//! Rules: which packets of a flow are forwarded, where to, and how much of them.
 //!
-//! Input: a rules file (TOML), and flow records as far as they have come. Output: one [`Decision`]
+//! Input: a rules file (TOML), and flow records with their fields so far. Output: one [`Decision`]
 //! per flow. Invariants: the same record always gets the same decision, and a decision never fails.
 //! Not done here: sending packets, counting them.
 //!

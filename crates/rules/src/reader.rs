@@ -1,4 +1,4 @@
-//! Reads the tables of a rules file. It goes on behind a problem, so that all of them are reported.
+//! Reads the tables of a rules file. It continues after a problem, so that all are reported.
 
 use crate::error::{InvalidRules, Problem};
 use crate::fields::{Known, is_place, known};

@@ -35,7 +35,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// How much of a packet is handed on.
+/// How much of a packet is forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Slice {
     /// All of it.
@@ -52,13 +52,13 @@ pub enum Slice {
 /// What happens to the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
-    /// They are handed on; else dropped.
+    /// They are forwarded; else dropped.
     pub forward: bool,
-    /// Only the first packets of the flow, of both directions together, are handed on.
+    /// Only the first packets of the flow, of both directions together, are forwarded.
     pub shunt: Option<u32>,
     /// How much of each.
     pub slice: Slice,
-    /// The first packets of the flow, of both directions together, are handed on whole nevertheless.
+    /// The first packets of the flow, of both directions together, are forwarded whole nevertheless.
     pub slice_after: u32,
     /// Bit `n` is set if they go to egress `n`.
     pub egresses: u32,

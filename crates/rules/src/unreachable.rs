@@ -1,4 +1,4 @@
-//! Rules that no packet reaches, as far as that can be told from their text (docs/rules.md).
+//! Rules that no packet reaches, as far as their text shows it (docs/rules.md).
 
 use crate::error::Problem;
 use crate::rules::{Level, Rule, Rules};

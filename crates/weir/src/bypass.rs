@@ -1,4 +1,4 @@
-//! `weir bypass`: follows the EVE file of Suricata, and tells a probe about the flows that it names.
+//! `weir bypass`: follows the EVE file of Suricata, and adds overrides for its flows to a probe.
 //!
 //! ```text
 //! lines of the file -> events that are selected -> POST /overrides -> posted, refused or undelivered
@@ -31,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const RETRY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 /// Longest line, octets.
 const MAX_LINE: usize = 1 << 20;
-/// Octets at the beginning of a file that tell whether it was truncated and written again. Those of an
+/// Octets at the beginning of a file that show whether it was truncated and written again. Those of an
 /// EVE file have the time of its first event.
 const START: usize = 128;
 /// Empty files of rotations that are watched.
@@ -85,7 +85,7 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     if !arguments.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[&arguments.eve], Restrictions::Client { port: arguments.to.port() });
     }
-    // A flow that has no override: the answer tells whether the probe has rules and accepts the token.
+    // A flow that has no override: the answer shows whether the probe has rules and accepts the token.
     let none = "/overrides?src_ip=0.0.0.0&dst_ip=0.0.0.0&protocol=255";
     match probe.request(Method::DELETE, none, "", &stop) {
         Ok(answer) if [401, 403, 409].contains(&answer.status.as_u16()) => {
@@ -308,7 +308,7 @@ impl Follower {
         })
     }
 
-    /// Hands over the lines that have come, or waits a little. Returns false at the end of a pipe.
+    /// Returns the lines that have come, or waits a little. Returns false at the end of a pipe.
     fn read(&mut self, mut add: impl FnMut(Option<&[u8]>)) -> io::Result<bool> {
         match self.path.clone() {
             None => {
@@ -396,7 +396,7 @@ impl Follower {
         self.buffer = octets;
     }
 
-    /// Hands over the line that has begun, unless it is empty; one that was cut is broken.
+    /// Returns the line that has begun, unless it is empty; one that was cut is broken.
     fn end_line(&mut self, add: &mut impl FnMut(Option<&[u8]>), is_whole: bool) {
         let is_too_long = std::mem::take(&mut self.is_too_long);
         if !self.begun.trim_ascii().is_empty() || is_too_long {

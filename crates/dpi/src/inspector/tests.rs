@@ -202,7 +202,7 @@ fn later_syn_hides_nothing() {
     for (before, answer, after) in [
         (&[99][..], 100, &[5000][..]),
         (&[99], 100, &[0, u32::MAX]),
-        // Of two, the answer tells which one counts.
+        // Of two, the answer shows which one counts.
         (&[5000, 99], 100, &[5000]),
         (&[99, 5000], 100, &[]),
         (&[99, 5000, 6000], 100, &[]),

@@ -62,7 +62,7 @@ impl Keys {
         keys
     }
 
-    /// What hides the first octet and the packet number.
+    /// The mask of the first octet and the packet number.
     pub(super) fn mask(&self, sample: &[u8; 16]) -> [u8; 16] {
         let mut block = (*sample).into();
         Aes128::new(&self.header.into()).encrypt_block(&mut block);

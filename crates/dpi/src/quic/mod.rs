@@ -1,7 +1,7 @@
 //! QUIC versions 1 (RFC 9000, 9001) and 2 (RFC 9369), and drafts 22 to 34 of version 1.
 //!
 //! ```text
-//! datagram -> packets -> Initial, decrypted -> CRYPTO frames -> ClientHello, ServerHello -> facts
+//! datagram -> packets -> Initial, decrypted -> CRYPTO frames -> ClientHello, ServerHello -> extracted fields
 //! ```
 //! The keys of Initial packets follow from the connection id that the client sends to first, or
 //! after a Retry. A ClientHello may come in frames of any order, over several packets and datagrams.

@@ -45,7 +45,7 @@ const ATTRIBUTES: [(&[u8], &str); 21] = [
 ];
 const SUBJECT_ALTERNATIVE_NAME: [u8; 3] = [0x55, 0x1d, 17];
 
-/// A text that is longer than a fact can be: the findings cut it, and note that.
+/// A text that is longer than an extracted field can be: the findings cut it, and note that.
 type Text = ArrayVec<u8, 512>;
 
 /// Reads a certificate, which may be cut.

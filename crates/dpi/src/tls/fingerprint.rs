@@ -1,8 +1,8 @@
 //! Fingerprints of TLS: JA3 and JA3S (Salesforce, <https://github.com/salesforce/ja3>) and JA4, the
 //! TLS client alone (FoxIO, technical_details/JA4.md of <https://github.com/FoxIO-LLC/ja4>).
 //!
-//! A reader keeps the fields of a hello as a fact, without GREASE (RFC 8701). The fingerprints are
-//! computed from the fact, once per record.
+//! A reader keeps the fields of a hello as an extracted field, without GREASE (RFC 8701). The fingerprints are
+//! computed from the extracted field, once per record.
 
 use crate::{Application, Fact, Findings};
 use arrayvec::ArrayVec;
@@ -16,7 +16,7 @@ const MAX_CLIENT_HELLO_OCTETS: usize = 512;
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 
-/// The fields of a ClientHello that fingerprints are made of. As a fact:
+/// The fields of a ClientHello that fingerprints are made of. As an extracted field:
 ///
 /// ```text
 /// octets
@@ -44,7 +44,7 @@ pub(crate) struct ClientHello<'a> {
 }
 
 impl ClientHello<'_> {
-    /// The fact, unless it is too long.
+    /// The extracted field, unless it is too long.
     pub(crate) fn encode(&self) -> Option<ArrayVec<u8, MAX_CLIENT_HELLO_OCTETS>> {
         let mut fact = ArrayVec::new();
         fact.push(self.application);
@@ -85,7 +85,7 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// The fields of a ServerHello that JA3S is made of. As a fact: values of 2 octets, the version, the
+/// The fields of a ServerHello that JA3S is made of. As an extracted field: values of 2 octets, the version, the
 /// cipher suite, the types of extensions.
 #[derive(Default)]
 pub(crate) struct ServerHello {
@@ -97,7 +97,7 @@ pub(crate) struct ServerHello {
 }
 
 impl ServerHello {
-    /// The fact, unless it is too long.
+    /// The extracted field, unless it is too long.
     pub(crate) fn encode(&self) -> Option<ArrayVec<u8, 132>> {
         let values = [self.version, self.cipher].into_iter().chain(self.extensions.iter().copied());
         (!self.is_cut).then(|| values.flat_map(u16::to_be_bytes).collect())

@@ -28,9 +28,9 @@ const HELLO_RETRY_REQUEST: [u8; 32] = [
 pub(crate) enum Reading {
     /// The octets are none.
     Foreign,
-    /// Too few octets to tell.
+    /// Too few octets to decide.
     Undecided,
-    /// Octets of it are missing. The facts before are set.
+    /// Octets of it are missing. The extracted fields before are set.
     Incomplete,
     /// It was read, as far as it is of its form.
     Finished,
@@ -41,7 +41,7 @@ pub(crate) enum Reading {
 pub(crate) enum Next {
     /// The octets are not such a message.
     Foreign,
-    /// Too few octets to tell.
+    /// Too few octets to decide.
     Undecided,
     /// Octets of this message are missing.
     Incomplete,
@@ -49,7 +49,7 @@ pub(crate) enum Next {
     Message,
     /// Another ServerHello, after the client's answer: this one was a HelloRetryRequest.
     ServerHello,
-    /// Nothing to read: the rest is encrypted, has no facts, or is not of its form.
+    /// Nothing to read: the rest is encrypted, has no extracted fields, or is not of its form.
     Nothing,
 }
 
@@ -109,7 +109,7 @@ fn client_hello(body: &[u8], whole: bool, application: Application, findings: &m
     Ok(())
 }
 
-/// An extension whose content is not of its form has no facts, but is listed in the fingerprints.
+/// An extension whose content is not of its form has no extracted fields, but is listed in the fingerprints.
 fn client_extension<'a>(number: u16, content: &'a [u8], hello: &mut ClientHello<'a>, findings: &mut Findings) {
     let mut content = Cursor(content);
     match number {

@@ -1,13 +1,13 @@
 //! TLS over TCP: SSL 3.0 (RFC 6101), TLS 1.0 to 1.3 (RFC 2246, 4346, 5246, 8446).
 //!
 //! ```text
-//! stream -> records -> messages of the handshake -> facts of ClientHello, ServerHello, Certificate
+//! stream -> records -> messages of the handshake -> extracted fields of ClientHello, ServerHello, Certificate
 //! ```
 //! Reads the ClientHello, the ServerHello, and up to TLS 1.2 the first certificate of the server,
 //! until the handshake is encrypted. A message may span records, and a record may hold several.
 //! Records that a peer passes over may come before and between them: see [`pass_over`]. If the
 //! capture begins after the hellos, records alone recognise TLS ([`Confidence::Pattern`]). An
-//! extension `encrypted_client_hello` is reported, but a real one cannot be told from one that the
+//! extension `encrypted_client_hello` is reported, but a real one cannot be distinguished from one that the
 //! client sends as GREASE. SSL 2.0 is not read, but a ClientHello in its form that asks for SSL 3.0
 //! or newer is recognised (RFC 5246 appendix E.2).
 
@@ -160,7 +160,7 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
     if side == Side::Foreign && !is_first { count_records(stream) } else { side }
 }
 
-/// Reads a ClientHello, the first message of a client. What follows has no facts.
+/// Reads a ClientHello, the first message of a client. What follows has no extracted fields.
 fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
     let mut copy = ArrayVec::new();
     let (messages, _) = split_flight(stream, &mut copy);
@@ -281,7 +281,7 @@ fn read_alert(mut stream: &[u8], findings: &mut Findings) {
     }
 }
 
-/// Reads a ClientHello of SSL 2.0 that asks for SSL 3.0 or newer. It has none of the facts. `None`:
+/// Reads a ClientHello of SSL 2.0 that asks for SSL 3.0 or newer. It has none of the extracted fields. `None`:
 /// it is none.
 fn read_ssl2_client_hello(stream: &[u8], findings: &mut Findings) -> Option<Side> {
     let is_start = |at: usize, expected: fn(u8) -> bool| stream.get(at).is_none_or(|octet| expected(*octet));

@@ -271,7 +271,7 @@ fn records_that_peers_drop_hide_no_hello() {
             assert_eq!(found.octets(fact), findings.octets(fact), "{fact:?}");
         }
         assert_eq!(found.application(), expected.application());
-        // Whatever came so far, the next octet is awaited.
+        // Whatever came so far, the next octet is needed.
         for octets in 0..client.len() {
             let verdict = read(&client[..octets], &[]).0;
             assert!(matches!(verdict, Verdict::More | Verdict::Recognised), "{verdict:?} after {octets}");
