@@ -176,7 +176,7 @@ fn written(table: &Table) -> String {
     let mut text = String::from(
         "# Where Weir's figures differ from those of other tools, and why: each rule with its reason, then each\n\
          # difference with both numbers and its rule. The numbers are exact; the test\n\
-         # crates/testkit/tests/truth.rs fails on a difference that is missing here and on one that no longer exists.\n\n[rules]\n",
+         # crates/testkit/tests/all/truth.rs fails on a difference that is missing here and on one that no longer exists.\n\n[rules]\n",
     );
     for (name, reason) in &table.rules {
         text += &format!("{name} = \"{reason}\"\n");
