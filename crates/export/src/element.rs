@@ -234,7 +234,7 @@ impl Element {
 
     /// Whether the element is the application of a flow.
     #[inline(always)]
-    pub fn is_application_id(&self) -> bool {
+    pub const fn is_application_id(&self) -> bool {
         self.number == APPLICATION_ID
     }
 
@@ -263,7 +263,7 @@ impl Element {
 
     /// Whether a format has the element.
     #[inline(always)]
-    pub fn is_in(&self, format: Format) -> bool {
+    pub const fn is_in(&self, format: Format) -> bool {
         match format {
             Format::Ipfix => self.in_ipfix,
             Format::Netflow9 => self.in_netflow9,
@@ -272,13 +272,13 @@ impl Element {
 
     /// Whether full templates have the element.
     #[inline(always)]
-    pub fn is_full(&self) -> bool {
+    pub const fn is_full(&self) -> bool {
         self.in_full
     }
 
     /// Whether basic templates have the element.
     #[inline(always)]
-    pub fn is_basic(&self) -> bool {
+    pub const fn is_basic(&self) -> bool {
         self.in_basic
     }
 

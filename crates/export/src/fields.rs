@@ -78,21 +78,16 @@ pub(crate) const fn count_elements(list: &[Field], reverse: bool) -> usize {
     elements
 }
 
-/// For each field the number of elements before it.
-const fn elements_before<const N: usize>(list: &[Field], reverse: bool) -> [usize; N] {
-    let (mut before, mut at) = ([0; N], 0);
-    while at < N {
-        before[at] = count_elements(list.split_at(at).0, reverse);
-        at += 1;
-    }
-    before
+/// A field as a type: its elements are constants where it is visited.
+pub(crate) trait StaticField {
+    const ELEMENTS: &'static [Element];
 }
 
 /// Receives the fields of a record one after the other.
 pub(crate) trait Visitor {
     /// Receives the next field, the number of elements of the fields before it, and a function that
     /// reads its value.
-    fn visit<'a>(&mut self, field: &'static Field, elements_before: usize, value: impl FnOnce() -> FieldValue<'a>);
+    fn visit<'a, F: StaticField>(&mut self, elements_before: usize, value: impl FnOnce() -> FieldValue<'a>);
 }
 
 /// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to
@@ -101,6 +96,10 @@ pub(crate) trait Visitor {
 /// does not apply, its column has the number N. The function visits all fields, or those of the
 /// reverse direction, without a loop, so that the properties of each field are constants.
 macro_rules! fields {
+    (@is_of_direction flow) => { false };
+    (@is_of_direction dpi) => { false };
+    (@is_of_direction each) => { true };
+    (@is_of_direction tcp) => { true };
     (@none) => { None };
     (@none $none:literal) => { Some($none) };
     (@column $prefix:literal $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $of_tcp:literal, $of_application:literal, $reverse:literal, $read:expr) => {
@@ -145,19 +144,18 @@ macro_rules! fields {
 
         #[inline(always)]
         pub(crate) fn $visit<const REVERSE: bool>(record: &DirectionView<'_>, visitor: &mut impl Visitor) {
-            static ELEMENTS_BEFORE: [[usize; $list.len()]; 2] =
-                [elements_before($list, false), elements_before($list, true)];
-            let mut list = $list;
+            let mut elements_before = 0;
             $(
-                if let Some((field, rest)) = list.split_first() {
-                    let elements_before = ELEMENTS_BEFORE[usize::from(REVERSE)][$list.len() - list.len()];
-                    list = rest;
-                    if !REVERSE || field.is_of_direction() {
-                        visitor.visit(field, elements_before, || read(record, $read));
+                if !REVERSE || fields!(@is_of_direction $of) {
+                    struct This;
+                    impl StaticField for This {
+                        const ELEMENTS: &'static [Element] = &[$($element),*];
                     }
+                    visitor.visit::<This>(elements_before, || read(record, $read));
+                    elements_before += This::ELEMENTS.len();
                 }
             )+
-            debug_assert!(list.is_empty());
+            debug_assert_eq!(elements_before, count_elements($list, REVERSE));
         }
     };
 }

@@ -6,7 +6,7 @@ use crate::element::{
 };
 use crate::field_value::FieldValue;
 use crate::fields::{
-    DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields, visit_template_fields,
+    DirectionView, FIELDS, Field, StaticField, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields, visit_template_fields,
 };
 use crate::profile::{ElementChoice, Layout};
 use std::hash::{Hash, Hasher};
@@ -311,16 +311,38 @@ struct EncoderState<'a> {
 /// nothing if the elements are `KNOWN`.
 struct Encoder<'a, 'b, const FIRST: usize, const KNOWN: Known>(&'b mut EncoderState<'a>);
 
+/// Whether templates with these known elements have an element. It depends on the encoder for the
+/// application, and for all elements if they are `UNKNOWN`.
+const fn may_have(known: Known, element: &Element) -> bool {
+    match known {
+        _ if element.is_application_id() => true,
+        FULL_IPFIX => element.is_full() && element.is_in(Format::Ipfix),
+        BASIC_IPFIX => element.is_basic() && element.is_in(Format::Ipfix),
+        BASIC_NETFLOW9 => element.is_basic() && element.is_in(Format::Netflow9),
+        _ => true,
+    }
+}
+
+/// Whether templates with these known elements have one of a field.
+const fn may_have_one(known: Known, elements: &[Element]) -> bool {
+    let mut at = 0;
+    while at < elements.len() {
+        if may_have(known, &elements[at]) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
 impl<const FIRST: usize, const KNOWN: Known> Encoder<'_, '_, FIRST, KNOWN> {
     /// Whether records may have this element at this position.
     #[inline(always)]
     fn is_chosen(&self, position: usize, element: &Element) -> bool {
-        match KNOWN {
-            _ if element.is_application_id() => self.0.chosen.has(position),
-            FULL_IPFIX => element.is_full() && element.is_in(Format::Ipfix),
-            BASIC_IPFIX => element.is_basic() && element.is_in(Format::Ipfix),
-            BASIC_NETFLOW9 => element.is_basic() && element.is_in(Format::Netflow9),
-            _ => self.0.chosen.has(position),
+        if KNOWN == UNKNOWN || element.is_application_id() {
+            self.0.chosen.has(position)
+        } else {
+            may_have(KNOWN, element)
         }
     }
 
@@ -336,14 +358,20 @@ impl<const FIRST: usize, const KNOWN: Known> Encoder<'_, '_, FIRST, KNOWN> {
 }
 
 impl<const FIRST: usize, const KNOWN: Known> Visitor for Encoder<'_, '_, FIRST, KNOWN> {
-    #[inline(always)]
-    fn visit<'a>(&mut self, field: &'static Field, elements_before: usize, value: impl FnOnce() -> FieldValue<'a>) {
+    // Without optimisation, all fields in one function would need more stack than a thread has.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    #[cfg_attr(debug_assertions, inline(never))]
+    fn visit<'a, F: StaticField>(&mut self, elements_before: usize, value: impl FnOnce() -> FieldValue<'a>) {
+        // Without code for fields that these templates never have: they are most of them.
+        if !const { may_have_one(KNOWN, F::ELEMENTS) } {
+            return;
+        }
         let first = FIRST + elements_before;
-        if !field.elements.iter().enumerate().any(|(at, element)| self.is_chosen(first + at, element)) {
+        if !F::ELEMENTS.iter().enumerate().any(|(at, element)| self.is_chosen(first + at, element)) {
             return;
         }
         let value = value();
-        for (at, element) in field.elements.iter().enumerate() {
+        for (at, element) in F::ELEMENTS.iter().enumerate() {
             let position = first + at;
             if !self.is_chosen(position, element) {
                 continue;

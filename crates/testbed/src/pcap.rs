@@ -137,3 +137,9 @@ pub fn capture_files() -> Vec<PathBuf> {
     assert!(paths.len() > 10, "{paths:?}");
     paths
 }
+
+impl Default for Pcap {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -48,3 +48,9 @@ impl JsonOutput {
         read_flows(&self.path)
     }
 }
+
+impl Default for JsonOutput {
+    fn default() -> Self {
+        Self::new()
+    }
+}
