@@ -6,7 +6,8 @@ use crate::element::{
 };
 use crate::field_value::FieldValue;
 use crate::fields::{
-    DirectionView, FIELDS, Field, StaticField, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields, visit_template_fields,
+    DirectionView, FIELDS, Field, StaticField, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields,
+    visit_template_fields,
 };
 use crate::profile::{ElementChoice, Layout};
 use std::hash::{Hash, Hasher};

@@ -46,7 +46,7 @@ fn function_name(line: &str) -> Option<&str> {
         .next_if(|word| word.starts_with("pub") || ["const", "unsafe", "extern", "\"C\""].contains(word))
         .is_some()
     {}
-    (words.next()? == "fn" && !line.ends_with('}') && !line.ends_with(';')).then(|| ())?;
+    (words.next()? == "fn" && !line.ends_with('}') && !line.ends_with(';')).then_some(())?;
     words.next()?.split(['(', '<']).next()
 }
 
