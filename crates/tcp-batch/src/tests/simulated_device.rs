@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceError, DeviceMemory, Kernel, KernelArguments};
-use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -11,15 +11,10 @@ use std::sync::OnceLock;
 /// A device without a GPU. It can be made to fail.
 #[derive(Default)]
 pub struct SimulatedDevice {
-    memory: BTreeMap<u64, Vec<Line>>,
+    memory: BTreeMap<u64, MmapMut>,
     /// Calls left until all calls fail.
     calls_left: Option<usize>,
 }
-
-/// Alignment that table entries need.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
 
 type Function = unsafe extern "C" fn(*const KernelArguments, u32);
 
@@ -69,8 +64,8 @@ impl SimulatedDevice {
     }
 
     fn slice(&mut self, memory: DeviceMemory, offset: usize, length: usize) -> &mut [u8] {
-        let lines = self.memory.get_mut(&memory.address).expect("memory was allocated");
-        &mut bytemuck::cast_slice_mut(lines)[offset..offset + length]
+        let pages = self.memory.get_mut(&memory.address).expect("memory was allocated");
+        &mut pages[offset..offset + length]
     }
 }
 
@@ -82,10 +77,10 @@ impl Device for SimulatedDevice {
 
     fn allocate(&mut self, length: usize) -> Result<DeviceMemory, DeviceError> {
         self.call()?;
-        // One line more gives empty memory an address of its own.
-        let lines = vec![Line([0; 8]); length.div_ceil(64) + 1];
-        let memory = DeviceMemory { address: lines.as_ptr().addr() as u64, length };
-        self.memory.insert(memory.address, lines);
+        // Pages that no kernel touches cost nothing. One octet more gives empty memory an address of its own.
+        let pages = MmapMut::map_anon(length + 1).expect("there is memory");
+        let memory = DeviceMemory { address: pages.as_ptr().addr() as u64, length };
+        self.memory.insert(memory.address, pages);
         Ok(memory)
     }
 
