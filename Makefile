@@ -1,15 +1,21 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build bench deny fuzz miri cuda docs captures truth soak clean
+.PHONY: help demo check test-fast test ci build bench deny fuzz miri cuda docs captures truth soak clean
 
 SECONDS_EACH ?= 30
 
 help: ## List these targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Install missing packages, build weir and print the flows of a small capture.
 	@scripts/bootstrap build
 	@scripts/demo
+
+check: ## Check an edit in a minute: format, documents, lints, tests inside the changed crates.
+	@scripts/check
+
+test-fast: ## Run all tests that need no namespace and no program of others.
+	@scripts/test-fast
 
 test: ## Install missing packages, check format and lints, and run all tests.
 	@scripts/bootstrap test

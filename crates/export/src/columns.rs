@@ -163,14 +163,20 @@ pub fn default_columns(key: KeyOptions, layer2: bool, mac_addresses: bool) -> Ve
     select_columns(&format!("basic{more}")).expect("these columns exist")
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any text.
+/// Whether a name matches a pattern, in which `*` stands for any text. The work is at most that of one search
+/// for each `*`: patterns come from the HTTP interface, too.
 fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => {
-            name.strip_prefix(start).is_some_and(|name| (0..=name.len()).any(|at| matches(rest, &name[at..])))
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let (parts, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(mut middle) = name.strip_prefix(start).and_then(|name| name.strip_suffix(end)) else { return false };
+    // The first place of each part leaves most of the name to the others.
+    parts.split('*').all(|part| match middle.find(part) {
+        Some(at) => {
+            middle = &middle[at + part.len()..];
+            true
         }
-    }
+        None => false,
+    })
 }
 
 /// The name that is most similar to what the user wrote, if one is similar.
@@ -205,6 +211,22 @@ mod tests {
         assert_eq!(column("rev_packet").unwrap_err().similar, Some("rev_packets"));
         assert_eq!(column("start").unwrap_err().similar, Some("start_time"));
         assert_eq!(column("xyz").unwrap_err().to_string(), "there is no field \"xyz\" (names: weir fields)");
+    }
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for pattern in
+            ["*", "**", "abcabc", "abc*", "*abc", "a*c", "*b*b*", "*bca*", "a**c", "abc*abc", "*a*b*c*a*b*c*"]
+        {
+            assert!(matches(pattern, "abcabc"), "{pattern}");
+        }
+        for pattern in ["", "abc", "*bb*", "abca*cabc", "abcabc*c", "*b*b*b*", "b*", "*b", "abc*d*abc"] {
+            assert!(!matches(pattern, "abcabc"), "{pattern}");
+        }
+        // As long as a request may be. A recursive search would not end, or overflow the stack.
+        assert!(matches(&"*".repeat(16_000), "fwd_packets"));
+        assert!(!matches(&format!("{}zz", "*".repeat(16_000)), "fwd_packets"));
+        assert!(!matches(&format!("{}zz", "*s".repeat(8_000)), "fwd_packets"));
     }
 
     #[test]

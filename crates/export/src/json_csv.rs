@@ -247,8 +247,9 @@ fn append_json(value: &FieldValue<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A text has no control characters, so that only two characters have to be escaped.
-fn append_json_text(text: &str, out: &mut Vec<u8>) {
+/// Appends a text of a record as a JSON string. It has no control characters, so that only two characters have to
+/// be escaped.
+pub fn append_json_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     for part in text.split_inclusive(['"', '\\']) {
         match part.as_bytes() {
@@ -259,15 +260,22 @@ fn append_json_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// RFC 4180: a text with a comma or a quotation mark is in quotation marks.
 fn append_csv(value: &FieldValue<'_>, out: &mut Vec<u8>) {
     match value {
-        FieldValue::Text(text) if text.contains([',', '"']) => {
-            out.push(b'"');
-            out.extend(text.replace('"', "\"\"").as_bytes());
-            out.push(b'"');
-        }
+        FieldValue::Text(text) => append_csv_text(text, out),
         value => value.append_text(out),
+    }
+}
+
+/// Appends a text of a record as a field of CSV (RFC 4180): in quotation marks if it has a comma or a quotation
+/// mark.
+pub fn append_csv_text(text: &str, out: &mut Vec<u8>) {
+    if text.contains([',', '"']) {
+        out.push(b'"');
+        out.extend(text.replace('"', "\"\"").as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend(text.as_bytes());
     }
 }
 

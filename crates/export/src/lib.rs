@@ -48,7 +48,9 @@ pub use field_value::{FieldValue, protocol_name};
 pub use fields_page::profiles;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
 pub use file_settings::{is_standard_output, path_of_file};
-pub use json_csv::{append_json_record, append_tcp_csv, append_tcp_json, tcp_columns};
+pub use json_csv::{
+    append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
+};
 pub use open::{check, check_output, check_path, columns_of_file, full_name, is_rotated, open, resolve};
 pub use options_records::MeteringStatus;
 pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};

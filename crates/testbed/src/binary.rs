@@ -135,6 +135,15 @@ pub fn wait_for_handler_of_sigint(child: &Child) {
     }
 }
 
+/// Waits until a child process has opened its inputs and outputs: from then on two signals at once are one.
+pub fn wait_for_thread_of_signals(child: &Child) {
+    crate::namespace::until("the thread that waits for signals runs", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        tasks.flatten().any(|task| name(task).trim() == "weir-signals")
+    });
+}
+
 pub fn is_root() -> bool {
     // SAFETY: the call takes no memory.
     unsafe { libc::geteuid() == 0 }

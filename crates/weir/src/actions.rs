@@ -10,7 +10,7 @@ use crate::missing_options;
 use crate::probe::privileges;
 use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
-use crate::signals::stop_signal;
+use crate::signals::StopSignal;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -449,7 +449,7 @@ fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunSt
     missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
     let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
-    let stop = stop_signal()?;
+    let stop = StopSignal::register()?.start_thread()?;
     let mut source = input::open_sources(&sources, settings.decode, &stop)?;
     let count = |output: &OutputSpec| {
         let counters = OutputCounters { output: output.to_string(), ..OutputCounters::default() };

@@ -10,7 +10,7 @@ use crate::console::print;
 use crate::error::Error;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
-use crate::signals::stop_signal;
+use crate::signals::StopSignal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -77,7 +77,8 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     if !arguments.signature.is_empty() && arguments.on.iter().all(|on| *on == EveEvent::Bypassed) {
         return Err(Error::BypassSignature);
     }
-    let stop = stop_signal()?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
     let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
     let remote = |error| Error::Remote { error };
     let mut probe =
@@ -85,6 +86,7 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     if !arguments.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[&arguments.eve], Restrictions::Client { port: arguments.to.port() });
     }
+    stop_signal.start_thread()?;
     // A flow that has no override: the answer shows whether the probe has rules and accepts the token.
     let none = "/overrides?src_ip=0.0.0.0&dst_ip=0.0.0.0&protocol=255";
     match probe.request(Method::DELETE, none, "", &stop) {

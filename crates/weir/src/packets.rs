@@ -10,7 +10,7 @@ use crate::outputs::{open_stats, write_json};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::start_error;
-use crate::signals::stop_signal;
+use crate::signals::StopSignal;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::fs;
@@ -41,7 +41,8 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
         return Err(Error::CaptureToTerminal);
     }
     let query = packets.query();
-    let stop = stop_signal()?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
     let search = Search::plan(&packets.files, query.clone())
         .map_err(|error| Error::Sources(vec![SourceError::Capture(error)]))?;
     // A capture that cannot be read at all is an error of usage, of which the search would be told late.
@@ -60,6 +61,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
         let read_again: Vec<&Path> = read_again.iter().map(PathBuf::as_path).collect();
         Sandbox::enter(&[], &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
     }
+    stop_signal.start_thread()?;
     for (path, notice) in &search.notices {
         warn!(file = path.display().to_string(), "{notice}");
     }

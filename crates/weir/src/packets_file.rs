@@ -12,7 +12,7 @@ use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings;
-use crate::signals::stop_signal;
+use crate::signals::StopSignal;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
@@ -50,7 +50,8 @@ pub fn run(read: &Read, output: &str, path: &Path) -> Result<RunStatus, Error> {
     let target = target(path)?;
     files::check_targets(&sources, &[(format!("-o {output}"), target.clone())])?;
     let (mut filter, decode) = settings::selection(&read.metering.selection)?;
-    let stop = stop_signal()?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
     let mut source = input::open_sources(&sources, decode, &stop)?;
     let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
     let file: Box<dyn Write> = match target {
@@ -60,6 +61,7 @@ pub fn run(read: &Read, output: &str, path: &Path) -> Result<RunStatus, Error> {
     if !read.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[], Restrictions::of(&sources, false, false));
     }
+    stop_signal.start_thread()?;
     let mut progress = Progress::new(read.reporting.quiet);
     let (mut damage, mut interrupted) = (DamageLog::default(), false);
     let copied = PacketsOutput::new(file, decode).and_then(|mut output| {

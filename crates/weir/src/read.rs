@@ -14,7 +14,7 @@ use crate::packets_file;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
-use crate::signals::stop_signal;
+use crate::signals::StopSignal;
 use crate::summary;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -54,7 +54,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     settings.meter.marks = actions.is_some();
     missing_options::warn(&outputs.sinks, &read.sinks, metering, metering.inspects(), &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
-    let stop = stop_signal()?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
     // One thread meters.
     let cores = || thread::available_parallelism().map_or(1, NonZero::get);
     let reading_threads = read.threads.map_or_else(cores, usize::from) - 1;
@@ -86,6 +87,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
         let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
         Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, sends_by_dpdk, false));
     }
+    stop_signal.start_thread()?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     open.set_packets_files(sources.iter().any(|source| input::packets_path(source).is_some()));

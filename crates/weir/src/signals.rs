@@ -1,8 +1,17 @@
 //! Signals that end a run, those that request something of it, and one that must not end it.
 
 use crate::error::Error;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A further signal within this time counts as the first one: `timeout`, shells and supervisors signal a process
+/// and its group at once.
+const SAME_SIGNAL_TIME: Duration = Duration::from_secs(2);
 
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail like one to a full disk. By default
 /// the signal would end the program, and its records would be lost without being counted.
@@ -11,15 +20,50 @@ pub fn survive_file_size_limit() -> Result<(), Error> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(drop).map_err(Error::Signals)
 }
 
-/// A flag that the first SIGINT or SIGTERM sets. The second one ends the program at once.
-pub fn stop_signal() -> Result<Arc<AtomicBool>, Error> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(Error::Signals)?;
+/// SIGINT and SIGTERM. The first one sets a flag. While inputs and outputs are being opened, when nothing can be lost
+/// yet, a second one ends the program at once.
+pub struct StopSignal {
+    flag: Arc<AtomicBool>,
+    signals: Signals,
+    /// The handlers that end the program.
+    opening: Vec<SigId>,
+}
+
+impl StopSignal {
+    pub fn register() -> Result<Self, Error> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut opening = Vec::new();
+        for signal in [SIGINT, SIGTERM] {
+            let end = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone());
+            opening.push(end.map_err(Error::Signals)?);
+            signal_hook::flag::register(signal, flag.clone()).map_err(Error::Signals)?;
+        }
+        let signals = Signals::new([SIGINT, SIGTERM]).map_err(Error::Signals)?;
+        Ok(Self { flag, signals, opening })
     }
-    Ok(stop)
+
+    /// The flag.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.flag.clone()
+    }
+
+    /// From now on a further signal ends the program only if it comes more than [`SAME_SIGNAL_TIME`] after the first
+    /// one. Starts the thread that measures this time; it has the privileges of the caller.
+    pub fn start_thread(mut self) -> Result<Arc<AtomicBool>, Error> {
+        let wait = move || {
+            let mut first = None;
+            for signal in self.signals.forever() {
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL_TIME {
+                    signal_hook::low_level::exit(128 + signal);
+                }
+            }
+        };
+        for handler in self.opening {
+            signal_hook::low_level::unregister(handler);
+        }
+        thread::Builder::new().name("weir-signals".into()).spawn(wait).map_err(Error::Signals)?;
+        Ok(self.flag)
+    }
 }
 
 /// A flag that a signal sets.

@@ -11,7 +11,7 @@ use crate::outputs::{open_stats, print_ledger, write_stats};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings;
-use crate::signals::stop_signal;
+use crate::signals::StopSignal;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -49,7 +49,8 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     };
     input::check_packets(&sources, &tcp.selection, false)?;
     let (filter, decode) = settings::selection(&tcp.selection)?;
-    let stop = stop_signal()?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
     let mut source = input::open_sources(&sources, decode, &stop)?;
     // After opening: mapped files need address space, too.
     let limits = Limits::new(free_bytes(), tcp.connections).map_err(TcpError::Memory)?;
@@ -72,6 +73,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
         Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
     }
+    stop_signal.start_thread()?;
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);

@@ -31,7 +31,7 @@ use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::probe_settings;
-use crate::signals::{signal_flag, stop_signal};
+use crate::signals::{StopSignal, signal_flag};
 use crate::{input, missing_options, summary};
 use control::Requests;
 use monitor::Monitor;
@@ -103,7 +103,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     if probe.status == StatusFormat::Json {
         log::use_json_events(!probe.reporting.quiet);
     }
-    let stop = stop_signal()?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
     stderr::use_queue(log::lost_lines);
     let reload = signal_flag(signal_hook::consts::SIGHUP)?;
     let totals = signal_flag(signal_hook::consts::SIGUSR1)?;
@@ -153,6 +154,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
             probe.config.as_deref().into_iter().chain(probe.rules.as_deref()).chain(tables).collect();
         Arc::new(Sandbox::enter(&outputs.sinks, &pipes, &read_again, restrictions))
     });
+    stop_signal.start_thread()?;
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);

@@ -6,7 +6,7 @@
 use super::render::wrapped;
 use std::io::Write;
 use tracing::{info, warn};
-use weir_export::FieldValue;
+use weir_export::{FieldValue, append_csv_text, append_json_text};
 use weir_flow::FlowRecord;
 use weir_query::{GroupField, Metric, Row, Series, Sums, View};
 use weir_text::columns::{Column, fit, lines};
@@ -440,19 +440,18 @@ impl<'n, N: Iterator<Item = &'n &'n str>> Line<'_, N> {
     fn add(&mut self, value: &FieldValue, append: impl FnOnce(&FieldValue, &mut Vec<u8>)) {
         let name = self.names.next().expect("each value has a name");
         let is_first = std::mem::replace(&mut self.is_first, false);
+        let mut text = Vec::new();
+        append(value, &mut text);
+        let text = String::from_utf8(text).expect("texts of fields are UTF-8");
         if self.format == Format::Csv {
             self.out.extend((!is_first).then_some(b','));
-            return append(value, self.out);
+            return append_csv_text(&text, self.out);
         }
         write!(self.out, "{}\"{name}\":", if is_first { '{' } else { ',' }).expect("memory takes every octet");
         match value {
             FieldValue::NotApplicable | FieldValue::NoValue => self.out.extend(b"null"),
-            FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_) => append(value, self.out),
-            _ => {
-                self.out.push(b'"');
-                append(value, self.out);
-                self.out.push(b'"');
-            }
+            FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_) => self.out.extend(text.as_bytes()),
+            _ => append_json_text(&text, self.out),
         }
     }
 

@@ -300,6 +300,8 @@ fn flows_of_the_moment_are_found_and_go_on() {
             ("top=1001", "top: use a number from 1 to 1000"),
             ("top=x", "top: use a number from 1 to 1000"),
             ("fields=nonsense", "fields: "),
+            (&format!("fields={}zz", "*".repeat(15_500)), "fields: "),
+            (&format!("fields={}", "*s".repeat(7_000)), "fields: "),
             ("community_id=1:x", "community_id: "),
             ("nonsense=1", "nonsense: there is no such parameter; there are: where, community_id, sort, top, fields"),
             ("top=1&top=2", "top: it is there twice"),

@@ -1,7 +1,7 @@
 //! What `weir read` says of payload that is damaged, cut, or longer than the limits of inspection.
 
 use serde_json::Value;
-use testbed::{Pcap, ipv4, metered};
+use testbed::{Pcap, ipv4, metered, success};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const SERVER: [u8; 4] = [198, 51, 100, 7];
@@ -194,4 +194,38 @@ fn unknown_command_of_redis_and_name_that_loops_are_not_certain() {
     let record = [0xc0, 12, 0, 5, 0, 1, 0xc0, 27, 0xc0, 25, 0, 2, 0xc0, 25];
     let answer = [&[0, 7, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..], b"\x01a\0\0\x05\0\x01", &record].concat();
     assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_answers"]), ["TYPE5"]);
+}
+
+/// Names come from strangers: none of them adds a key to JSON or a column to CSV.
+#[test]
+fn odd_names_stay_one_value_in_every_format_of_views() {
+    let names = ["x\",\"flows\":999999,\"sni\":\"good.example", "a,b", "say \"hi\"", "back\\slash", "tab\there"];
+    let mut frames = Vec::new();
+    for (port, name) in (1000..).zip(names) {
+        let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nUser-Agent: {name}\r\n\r\n");
+        frames.extend(connection(port, &[(true, &client_hello(name.as_bytes(), &[b"h2"]))]));
+        frames.extend(connection(100 + port, &[(true, request.as_bytes())]));
+    }
+    let capture = Pcap::of(&frames).saved();
+    for field in ["sni", "http_host", "http_user_agent"] {
+        let of = |sink: &str| success(["read", capture.name(), "-q", "--by", field, "-o", sink]);
+        let lines = of("json:-");
+        let found: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let keys: Vec<&String> = found[0].as_object().unwrap().keys().collect();
+        let mut read: Vec<&str> = found.iter().filter_map(|group| group[field].as_str()).collect();
+        read.sort();
+        // A field has control characters as \xNN, and therefore two backslashes for one.
+        let mut expected = names.map(|name| name.replace('\\', "\\\\").replace('\t', "\\x09"));
+        expected.sort();
+        assert_eq!(read, expected, "{field}: {lines}");
+        assert!(found.iter().all(|group| group.as_object().unwrap().len() == keys.len()), "{field}: {lines}");
+        assert_eq!(found.iter().map(|group| group["flows"].as_u64().unwrap()).sum::<u64>(), 10, "{field}: {lines}");
+        let text = of("csv:-");
+        let mut table = csv::ReaderBuilder::new().flexible(false).from_reader(text.as_bytes());
+        let rows: Vec<csv::StringRecord> = table.records().map(|row| row.expect(&text)).collect();
+        assert_eq!(rows.len(), found.len(), "{field}: {text}");
+        for name in &expected {
+            assert!(rows.iter().any(|row| row.iter().any(|value| value == name)), "{field}: {name}: {text}");
+        }
+    }
 }

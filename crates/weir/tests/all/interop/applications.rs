@@ -1,7 +1,7 @@
 //! Applications, facts and places in IPFIX and NetFlow v9: the crate netflow_parser, tshark and
 //! nfdump read what JSON has, from the captures of single flows in crates/dpi/testdata.
 
-use super::export::{receive, send, write_capture};
+use super::export::{receive, send, send_to_test, write_capture};
 use super::{PORT, TEMPLATES_OF_ANY_SIZE, tshark_text};
 use ::netflow_parser::variable_versions::ipfix::lookup::IPFixField;
 use ::netflow_parser::variable_versions::{ipfix, v9};
@@ -197,7 +197,7 @@ fn exported(sink: &str) -> Vec<(PathBuf, Vec<Value>, Vec<Vec<u8>>)> {
     let of_capture = |capture: PathBuf| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
-        let sending = || send(&capture, 1, sink, port, folder.path(), &places.options()).records;
+        let sending = || send_to_test(&capture, 1, sink, port, folder.path(), &places.options()).records;
         let (records, datagrams) = receive(&socket, sending);
         (capture, records, datagrams)
     };
@@ -229,7 +229,7 @@ fn netflow_parser_reads_every_fact_of_ipfix() {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let port = socket.local_addr().unwrap().port();
             let sink = format!("{sink}&fields={fields}");
-            let sending = || send(capture, 1, &sink, port, folder.path(), &places.options());
+            let sending = || send_to_test(capture, 1, &sink, port, folder.path(), &places.options());
             let (_, datagrams) = receive(&socket, sending);
             let theirs = parsed(datagrams.iter().map(Vec::as_slice), &elements);
             assert_eq!(theirs.len(), of_flow, "{sink} {}", capture.display());

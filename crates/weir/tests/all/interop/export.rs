@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use testbed::{capture_files, command, read_flows, read_ledger};
+use testbed::{capture_files, command, is_root, read_flows, read_ledger};
 
 /// A flow record of a collector or of Weir: field names and values as text.
 pub type Row = BTreeMap<&'static str, String>;
@@ -120,7 +120,8 @@ impl Export {
         let inputs = capture_files().into_iter().chain([PathBuf::from(GENERATED)]).zip(1..);
         let options: &[&str] = if case.uniflow { &["--layer2", "--uniflow"] } else { &["--layer2"] };
         let sending = || {
-            let sent = inputs.map(|(input, domain)| send(&input, domain, case.sink, port, folder.path(), options));
+            let sent =
+                inputs.map(|(input, domain)| send_to_test(&input, domain, case.sink, port, folder.path(), options));
             sent.reduce(|all, sent| Sent {
                 records: [all.records, sent.records].concat(),
                 exported_bytes: all.exported_bytes + sent.exported_bytes,
@@ -211,10 +212,20 @@ pub fn send_all(sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<V
     each.flat_map(|sent| sent.records).collect()
 }
 
+/// Runs the binary with a sink on `port`, at a rate that every collector can follow.
 pub fn send(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Sent {
+    send_at(RATE, input, domain, sink, port, folder, options)
+}
+
+/// The same for a test that receives itself: [`receive`] gives root a large buffer.
+pub fn send_to_test(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Sent {
+    send_at(if is_root() { 20 * RATE } else { RATE }, input, domain, sink, port, folder, options)
+}
+
+fn send_at(rate: u32, input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Sent {
     let [json, stats] = ["own.json", "ledger.json"].map(|name| folder.join(name));
     let (scheme, settings) = sink.split_once('?').map_or((sink, String::new()), |(s, rest)| (s, format!("&{rest}")));
-    let sink = format!("{scheme}://127.0.0.1:{port}?rate={RATE}{settings}");
+    let sink = format!("{scheme}://127.0.0.1:{port}?rate={rate}{settings}");
     let mut command = command();
     command.args(["read", input.to_str().unwrap(), "-q", "--overwrite", "--domain", &domain.to_string()]);
     command.args(["-o", &format!("json:{}?fields=all", json.display()), "-o", &sink]).arg("--stats").arg(&stats);
@@ -227,25 +238,27 @@ pub fn send(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, opt
 
 /// Receives the datagrams that `sending` causes.
 pub fn receive<T: Send>(socket: &UdpSocket, sending: impl FnOnce() -> T + Send) -> (T, Vec<Vec<u8>>) {
+    const END: &[u8] = b"no datagram of a flow";
+    // The kernel delivers over loopback before it returns to the sender, or soon after on a busy machine.
+    const DELIVERY: Duration = Duration::from_millis(100);
     // Only root may exceed the limit of the system (net.core.rmem_max).
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, 8 << 20);
-    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let (done, is_done) = std::sync::mpsc::channel();
+    let address = socket.local_addr().unwrap();
     let mut datagrams = Vec::new();
     let sent = std::thread::scope(|scope| {
         let sender = scope.spawn(move || {
-            let sent = sending();
-            done.send(()).unwrap();
-            sent
+            // Also if it panics, the receiver ends.
+            let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(sending));
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(END, address).unwrap();
+            sent.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let mut datagram = [0; 65_536];
-        let mut ended = false;
+        socket.set_read_timeout(None).unwrap();
         loop {
             match socket.recv(&mut datagram) {
+                Ok(length) if datagram[..length] == *END => socket.set_read_timeout(Some(DELIVERY)).unwrap(),
                 Ok(length) => datagrams.push(datagram[..length].to_vec()),
-                Err(_) if ended => break,
-                // The sender has ended, also if it panicked.
-                Err(_) => ended = is_done.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty),
+                Err(_) => break,
             }
         }
         sender.join().unwrap()

@@ -15,7 +15,8 @@ mod rotated_files;
 
 use export::{
     COMMON, Case, Export, IPFIX_BASIC, IPFIX_FULL, IPFIX_TWO_WAY, NETFLOW5, NETFLOW9_BASIC, NETFLOW9_FULL, PROFILES,
-    Row, assert_same, is_ipv4, milliseconds, receive, row, rows_of_ip, send, send_all, wait_until, write_capture,
+    Row, assert_same, is_ipv4, milliseconds, receive, row, rows_of_ip, send_all, send_to_test, wait_until,
+    write_capture,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -449,7 +450,7 @@ fn tshark_with_default_settings_decodes_bidirectional_ipfix_records_without_anom
     let port = socket.local_addr().unwrap().port();
     let capture = folder.path().join("export.pcap");
     let clean = Path::new("synth:mix,flows=50,packets=4k,ipv6=50%,rst=20%,seed=3");
-    let sending = || send(clean, 1, "ipfix+udp?template=full", port, folder.path(), &[]).records;
+    let sending = || send_to_test(clean, 1, "ipfix+udp?template=full", port, folder.path(), &[]).records;
     let (records, datagrams) = receive(&socket, sending);
     let two_way = |record: &&Value| record["protocol"] == "tcp" && record["rev_packets"].as_u64() > Some(0);
     assert!(records.iter().filter(two_way).count() > 50, "{} records", records.len());

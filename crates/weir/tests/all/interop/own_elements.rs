@@ -1,7 +1,7 @@
 //! Weir's own elements in IPFIX, with `template=full` and in a list of all fields: tshark and the
 //! crate netflow_parser read the values that JSON has.
 
-use super::export::{Row, assert_same, receive, send, write_capture};
+use super::export::{Row, assert_same, receive, send_to_test, write_capture};
 use super::{PORT, TEMPLATES_OF_ANY_SIZE, tshark_text};
 use ::netflow_parser::variable_versions::ipfix;
 use ::netflow_parser::variable_versions::ipfix::lookup::IPFixField;
@@ -102,7 +102,7 @@ fn exported(sink: &str) -> (Vec<Value>, Vec<Vec<u8>>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
     let sending = || {
-        let of = |(input, domain)| send(Path::new(input), domain, sink, port, folder.path(), &[]).records;
+        let of = |(input, domain)| send_to_test(Path::new(input), domain, sink, port, folder.path(), &[]).records;
         INPUTS.map(of).concat()
     };
     receive(&socket, sending)

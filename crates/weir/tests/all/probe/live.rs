@@ -1,20 +1,20 @@
 //! `weir probe`: pipelines on captures and on interfaces, status lines, configuration, signals,
 //! privileges.
 
-use testbed::{
-    JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, assert_usage_errors, command, failure, free_port, is_installed,
-    is_root, metered, number, permit_all_users, read_flows, request_and_response, signal, small, success, udp, weir,
-};
-use testbed::running::{Running, add_second_wire, send_requests, wire};
-use testbed::namespace::{Sender, ip, until};
 use serde_json::Value;
-use testbed::served::{Served, sum};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use testbed::namespace::{Sender, ip, until};
+use testbed::running::{Running, add_second_wire, send_requests, wire};
+use testbed::served::{Served, sum};
+use testbed::{
+    JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, assert_usage_errors, command, failure, free_port, is_installed,
+    is_root, metered, number, permit_all_users, read_flows, request_and_response, signal, small, success, udp, weir,
+};
 
 const LAYOUTS: [&str; 3] = ["fused", "split", "spread"];
 
@@ -822,6 +822,20 @@ fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
     let flows_of = |records: &Value| number(&records["flows"]);
     let counts: Vec<_> = sinks.iter().map(|sink| [&sink["exported"], &sink["not_open"]].map(flows_of)).collect();
     assert_eq!(counts, [[50, 100], [150, 0]], "{ledger}");
+}
+
+#[test]
+fn two_signals_at_once_are_one_and_every_flow_is_exported() {
+    for number in [libc::SIGINT, libc::SIGTERM] {
+        let Some(mut sender) = wire() else { return };
+        let probe = Running::probe("af_packet:right", &[]);
+        send_requests(&mut sender, 0..300);
+        probe.signal(libc::SIGTERM);
+        probe.signal(number);
+        let (code, err, flows, ledger) = probe.wait();
+        assert_eq!((code, flows.len()), (0, 300), "{err}");
+        assert_eq!(ledger["packets"]["metered"], 600, "{err}");
+    }
 }
 
 #[test]

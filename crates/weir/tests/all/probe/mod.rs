@@ -5,6 +5,7 @@ mod drain;
 mod hardening;
 mod in_effect;
 mod layout_spread;
+mod live;
 mod overload;
 mod reload;
 mod robustness;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use testbed::{
     Pcap, SMALL_BYTES, SMALL_PACKETS, START, SavedCapture, arguments, arp, command, failure, ledger_of, metered,
-    packets, read_flows, signal, small, success, text_of, udp, weir, weir_with_input,
+    packets, read_flows, read_ledger, signal, small, success, text_of, udp, wait_for_thread_of_signals, weir,
+    weir_with_input,
 };
 
 /// Runs `weir read FILE --stats`: exit code, standard error and ledger.
@@ -467,6 +468,30 @@ fn an_interrupt_ends_a_read_of_a_silent_pipe() {
     assert!(err.contains("interrupted"), "{err}");
     assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), 1);
     drop(input);
+}
+
+/// GNU timeout sends SIGTERM to its child and then to the group of both; so do shells and supervisors.
+#[test]
+fn two_signals_at_once_lose_no_record() {
+    for pause_us in [0, 500, 5_000, 50_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let json = folder.path().join("flows.json");
+        let stats = folder.path().join("ledger.json");
+        let (child, mut input) = read_pipe(&json, &["--stats", stats.to_str().unwrap()]);
+        input.write_all(&[Pcap::new().0, one_packet(START, 1)].concat()).unwrap();
+        wait_for_thread_of_signals(&child);
+        signal(&child, libc::SIGTERM);
+        std::thread::sleep(std::time::Duration::from_micros(pause_us));
+        // It may have ended already.
+        // SAFETY: the test has not waited for the process yet.
+        unsafe { libc::kill(child.id() as i32, [libc::SIGTERM, libc::SIGINT][pause_us as usize / 500 % 2]) };
+        let (code, _, err) = text_of(&child.wait_with_output().unwrap());
+        assert_eq!(code, 2, "{pause_us}: {err}");
+        assert!(err.contains("interrupted"), "{pause_us}: {err}");
+        assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), 1, "{pause_us}");
+        assert_eq!(read_ledger(&stats)["packets"]["metered"], 1, "{pause_us}");
+        drop(input);
+    }
 }
 
 #[test]
