@@ -1,7 +1,7 @@
 //! `weir doctor` and `weir plan`: their text for recorded machines equals the expected files, and
 //! they read this machine.
 //!
-//! `BLESS=1 cargo test -p weir --test doctor` writes the expected files beside the recordings.
+//! `BLESS=1 cargo test -p weir --test all doctor` writes the expected files beside the recordings.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

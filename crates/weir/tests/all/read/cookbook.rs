@@ -1,6 +1,6 @@
 //! docs/cookbook.md: every command prints what the page says, and the answers are those of tshark.
 //!
-//! `BLESS=1 cargo test -p weir --test cookbook` writes the outputs into the page.
+//! `BLESS=1 cargo test -p weir --test all cookbook` writes the outputs into the page.
 
 use serde_json::Value;
 use std::cmp::Reverse;

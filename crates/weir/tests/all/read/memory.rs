@@ -58,7 +58,7 @@ impl Drop for ControlGroup {
 
 #[test]
 fn a_flood_in_a_control_group_fills_a_smaller_flow_cache_and_nothing_is_killed() {
-    let Some(group) = ControlGroup::new("flood", 200_000_000) else { return };
+    let Some(group) = ControlGroup::new("flood", 300_000_000) else { return };
     for run in [&["read"][..], &["probe", "--interval", "1h"], &["probe", "--layout", "split", "--interval", "1h"]] {
         let folder = tempfile::tempdir().unwrap();
         permit_all_users(folder.path());
