@@ -87,7 +87,6 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
         let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
         Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, sends_by_dpdk, false));
     }
-    stop_signal.start_thread()?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     open.set_packets_files(sources.iter().any(|source| input::packets_path(source).is_some()));
@@ -106,6 +105,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
         None => Pipeline::new(settings, handle),
     };
     let pipeline = pipeline.map_err(|error| start_error(&config, is_requested, error))?;
+    // Not before the flow cache has its memory: each thread takes address space for its allocator.
+    stop_signal.start_thread()?;
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }

@@ -73,10 +73,10 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
         Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
     }
-    stop_signal.start_thread()?;
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);
+    stop_signal.start_thread()?;
     let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.reporting.quiet), true);
     let options = ReportOptions {
         sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),

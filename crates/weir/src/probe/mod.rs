@@ -154,7 +154,6 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
             probe.config.as_deref().into_iter().chain(probe.rules.as_deref()).chain(tables).collect();
         Arc::new(Sandbox::enter(&outputs.sinks, &pipes, &read_again, restrictions))
     });
-    stop_signal.start_thread()?;
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
@@ -174,6 +173,8 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
     stderr::start_thread();
+    // Not before the flow cache has its memory: each thread takes address space for its allocator.
+    stop_signal.start_thread()?;
     if let Some(memory_lock) = memory_lock
         && let Err(error) = memory_lock.lock()
     {

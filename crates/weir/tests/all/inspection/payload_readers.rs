@@ -208,7 +208,7 @@ fn odd_names_stay_one_value_in_every_format_of_views() {
     }
     let capture = Pcap::of(&frames).saved();
     for field in ["sni", "http_host", "http_user_agent"] {
-        let of = |sink: &str| success(["read", capture.name(), "-q", "--by", field, "-o", sink]);
+        let of = |sink: &str| success(["read", capture.name(), "-q", "--dpi-fields", "--by", field, "-o", sink]);
         let lines = of("json:-");
         let found: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
         let keys: Vec<&String> = found[0].as_object().unwrap().keys().collect();
