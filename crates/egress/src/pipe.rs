@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::octets::HEADER_OCTETS;
-use crate::output::{PacketOutput, WhenFull};
+use crate::output::{OutputSettings, PacketOutput, WhenFull};
 use crate::pipe_file::PipeFile;
 use crate::pipe_state::{DROPPED, PipeState, QUEUE_FULL, SharedTotals, Written};
 use crate::writer::Writer;
@@ -24,9 +24,7 @@ use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Octets of the queue of each pipeline: 13 ms of 10 Gbit/s, 130 ms of 1 Gbit/s.
 pub(crate) const QUEUE_OCTETS: usize = 16 << 20;
-/// Longest time that the end of a run waits for a slow reader.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time after which the writer then stops.
+/// After the time of a slow reader, longest time after which the writer stops.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a pipe output in one pipeline.
@@ -34,7 +32,7 @@ pub(crate) struct PipeOutput {
     name: String,
     /// `None` when the pipeline has finished.
     queue: Option<Producer<u8>>,
-    when_full: WhenFull,
+    settings: OutputSettings,
     written: Arc<Written>,
     state: Arc<PipeState>,
     /// The writer, until its thread is started; `None` when this pipeline knows that it is.
@@ -50,9 +48,9 @@ impl PipeOutput {
     ///
     /// # Errors
     /// The file cannot be opened, or has other content. Packets wait for a reader, and there is none.
-    pub fn open(name: &str, path: &Path, pipelines: usize, when_full: &WhenFull) -> Result<Vec<Self>, Error> {
+    pub fn open(name: &str, path: &Path, pipelines: usize, settings: &OutputSettings) -> Result<Vec<Self>, Error> {
         let file = PipeFile::open(name, path)?;
-        if matches!(when_full, WhenFull::Wait(_)) && !file.is_open() {
+        if matches!(settings.when_full, WhenFull::Wait(_)) && !file.is_open() {
             return Err(Error::NoReader(name.into()));
         }
         let state = Arc::new(PipeState::new(pipelines));
@@ -64,7 +62,7 @@ impl PipeOutput {
             outputs.push(Self {
                 name: name.into(),
                 queue: Some(producer),
-                when_full: when_full.clone(),
+                settings: settings.clone(),
                 written,
                 state: state.clone(),
                 writer: None,
@@ -73,7 +71,7 @@ impl PipeOutput {
                 dropped: Default::default(),
             });
         }
-        let writer = Arc::new(Mutex::new(Some(Writer::new(name, file, queues, state))));
+        let writer = Arc::new(Mutex::new(Some(Writer::new(name, file, queues, state, settings.retry))));
         outputs.iter_mut().for_each(|output: &mut Self| output.writer = Some(writer.clone()));
         Ok(outputs)
     }
@@ -139,7 +137,7 @@ impl PacketOutput for PipeOutput {
             }
             if free < HEADER_OCTETS + octets {
                 free = queue.slots();
-                while self.when_full.waits()
+                while self.settings.when_full.waits()
                     && free < (HEADER_OCTETS + octets).min(QUEUE_OCTETS)
                     && self.state.refusal().is_none()
                 {
@@ -177,7 +175,7 @@ impl PacketOutput for PipeOutput {
         if self.queue.take().is_none() {
             return;
         }
-        if !Self::wait(FINISH_TIMEOUT, || self.waiting().packets == 0) {
+        if !Self::wait(self.settings.finish_timeout, || self.waiting().packets == 0) {
             self.written.gives_up.store(true, Ordering::Relaxed);
             if !Self::wait(GIVE_UP_TIMEOUT, || self.waiting().packets == 0) {
                 // The writer waits in a system call for a reader that does not read.

@@ -29,8 +29,6 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_SLEEP: Duration = Duration::from_millis(16);
 /// Poll interval while a slow reader blocks, after which the thread checks whether to stop.
 const WAIT: Duration = Duration::from_millis(50);
-/// Time from a failed write to the next attempt.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The length of frames that the file announces; tools accept no more.
 const SNAP_BYTES: u32 = 262_144;
 const ETHERNET: u16 = 1;
@@ -43,6 +41,8 @@ pub(crate) struct Writer {
     file: PipeFile,
     queues: Vec<Queue>,
     state: Arc<PipeState>,
+    /// Time from a failed write to the next attempt.
+    retry: Duration,
     /// The file has its header.
     has_header: bool,
     /// Why nothing can be written now, and when that was found or tried last.
@@ -61,10 +61,10 @@ struct Run {
 }
 
 impl Writer {
-    pub fn new(name: &str, file: PipeFile, queues: Vec<Queue>, state: Arc<PipeState>) -> Self {
+    pub fn new(name: &str, file: PipeFile, queues: Vec<Queue>, state: Arc<PipeState>, retry: Duration) -> Self {
         let (name, has_reader) = (name.into(), file.is_open());
-        let mut writer =
-            Self { name, file, queues, state, has_header: false, failure: None, is_warned: false, refused: None };
+        let (has_header, failure, is_warned, refused) = (false, None, false, None);
+        let mut writer = Self { name, file, queues, state, retry, has_header, failure, is_warned, refused };
         if !has_reader {
             writer.fail(OutputDropReason::Closed);
         }
@@ -173,9 +173,10 @@ impl Writer {
         self.state.set_refusal(Some(reason));
     }
 
-    /// After a failure, once a second: opens a FIFO again, or tries a file again.
+    /// After a failure, now and then: opens a FIFO again, or tries a file again.
     fn retry(&mut self) {
-        let Some((reason, last)) = self.failure.filter(|(_, last)| last.elapsed() >= RETRY_INTERVAL) else { return };
+        let is_due = |(_, last): &(OutputDropReason, Instant)| last.elapsed() >= self.retry;
+        let Some((reason, last)) = self.failure.filter(is_due) else { return };
         if self.file.is_open() {
             self.failure = None;
         } else {

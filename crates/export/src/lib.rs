@@ -51,4 +51,4 @@ pub use file_settings::{is_standard_output, path_of_file};
 pub use json_csv::{append_json_record, append_tcp_csv, append_tcp_json, tcp_columns};
 pub use open::{check, check_output, check_path, columns_of_file, full_name, is_rotated, open, resolve};
 pub use options_records::MeteringStatus;
-pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};
+pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};
