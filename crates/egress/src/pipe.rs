@@ -41,6 +41,8 @@ pub(crate) struct PipeOutput {
     link_type: PacketTotals,
     /// Not queued, in the order of [`DROPPED`].
     dropped: [PacketTotals; 3],
+    /// What the writer had sent and dropped when it was abandoned at the end, with what waited.
+    abandoned: Option<(PacketTotals, [PacketTotals; 3])>,
 }
 
 impl PipeOutput {
@@ -69,6 +71,7 @@ impl PipeOutput {
                 queued: PacketTotals::default(),
                 link_type: PacketTotals::default(),
                 dropped: Default::default(),
+                abandoned: None,
             });
         }
         let writer = Arc::new(Mutex::new(Some(Writer::new(name, file, queues, state, settings.retry))));
@@ -92,6 +95,9 @@ impl PipeOutput {
     /// What the writer has sent, what it has dropped in the order of [`DROPPED`], and what waits: the
     /// rest of what was queued.
     fn progress(&self) -> (PacketTotals, [PacketTotals; 3], PacketTotals) {
+        if let Some((sent, dropped)) = self.abandoned {
+            return (sent, dropped, PacketTotals::default());
+        }
         let (sent, dropped) = (self.written.sent.get(), self.written.dropped.each_ref().map(SharedTotals::get));
         let mut waiting = self.queued;
         for done in dropped.iter().chain([&sent]) {
@@ -178,9 +184,11 @@ impl PacketOutput for PipeOutput {
         if !Self::wait(self.settings.finish_timeout, || self.waiting().packets == 0) {
             self.written.gives_up.store(true, Ordering::Relaxed);
             if !Self::wait(GIVE_UP_TIMEOUT, || self.waiting().packets == 0) {
-                // The writer waits in a system call for a reader that does not read.
-                let waiting = self.waiting();
-                self.written.dropped[QUEUE_FULL].add(waiting);
+                // The writer waits in a system call for a reader that does not read. What it does later is
+                // not counted again.
+                let (sent, mut dropped, waiting) = self.progress();
+                dropped[QUEUE_FULL].merge(waiting);
+                self.abandoned = Some((sent, dropped));
             }
         }
         if self.state.pipelines.fetch_sub(1, Ordering::Relaxed) == 1 {

@@ -136,6 +136,7 @@ impl Writer {
         let mut left = written.saturating_sub(header.len());
         let mut incomplete = written.min(header.len()) % PCAP_HEADER_OCTETS;
         let mut taken = vec![0; octets.len()];
+        let mut totals = Vec::with_capacity(runs.len());
         for run in &runs {
             let (mut sent, mut dropped) = (PacketTotals::default(), PacketTotals::default());
             for (start, end) in records_of(octets[run.queue], run.octets.clone()) {
@@ -146,16 +147,20 @@ impl Writer {
                 }
                 left = if is_sent { left - (end - start) } else { 0 };
             }
-            counts[run.queue].sent.add(sent);
-            count_dropped(counts[run.queue], refusal.unwrap_or(OutputDropReason::WriteFailed), dropped);
+            totals.push((run.queue, sent, dropped));
             taken[run.queue] = run.octets.end;
+        }
+        // Whoever sees that packets were lost finds a file of whole records.
+        if refusal.is_some() {
+            file.fail(incomplete as u64);
+        }
+        for (queue, sent, dropped) in totals {
+            counts[queue].sent.add(sent);
+            count_dropped(counts[queue], refusal.unwrap_or(OutputDropReason::WriteFailed), dropped);
         }
         chunks.into_iter().zip(taken).for_each(|(chunk, octets)| chunk.commit(octets));
         match refusal {
-            Some(reason) => {
-                self.file.fail(incomplete as u64);
-                self.fail(reason);
-            }
+            Some(reason) => self.fail(reason),
             None if self.is_warned => {
                 info!(output = self.name, "packets are written again");
                 self.is_warned = false;
