@@ -23,17 +23,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use weir_ledger::Timing;
 use weir_probe::{CpuAffinity, Overrides, RecordEnricher};
 
 /// Open connections. With the files and sockets of a probe they are far from the usual limit of
 /// 1024 descriptors.
 pub const MAX_CONNECTIONS: usize = 64;
-/// Time for the TLS handshake, for the headers of a request, and between two requests.
-pub const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// After this time a connection gets no further requests.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// After this time a connection is closed.
-pub const MAX_TIME: Duration = Duration::from_secs(30);
 /// Octets of the headers of a request, and of the buffer of a connection.
 pub const MAX_HEADER_OCTETS: usize = 16 << 10;
 /// Pause when the system refuses to accept a connection, for example because no descriptor is left.
@@ -49,14 +44,26 @@ pub struct Server {
     address: SocketAddr,
     access: Access,
     runtime: Runtime,
+    times: ConnectionTimes,
+}
+
+/// The times of a connection.
+#[derive(Clone, Copy)]
+struct ConnectionTimes {
+    /// For the TLS handshake, for the headers of a request, and between two requests.
+    header: Duration,
+    /// After this time it gets no further requests.
+    keep_alive: Duration,
+    /// After this time it is closed.
+    total: Duration,
 }
 
 impl Server {
-    /// Listens.
+    /// Listens. Connections have the times of `timing`.
     ///
     /// # Errors
     /// The system refuses, for example because another program has the port.
-    pub fn bind(address: SocketAddr, access: Access) -> Result<Self, Error> {
+    pub fn bind(address: SocketAddr, access: Access, timing: &Timing) -> Result<Self, Error> {
         let bind = || {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -64,7 +71,8 @@ impl Server {
             Ok((listener.local_addr()?, listener, runtime))
         };
         let (address, listener, runtime) = bind().map_err(|error| Error::Listen { address, error })?;
-        Ok(Self { listener, address, access, runtime })
+        let Timing { http_header: header, http_keep_alive: keep_alive, http_total: total, .. } = *timing;
+        Ok(Self { listener, address, access, runtime, times: ConnectionTimes { header, keep_alive, total } })
     }
 
     /// Starts the thread, with the first report, what adds places to flows, and the overrides of a probe
@@ -82,16 +90,16 @@ impl Server {
         let (control, client) = connect(first, self.address);
         let acceptor = self.access.tls().map(TlsAcceptor::from);
         let router = api::router(client, self.access, self.address, enricher, overrides);
-        let (listener, runtime) = (self.listener, self.runtime);
+        let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();
-            runtime.block_on(serve(listener, acceptor, router));
+            runtime.block_on(serve(listener, acceptor, router, times));
         })?;
         Ok(control)
     }
 }
 
-async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
+async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, times: ConnectionTimes) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime has its poll descriptor");
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -108,28 +116,28 @@ async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) 
         let (tls, router) = (tls.clone(), router.clone());
         tokio::spawn(async move {
             let _place = place;
-            let _ = timeout(MAX_TIME, serve_connection(stream, tls, router)).await;
+            let _ = timeout(times.total, serve_connection(stream, tls, router, times)).await;
         });
     }
 }
 
-async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, times: ConnectionTimes) {
     match tls {
-        None => serve_requests(stream, router).await,
+        None => serve_requests(stream, router, times).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(HEADER_TIMEOUT, tls.accept(stream)).await {
-                serve_requests(stream, router).await;
+            if let Ok(Ok(stream)) = timeout(times.header, tls.accept(stream)).await {
+                serve_requests(stream, router, times).await;
             }
         }
     }
 }
 
 /// An error of the connection concerns its client only.
-async fn serve_requests(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+async fn serve_requests(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, times: ConnectionTimes) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_OCTETS);
+    http.timer(TokioTimer::new()).header_read_timeout(times.header).max_buf_size(MAX_HEADER_OCTETS);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
-    if timeout(KEEP_ALIVE, connection.as_mut()).await.is_err() {
+    if timeout(times.keep_alive, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }

@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use weir_capture::{Links, devices, interface_indexes};
 
-/// Time between two checks of an interface that cannot be used.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
 /// What the log has about the interface of an output; the attachments of all pipelines share it.
 #[derive(Default)]
 pub(crate) struct Logged {
@@ -42,6 +39,8 @@ pub(crate) struct Attachment {
     /// How many removals of the interface this pipeline knows.
     removals: u32,
     logged: Arc<Logged>,
+    /// Time between two checks of an interface that cannot be used.
+    retry: Duration,
 }
 
 impl Attachment {
@@ -49,7 +48,13 @@ impl Attachment {
     ///
     /// # Errors
     /// One of them monitors an interface that the packets leave through.
-    pub fn new(output: &str, interface: &str, sources: &[String], logged: &Arc<Logged>) -> Result<Self, Error> {
+    pub fn new(
+        output: &str,
+        interface: &str,
+        sources: &[String],
+        logged: &Arc<Logged>,
+        retry: Duration,
+    ) -> Result<Self, Error> {
         let mut attachment = Self {
             output: output.into(),
             interface: interface.into(),
@@ -61,6 +66,7 @@ impl Attachment {
             is_down: false,
             removals: 0,
             logged: logged.clone(),
+            retry,
         };
         attachment.check_loop().map(|()| attachment)
     }
@@ -104,11 +110,11 @@ impl Attachment {
         false
     }
 
-    /// Whether frames can be sent. If not, checks at most once a second, and attaches the socket to the
+    /// Whether frames can be sent. If not, checks now and then, and attaches the socket to the
     /// interface with `bind` if that was removed.
     pub fn is_usable(&mut self, bind: impl FnOnce() -> bool) -> bool {
         let Some(last) = self.looked else { return true };
-        if last.elapsed() < LOOK_INTERVAL {
+        if last.elapsed() < self.retry {
             return false;
         }
         let is_usable = self.has_no_loop() && (!self.is_removed || bind());

@@ -4,13 +4,14 @@ use crate::attachment::Attachment;
 use crate::balance::{Balance, Selector};
 use crate::error::Error;
 use crate::interface::InterfaceOutput;
-use crate::output::{InterfaceReport, PacketOutput, WhenFull};
+use crate::output::{InterfaceReport, OutputSettings, PacketOutput};
 use crate::pipe::PipeOutput;
 use crate::pipe_file::PipeFile;
 use crate::specification::{EgressSpec, OutputSpec};
 use crate::xdp::XdpOutput;
 use arrayvec::ArrayVec;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES};
 use weir_ledger::OutputCounters;
 use weir_packet::Packet;
@@ -88,24 +89,24 @@ pub fn open(
     output: &OutputSpec,
     sources: &[String],
     pipelines: usize,
-    when_full: &WhenFull,
+    settings: &OutputSettings,
 ) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let name = output.to_string();
     match output {
         OutputSpec::AfPacket(interface) => {
-            let outputs = InterfaceOutput::open(&name, interface, pipelines, sources)?;
+            let outputs = InterfaceOutput::open(&name, interface, pipelines, sources, settings.retry)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::AfXdp(interface) => {
-            let outputs = XdpOutput::open(&name, interface, pipelines, sources)?;
+            let outputs = XdpOutput::open(&name, interface, pipelines, sources, settings.retry)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::Dpdk(_) => {
-            let outputs = InterfaceOutput::open_dpdk(&name, pipelines)?;
+            let outputs = InterfaceOutput::open_dpdk(&name, pipelines, settings.retry)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::Pcap(path) => {
-            let outputs = PipeOutput::open(&name, path, pipelines, when_full)?;
+            let outputs = PipeOutput::open(&name, path, pipelines, settings)?;
             Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
         }
         OutputSpec::Folder(_) => Err(Error::Folder(name)),
@@ -181,7 +182,7 @@ fn check_dpdk_loop(output: &OutputSpec, text: &str, sources: &[String]) -> Resul
 }
 
 fn check_interface(output: &OutputSpec, interface: &str, sources: &[String]) -> Result<(), Error> {
-    Attachment::new(&output.to_string(), interface, sources, &Arc::default()).map(drop)
+    Attachment::new(&output.to_string(), interface, sources, &Arc::default(), Duration::MAX).map(drop)
 }
 
 #[cfg(test)]

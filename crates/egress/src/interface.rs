@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::output::{InterfaceReport, PacketOutput};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
@@ -26,19 +27,26 @@ pub(crate) struct InterfaceOutput {
 }
 
 impl InterfaceOutput {
-    pub fn open(name: &str, interface: &str, pipelines: usize, sources: &[String]) -> Result<Vec<Self>, Error> {
+    pub fn open(
+        name: &str,
+        interface: &str,
+        pipelines: usize,
+        sources: &[String],
+        retry: Duration,
+    ) -> Result<Vec<Self>, Error> {
         let logged = Arc::default();
         let output = |_| {
             let sender = Box::new(FrameSender::open(name, interface)?);
-            Ok(Self::new(name, sender, Attachment::new(name, interface, sources, &logged)?))
+            Ok(Self::new(name, sender, Attachment::new(name, interface, sources, &logged, retry)?))
         };
         (0..pipelines).map(output).collect()
     }
 
-    pub fn open_dpdk(name: &str, pipelines: usize) -> Result<Vec<Self>, Error> {
+    pub fn open_dpdk(name: &str, pipelines: usize, retry: Duration) -> Result<Vec<Self>, Error> {
         let senders = weir_capture::open_dpdk_senders(name, pipelines)?.into_iter();
         // Its device stays the same.
-        senders.map(|sender| Ok(Self::new(name, sender, Attachment::new(name, name, &[], &Arc::default())?))).collect()
+        let attachment = || Attachment::new(name, name, &[], &Arc::default(), retry);
+        senders.map(|sender| Ok(Self::new(name, sender, attachment()?))).collect()
     }
 
     fn new(name: &str, sender: Box<dyn SendFrames>, attachment: Attachment) -> Self {

@@ -33,5 +33,5 @@ mod xdp;
 pub use balance::Balance;
 pub use egress::{Egress, check, check_files, check_interfaces, open};
 pub use error::Error;
-pub use output::{InterfaceReport, PacketOutput, ReceivedPackets, WhenFull};
+pub use output::{InterfaceReport, OutputSettings, PacketOutput, ReceivedPackets, WhenFull};
 pub use specification::{EgressSpec, OutputSpec};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use weir_capture::Frame;
-use weir_ledger::OutputCounters;
+use weir_ledger::{OutputCounters, Timing};
 
 /// What a pipe or a file does with a packet for which its queue has no room.
 #[derive(Clone, Debug)]
@@ -18,6 +19,30 @@ impl WhenFull {
     /// Whether to wait now.
     pub fn waits(&self) -> bool {
         matches!(self, Self::Wait(stop) if !stop.load(Ordering::Relaxed))
+    }
+}
+
+/// How the outputs of a run wait.
+#[derive(Clone, Debug)]
+pub struct OutputSettings {
+    /// What pipes and files do with packets for which they have no room.
+    pub when_full: WhenFull,
+    /// From a failed attempt to use an output to the next one.
+    pub retry: Duration,
+    /// At the end of a run, the reader of a pipe gets this time for the packets that wait.
+    pub finish_timeout: Duration,
+}
+
+impl OutputSettings {
+    /// The part of the times of a run that concerns outputs.
+    pub fn new(when_full: WhenFull, timing: &Timing) -> Self {
+        Self { when_full, retry: timing.output_retry, finish_timeout: timing.output_finish }
+    }
+}
+
+impl Default for OutputSettings {
+    fn default() -> Self {
+        Self::new(WhenFull::Drop, &Timing::default())
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::octets::HEADER_OCTETS;
-use crate::output::{PacketOutput, WhenFull};
+use crate::output::{OutputSettings, PacketOutput, WhenFull};
 use crate::pipe_file::PipeFile;
 use crate::pipe_state::{DROPPED, PipeState, QUEUE_FULL, SharedTotals, Written};
 use crate::writer::Writer;
@@ -24,9 +24,7 @@ use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Octets of the queue of each pipeline: 13 ms of 10 Gbit/s, 130 ms of 1 Gbit/s.
 pub(crate) const QUEUE_OCTETS: usize = 16 << 20;
-/// Longest time that the end of a run waits for a slow reader.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time after which the writer then stops.
+/// After the time of a slow reader, longest time after which the writer stops.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a pipe output in one pipeline.
@@ -34,7 +32,7 @@ pub(crate) struct PipeOutput {
     name: String,
     /// `None` when the pipeline has finished.
     queue: Option<Producer<u8>>,
-    when_full: WhenFull,
+    settings: OutputSettings,
     written: Arc<Written>,
     state: Arc<PipeState>,
     /// The writer, until its thread is started; `None` when this pipeline knows that it is.
@@ -43,6 +41,8 @@ pub(crate) struct PipeOutput {
     link_type: PacketTotals,
     /// Not queued, in the order of [`DROPPED`].
     dropped: [PacketTotals; 3],
+    /// What the writer had sent and dropped when it was abandoned at the end, with what waited.
+    abandoned: Option<(PacketTotals, [PacketTotals; 3])>,
 }
 
 impl PipeOutput {
@@ -50,9 +50,9 @@ impl PipeOutput {
     ///
     /// # Errors
     /// The file cannot be opened, or has other content. Packets wait for a reader, and there is none.
-    pub fn open(name: &str, path: &Path, pipelines: usize, when_full: &WhenFull) -> Result<Vec<Self>, Error> {
+    pub fn open(name: &str, path: &Path, pipelines: usize, settings: &OutputSettings) -> Result<Vec<Self>, Error> {
         let file = PipeFile::open(name, path)?;
-        if matches!(when_full, WhenFull::Wait(_)) && !file.is_open() {
+        if matches!(settings.when_full, WhenFull::Wait(_)) && !file.is_open() {
             return Err(Error::NoReader(name.into()));
         }
         let state = Arc::new(PipeState::new(pipelines));
@@ -64,16 +64,17 @@ impl PipeOutput {
             outputs.push(Self {
                 name: name.into(),
                 queue: Some(producer),
-                when_full: when_full.clone(),
+                settings: settings.clone(),
                 written,
                 state: state.clone(),
                 writer: None,
                 queued: PacketTotals::default(),
                 link_type: PacketTotals::default(),
                 dropped: Default::default(),
+                abandoned: None,
             });
         }
-        let writer = Arc::new(Mutex::new(Some(Writer::new(name, file, queues, state))));
+        let writer = Arc::new(Mutex::new(Some(Writer::new(name, file, queues, state, settings.retry))));
         outputs.iter_mut().for_each(|output: &mut Self| output.writer = Some(writer.clone()));
         Ok(outputs)
     }
@@ -94,6 +95,9 @@ impl PipeOutput {
     /// What the writer has sent, what it has dropped in the order of [`DROPPED`], and what waits: the
     /// rest of what was queued.
     fn progress(&self) -> (PacketTotals, [PacketTotals; 3], PacketTotals) {
+        if let Some((sent, dropped)) = self.abandoned {
+            return (sent, dropped, PacketTotals::default());
+        }
         let (sent, dropped) = (self.written.sent.get(), self.written.dropped.each_ref().map(SharedTotals::get));
         let mut waiting = self.queued;
         for done in dropped.iter().chain([&sent]) {
@@ -139,7 +143,7 @@ impl PacketOutput for PipeOutput {
             }
             if free < HEADER_OCTETS + octets {
                 free = queue.slots();
-                while self.when_full.waits()
+                while self.settings.when_full.waits()
                     && free < (HEADER_OCTETS + octets).min(QUEUE_OCTETS)
                     && self.state.refusal().is_none()
                 {
@@ -177,12 +181,14 @@ impl PacketOutput for PipeOutput {
         if self.queue.take().is_none() {
             return;
         }
-        if !Self::wait(FINISH_TIMEOUT, || self.waiting().packets == 0) {
+        if !Self::wait(self.settings.finish_timeout, || self.waiting().packets == 0) {
             self.written.gives_up.store(true, Ordering::Relaxed);
             if !Self::wait(GIVE_UP_TIMEOUT, || self.waiting().packets == 0) {
-                // The writer waits in a system call for a reader that does not read.
-                let waiting = self.waiting();
-                self.written.dropped[QUEUE_FULL].add(waiting);
+                // The writer waits in a system call for a reader that does not read. What it does later is
+                // not counted again.
+                let (sent, mut dropped, waiting) = self.progress();
+                dropped[QUEUE_FULL].merge(waiting);
+                self.abandoned = Some((sent, dropped));
             }
         }
         if self.state.pipelines.fetch_sub(1, Ordering::Relaxed) == 1 {

@@ -29,8 +29,6 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_SLEEP: Duration = Duration::from_millis(16);
 /// Poll interval while a slow reader blocks, after which the thread checks whether to stop.
 const WAIT: Duration = Duration::from_millis(50);
-/// Time from a failed write to the next attempt.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The length of frames that the file announces; tools accept no more.
 const SNAP_BYTES: u32 = 262_144;
 const ETHERNET: u16 = 1;
@@ -43,6 +41,8 @@ pub(crate) struct Writer {
     file: PipeFile,
     queues: Vec<Queue>,
     state: Arc<PipeState>,
+    /// Time from a failed write to the next attempt.
+    retry: Duration,
     /// The file has its header.
     has_header: bool,
     /// Why nothing can be written now, and when that was found or tried last.
@@ -61,10 +61,10 @@ struct Run {
 }
 
 impl Writer {
-    pub fn new(name: &str, file: PipeFile, queues: Vec<Queue>, state: Arc<PipeState>) -> Self {
+    pub fn new(name: &str, file: PipeFile, queues: Vec<Queue>, state: Arc<PipeState>, retry: Duration) -> Self {
         let (name, has_reader) = (name.into(), file.is_open());
-        let mut writer =
-            Self { name, file, queues, state, has_header: false, failure: None, is_warned: false, refused: None };
+        let (has_header, failure, is_warned, refused) = (false, None, false, None);
+        let mut writer = Self { name, file, queues, state, retry, has_header, failure, is_warned, refused };
         if !has_reader {
             writer.fail(OutputDropReason::Closed);
         }
@@ -136,6 +136,7 @@ impl Writer {
         let mut left = written.saturating_sub(header.len());
         let mut incomplete = written.min(header.len()) % PCAP_HEADER_OCTETS;
         let mut taken = vec![0; octets.len()];
+        let mut totals = Vec::with_capacity(runs.len());
         for run in &runs {
             let (mut sent, mut dropped) = (PacketTotals::default(), PacketTotals::default());
             for (start, end) in records_of(octets[run.queue], run.octets.clone()) {
@@ -146,16 +147,20 @@ impl Writer {
                 }
                 left = if is_sent { left - (end - start) } else { 0 };
             }
-            counts[run.queue].sent.add(sent);
-            count_dropped(counts[run.queue], refusal.unwrap_or(OutputDropReason::WriteFailed), dropped);
+            totals.push((run.queue, sent, dropped));
             taken[run.queue] = run.octets.end;
+        }
+        // Whoever sees that packets were lost finds a file of whole records.
+        if refusal.is_some() {
+            file.fail(incomplete as u64);
+        }
+        for (queue, sent, dropped) in totals {
+            counts[queue].sent.add(sent);
+            count_dropped(counts[queue], refusal.unwrap_or(OutputDropReason::WriteFailed), dropped);
         }
         chunks.into_iter().zip(taken).for_each(|(chunk, octets)| chunk.commit(octets));
         match refusal {
-            Some(reason) => {
-                self.file.fail(incomplete as u64);
-                self.fail(reason);
-            }
+            Some(reason) => self.fail(reason),
             None if self.is_warned => {
                 info!(output = self.name, "packets are written again");
                 self.is_warned = false;
@@ -173,9 +178,10 @@ impl Writer {
         self.state.set_refusal(Some(reason));
     }
 
-    /// After a failure, once a second: opens a FIFO again, or tries a file again.
+    /// After a failure, now and then: opens a FIFO again, or tries a file again.
     fn retry(&mut self) {
-        let Some((reason, last)) = self.failure.filter(|(_, last)| last.elapsed() >= RETRY_INTERVAL) else { return };
+        let is_due = |(_, last): &(OutputDropReason, Instant)| last.elapsed() >= self.retry;
+        let Some((reason, last)) = self.failure.filter(is_due) else { return };
         if self.file.is_open() {
             self.failure = None;
         } else {

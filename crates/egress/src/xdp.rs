@@ -28,12 +28,18 @@ pub(crate) struct XdpOutput {
 }
 
 impl XdpOutput {
-    pub fn open(name: &str, interface: &str, pipelines: usize, sources: &[String]) -> Result<Vec<Self>, Error> {
+    pub fn open(
+        name: &str,
+        interface: &str,
+        pipelines: usize,
+        sources: &[String],
+        retry: Duration,
+    ) -> Result<Vec<Self>, Error> {
         let none = PacketTotals::default();
         let senders = XdpSender::open(name, interface, pipelines)?.into_iter();
         let logged = Arc::default();
         let output = |sender| {
-            let attachment = Attachment::new(name, interface, sources, &logged)?;
+            let attachment = Attachment::new(name, interface, sources, &logged, retry)?;
             let name = name.into();
             Ok(Self { name, sender, attachment, pushed: none, refused: none, too_long: none, link_type: none })
         };

@@ -13,7 +13,7 @@ use crate::compression::Compression;
 use crate::file_settings::is_standard_output;
 use crate::pending_records::{PendingRecords, totals};
 use crate::rotation::{RotatedName, Rotation};
-use crate::sink::{Error, ExportOptions, FileMode, Owner, UnusableFile};
+use crate::sink::{Attempts, Error, ExportOptions, FileMode, Owner, UnusableFile};
 use rustix::fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
@@ -26,11 +26,6 @@ use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, SinkCounters};
-
-/// Time from a failed write to the next attempt.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Shortest time between two warnings that a file cannot be written.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An open file or standard output, unbuffered.
 pub(crate) struct FileOutput {
@@ -56,6 +51,7 @@ pub(crate) struct FileOutput {
     error: Option<io::Error>,
     /// `None` if a failed write ends the output.
     retry: Option<Retry>,
+    attempts: Attempts,
     /// When to look whether another program has removed the file.
     next_look: Instant,
 }
@@ -108,6 +104,7 @@ impl FileOutput {
             failed: None,
             error: None,
             retry: None,
+            attempts: options.attempts,
             next_look: Instant::now(),
         };
         if let Some(name) = rotated {
@@ -220,7 +217,7 @@ impl FileOutput {
         }
         let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
         let is_removed = metadata.is_some_and(|file| file.is_file() && file.nlink() == 0);
-        self.next_look = now + if is_removed { LOG_INTERVAL } else { RETRY_INTERVAL };
+        self.next_look = now + if is_removed { self.attempts.log } else { self.attempts.retry };
         if is_removed {
             warn!(sink = self.sink, "another program has removed the file with its records, it is created again");
         }
@@ -273,7 +270,7 @@ impl FileOutput {
             None => self.unused.take().into_iter().for_each(UnusedFile::keep),
         }
         let Some(retry) = &self.retry else { return self.failed.is_none() };
-        if self.failed.is_some() && retry.last_attempt.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
+        if self.failed.is_some() && retry.last_attempt.is_none_or(|at| at.elapsed() >= self.attempts.retry) {
             let result = match self.file {
                 Some(_) => self.remove_incomplete(),
                 None => self.begin_file().map_err(as_io_error),
@@ -381,7 +378,7 @@ impl FileOutput {
             return;
         };
         retry.last_attempt = Some(Instant::now());
-        if !retry.is_warned && retry.last_warning.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+        if !retry.is_warned && retry.last_warning.is_none_or(|at| at.elapsed() >= self.attempts.log) {
             (retry.is_warned, retry.last_warning) = (true, Some(Instant::now()));
             let sink = &self.sink;
             warn!(sink, %error, "file cannot be written, trying again, its records are lost until then");

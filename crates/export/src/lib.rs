@@ -53,4 +53,4 @@ pub use json_csv::{
 };
 pub use open::{check, check_output, check_path, columns_of_file, full_name, is_rotated, open, resolve};
 pub use options_records::MeteringStatus;
-pub use sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};
+pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};

@@ -36,7 +36,7 @@ const DEFAULT_DATAGRAMS_PER_S: u32 = 10_000;
 /// The specification is invalid, or the file or socket cannot be opened.
 pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
     let connect = |collector, min_payload| {
-        let udp = UdpOutput::open(spec, collector, min_payload, options.retries);
+        let udp = UdpOutput::open(spec, collector, min_payload, options.retries, options.attempts);
         udp.map_err(|error| Error::Io { sink: spec.into(), error })
     };
     Ok(match parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })? {

@@ -6,9 +6,9 @@ use crate::element::MIN_MESSAGE_BYTES;
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_flow::{FlowRecord, KeyOptions};
-use weir_ledger::SinkCounters;
+use weir_ledger::{SinkCounters, Timing};
 
 /// Longest UDP payload over IPv4, octets.
 pub(crate) const MAX_MTU: usize = 65_507;
@@ -104,6 +104,23 @@ pub struct ExportOptions {
     pub file_mode: FileMode,
     /// Owner of new files; `None` for the user and group of the process.
     pub file_owner: Option<Owner>,
+    /// When a sink whose output cannot be used tries again, and warns again.
+    pub attempts: Attempts,
+}
+
+/// Times of a sink whose output cannot be used for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempts {
+    /// From a failed attempt to the next one; also between two looks at the output.
+    pub retry: Duration,
+    /// Shortest time between two warnings.
+    pub log: Duration,
+}
+
+impl From<&Timing> for Attempts {
+    fn from(timing: &Timing) -> Self {
+        Self { retry: timing.sink_retry, log: timing.sink_log }
+    }
 }
 
 impl Default for ExportOptions {
@@ -117,6 +134,7 @@ impl Default for ExportOptions {
             columns: columns().iter().collect(),
             file_mode: FileMode::New,
             file_owner: None,
+            attempts: Attempts::from(&Timing::default()),
         }
     }
 }

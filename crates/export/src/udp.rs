@@ -17,6 +17,7 @@
 
 use crate::path_mtu::{is_too_long, path_mtu, set_fragmentation};
 use crate::pending_records::PendingRecords;
+use crate::sink::Attempts;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -29,10 +30,6 @@ use weir_ledger::{ExportLossReason, SinkCounters};
 const MAX_ATTEMPTS: usize = 4;
 /// How long [`UdpOutput::finish`] waits for the refusal of the last datagram.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// Time between two attempts to connect, or two checks of the source address.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Shortest time between two warnings that the collector cannot be reached.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of datagrams that may be sent without a pause: a third of what the default receive buffer
 /// of Linux holds (212 992 bytes, of which a datagram of 1420 octets takes about 2300).
 const BURST: u32 = 32;
@@ -54,6 +51,8 @@ pub(crate) struct Collector {
 pub(crate) struct UdpOutput {
     sink: String,
     collector: Collector,
+    /// Also the time between two checks of the source address.
+    attempts: Attempts,
     /// `None` until the collector can be reached.
     socket: Option<UdpSocket>,
     last_attempt: Option<Instant>,
@@ -97,7 +96,13 @@ impl UdpOutput {
     /// the path, they are sent in fragments. With `retries`, a collector that cannot be reached is
     /// no error, and a name is left to [`UdpOutput::connect`], because a name server may not answer
     /// for long.
-    pub fn open(sink: &str, collector: Collector, min_payload: usize, retries: bool) -> io::Result<Self> {
+    pub fn open(
+        sink: &str,
+        collector: Collector,
+        min_payload: usize,
+        retries: bool,
+        attempts: Attempts,
+    ) -> io::Result<Self> {
         let is_name = collector.host.parse::<IpAddr>().is_err();
         let mut output = Self {
             sink: sink.into(),
@@ -114,6 +119,7 @@ impl UdpOutput {
             unfragmented: usize::MAX,
             fragments: false,
             collector,
+            attempts,
         };
         if !(retries && is_name)
             && let Err(error) = output.try_to_connect()
@@ -127,10 +133,10 @@ impl UdpOutput {
     }
 
     /// Connects if there is no connection or its source address is not that of the route any more,
-    /// unless it looked within the last second. May wait for a name server. Returns whether there is a
+    /// unless it looked shortly before. May wait for a name server. Returns whether there is a
     /// new connection.
     pub fn connect(&mut self) -> bool {
-        if self.last_attempt.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+        if self.last_attempt.is_some_and(|at| at.elapsed() < self.attempts.retry) {
             return false;
         }
         self.last_attempt = Some(Instant::now());
@@ -161,7 +167,7 @@ impl UdpOutput {
     }
 
     fn log_unreachable(&mut self, error: &io::Error) {
-        if !self.is_unreachable && self.last_warning.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+        if !self.is_unreachable && self.last_warning.is_none_or(|at| at.elapsed() >= self.attempts.log) {
             (self.is_unreachable, self.last_warning) = (true, Some(Instant::now()));
             let sink = &self.sink;
             warn!(sink, %error, "collector cannot be reached, trying again, its records are lost until then");
@@ -419,7 +425,7 @@ impl RateLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_ledger::RecordTotals;
+    use weir_ledger::{RecordTotals, Timing};
 
     fn one() -> PendingRecords {
         PendingRecords { flows: RecordTotals { flows: 1, packets: 2, bytes: 120 }, wire_records: 1 }
@@ -429,7 +435,7 @@ mod tests {
 
     fn connect_to(host: &str, port: u16) -> UdpOutput {
         let collector = Collector { host: host.into(), port, mtu: 1420, rate: 0 };
-        UdpOutput::open("ipfix+udp://host", collector, 1232, false).unwrap()
+        UdpOutput::open("ipfix+udp://host", collector, 1232, false, Attempts::from(&Timing::default())).unwrap()
     }
 
     #[test]

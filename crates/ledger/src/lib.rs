@@ -7,6 +7,8 @@
 //! `metered = exported + filtered + lost + live`. [`Ledger::check`] reports each equation that fails.
 //! Not done here: parsing, storage, transmission.
 //!
+//! Besides, [`Timing`]: the times after which stages try again or give up.
+//!
 //! Source: RFC 7011 section 4 (an exporter reports what it ignored and what it did not send) and
 //! `docs/metering.md`.
 #![forbid(unsafe_code)]
@@ -14,6 +16,7 @@
 mod counters;
 mod ledger;
 mod reasons;
+mod timing;
 
 pub use counters::{
     ActionCounters, ClockCounters, InspectionCounters, OutputCounters, OverloadCounters, PacketTotals, RecordTotals,
@@ -21,3 +24,4 @@ pub use counters::{
 };
 pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, OutputDropReason, PacketAnomaly, ReasonCounters, RefusalReason};
+pub use timing::Timing;

@@ -16,7 +16,6 @@ use crate::flow_search::{FlowReply, FlowSearch, RunningSearch};
 use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
-use crate::sink_worker::DRAIN_GRACE;
 use crate::thread::CpuAffinity;
 use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
@@ -272,7 +271,7 @@ impl Probe {
             let deadline = deadline();
             deadline.into_iter().for_each(|deadline| self.exporter.drain_until(deadline));
             self.stop.store(true, Ordering::Relaxed);
-            let is_over = deadline.is_some_and(|deadline| deadline.elapsed() > DRAIN_GRACE);
+            let is_over = deadline.is_some_and(|deadline| deadline.elapsed() > self.settings.timing.drain_grace);
             if is_over || threads().all(|worker| worker.thread.is_finished()) {
                 break;
             }

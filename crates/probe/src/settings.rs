@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use weir_capture::PacketFilter;
 use weir_flow::FlowRecord;
+use weir_ledger::Timing;
 use weir_rules::Rules;
 
 /// Settings of one pipeline.
@@ -43,6 +44,8 @@ pub struct Settings {
     /// Each meter has a [`MemoryAhead`](weir_flow::MemoryAhead) on a thread of its own, with this
     /// affinity. `None`: the metering thread touches all memory itself.
     pub memory_thread: Option<CpuAffinity>,
+    /// When sinks are let do what is due, and abandoned.
+    pub timing: Timing,
 }
 
 /// Called by pipelines with each batch of records that they export. It must not wait.

@@ -16,23 +16,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
-use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
-
-/// At the end of live traffic, a sink that accepts no records for this time is abandoned.
-pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
+use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters, Timing};
 
 /// Share of the time for the end of a run in which rate-limited sinks should be done.
 const DRAIN_TARGET: f64 = 0.8;
-/// At the end of a run, the other sinks do not wait for one that writes a batch for this time.
-const STALL_TIME: Duration = Duration::from_millis(500);
-/// How long threads may go on after the deadline: they look at the clock between two batches.
-pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(1);
-
-/// Time between two calls of [`Sink::connect`] and of [`Sink::tick`] while there are no
-/// records.
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a sink with a new connection waits until its datagrams are not metered.
-const FILTER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time in which sinks get the last records of a run.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +117,7 @@ pub(crate) struct SinkState {
     pub must_reopen: bool,
     /// The probe meters nothing any more.
     pub metering_ended: bool,
+    timing: Timing,
 }
 
 /// Records on their way to several sinks. The last sink returns their memory to the pipeline.
@@ -240,7 +228,12 @@ fn add(sums: &mut Vec<SinkSum>, worker: &SinkWorker, received: RecordTotals) {
 }
 
 impl SinkWorker {
-    pub fn start(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, queue_batches: usize) -> io::Result<Self> {
+    pub fn start(
+        mut sink: Box<dyn Sink + Send>,
+        affinity: CpuAffinity,
+        queue_batches: usize,
+        timing: Timing,
+    ) -> io::Result<Self> {
         let (queue, batches) = bounded::<Arc<RecordBatch>>(queue_batches);
         let state = SinkState {
             counters: sink.counters().clone(),
@@ -260,11 +253,12 @@ impl SinkWorker {
             status: Default::default(),
             must_reopen: false,
             metering_ended: false,
+            timing,
         };
         let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let run = move || {
-            while let Some(batch) = next_batch(&batches, &mut *sink, &shared) {
+            while let Some(batch) = next_batch(&batches, &mut *sink, &shared, &timing) {
                 pass_status(&mut *sink, &shared);
                 let totals = batch.totals;
                 if !lock(&shared).prepare(&mut *sink) {
@@ -342,16 +336,17 @@ fn next_batch(
     batches: &Receiver<Arc<RecordBatch>>,
     sink: &mut dyn Sink,
     state: &Mutex<SinkState>,
+    timing: &Timing,
 ) -> Option<Arc<RecordBatch>> {
     loop {
         beat();
-        connect(sink, state);
+        connect(sink, state, timing.sink_filter);
         if std::mem::take(&mut lock(state).must_reopen) {
             while_waiting(|| sink.reopen());
         }
-        match batches.recv_timeout(IDLE_INTERVAL) {
+        match batches.recv_timeout(timing.sink_tick) {
             Ok(batch) => {
-                connect(sink, state);
+                connect(sink, state, timing.sink_filter);
                 return Some(batch);
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -364,9 +359,9 @@ fn next_batch(
     }
 }
 
-/// Connects the sink. Returns when the probe does not meter its datagrams: metering them would cause
-/// more datagrams.
-fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
+/// Connects the sink. Returns when the probe does not meter its datagrams, or after the timeout: metering
+/// them would cause more datagrams.
+fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>, timeout: Duration) {
     if !while_waiting(|| sink.connect()) {
         return;
     }
@@ -377,7 +372,7 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
         let state = lock(state);
         state.filtered != endpoints && !state.metering_ended
     };
-    while must_wait() && since.elapsed() < FILTER_TIMEOUT {
+    while must_wait() && since.elapsed() < timeout {
         beat();
         thread::sleep(Duration::from_millis(1));
     }
@@ -437,7 +432,7 @@ impl SinkState {
         if self.endpoints.is_some() {
             return true;
         }
-        let is_stalled = self.is_writing && self.last_progress.elapsed() > STALL_TIME;
+        let is_stalled = self.is_writing && self.last_progress.elapsed() > self.timing.sink_stall;
         // After the target, the records have a share of half of the time left.
         let share = flows as f64 / self.expected_flows.max(flows) as f64 / 2.0;
         let left = drain.deadline.saturating_duration_since(Instant::now());
@@ -454,7 +449,7 @@ impl SinkState {
     /// Abandons a sink that still writes after the deadline and after `since`, when it got its last
     /// records. Returns whether it is abandoned.
     pub fn check_deadline(&mut self, since: Instant) -> bool {
-        let is_over = |drain: Drain| drain.deadline.max(since).elapsed() > DRAIN_GRACE;
+        let is_over = |drain: Drain| drain.deadline.max(since).elapsed() > self.timing.drain_grace;
         if !self.is_finished && self.drain.is_some_and(is_over) {
             self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
         }
@@ -468,12 +463,13 @@ impl SinkState {
         self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
     }
 
-    /// Abandons a sink without progress for [`SINK_TIMEOUT`]. Returns whether it is abandoned.
+    /// Abandons a sink without progress for the time that it has. Returns whether it is abandoned.
     pub fn check_timeout(&mut self, since: Instant) -> bool {
-        let is_stuck = || self.last_progress.max(since).elapsed() > SINK_TIMEOUT;
+        let is_stuck = || self.last_progress.max(since).elapsed() > self.timing.sink_timeout;
         if self.abandoned.is_none() && !self.is_finished && is_stuck() {
             self.abandoned = Some(ExportLossReason::ExporterBehind);
-            let text = format!("accepted no records for {} s; its remaining records are lost", SINK_TIMEOUT.as_secs());
+            let limit = self.timing.sink_timeout.as_secs_f64();
+            let text = format!("accepted no records for {limit} s; its remaining records are lost");
             let error = io::Error::new(io::ErrorKind::TimedOut, text);
             self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
         }

@@ -25,7 +25,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 pub const FOLDER_MODE: u32 = 0o750;
 
 /// Opens the output `folder:DIR?size=…&time=…&total=…` for these pipelines: one handle each. `filter`
-/// is the capture filter in the syntax of libpcap, which the files have.
+/// is the capture filter in the syntax of libpcap, which the files have; `retry` is the time from a failed
+/// attempt to write to the next one.
 ///
 /// Open it before the process restricts itself, and let it create, write and remove files in the
 /// folder, which is created if it is missing.
@@ -36,9 +37,11 @@ pub fn open(
     output: &OutputSpec,
     pipelines: usize,
     when_full: &WhenFull,
+    retry: Duration,
     filter: Option<&str>,
 ) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
-    let mut outputs = RecorderOutput::open(&FolderSettings::parse(&output.to_string())?, pipelines, filter)?;
+    let settings = FolderSettings { retry, ..FolderSettings::parse(&output.to_string())? };
+    let mut outputs = RecorderOutput::open(&settings, pipelines, filter)?;
     outputs.iter_mut().for_each(|output| output.set_when_full(when_full.clone()));
     Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
 }

@@ -3,6 +3,7 @@
 use crate::error::{Error, InvalidSetting};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_ledger::Timing;
 use weir_text::units::parse_duration;
 
 /// Smallest limit of a file, octets.
@@ -21,6 +22,8 @@ pub struct FolderSettings {
     pub time: Option<Duration>,
     /// The oldest files are removed so that all packets files and indexes have no more octets.
     pub total: u64,
+    /// From a failed attempt to write to the next one. Not a setting of the output.
+    pub retry: Duration,
 }
 
 impl FolderSettings {
@@ -57,7 +60,8 @@ impl FolderSettings {
         if total / 2 < size {
             return Err(invalid(InvalidSetting::Total { total, size }));
         }
-        Ok(Self { name: output.into(), folder: folder.into(), size, time, total })
+        let retry = Timing::default().recorder_retry;
+        Ok(Self { name: output.into(), folder: folder.into(), size, time, total, retry })
     }
 }
 
@@ -91,6 +95,7 @@ mod tests {
             size: 100_000_000,
             time: Some(Duration::from_secs(300)),
             total: 1 << 30,
+            retry: Duration::from_secs(2),
         };
         assert_eq!(parsed, expected);
         let default = FolderSettings::parse("folder:x").unwrap();

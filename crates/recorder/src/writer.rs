@@ -29,8 +29,6 @@ use weir_egress::ReceivedPackets;
 use weir_ledger::{PacketTotals, RecorderCounters};
 use weir_packet::Packet;
 
-/// Time between two attempts to write after one has failed.
-const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest time without a look at the age of the file.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait for the description of an interface, which follows the burst of its first packet.
@@ -174,7 +172,7 @@ impl Writer {
             let data = start + block::DATA;
             let octets = captured as usize;
             self.began_ns.get_or_insert(time_ns);
-            if self.stopped.as_ref().is_some_and(|(since, _)| since.elapsed() < RETRY_INTERVAL) {
+            if self.stopped.as_ref().is_some_and(|(since, _)| since.elapsed() < self.settings.retry) {
                 self.fail(counters, &mut pending, PacketTotals { packets: 1, octets: octets as u64 });
                 (pending.start, pending.end) = (end, end);
                 continue;
@@ -417,7 +415,8 @@ impl Writer {
         match &mut self.stopped {
             Some((since, _)) => *since = Instant::now(),
             None => {
-                error!(folder, %error, "recording stopped, packets are counted as write_failed; another attempt every 2 s");
+                let retry = self.settings.retry.as_secs_f64();
+                error!(folder, %error, "recording stopped, packets are counted as write_failed; another attempt every {retry} s");
                 self.stopped = Some((Instant::now(), PacketTotals::default()));
                 self.count(|counters| counters.is_stopped = true);
             }

@@ -5,6 +5,7 @@
 //! * [`binary`], [`records`]: runs of `weir` with their exit codes, flow records and ledgers.
 //! * [`running`], [`served`]: a `weir` that is receiving, and one that serves the HTTP interface.
 //! * [`collector`], [`decode`]: nfcapd, and a decoder of IPFIX and NetFlow v9 of its own.
+//! * [`tcpdump`]: tcpdump at an interface or a pipe.
 //! * [`mmdb`]: databases in the MaxMind DB format.
 #![allow(missing_docs)] // The names of these functions are sentences in the tests.
 
@@ -18,6 +19,7 @@ pub mod pcap;
 pub mod records;
 pub mod running;
 pub mod served;
+pub mod tcpdump;
 
 pub use binary::{
     Background, assert_usage_errors, binary, command, failure, gunzip, is_installed, is_root, ledger_of, metered,
@@ -30,3 +32,4 @@ pub use pcap::{
     Pcap, SMALL_BYTES, SMALL_PACKETS, START, SavedCapture, capture_files, captures, captures_of_applications, small,
 };
 pub use records::{JsonOutput, number, packets, read_flows, read_ledger};
+pub use tcpdump::Tcpdump;

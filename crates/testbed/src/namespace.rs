@@ -108,12 +108,30 @@ impl Sender {
     pub fn send(&mut self, frame: &[u8]) {
         assert_eq!(self.sender.send(&[frame]).unwrap(), 1);
         self.sent += 1;
-        // Between the ends is a queue of 1000 frames; a busy system empties it with a delay.
-        if self.sent.is_multiple_of(256) {
-            std::thread::sleep(Duration::from_millis(1));
-            until("the queue between the ends has room", || backlog() < 256);
+        if self.sent.is_multiple_of(BURST) {
+            until_received();
         }
     }
+
+    /// Sends frames that a program forwards over another pair. It may be late and then forwards them at
+    /// once, so the next ones are sent when it has: `forwarded` returns their number since the start.
+    pub fn send_forwarded(&mut self, frames: &[Vec<u8>], mut forwarded: impl FnMut() -> usize) {
+        let before = forwarded();
+        for (number, burst) in (1..).zip(frames.chunks(BURST as usize)) {
+            burst.iter().for_each(|frame| self.send(frame));
+            let expected = before + (number * BURST as usize).min(frames.len());
+            until("the frames are forwarded", || forwarded() >= expected);
+        }
+    }
+}
+
+/// Frames that are sent over a pair without a look at its queue.
+const BURST: u64 = 64;
+
+/// Waits until the kernel has received most frames that were sent over pairs. Between the ends is a queue
+/// of 1000 frames, and the pairs of all namespaces share it. A busy system empties it with a delay.
+pub fn until_received() {
+    until("the queue between the ends has room", || backlog() < 256);
 }
 
 /// Frames in the longest of the queues that the kernel receives from, one per CPU.

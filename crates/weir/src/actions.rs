@@ -22,9 +22,9 @@ use std::time::SystemTime;
 use tracing::{error, info, warn};
 use weir_capture::Frame;
 use weir_control::RulesFile;
-use weir_egress::{Egress, EgressSpec, OutputSpec, PacketOutput, WhenFull};
+use weir_egress::{Egress, EgressSpec, OutputSettings, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
-use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters};
+use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters, Timing};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Overrides, PacketActions, Pipeline, Settings};
 use weir_recorder::{FOLDER_MODE, FolderSettings, RecorderOutput};
 use weir_rules::{InvalidRules, Rules};
@@ -220,6 +220,7 @@ impl Actions {
         sources: &[&OsStr],
         pipelines: usize,
         when_full: &WhenFull,
+        timing: &Timing,
         filter: Option<&str>,
     ) -> Result<Vec<PacketActions>, Error> {
         let sources = names(sources);
@@ -227,12 +228,13 @@ impl Actions {
             WhenFull::Wait(stop) => stop.clone(),
             WhenFull::Drop => Arc::default(),
         };
+        let settings = OutputSettings::new(when_full.clone(), timing);
         self.with_outputs(pipelines, |output| {
             if !is_folder(output) {
-                let open = || weir_egress::open(output, &sources, pipelines, when_full).map_err(Error::Egress);
+                let open = || weir_egress::open(output, &sources, pipelines, &settings).map_err(Error::Egress);
                 return files::wait_for_reader(&output.to_string(), &stop, open);
             }
-            Ok(weir_recorder::open(output, pipelines, when_full, filter)?)
+            Ok(weir_recorder::open(output, pipelines, when_full, timing.recorder_retry, filter)?)
         })
     }
 

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
-use weir_export::{Column, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink};
+use weir_export::{Attempts, Column, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink};
 use weir_flow::KeyOptions;
-use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
+use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
 use weir_query::{Expression, GroupField, Metric, RecordOrder, SelectingSink, View, ViewSettings, split_where};
 
@@ -46,6 +46,8 @@ pub struct Outputs {
     /// Owner of new files; `None` for the user and group of the process.
     pub owner: Option<Owner>,
     pub stats: Option<PathBuf>,
+    /// Times after which sinks try again.
+    pub timing: Timing,
 }
 
 pub struct OpenOutputs {
@@ -107,6 +109,7 @@ impl Outputs {
             view_memory,
             owner: None,
             stats,
+            timing: Timing::default(),
         }
     }
 
@@ -322,6 +325,7 @@ impl Outputs {
             columns: self.columns.clone(),
             file_mode,
             file_owner: self.owner,
+            attempts: Attempts::from(&self.timing),
         }
     }
 

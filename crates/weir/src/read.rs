@@ -44,7 +44,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     input::check_loopback(&sources, read.force)?;
     input::check_packets(&sources, &read.metering.selection, read.rules.is_some())?;
     let metering = &input::metering_of(&sources, &read.metering)?;
+    let timing = read.times.timing();
     let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
+    let outputs = Outputs { timing, ..outputs };
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&sources, &outputs.targets)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
@@ -80,7 +82,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = metering.selection.filter.as_deref();
-    let actions = actions.map(|actions| actions.open(&sources, 1, &when_full, filter)).transpose()?;
+    let actions = actions.map(|actions| actions.open(&sources, 1, &when_full, &timing, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
@@ -96,7 +98,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
     // With one reading thread, two threads are busy, and this one while the number of flows grows.
     let memory_thread = (reading_threads > 0).then(CpuAffinity::default);
-    let settings = Settings { observer, interface_names, enricher, memory_thread, ..settings };
+    let settings = Settings { observer, interface_names, enricher, memory_thread, timing, ..settings };
     let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
         .map_err(Error::Thread)?;
     let handle = exporter.handle();

@@ -8,6 +8,7 @@ use tracing::debug;
 use weir_capture::PacketFilter;
 use weir_dpi::InspectionSettings;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
+use weir_ledger::Timing;
 use weir_packet::DecodeOptions;
 use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
 use weir_text::units;
@@ -64,6 +65,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         enricher: None,
         rules: None,
         memory_thread: None,
+        timing: Timing::default(),
     })
 }
 
@@ -73,7 +75,8 @@ pub fn probe_settings(probe: &ProbeOptions) -> Result<Settings, Error> {
     if !probe.inspects() {
         (settings.meter.inspection, settings.meter.second_opinion) = (None, false);
     }
-    Ok(Settings { overload: probe.overload, sampling_population: probe.sample, ..settings })
+    let timing = probe.timing();
+    Ok(Settings { overload: probe.overload, sampling_population: probe.sample, timing, ..settings })
 }
 
 pub fn key_options(metering: &Metering) -> KeyOptions {

@@ -10,7 +10,7 @@ use crate::meter::Fused;
 use crate::report::{PIPELINE, Table};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_capture::{Burst, Frame, LiveSource, Progress, Source};
-use weir_egress::{Balance, Egress, OutputSpec, PacketOutput, WhenFull};
+use weir_egress::{Balance, Egress, OutputSettings, OutputSpec, PacketOutput};
 use weir_flow::Config;
 use weir_ledger::OutputCounters;
 use weir_probe::{CpuAffinity, PacketActions};
@@ -156,7 +156,7 @@ type Opened = (Box<dyn LiveSource + Send>, Box<dyn PacketOutput>);
 impl Link {
     fn open(&self, scheme: &str) -> Result<Opened, Error> {
         let output: OutputSpec = format!("{scheme}:{}", OUTGOING[0]).parse()?;
-        let mut outputs = weir_egress::open(&output, &[], 1, &WhenFull::Drop)?;
+        let mut outputs = weir_egress::open(&output, &[], 1, &OutputSettings::default())?;
         Ok((open_source(scheme)?, outputs.remove(0)))
     }
 }

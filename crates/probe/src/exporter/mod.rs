@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
-use weir_ledger::{ExportLossReason, Ledger, RecordTotals};
+use weir_ledger::{ExportLossReason, Ledger, RecordTotals, Timing};
 
 /// Batches in the queue of a sink that pipelines wait for: few, so that they stay in the CPU cache.
 const QUEUE_BATCHES: usize = 8;
@@ -46,6 +46,7 @@ pub struct Exporter {
     back_pressure: BackPressure,
     observer: Option<RecordObserver>,
     enricher: Option<RecordEnricher>,
+    timing: Timing,
 }
 
 /// One entry of the new list of sinks in [`Probe::reconfigure`](crate::Probe::reconfigure).
@@ -86,7 +87,7 @@ impl Exporter {
         Self::with_settings(sinks, affinity, back_pressure, &Settings::default())
     }
 
-    /// The same, with the length of queues, the observer and the enricher of the settings.
+    /// The same, with the length of queues, the observer, the enricher and the times of the settings.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -96,9 +97,9 @@ impl Exporter {
         back_pressure: BackPressure,
         settings: &Settings,
     ) -> io::Result<Self> {
-        let Settings { queue_batches, observer, enricher, .. } = settings;
-        let (observer, enricher) = (observer.clone(), enricher.clone());
-        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher };
+        let Settings { queue_batches, observer, enricher, timing, .. } = settings;
+        let (observer, enricher, timing) = (observer.clone(), enricher.clone(), *timing);
+        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher, timing };
         let changes = sinks.into_iter().map(SinkChange::Open).collect();
         exporter.replace_sinks(exporter.start_sinks(changes, *queue_batches)?);
         Ok(exporter)
@@ -121,7 +122,9 @@ impl Exporter {
         let queue_batches = queue_batches.unwrap_or(Self::queue_batches(self.back_pressure));
         let start = |change| match change {
             SinkChange::Keep(number) => Ok(Err(number)),
-            SinkChange::Open(sink) => SinkWorker::start(sink, self.affinity.clone(), queue_batches).map(Ok),
+            SinkChange::Open(sink) => {
+                SinkWorker::start(sink, self.affinity.clone(), queue_batches, self.timing).map(Ok)
+            }
         };
         changes.into_iter().map(start).collect::<io::Result<_>>().map(StartedSinks)
     }

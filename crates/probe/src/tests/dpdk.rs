@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_capture::Input;
-use weir_egress::{Balance, Egress, OutputSpec, WhenFull};
+use weir_egress::{Balance, Egress, OutputSettings, OutputSpec};
 use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
@@ -118,7 +118,8 @@ fn packets_go_through_dpdk_from_port_to_port_by_rules() {
         let output: OutputSpec = format!("dpdk:{device};tx_pcap={},descriptors=256,hugepages=off", file.display())
             .parse()
             .expect("an output");
-        let outputs = weir_egress::open(&output, &[], 1, &WhenFull::Drop).unwrap_or_else(|error| panic!("{error}"));
+        let outputs =
+            weir_egress::open(&output, &[], 1, &OutputSettings::default()).unwrap_or_else(|error| panic!("{error}"));
         Egress::new(outputs, Balance::default(), 0)
     };
     let source = format!("dpdk:net_pcap_from;rx_pcap={},descriptors=512,hugepages=off", file.display());

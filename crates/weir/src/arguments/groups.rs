@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use super::values::{FieldList, parse_fields, parse_groups, parse_interval};
+use super::values::{FieldList, parse_fields, parse_groups, parse_interval, parse_timing};
 use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
 use weir_export::{Column, select_columns};
+use weir_ledger::Timing;
 use weir_query::{Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};
 
@@ -319,4 +320,19 @@ pub struct Hardening {
     /// find out whether the sandbox is the cause of an error (docs/probe.md)
     #[arg(long, help_heading = OPERATION)]
     pub no_sandbox: bool,
+}
+
+/// Times that tests change, and users do not: no help text has this option.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Times {
+    /// Set times of `weir_ledger::Timing`: NAME=TIME,...
+    #[arg(long, value_name = "NAME=TIME,...", hide = true, value_parser = parse_timing)]
+    timing: Option<Timing>,
+}
+
+impl Times {
+    /// All times; those that are not set have their defaults.
+    pub fn timing(&self) -> Timing {
+        self.timing.unwrap_or_default()
+    }
 }

@@ -18,7 +18,9 @@ mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use bypass::{Bypass, BypassAction, EveEvent};
-pub use groups::{Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks};
+pub use groups::{
+    Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks, Times,
+};
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};

@@ -4,13 +4,14 @@ use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample};
 use super::{
     ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
-    PERFORMANCE, Reporting, Sinks,
+    PERFORMANCE, Reporting, Sinks, Times,
 };
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_control::parse_address;
+use weir_ledger::Timing;
 use weir_probe::OverloadPolicy;
 use weir_text::units::parse_duration;
 
@@ -149,9 +150,17 @@ pub struct ProbeOptions {
 
     #[command(flatten)]
     pub reporting: Reporting,
+
+    #[command(flatten)]
+    pub times: Times,
 }
 
 impl ProbeOptions {
+    /// Times that are no options of users.
+    pub fn timing(&self) -> Timing {
+        self.times.timing()
+    }
+
     /// Metering threads of `--layout spread`.
     pub fn metering_threads(&self) -> u8 {
         self.meters.unwrap_or(2)

@@ -1,7 +1,7 @@
 //! Options of `weir read`.
 
 use super::groups::settings_help;
-use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks};
+use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks, Times};
 use clap::{Args, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,6 +52,9 @@ pub struct Read {
 
     #[command(flatten)]
     pub reporting: Reporting,
+
+    #[command(flatten)]
+    pub times: Times,
 }
 
 const EXAMPLES: &str = concat!(

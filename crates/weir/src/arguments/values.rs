@@ -1,6 +1,8 @@
 //! Option values that are more than a plain number or word.
 
+use std::time::Duration;
 use weir_export::{Column, InvalidFields};
+use weir_ledger::Timing;
 use weir_probe::OverloadPolicy;
 use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
 
@@ -26,6 +28,10 @@ pub enum InvalidValue {
     Cores(String),
     #[error("must be at least 1ms: rates of shorter intervals mean nothing")]
     Interval,
+    #[error("there is no time '{name}'; there are: {}", Timing::NAMES.join(", "))]
+    Time { name: String },
+    #[error("'{0}' has no value; write for example sink_retry=100ms")]
+    NoTime(String),
     #[error("use a number from {least} to {most}")]
     Range { least: f64, most: f64 },
 }
@@ -73,6 +79,17 @@ pub fn parse_sample(text: &str) -> Result<u32, InvalidValue> {
         number @ 1..=MAX_POPULATION => Ok(number as u32),
         _ => Err(InvalidValue::Sample),
     }
+}
+
+/// Parses `--timing`: `NAME=TIME`, joined by commas.
+pub fn parse_timing(text: &str) -> Result<Timing, InvalidValue> {
+    let mut timing = Timing::default();
+    for part in text.split(',') {
+        let (name, time) = part.split_once('=').ok_or_else(|| InvalidValue::NoTime(part.into()))?;
+        let field = timing.field_mut(name).ok_or_else(|| InvalidValue::Time { name: name.into() })?;
+        *field = Duration::from_nanos(parse_duration(time)?);
+    }
+    Ok(timing)
 }
 
 /// Core numbers.
@@ -123,4 +140,28 @@ pub fn parse_mpps(text: &str) -> Result<f64, InvalidValue> {
 fn parse_decimal(text: &str, least: f64, most: f64) -> Result<f64, InvalidValue> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or(InvalidValue::Range { least, most })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_names_and_units() {
+        let timing = parse_timing("sink_retry=50ms,sink_timeout=2s").unwrap();
+        let expected =
+            Timing { sink_retry: Duration::from_millis(50), sink_timeout: Duration::from_secs(2), ..Timing::default() };
+        assert_eq!(timing, expected);
+        for (text, reason) in [
+            ("sink_retires=1s", "there is no time 'sink_retires'; there are: sink_retry, "),
+            ("", "'' has no value"),
+            ("sink_retry", "'sink_retry' has no value; write for example sink_retry=100ms"),
+            ("sink_retry=1s,", "'' has no value"),
+            ("sink_retry=soon", "not a duration"),
+            ("sink_retry=0s", "must"),
+        ] {
+            let error = parse_timing(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_ledger::Timing;
 
 const COMMAND: &str = "probe";
 const COMMENT_COLUMNS: usize = 96;
@@ -131,15 +132,14 @@ fn file_error(path: &Path, error: io::Error) -> Error {
     Error::ConfigFile { path: path.display().to_string(), error }
 }
 
-/// The text of a file that no program writes: it has not changed for 1 s. Waits for that time, and
-/// at most 10 s. Does not wait for the other end of a pipe.
+/// The text of a file that no program writes: it has not changed for `config_settled`. Waits for that
+/// time, and at most for `config_limit`. Does not wait for the other end of a pipe.
 ///
 /// # Errors
 /// As [`read`]. The file is no regular file, or it changes again and again.
-pub fn read_settled(path: &Path) -> Result<String, Error> {
-    const SETTLED: Duration = Duration::from_secs(1);
-    const LIMIT: Duration = Duration::from_secs(10);
+pub fn read_settled(path: &Path, timing: &Timing) -> Result<String, Error> {
     const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+    let Timing { config_settled: settled, config_limit: limit, .. } = *timing;
     // A program can set the time of modification, but not that of the change.
     let version = |file: &File| file.metadata().map(|file| (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()));
     let read = || {
@@ -158,15 +158,15 @@ pub fn read_settled(path: &Path) -> Result<String, Error> {
         let (_, _, seconds, nanoseconds) = version;
         let changed = UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds as u32);
         // The time of the change is in the future if the clock was set back.
-        let is_old = SystemTime::now().duration_since(changed).is_ok_and(|age| age >= SETTLED);
-        if before == version && (is_old || since.elapsed() >= SETTLED) {
+        let is_old = SystemTime::now().duration_since(changed).is_ok_and(|age| age >= settled);
+        if before == version && (is_old || since.elapsed() >= settled) {
             return Ok(text);
         }
-        if started.elapsed() >= LIMIT {
+        if started.elapsed() >= limit {
             let error = io::Error::new(io::ErrorKind::ResourceBusy, "a program is still writing to this file");
             return Err(file_error(path, error));
         }
-        std::thread::sleep(RETRY_INTERVAL);
+        std::thread::sleep(RETRY_INTERVAL.min(settled));
     }
 }
 
@@ -260,7 +260,7 @@ fn probe_command() -> Command {
 
 /// Options that are allowed in a file.
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
-    const EXCLUDED: [&str; 5] = ["config", "check", "print-config", "help", "version"];
+    const EXCLUDED: [&str; 6] = ["config", "check", "print-config", "help", "version", "timing"];
     command.get_arguments().filter(|option| option.get_long().is_some_and(|long| !EXCLUDED.contains(&long)))
 }
 

@@ -16,14 +16,14 @@ const NICE: i32 = 10;
 /// A file cannot be used, the address needs more of them, or the port is taken.
 pub fn bind(probe: &ProbeOptions) -> Result<Option<Server>, Error> {
     let Some(address) = probe.listen else { return Ok(None) };
-    Ok(Some(Server::bind(address, access(probe, address)?)?))
+    Ok(Some(Server::bind(address, access(probe, address)?, &probe.timing())?))
 }
 
 /// Checks the same, except that the port is free: a probe with this configuration may be running.
 pub fn check(probe: &ProbeOptions) -> Result<(), Error> {
     let Some(address) = probe.listen else { return Ok(()) };
     let any_port = SocketAddr::new(address.ip(), 0);
-    Server::bind(any_port, access(probe, address)?)?;
+    Server::bind(any_port, access(probe, address)?, &probe.timing())?;
     Ok(())
 }
 

@@ -53,8 +53,6 @@ use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::Settings;
 use weir_text::units;
 
-/// Interval between two checks of signals and of the time for the next status.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Least time for summary and ledger at the end.
 const REPORT_TIME: Duration = Duration::from_secs(1);
 
@@ -130,7 +128,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     }
     outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &probe, &outputs))?;
     let mut open = outputs.open(&probe.sinks, settings.meter.key, FileMode::Append, &stop)?;
-    let mut watchdog = Watchdog::from_environment();
+    let mut watchdog = Watchdog::from_environment(settings.timing.thread_stuck);
     privileges::raise_priority();
     let memory_lock = probe.lock_memory.then(MemoryLock::prepare).transpose()?;
     privileges::drop_to(&probe.user)?;
@@ -215,7 +213,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         if is_over() {
             break;
         }
-        std::thread::sleep(CHECK_INTERVAL);
+        std::thread::sleep(settings.timing.probe_check);
         let is_idle = reloader.is_idle() && enrichment_reloader.is_idle();
         let over_http = control.as_ref().is_some_and(|control| requests.start(control, &running.probe, is_idle));
         let reload_requested = reload.swap(false, Ordering::Relaxed) || over_http;
@@ -293,7 +291,10 @@ fn finish(running: Running, monitor: &mut Monitor<'_>, probe: &ProbeOptions, dea
     let timeout = units::span(probe.drain_timeout_ns);
     let limit = match (deadline().is_some(), running.is_live) {
         (true, _) => format!(", at most {timeout}"),
-        (false, true) => "; a sink that accepts nothing for 10 s is abandoned".into(),
+        (false, true) => {
+            let limit = probe.timing().sink_timeout.as_secs_f64();
+            format!("; a sink that accepts nothing for {limit} s is abandoned")
+        }
         (false, false) => format!("; a signal limits this to {timeout}"),
     };
     // Without this thread, for example at the limit of `ulimit -u`, there is no reminder.

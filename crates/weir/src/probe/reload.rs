@@ -165,7 +165,7 @@ impl Effective {
     /// be opened.
     fn prepare_reload(self, closing: usize) -> Result<Prepared, Error> {
         let path = self.options.config.as_ref().expect("only a probe with a configuration file reloads it");
-        let text = config::read_settled(path)?;
+        let text = config::read_settled(path, &self.options.timing())?;
         let new = self.check(path, &text)?;
         let (mut outputs, before) = (outputs(&new), self.outputs());
         if let Some(view) = &mut outputs.view {
@@ -268,7 +268,7 @@ impl Effective {
 pub fn outputs(options: &ProbeOptions) -> Outputs {
     let ProbeOptions { sinks, metering, enrichment, reporting, .. } = options;
     let outputs = Outputs::new(sinks, metering, enrichment, reporting.stats.as_deref());
-    Outputs { retries: true, applications: options.inspects(), ..outputs }
+    Outputs { retries: true, applications: options.inspects(), timing: options.timing(), ..outputs }
 }
 
 #[cfg(test)]

@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 use std::{env, io};
 use tracing::{error, info};
 
-/// Threads are not stuck before this time: one that has nothing to do advances about once a second.
-const MIN_STUCK_TIME: Duration = Duration::from_secs(2);
-
 /// Sends a notification. That it fails does not affect the probe: a notification that does not fit
 /// into the receive buffer of the service manager is lost.
 pub fn notify(state: NotifyState) {
@@ -37,15 +34,18 @@ pub struct Watchdog {
     /// Half of the timeout, as `sd_watchdog_enabled(3)` recommends.
     interval: Duration,
     last: Instant,
+    /// Threads are not stuck before this time: one that has nothing to do advances about once a second.
+    stuck_time: Duration,
     /// Threads that were stuck at the last check.
     stuck: Vec<String>,
 }
 
 impl Watchdog {
-    /// `None` if the environment requests no watchdog.
-    pub fn from_environment() -> Option<Self> {
+    /// `None` if the environment requests no watchdog. Threads are not stuck before a time.
+    pub fn from_environment(least_stuck_time: Duration) -> Option<Self> {
         let timeout = sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero())?;
-        Some(Self { interval: timeout / 2, last: Instant::now(), stuck: Vec::new() })
+        let (interval, stuck_time) = (timeout / 2, least_stuck_time.max(timeout / 2));
+        Some(Self { interval, last: Instant::now(), stuck_time, stuck: Vec::new() })
     }
 
     /// Sends a notification if that is due and no thread is stuck. Call it often.
@@ -54,7 +54,7 @@ impl Watchdog {
             return;
         }
         self.last = Instant::now();
-        let stuck = probe.stuck_threads(self.interval.max(MIN_STUCK_TIME));
+        let stuck = probe.stuck_threads(self.stuck_time);
         if stuck.is_empty() {
             notify(NotifyState::Watchdog);
         }

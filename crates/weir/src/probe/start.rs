@@ -32,7 +32,7 @@ impl OpenGroups {
         let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
         let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let filter = probe.metering.selection.filter.as_deref();
-        let opened = actions.open(&inputs, queues.len(), &WhenFull::Drop, filter)?;
+        let opened = actions.open(&inputs, queues.len(), &WhenFull::Drop, &probe.timing(), filter)?;
         queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
         Ok(())
     }

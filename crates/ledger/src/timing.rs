@@ -1,0 +1,100 @@
+//! Times after which the program tries again, gives up or looks again: one structure for a run.
+//!
+//! Output: [`Timing`], plain data. `Default` has the times of every normal run; tests set others
+//! (`--timing`). Whoever runs a stage hands its part down: a sink gets the time between its attempts, not
+//! the structure. Not here: timeouts of flows and other options of users, bounds of waits that are
+//! steps of an algorithm, and everything that is done per packet.
+//!
+//! This has nothing to do with accounting. It is in this crate because all stages that wait depend on
+//! it: outputs of records (`export`) and of packets (`egress`), `recorder`, `probe` and `control`. The only
+//! other crate below all of them is `packet`, whose code runs once per packet.
+
+use std::time::Duration;
+
+/// Defines the structure, its defaults and the names of its fields in one list.
+macro_rules! timing {
+    ($($(#[$sentence:meta])* $field:ident: $default:expr,)*) => {
+        /// Times of a run. The module documentation says what belongs here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Timing {
+            $($(#[$sentence])* pub $field: Duration,)*
+        }
+
+        impl Default for Timing {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl Timing {
+            /// Names of the fields, in their order.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field),)*];
+
+            /// The field of this name.
+            pub fn field_mut(&mut self, name: &str) -> Option<&mut Duration> {
+                match name {
+                    $(stringify!($field) => Some(&mut self.$field),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+timing! {
+    /// From a failed attempt of a sink to write or to connect to the next one; also between two looks
+    /// at the source address of a collector, and at whether another program has removed a file.
+    sink_retry: Duration::from_secs(1),
+    /// Shortest time between two warnings of a sink that its output cannot be used.
+    sink_log: Duration::from_secs(10),
+    /// Between two calls that let a sink connect and do what is due, while it gets no records.
+    sink_tick: Duration::from_secs(1),
+    /// A sink with a new connection waits at most this long until its datagrams are not metered.
+    sink_filter: Duration::from_secs(2),
+    /// At the end of a run, the other sinks do not wait for one that writes a batch for this time.
+    sink_stall: Duration::from_millis(500),
+    /// At the end of live traffic, a sink that accepts no records for this time is abandoned.
+    sink_timeout: Duration::from_secs(10),
+    /// Threads may go on for this time after the deadline of the end: they look at the clock between
+    /// two batches.
+    drain_grace: Duration::from_secs(1),
+    /// From a failed attempt to use an output for packets to the next one; also between two looks at
+    /// an interface that cannot be used.
+    output_retry: Duration::from_secs(1),
+    /// At the end of a run, the reader of a pipe gets this time for the packets that wait.
+    output_finish: Duration::from_secs(5),
+    /// From a failed attempt of the recorder to write to the next one.
+    recorder_retry: Duration::from_secs(2),
+    /// Between two looks of `weir probe` at signals, requests and what is due.
+    probe_check: Duration::from_millis(50),
+    /// A thread that does not advance for this time, or for half of the watchdog's timeout if that is
+    /// longer, is stuck.
+    thread_stuck: Duration::from_secs(2),
+    /// A configuration file that has not changed for this time is complete.
+    config_settled: Duration::from_secs(1),
+    /// A reload waits at most this long until its file is complete.
+    config_limit: Duration::from_secs(10),
+    /// A client of the HTTP interface has this time for the TLS handshake, for the headers of a request,
+    /// and between two requests.
+    http_header: Duration::from_secs(5),
+    /// After this time a connection of the HTTP interface gets no further requests.
+    http_keep_alive: Duration::from_secs(20),
+    /// After this time a connection of the HTTP interface is closed.
+    http_total: Duration::from_secs(30),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_selects_a_field_of_its_own() {
+        let mut timing = Timing::default();
+        for (number, name) in Timing::NAMES.iter().enumerate() {
+            *timing.field_mut(name).unwrap() = Duration::from_secs(1000 + number as u64);
+        }
+        let fields = Timing::NAMES.iter().map(|name| timing.field_mut(name).copied().unwrap().as_secs());
+        assert!(fields.eq(1000..1000 + Timing::NAMES.len() as u64));
+        assert_eq!((timing.sink_retry.as_secs(), timing.field_mut("sink-retry")), (1000, None));
+    }
+}
