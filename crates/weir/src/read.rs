@@ -107,7 +107,6 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
         None => Pipeline::new(settings, handle),
     };
     let pipeline = pipeline.map_err(|error| start_error(&config, is_requested, error))?;
-    // Not before the flow cache has its memory: each thread takes address space for its allocator.
     stop_signal.start_thread()?;
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))

@@ -48,7 +48,8 @@ impl StopSignal {
     }
 
     /// From now on a further signal ends the program only if it comes more than [`SAME_SIGNAL_TIME`] after the first
-    /// one. Starts the thread that measures this time; it has the privileges of the caller.
+    /// one. Starts the thread that measures this time; it has the privileges of the caller. Call it when the flow
+    /// cache has its memory: each thread takes address space for its allocator.
     pub fn start_thread(mut self) -> Result<Arc<AtomicBool>, Error> {
         let wait = move || {
             let mut first = None;

@@ -171,7 +171,6 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
     stderr::start_thread();
-    // Not before the flow cache has its memory: each thread takes address space for its allocator.
     stop_signal.start_thread()?;
     if let Some(memory_lock) = memory_lock
         && let Err(error) = memory_lock.lock()
