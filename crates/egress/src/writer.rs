@@ -150,7 +150,7 @@ impl Writer {
             totals.push((run.queue, sent, dropped));
             taken[run.queue] = run.octets.end;
         }
-        // Whoever sees that packets were lost finds a file of whole records.
+        // Once the loss is counted, the file has whole records.
         if refusal.is_some() {
             file.fail(incomplete as u64);
         }

@@ -776,7 +776,8 @@ mod tests {
     #[test]
     fn template_ids_wrap_and_skip_those_in_use() {
         let collector = Collector { host: "127.0.0.1".into(), port: 9, mtu: 1420, rate: 0 };
-        let udp = Transport::Udp(UdpOutput::open("udp", collector, 1232, false).unwrap());
+        let udp =
+            Transport::Udp(UdpOutput::open("udp", collector, 1232, false, ExportOptions::default().attempts).unwrap());
         let options = ExportOptions::default();
         let mut sink = TemplateSink::new("udp", Format::Ipfix, TemplateSettings::COLLECTOR, udp, &options);
         sink.next_template_id = u16::MAX;

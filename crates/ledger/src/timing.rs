@@ -1,7 +1,7 @@
 //! Times after which the program tries again, gives up or looks again: one structure for a run.
 //!
 //! Output: [`Timing`], plain data. `Default` has the times of every normal run; tests set others
-//! (`--timing`). Whoever runs a stage hands its part down: a sink gets the time between its attempts, not
+//! (`--timing`). Each stage gets its part only: a sink gets the time between its attempts, not
 //! the structure. Not here: timeouts of flows and other options of users, bounds of waits that are
 //! steps of an algorithm, and everything that is done per packet.
 //!

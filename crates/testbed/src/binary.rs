@@ -1,5 +1,6 @@
 //! Runs of the binary `weir`, and what they need: its path, exit codes, signals, programs beside it.
 
+use crate::namespace::until;
 use crate::{JsonOutput, read_ledger};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -130,9 +131,21 @@ pub fn wait_for_handler_of_sigint(child: &Child) {
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim);
         caught.is_some_and(|caught| u64::from_str_radix(caught, 16).unwrap() & 2 != 0)
     };
-    while !has_handler(std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap()) {
-        std::thread::yield_now();
-    }
+    until("it handles SIGINT", || {
+        has_handler(std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap())
+    });
+}
+
+/// Waits until a process that is still running sleeps in its first thread: it waits for room in an output,
+/// and looks now and then whether there is some.
+pub fn until_it_sleeps(child: &mut Child) {
+    let sleeps = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(|number| number.to_string());
+    let call = format!("/proc/{}/syscall", child.id());
+    until("the process sleeps", || {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        let text = std::fs::read_to_string(&call).unwrap();
+        sleeps.iter().any(|call| text.split(' ').next() == Some(call))
+    });
 }
 
 /// Waits until a child process has opened its inputs and outputs: from then on two signals at once are one.

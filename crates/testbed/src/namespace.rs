@@ -79,6 +79,13 @@ pub fn is_captured(interface: &str) -> bool {
     ip(&format!("-d link show dev {interface}")).contains("promiscuity 1")
 }
 
+/// Frames that have come to an interface of the namespace.
+pub fn received_frames(interface: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{interface}:")));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
 /// Drops all capabilities of this thread but these.
 pub fn keep_capabilities(kept: &[u32]) {
     const VERSION_3: u32 = 0x2008_0522;

@@ -8,6 +8,7 @@ use crate::{
 };
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Takes the test into a network namespace: a sender of frames that arrive at interface `right`.
@@ -76,6 +77,29 @@ impl Running {
             assert!(!has_exited || err.contains(text), "weir has exited before {text:?}: {err}");
             err.contains(text)
         });
+    }
+
+    /// Waits until it has received this number of packets, by its status (`--status json`). What it does with
+    /// a packet is done then.
+    pub fn wait_for_packets(&self, number: u64) {
+        until(&format!("{number} packets are received"), || {
+            sum(&statuses(&self.stderr()), "received_packets") >= number
+        });
+    }
+
+    /// The ledger at present, which it prints on a signal (`--status json`).
+    pub fn ledger(&self) -> Value {
+        let ledgers = || events(&self.stderr(), "ledger");
+        let before = ledgers().len();
+        self.signal(libc::SIGUSR1);
+        until("the ledger is printed", || ledgers().len() > before);
+        ledgers().pop().unwrap()["ledger"].take()
+    }
+
+    /// Whether it has a file open.
+    pub fn has_open(&self, path: &Path) -> bool {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.process.0.id())).unwrap().flatten();
+        open.into_iter().any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|target| target == path))
     }
 
     /// How often standard error has a text.

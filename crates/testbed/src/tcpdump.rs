@@ -69,8 +69,8 @@ impl Tcpdump {
         self.read()
     }
 
-    /// The whole frames in its file.
-    fn read(&self) -> Vec<Vec<u8>> {
+    /// The whole frames that it has written so far.
+    pub fn read(&self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         if fs::metadata(&self.path).is_ok_and(|file| file.len() >= FILE_HEADER) {
             let mut source = weir_capture::open(&self.path).unwrap();

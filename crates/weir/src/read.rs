@@ -58,10 +58,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let enricher = Enricher::load(&read.enrichment)?;
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
-    // One thread meters.
-    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
-    let reading_threads = read.threads.map_or_else(cores, usize::from) - 1;
-    let reading_threads = reading_threads.min(weir_capture::useful_threads(sources.len()));
+    let reading_threads = reading_threads(read, sources.len());
     let threads = if read.threads.is_some() { ReadingThreads::UpTo } else { ReadingThreads::IfUseful };
     let mut source = input::open_on_threads(&sources, settings.decode, &stop, threads(reading_threads))?;
     let reads_captures = matches!(source, Input::File(_));
@@ -110,6 +107,12 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     stop_signal.start_thread()?;
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
+}
+
+/// Threads that may read ahead of the one that meters.
+fn reading_threads(read: &Read, sources: usize) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    (read.threads.map_or_else(cores, usize::from) - 1).min(weir_capture::useful_threads(sources))
 }
 
 /// Runs the source through the pipeline until its end, a signal, or until no sink is left. There

@@ -1,10 +1,10 @@
 //! The recorder: files, indexes, limits, failures, and what a search finds.
 
-use super::common::{self, Frames, capinfos, frames_of, open, record, replay, settings, tshark_reads};
+use super::common::{self, Frames, capinfos, frames_of, open, record, replay, settings, tshark_reads, until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_capture::Frame;
 use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets};
 use weir_recorder::{FrameSelector, IndexNotice, Query, RecorderOutput, Search, SelectedRecords};
@@ -191,17 +191,13 @@ fn a_file_ends_after_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let frames = Frames::synth("velan,flows=10,packets=100");
     let mut output = open(folder.path(), "time=1s");
-    for _ in 0..2 {
+    for number in 1..=2 {
         frames.send(&mut output);
-        let until = Instant::now() + Duration::from_secs(5);
-        let has_ended = || {
-            let last = files(folder.path()).pop();
-            last.is_some_and(|file| fs::metadata(index_of(&file)).unwrap().len() > 400)
-        };
-        std::thread::sleep(Duration::from_millis(1500));
-        while !has_ended() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("the file has ended", || {
+            let files = files(folder.path());
+            let last = files.last().and_then(|file| fs::metadata(index_of(file)).ok());
+            files.len() == number && last.is_some_and(|index| index.len() > 400)
+        });
     }
     output.finish();
     assert_eq!(output.counters().recorder.unwrap().files, 2);
@@ -230,7 +226,10 @@ fn a_full_queue_drops_and_the_next_frame_has_the_count() {
     for _ in 0..40 {
         frames.send(&mut output);
     }
-    std::thread::sleep(Duration::from_millis(500));
+    until("the thread has caught up", || {
+        output.flush();
+        output.counters().waiting.packets == 0
+    });
     frames.send(&mut output);
     output.finish();
     let counters = output.counters();
@@ -257,11 +256,10 @@ fn bursts_of_one_packet_do_not_use_up_the_queue_of_a_slow_disk() {
     assert!(output.counters().dropped.is_empty(), "8 MiB hold 50 000 packets: {:?}", output.counters());
     output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
     // What is kept, because the disk was behind, goes when it has caught up.
-    let until = Instant::now() + Duration::from_secs(20);
-    while output.counters().waiting.packets > 0 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
+    until("all packets are written", || {
         output.flush();
-    }
+        output.counters().waiting.packets == 0
+    });
     assert_eq!(output.counters().sent, frames.totals());
     output.finish();
 }
@@ -391,9 +389,7 @@ fn after_a_kill_the_files_are_readable_and_searched() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        while !path.exists() || files(&path).is_empty() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("there is a file", || path.exists() && !files(&path).is_empty());
         std::thread::sleep(Duration::from_millis(delay_ms));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -505,22 +501,18 @@ fn fill_disk(folder: &Path) {
     let is_stopped = |output: &RecorderOutput| output.counters().recorder.unwrap().is_stopped;
     let failed =
         |output: &RecorderOutput| output.counters().dropped.get("write_failed").map_or(0, |failed| failed.packets);
-    let until = Instant::now() + Duration::from_secs(10);
-    while failed(&output) == 0 && Instant::now() < until {
+    until("the disk is full", || {
         frames.send(&mut output);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(failed(&output) > 0 && is_stopped(&output));
+        failed(&output) > 0 && is_stopped(&output)
+    });
     let stopped = files(folder);
     assert_eq!(stopped.len(), 1, "{stopped:?}");
     tshark_reads(&stopped[0]);
     fs::remove_file(ballast).unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
-    while is_stopped(&output) && Instant::now() < until {
+    until("packets are recorded again", || {
         frames.send(&mut output);
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(!is_stopped(&output));
+        !is_stopped(&output)
+    });
     output.finish();
     let counters = output.counters();
     assert_eq!(counters.waiting.packets, 0);

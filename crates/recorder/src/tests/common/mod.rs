@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use weir_capture::{Frame, Source};
 use weir_egress::{InterfaceReport, PacketOutput};
 use weir_flow::FlowRecord;
@@ -94,13 +95,24 @@ pub fn replay(frames: &Frames, output: &mut RecorderOutput) {
     output.finish();
 }
 
+/// Waits until a condition holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 pub fn settings(folder: &Path, settings: &str) -> FolderSettings {
     FolderSettings::parse(&format!("folder:{}?{settings}", folder.display())).unwrap()
 }
 
 /// Opens a folder for one pipeline, whose interface is 1.
 pub fn open(folder: &Path, limits: &str) -> RecorderOutput {
-    let mut output = RecorderOutput::open(&settings(folder, limits), 1, Some("tcp or udp")).unwrap().remove(0);
+    // What failed is tried again soon.
+    let settings = FolderSettings { retry: Duration::from_millis(50), ..settings(folder, limits) };
+    let mut output = RecorderOutput::open(&settings, 1, Some("tcp or udp")).unwrap().remove(0);
     output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
     output
 }

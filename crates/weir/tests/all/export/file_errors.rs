@@ -10,13 +10,16 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use testbed::namespace::until;
+use testbed::running::events;
 use testbed::{
-    Pcap, START, command, is_root, ledger_of, number, permit_all_users, read_ledger, request_and_response, small,
-    text_of,
+    Pcap, START, command, is_root, ledger_of, number, permit_all_users, read_ledger, request_and_response, signal,
+    small, text_of,
 };
 
 const FAILS: &str = "file cannot be written, trying again, its records are lost until then";
 const WORKS: &str = "file can be written again";
+const LOST: &str = "records are lost";
+const EXPORTED: &str = "records are exported";
 const FORMATS: [&str; 3] = ["json", "csv", "ipfix"];
 
 fn file_size_limit(bytes: u64) -> libc::rlimit {
@@ -39,7 +42,7 @@ fn limit_file_size(command: &mut Command, bytes: u64) {
 struct Probe {
     child: Child,
     input: ChildStdin,
-    flows: u16,
+    flows: u32,
     log: Arc<Mutex<String>>,
 }
 
@@ -51,6 +54,8 @@ impl Probe {
     /// Starts it through a command that ends with its name.
     fn start_in(mut command: Command, sink: &str, stats: &Path, limit_bytes: u64) -> Self {
         command.args(["probe", "-i", "-", "--idle", "1s", "--quiet", "--log-level", "info", "-o", sink]);
+        // What fails is tried again soon, and logged again after the test.
+        command.args(["--timing", "sink_retry=50ms,sink_log=1h", "--status", "json"]);
         if is_root() {
             // The system permits to change the limits of processes of the same user.
             command.args(["--user", "root"]);
@@ -72,10 +77,10 @@ impl Probe {
     }
 
     /// Sends packets of new flows, 100 of them per second of capture time.
-    fn feed(&mut self, flows: u16) {
+    fn feed(&mut self, flows: u32) {
         for _ in 0..flows {
-            let (seconds, part) = (u32::from(self.flows) / 100, u32::from(self.flows) % 100);
-            let [request, response] = request_and_response(self.flows);
+            let (seconds, part) = (self.flows / 100, self.flows % 100);
+            let [request, response] = request_and_response(self.flows as u16);
             let frames = Pcap(Vec::new()).frame(START + seconds, 10_000 * part, &request);
             let frames = frames.frame(START + seconds, 10_000 * part + 1, &response);
             self.input.write_all(&frames.0).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
@@ -93,6 +98,27 @@ impl Probe {
             self.feed(20);
             self.log().contains(text)
         });
+    }
+
+    /// Sends packets until the file has more lost or exported records than these: their number.
+    fn feed_until_more(&mut self, what: &str, than: u64) -> u64 {
+        let mut number = 0;
+        until(what, || {
+            self.feed(20);
+            number = self.count_of(what);
+            number > than
+        });
+        number
+    }
+
+    /// Records of the file that were lost or exported so far, by its ledger.
+    fn count_of(&self, what: &str) -> u64 {
+        let ledgers = || events(&self.log(), "ledger");
+        let before = ledgers().len();
+        signal(&self.child, libc::SIGUSR1);
+        until("the ledger is printed", || ledgers().len() > before);
+        let sink = &ledgers().pop().unwrap()["ledger"]["sinks"][0];
+        number(&if what == LOST { &sink["lost"]["write_failed"] } else { &sink["exported"] }["flows"])
     }
 
     fn set_file_size_limit(&self, bytes: u64) {
@@ -169,12 +195,13 @@ fn a_file_that_reaches_the_limit_of_file_sizes_is_continued_when_the_limit_is_ra
                     probe.set_file_size_limit(1 << 30);
                     probe.feed_until(WORKS);
                     probe.feed(300);
-                    // The second time within 10 s is not logged.
+                    // The second time shortly after is not logged.
+                    let lost = probe.count_of(LOST);
                     probe.set_file_size_limit(10);
-                    probe.feed(1000);
-                    thread::sleep(std::time::Duration::from_millis(1100));
+                    probe.feed_until_more(LOST, lost);
                     probe.set_file_size_limit(1 << 30);
-                    probe.feed(1000);
+                    let exported = probe.count_of(EXPORTED);
+                    probe.feed_until_more(EXPORTED, exported);
                     assert_eq!(assert_accounted(&stats, probe.finish()), whole_records(format, &path), "{format}");
                 });
             }

@@ -3,12 +3,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use testbed::namespace::{LEFT, Sender, ip, network_of, until};
 use testbed::running::{Running, flows_of_file, send_requests, without_times};
-use testbed::{command, failure, permit_all_users, read_ledger, signal, udp};
+use testbed::{arp, command, failure, permit_all_users, read_ledger, signal, udp};
 
 /// Takes the test into a network namespace with four queues. Tests with such a namespace run one at
 /// a time, because a process that another test starts inherits the open descriptors of this one
@@ -147,20 +147,26 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
         let output = folder.path().join("out.pcap");
         let rules = folder.path().join("rules.toml");
         std::fs::write(&rules, format!("[egress.all]\noutputs = [\"pcap:{}\"]\n", output.display())).unwrap();
-        let options = ["--interval", "100ms", "--flows", "10k", "--rules", rules.to_str().unwrap()];
+        let options = ["--interval", "100ms", "--status", "json", "--flows", "10k", "--rules", rules.to_str().unwrap()];
         let probe = Running::start_in(weir, &[&["probe", "-i", source], &options[..]].concat());
-        probe.wait_for("packets/s");
+        probe.wait_for("packets_per_second");
         let mut sender = Sender::new(LEFT);
         send_requests(&mut sender, 0..10);
-        std::thread::sleep(Duration::from_millis(300));
+        probe.wait_for_packets(20);
         // In place, because the file is mapped.
         let file = std::fs::OpenOptions::new().write(true).open(&clock).unwrap();
         file.write_all_at(&i64::to_ne_bytes(3600 * hours), 0).unwrap();
         probe.wait_for("the system's clock was set");
-        // Packets that are handed on have the new time a tenth of a second later.
-        std::thread::sleep(Duration::from_millis(300));
+        // Packets that are handed on have the new time a little later. These are in no record.
+        let mut sent = 20;
+        until("packets that are handed on have the new time", || {
+            sender.send(&arp());
+            sent += 1;
+            let set_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64 + 3600 * hours;
+            times_of(&output, is_arp).last().is_some_and(|time| (time - set_s).abs() < 60)
+        });
         send_requests(&mut sender, 0..10);
-        std::thread::sleep(Duration::from_millis(300));
+        probe.wait_for_packets(sent + 20);
         let (err, flows, ledger) = probe.stop(0);
         assert_eq!((flows.len(), &ledger["clock"][key]), (10, &serde_json::json!(1)), "{err} {ledger}");
         assert_eq!(ledger["anomalies"], serde_json::json!({}), "{ledger}");
@@ -171,15 +177,27 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
             assert_eq!((testbed::packets(&flow), &flow["approximate"]), (4, &serde_json::json!("clock_set")), "{flow}");
         }
         // Packets that are handed on have the time that the system's clock has.
-        let mut source = weir_capture::open(&output).unwrap();
-        let mut times = Vec::new();
-        while let Some(burst) = source.burst().unwrap() {
-            times.extend(burst.iter().map(|frame| (frame.time_ns / 1_000_000_000) as i64));
-        }
+        let times = times_of(&output, |frame| !is_arp(frame));
+        assert_eq!(times.len(), 40);
         for (times, expected) in times.chunks(times.len() / 2).zip([now_s - 3600 * hours, now_s]) {
             assert!(times.iter().all(|time| (time - expected).abs() < 60), "{times:?} {expected}");
         }
     }
+}
+
+fn is_arp(frame: &[u8]) -> bool {
+    frame[12..14] == [8, 6]
+}
+
+/// Times of the frames in a capture, of which the last may be incomplete, seconds since 1970.
+fn times_of(capture: &Path, selects: impl Fn(&[u8]) -> bool) -> Vec<i64> {
+    let mut times = Vec::new();
+    let Ok(mut source) = weir_capture::open(capture) else { return times };
+    while let Ok(Some(burst)) = source.burst() {
+        let selected = burst.iter().filter(|frame| selects(frame.bytes));
+        times.extend(selected.map(|frame| (frame.time_ns / 1_000_000_000) as i64));
+    }
+    times
 }
 
 /// Seconds since 1970 of a time in a flow record.

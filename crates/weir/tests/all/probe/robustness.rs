@@ -352,11 +352,12 @@ fn a_blocked_output_delays_no_other_and_is_abandoned_at_the_end() {
     // A reader that never reads.
     let _reader = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
     let sinks = [&pipe, &output].map(|path| format!("json:{}", path.display()));
-    let probe = Running::probe("af_packet:right", &["-o", &sinks[0], "-o", &sinks[1], "--idle", "300ms"]);
+    let options = ["-o", &sinks[0], "-o", &sinks[1], "--idle", "300ms", "--timing", "sink_timeout=2s"];
+    let probe = Running::probe("af_packet:right", &options);
     send_requests(&mut sender, 0..FLOWS);
     until("the other output has every flow", || read_flows(&output).len() == usize::from(FLOWS));
     let (err, _, ledger) = probe.stop(2);
-    assert!(err.contains("accepted no records for 10 s"), "{err}");
+    assert!(err.contains("accepted no records for 2 s"), "{err}");
     let of = |sink: usize, what: &str| number(&ledger["sinks"][sink][what]["flows"]);
     let lost = ledger["sinks"][0]["lost"]["exporter_behind"]["flows"].as_u64().unwrap();
     assert_eq!((of(0, "exported") + lost, of(1, "exported")), (FLOWS.into(), FLOWS.into()), "{ledger}");
@@ -555,10 +556,10 @@ fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
     assert_eq!(manager.receive(), "READY=1");
     manager.wait_for("WATCHDOG=1");
     manager.wait_for("STATUS=");
-    // The status of a silent pipe do not delay the watchdog by seconds.
+    // The status of a silent pipe, ten times a second, does not delay the watchdog by a second each.
     let started = std::time::Instant::now();
     (0..20).for_each(|_| manager.wait_for("WATCHDOG=1"));
-    assert!(started.elapsed() < BOUND / 6, "{:?}", started.elapsed());
+    assert!(started.elapsed() < BOUND / 4, "{:?}", started.elapsed());
     drop(pipe);
     manager.wait_for("STOPPING=1");
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -684,6 +685,7 @@ impl Drop for StoppedThread {
 
 #[test]
 fn the_watchdog_is_not_notified_while_a_thread_is_stuck() {
+    const TOTALS: &str = "totals since the start";
     let manager = ServiceManager::new();
     let arguments = ["probe", "-i", "-", "--layout", "split", "--flows", "10k", "--interval", "1h"];
     let mut probe = Running::start_in(manager.command(), &arguments);
@@ -699,14 +701,20 @@ fn the_watchdog_is_not_notified_while_a_thread_is_stuck() {
         manager.arrived();
         probe.times(message) > 0
     });
-    std::thread::sleep(BOUND / 60);
+    // The next notification would be due, and after the first of the totals the probe looks whether it is.
+    std::thread::sleep(Duration::from_millis(200));
+    for _ in 0..2 {
+        let before = probe.times(TOTALS);
+        probe.signal(libc::SIGUSR1);
+        until("the totals are printed", || probe.times(TOTALS) > before);
+    }
     assert_eq!(manager.arrived(), [""; 0]);
     drop(stopped);
     probe.wait_for("all threads advance again");
     manager.wait_for("WATCHDOG=1");
     drop(pipe);
     let (code, err, flows, _) = probe.wait();
-    assert_eq!((code, flows.len(), err.matches("do not advance").count()), (0, 1, 1), "{err}");
+    assert_eq!((code, flows.len()), (0, 1), "{err}");
 }
 
 #[test]
@@ -734,7 +742,7 @@ fn a_probe_with_a_stuck_thread_ends_at_the_deadline() {
         probe.signal(libc::SIGTERM);
         stopped.wait_for_end();
         let (code, err, _, ledger) = probe.wait();
-        assert!(started.elapsed() < BOUND / 5, "{layout}: {:?}", started.elapsed());
+        assert!(started.elapsed() < BOUND, "{layout}: {:?}", started.elapsed());
         assert_eq!(code, 2, "{err}");
         assert!(err.contains("threads did not end in time (--drain-timeout 1.00s)"), "{err}");
         assert!(err.contains(&format!("threads={thread}\n")), "{err}");

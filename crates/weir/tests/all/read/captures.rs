@@ -3,8 +3,12 @@
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use testbed::namespace::until;
 use testbed::{
     Pcap, SMALL_BYTES, SMALL_PACKETS, START, SavedCapture, arguments, arp, command, failure, ledger_of, metered,
     packets, read_flows, read_ledger, signal, small, success, text_of, udp, wait_for_thread_of_signals, weir,
@@ -406,8 +410,16 @@ fn an_interrupt_exports_all_flows_and_warns_of_unread_input() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(&Pcap::new().0).unwrap();
     // Writing fails when weir has exited.
-    let writer = std::thread::spawn(move || while input.write_all(&frame.repeat(1000)).is_ok() {});
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let written = Arc::new(AtomicUsize::new(0));
+    let of_writer = written.clone();
+    let writer = std::thread::spawn(move || {
+        let frames = frame.repeat(1000);
+        while input.write_all(&frames).is_ok() {
+            of_writer.fetch_add(frames.len(), Ordering::Relaxed);
+        }
+    });
+    // The pipe holds less. So weir reads, and handles signals.
+    until("weir has read packets", || written.load(Ordering::Relaxed) > 4 << 20);
     signal(&child, libc::SIGINT);
     let (code, out, err) = text_of(&child.wait_with_output().unwrap());
     writer.join().unwrap();
@@ -441,12 +453,11 @@ fn records_of_a_slow_pipe_are_exported_while_it_is_open() {
     input.write_all(&Pcap::new().0).unwrap();
     let mut second = 0;
     // Each packet ends the flow before it. Records are written at least once a second.
-    while std::fs::metadata(&json).map_or(0, |file| file.len()) == 0 {
+    until("there is a record", || {
         input.write_all(&one_packet(START + 2 * second, second as u16)).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(100));
         second += 1;
-        assert!(second < 600, "no record in a minute");
-    }
+        std::fs::metadata(&json).is_ok_and(|file| file.len() > 0)
+    });
     drop(input);
     assert!(child.wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), second as usize);
@@ -459,9 +470,7 @@ fn an_interrupt_ends_a_read_of_a_silent_pipe() {
     let (child, mut input) = read_pipe(&json, &[]);
     input.write_all(&[Pcap::new().0, one_packet(START, 1)].concat()).unwrap();
     // weir creates the output after it handles signals and has read the packet.
-    while !json.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until("the output exists", || json.exists());
     signal(&child, libc::SIGINT);
     let (code, _, err) = text_of(&child.wait_with_output().unwrap());
     assert_eq!(code, 2, "{err}");
@@ -494,26 +503,34 @@ fn two_signals_at_once_lose_no_record() {
     }
 }
 
+/// Waits until the first thread of a process waits for something.
+fn until_it_waits(child: &std::process::Child) {
+    let stat = format!("/proc/{}/stat", child.id());
+    until("it waits", || std::fs::read_to_string(&stat).unwrap().contains(") S "));
+}
+
+/// Octets in a pipe that were not read.
+fn octets_in(pipe: &std::process::ChildStdin) -> i32 {
+    let mut octets = 0;
+    // SAFETY: the call writes one number, which lives across it.
+    assert_eq!(unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut octets) }, 0);
+    octets
+}
+
 #[test]
 fn the_wait_for_a_writer_of_a_pipe_ends_with_a_writer_or_a_signal() {
-    use std::time::{Duration, Instant};
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let name = pipe.to_str().unwrap();
     // Weir opens the pipe after it handles signals.
     let start = |arguments: &[&str]| {
-        let mut child = command().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let descriptors = format!("/proc/{}/fd", child.id());
         let is_pipe = |link: std::fs::DirEntry| std::fs::read_link(link.path()).is_ok_and(|target| target == pipe);
-        let started = Instant::now();
-        while !std::fs::read_dir(&descriptors).unwrap().flatten().any(is_pipe) {
-            if started.elapsed() > Duration::from_secs(20) {
-                child.kill().unwrap();
-                panic!("{arguments:?}: the pipe is not open");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(&format!("{arguments:?}: the pipe is open"), || {
+            std::fs::read_dir(&descriptors).unwrap().flatten().any(is_pipe)
+        });
         child
     };
     for arguments in [&["read", name][..], &["tcp", name], &["probe", "-i", name, "-o", "json:/dev/null"]] {
@@ -524,7 +541,7 @@ fn the_wait_for_a_writer_of_a_pipe_ends_with_a_writer_or_a_signal() {
         assert!(err.contains("interrupted"), "{arguments:?}: {err}");
     }
     let child = start(&["read", name]);
-    std::thread::sleep(Duration::from_millis(300));
+    until_it_waits(&child);
     std::fs::write(&pipe, &small().0).unwrap();
     let (code, out, err) = text_of(&child.wait_with_output().unwrap());
     assert_eq!(code, 0, "{err}");
@@ -543,7 +560,8 @@ fn an_interrupt_before_or_within_the_first_packet_is_no_damage() {
         let mut input = child.stdin.take().unwrap();
         input.write_all(bytes).unwrap();
         testbed::wait_for_handler_of_sigint(&child);
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        until("it has read all", || octets_in(&input) == 0);
+        until_it_waits(&child);
         signal(&child, libc::SIGINT);
         let (code, _, err) = text_of(&child.wait_with_output().unwrap());
         assert_eq!(code, 2, "{command_line:?}: {err}");
