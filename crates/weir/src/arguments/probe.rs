@@ -213,8 +213,8 @@ Examples:
     settings_help!(),
     "
 Signals:
-  SIGINT, SIGTERM  stop receiving, end and export all flows within --drain-timeout, exit; a second
-                   one exits at once
+  SIGINT, SIGTERM  stop receiving, end and export all flows within --drain-timeout, exit; another
+                   one, more than 2 s later, exits at once
   SIGHUP           read the file of --config again; timeouts, filter and sinks change without
                    a restart. Load the files of --rules, --networks, --geo and --tags again
   SIGUSR1          print the totals since the start: pipelines and ledger
