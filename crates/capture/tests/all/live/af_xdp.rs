@@ -35,7 +35,15 @@ fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
     }
 }
 
+/// Waits until no program is attached: a process that another test has just started may still have the
+/// sockets of sources that are dropped.
+fn until_detached() {
+    until("the program is detached", || !ip("link show dev right").contains("xdp"));
+}
+
+/// Opens sources of an interface that has none.
 fn open(source: &str) -> Sources {
+    until_detached();
     open_live(source).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -393,13 +401,13 @@ fn program_is_detached_with_its_sources() {
         assert!(attached());
         assert!(refused("af_xdp:right").contains("another XDP program"), "{}", refused("af_xdp:right"));
         drop(sources);
-        assert!(!attached());
+        until_detached();
         // After the stop, received frames are delivered, and new packets go to the network stack.
         let mut sources = open(&format!("af_xdp:right,attach={place}"));
         let (left, stack) = (Raw::at(LEFT, 0), Raw::at(RIGHT, libc::ETH_P_IP));
         (0..100).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
         sources.iter_mut().for_each(|source| source.stop());
-        assert!(!attached());
+        until_detached();
         (100..200).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
         let mut passed = Vec::new();
         let seen = read(sources, |received| stack.receive_until(200, &mut passed, received));
@@ -443,6 +451,7 @@ fn missing_capabilities_are_named_and_sufficient() {
     let Some(_alone) = network(4) else { return };
     drop(open("af_xdp:right"));
     let with = |kept: Vec<u32>, source: &'static str| {
+        until_detached();
         let tried = move || {
             keep_capabilities(&kept);
             open_live(source).map(drop).map_err(|error| error.to_string())

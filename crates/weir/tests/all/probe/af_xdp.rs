@@ -20,7 +20,13 @@ fn network() -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     let opened = weir_capture::open_live("af_xdp:right").map(drop).map_err(|error| error.to_string());
-    opened.map_err(|error| eprintln!("SKIPPED: {error}")).ok().map(|()| alone)
+    if let Err(error) = opened {
+        eprintln!("SKIPPED: {error}");
+        return None;
+    }
+    // A process that another test has just forked may still have it open.
+    until("the XDP program is detached", || !ip("link show dev right").contains("xdp"));
+    Some(alone)
 }
 
 /// Frames of TCP and UDP over IPv4 that are no fragments. The sending veth device chooses the queue
