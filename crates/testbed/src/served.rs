@@ -89,7 +89,12 @@ impl Served {
     }
 
     pub fn metrics(&self) -> BTreeMap<String, f64> {
-        let answer = self.get("/metrics");
+        let mut answer = Answer { status: 503, head: String::new(), body: String::new() };
+        // On a busy machine the probe may not have reported for some seconds.
+        until("the probe reports", || {
+            answer = self.get("/metrics");
+            answer.status != 503
+        });
         assert_eq!(answer.status, 200, "{}", answer.body);
         samples(&answer.body)
     }

@@ -82,6 +82,8 @@ struct Collector {
 impl Collector {
     fn start(address: &str) -> Self {
         let socket = UdpSocket::bind(address).unwrap();
+        // On a busy machine the thread below may not run for a while. Only root may exceed the limit of the system.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20);
         let received = Arc::new(Mutex::new(Received::default()));
         let (address, shared) = (socket.local_addr().unwrap().to_string(), received.clone());
         thread::spawn(move || {
