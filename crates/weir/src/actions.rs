@@ -451,7 +451,7 @@ fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunSt
     missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
     let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
-    let stop = StopSignal::register()?.start_thread()?;
+    let stop = StopSignal::register()?.start_thread();
     let mut source = input::open_sources(&sources, settings.decode, &stop)?;
     let count = |output: &OutputSpec| {
         let counters = OutputCounters { output: output.to_string(), ..OutputCounters::default() };

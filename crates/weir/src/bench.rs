@@ -32,7 +32,7 @@ fn run_live(arguments: &BenchLive) -> Result<RunStatus, Error> {
         soak_rate_share: f64::from(arguments.at) / 100.0,
         interval: Duration::from_nanos(arguments.interval_ns),
         date: date(),
-        stop: StopSignal::register()?.start_thread()?,
+        stop: StopSignal::register()?.start_thread(),
     };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut log_line, show);
     let (report, status) = measure_and_write(arguments.json.as_deref(), measure, weir_bench::json)?;

@@ -61,7 +61,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
         let read_again: Vec<&Path> = read_again.iter().map(PathBuf::as_path).collect();
         Sandbox::enter(&[], &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
     }
-    stop_signal.start_thread()?;
+    stop_signal.start_thread();
     for (path, notice) in &search.notices {
         warn!(file = path.display().to_string(), "{notice}");
     }

@@ -61,7 +61,7 @@ pub fn run(read: &Read, output: &str, path: &Path) -> Result<RunStatus, Error> {
     if !read.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[], Restrictions::of(&sources, false, false));
     }
-    stop_signal.start_thread()?;
+    stop_signal.start_thread();
     let mut progress = Progress::new(read.reporting.quiet);
     let (mut damage, mut interrupted) = (DamageLog::default(), false);
     let copied = PacketsOutput::new(file, decode).and_then(|mut output| {

@@ -104,7 +104,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
         None => Pipeline::new(settings, handle),
     };
     let pipeline = pipeline.map_err(|error| start_error(&config, is_requested, error))?;
-    stop_signal.start_thread()?;
+    stop_signal.start_thread();
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
+use tracing::debug;
 
 /// A further signal within this time counts as the first one: `timeout`, shells and supervisors signal a process
 /// and its group at once.
@@ -49,21 +50,24 @@ impl StopSignal {
 
     /// From now on a further signal ends the program only if it comes more than [`SAME_SIGNAL_TIME`] after the first
     /// one. Starts the thread that measures this time; it has the privileges of the caller. Call it when the flow
-    /// cache has its memory: each thread takes address space for its allocator.
-    pub fn start_thread(mut self) -> Result<Arc<AtomicBool>, Error> {
+    /// cache has its memory: each thread takes address space for its allocator. Where the system permits no further
+    /// thread, a second signal still ends the program at once.
+    pub fn start_thread(self) -> Arc<AtomicBool> {
+        const STACK_BYTES: usize = 64 << 10;
+        let Self { flag, mut signals, opening } = self;
         let wait = move || {
             let mut first = None;
-            for signal in self.signals.forever() {
+            for signal in signals.forever() {
                 if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL_TIME {
                     signal_hook::low_level::exit(128 + signal);
                 }
             }
         };
-        for handler in self.opening {
-            signal_hook::low_level::unregister(handler);
+        match thread::Builder::new().name("weir-signals".into()).stack_size(STACK_BYTES).spawn(wait) {
+            Ok(_) => opening.into_iter().for_each(|handler| drop(signal_hook::low_level::unregister(handler))),
+            Err(error) => debug!(%error, "a second signal ends the program at once: no thread measures the time"),
         }
-        thread::Builder::new().name("weir-signals".into()).spawn(wait).map_err(Error::Signals)?;
-        Ok(self.flag)
+        flag
     }
 }
 

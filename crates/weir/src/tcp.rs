@@ -76,7 +76,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);
-    stop_signal.start_thread()?;
+    stop_signal.start_thread();
     let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.reporting.quiet), true);
     let options = ReportOptions {
         sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),

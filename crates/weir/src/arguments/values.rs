@@ -157,8 +157,8 @@ mod tests {
             ("", "'' has no value"),
             ("sink_retry", "'sink_retry' has no value; write for example sink_retry=100ms"),
             ("sink_retry=1s,", "'' has no value"),
-            ("sink_retry=soon", "not a duration"),
-            ("sink_retry=0s", "must"),
+            ("sink_retry=soon", "'soon' is not a unit of time"),
+            ("sink_retry=0s", "must be at least 1ns"),
         ] {
             let error = parse_timing(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

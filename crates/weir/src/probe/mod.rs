@@ -171,7 +171,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
     effective.sink_memory = sink_memory;
     privileges::reset_priority();
     stderr::start_thread();
-    stop_signal.start_thread()?;
+    stop_signal.start_thread();
     if let Some(memory_lock) = memory_lock
         && let Err(error) = memory_lock.lock()
     {
