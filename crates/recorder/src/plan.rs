@@ -172,7 +172,8 @@ impl Search {
     fn tail_with_packets(&mut self, file: &File, path: &Path, start: u64) -> io::Result<Option<u64>> {
         let length = file.metadata()?.len().saturating_sub(start);
         if length > MAX_TAIL_BYTES {
-            return Ok(Some(u64::MAX));
+            let end = if is_recorded(path) { end_of_whole_blocks(file, start, start + length)? } else { u64::MAX };
+            return Ok(Some(end));
         }
         let mut octets = vec![0; length as usize];
         file.read_exact_at(&mut octets, start)?;
@@ -226,6 +227,24 @@ impl Search {
     pub fn octets_read(&self) -> u64 {
         self.octets_read.load(Relaxed) + self.octets_of_indexes
     }
+}
+
+/// Where the last whole block before `end` ends, by the lengths in the blocks; `u64::MAX` if one is damaged, which
+/// the search then reports.
+fn end_of_whole_blocks(file: &File, mut at: u64, end: u64) -> io::Result<u64> {
+    let mut header = [0; 8];
+    while at + 12 <= end {
+        file.read_exact_at(&mut header, at)?;
+        let octets = u64::from(block::word(&header, 4).expect("the header has two words"));
+        if octets < 12 || octets % 4 != 0 {
+            return Ok(u64::MAX);
+        }
+        if octets > end - at {
+            break;
+        }
+        at += octets;
+    }
+    Ok(at)
 }
 
 /// Whether a recorder writes this file: it has the lock of the folder, and the file is the newest one.

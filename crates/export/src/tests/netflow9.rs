@@ -42,7 +42,7 @@ proptest! {
         prop_assert_eq!(records, expected.as_slice());
         prop_assert_eq!(counters.exported, sum(&flows));
         prop_assert_eq!(counters.wire_records, expected.len() as u64);
-        prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= 900));
+        prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= 1300 - 28));
         for (number, message) in decoder.messages.iter().enumerate() {
             prop_assert_eq!((message.sequence, message.domain), (number as u32, 5), "sequence counts messages");
         }
