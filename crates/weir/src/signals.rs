@@ -64,7 +64,9 @@ impl StopSignal {
             }
         };
         match thread::Builder::new().name("weir-signals".into()).stack_size(STACK_BYTES).spawn(wait) {
-            Ok(_) => opening.into_iter().for_each(|handler| drop(signal_hook::low_level::unregister(handler))),
+            Ok(_) => opening.into_iter().for_each(|handler| {
+                signal_hook::low_level::unregister(handler);
+            }),
             Err(error) => debug!(%error, "a second signal ends the program at once: no thread measures the time"),
         }
         flag
