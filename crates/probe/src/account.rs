@@ -66,6 +66,24 @@ impl Account {
         Self::combined(&reader, meter)
     }
 
+    /// For the sum of several meters, one of which hangs: its last report may be from before flows migrated
+    /// to another meter, or came from one, so that their records are in both reports or in none. Afterwards
+    /// each flow that was created is in one record. `decoded` are the packets and octets that the meters
+    /// got, if the readers have ended: no more are in records.
+    pub(crate) fn settle_migrations(&mut self, decoded: Option<[u64; 2]>) {
+        let mut done = self.sent;
+        done.merge(self.lost);
+        let Ledger { packets, bytes, live, flows_created, .. } = &mut self.ledger;
+        *flows_created = done.flows.max(*flows_created);
+        live.flows = *flows_created - done.flows;
+        if live.flows == 0 {
+            *live = RecordTotals::default();
+        } else if let Some([all_packets, all_bytes]) = decoded {
+            live.packets = live.packets.min(all_packets.saturating_sub(done.packets + packets.dropped_cache_full));
+            live.bytes = live.bytes.min(all_bytes.saturating_sub(done.bytes + bytes.dropped_cache_full));
+        }
+    }
+
     /// Counts records that the pipeline has sent since this report.
     pub(crate) fn add_sent(&mut self, records: RecordTotals) {
         let Ledger { packets, bytes, live, flows_created, .. } = &mut self.ledger;
@@ -95,4 +113,34 @@ pub(crate) fn totals(records: &[FlowRecord]) -> RecordTotals {
     let mut totals = RecordTotals::default();
     records.iter().for_each(|record| totals.add(record.packets(), record.frame_bytes()));
     totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(flows: u64, packets: u64) -> RecordTotals {
+        RecordTotals { flows, packets, bytes: 100 * packets }
+    }
+
+    /// The account of two meters that got 100 packets of 10 flows, of which the first has reported nothing
+    /// since it had 4 flows with 40 packets.
+    fn settled(live: RecordTotals, sent: RecordTotals, flows_created: u64) -> (RecordTotals, u64) {
+        let mut sum = Account { sent, ..Account::default() };
+        (sum.ledger.live, sum.ledger.flows_created) = (live, flows_created);
+        sum.settle_migrations(Some([100, 10_000]));
+        (sum.ledger.live, sum.ledger.flows_created)
+    }
+
+    #[test]
+    fn each_flow_that_was_created_is_in_one_record_after_migrations_that_were_not_reported() {
+        // The second meter has sent 8 flows, 2 of which came from the first one.
+        assert_eq!(settled(records(4, 40), records(8, 70), 10), (records(2, 30), 10));
+        // All 4 came from it.
+        assert_eq!(settled(records(4, 40), records(10, 100), 10), (records(0, 0), 10));
+        // Besides, one came from it that it created after its report.
+        assert_eq!(settled(records(4, 40), records(10, 100), 9), (records(0, 0), 10));
+        // None came.
+        assert_eq!(settled(records(4, 40), records(6, 60), 10), (records(4, 40), 10));
+    }
 }

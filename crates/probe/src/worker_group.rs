@@ -225,7 +225,12 @@ impl RunningGroup {
         } else if readers.iter().chain(&meters).any(|report| report.has_panicked) {
             Account::combined_after_panic(&sum(&readers).ledger, sum(&meters))
         } else if is_abandoned {
-            Account::combined_with_losses(&sum(&readers).ledger, sum(&meters))
+            let (reader, mut meter) = (sum(&readers).ledger, sum(&meters));
+            if meters.len() > 1 {
+                let have_ended = readers.iter().all(|report| report.is_finished);
+                meter.settle_migrations(have_ended.then_some([reader.packets.metered, reader.bytes.metered]));
+            }
+            Account::combined_with_losses(&reader, meter)
         } else {
             Account::combined_in_transit(&sum(&readers).ledger, sum(&meters))
         };
