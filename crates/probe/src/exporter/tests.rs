@@ -136,13 +136,18 @@ fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
     assert!(sinks.iter().all(|sink| sink.total().flows == offered + 3 && sink.waiting.flows == 0), "{sinks:?}");
 }
 
-/// A drain of 5 s with this sink, a slow one and a good one: what became of the records of each.
-fn drained(sink: Box<dyn Sink + Send>, then: impl FnOnce(&Exporter, &mut ExportHandle, &mut Account)) -> Vec<[u64; 2]> {
+/// A drain of this number of batches, in as many seconds, with this sink, a slow one and a good one: what
+/// became of the records of each.
+fn drained(
+    sink: Box<dyn Sink + Send>,
+    (batches, seconds): (u64, u64),
+    then: impl FnOnce(&Exporter, &mut ExportHandle, &mut Account),
+) -> Vec<[u64; 2]> {
     let mut exporter = exporter(vec![sink, slow(), good()], BackPressure::Block);
     let (mut handle, mut account) = (exporter.handle(), Account::default());
-    exporter.drain_until(Instant::now() + Duration::from_secs(5));
-    handle.start_draining(200);
-    (0..200).for_each(|_| write(&mut handle, &mut account, 1));
+    exporter.drain_until(Instant::now() + Duration::from_secs(seconds));
+    handle.start_draining(batches);
+    (0..batches).for_each(|_| write(&mut handle, &mut account, 1));
     then(&exporter, &mut handle, &mut account);
     drop(handle);
     exporter.finish_until(&mut || None);
@@ -161,7 +166,7 @@ fn a_hanging_sink_costs_the_others_no_records_in_the_drain_and_is_waited_for_whe
         (0..200).for_each(|_| write(handle, account, 1));
     };
     // One batch is being written and 8 wait; the other 191 of the first 200 do not fit.
-    assert_eq!(drained(hanging(gate.clone()), goes_on), [[209, 191], [400, 0], [400, 0]]);
+    assert_eq!(drained(hanging(gate.clone()), (200, 5), goes_on), [[209, 191], [400, 0], [400, 0]]);
 }
 
 #[test]
@@ -170,10 +175,11 @@ fn a_sink_that_is_too_slow_costs_the_others_no_records_in_the_drain() {
         thread::sleep(Duration::from_millis(100));
         true
     });
-    let sinks = drained(crawling, |_, _, _| {});
-    assert_eq!(sinks[1..], [[200, 0], [200, 0]], "{sinks:?}");
+    // In 80 % of the time it writes some 64 batches. The others, a few dozen, leave 50 ms for each.
+    let sinks = drained(crawling, (100, 8), |_, _, _| {});
+    assert_eq!(sinks[1..], [[100, 0], [100, 0]], "{sinks:?}");
     // It is waited for in most of the time.
-    assert!(sinks[0][0] >= 30 && sinks[0].iter().sum::<u64>() == 200, "{sinks:?}");
+    assert!((30..100).contains(&sinks[0][0]) && sinks[0].iter().sum::<u64>() == 100, "{sinks:?}");
 }
 
 /// Sinks opened again with each reload: one entry and, after a while, no memory for each.

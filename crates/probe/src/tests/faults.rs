@@ -219,7 +219,9 @@ fn end_in_time(start: impl Fn(Box<dyn Fn() + Send + Sync>) -> Probe, holds: impl
         let deadline = Instant::now() + Duration::from_millis(500 << attempt);
         let report = probe.finish_until(|| Some(deadline));
         assert!(report.stuck_threads.contains(&stuck), "{:?}", report.stuck_threads);
-        assert_eq!((report.ledger.check(), report.ledger.live), (vec![], RecordTotals::default()));
+        let wrong = report.ledger.check();
+        assert!(wrong.is_empty(), "attempt {attempt}, {:?}: {wrong:?} {:#?}", report.stuck_threads, report.ledger);
+        assert_eq!(report.ledger.live, RecordTotals::default());
         drop(resume);
         if report.stuck_threads == [stuck] && holds(&report) {
             return;
