@@ -7,7 +7,7 @@
 //! `metered = exported + filtered + lost + live`. [`Ledger::check`] reports each equation that fails.
 //! Not done here: parsing, storage, transmission.
 //!
-//! Besides, [`Timing`]: the times after which stages try again or give up.
+//! Also [`Timing`]: retry intervals and timeouts of the stages.
 //!
 //! Source: RFC 7011 section 4 (an exporter reports what it ignored and what it did not send) and
 //! `docs/metering.md`.

@@ -1,4 +1,4 @@
-//! Times after which the program tries again, gives up or looks again: one structure for a run.
+//! Retry intervals, timeouts and polling intervals of a run, in one structure.
 //!
 //! Output: [`Timing`], plain data. `Default` has the times of every normal run; tests set others
 //! (`--timing`). Each stage gets its part only: a sink gets the time between its attempts, not

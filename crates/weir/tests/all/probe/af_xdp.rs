@@ -163,9 +163,9 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
         let file = std::fs::OpenOptions::new().write(true).open(&clock).unwrap();
         file.write_all_at(&i64::to_ne_bytes(3600 * hours), 0).unwrap();
         probe.wait_for("the system's clock was set");
-        // Packets that are handed on have the new time a little later. These are in no record.
+        // Forwarded packets have the new time a little later. These are in no record.
         let mut sent = 20;
-        until("packets that are handed on have the new time", || {
+        until("forwarded packets have the new time", || {
             sender.send(&arp());
             sent += 1;
             let set_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64 + 3600 * hours;
@@ -182,7 +182,7 @@ fn flows_go_on_when_the_clock_is_set_and_their_records_have_its_time() {
             assert!(start_s <= end_s && end_s - start_s < 60 && (now_s - end_s).abs() < 60, "{flow}");
             assert_eq!((testbed::packets(&flow), &flow["approximate"]), (4, &serde_json::json!("clock_set")), "{flow}");
         }
-        // Packets that are handed on have the time that the system's clock has.
+        // Forwarded packets have the time that the system's clock has.
         let times = times_of(&output, |frame| !is_arp(frame));
         assert_eq!(times.len(), 40);
         for (times, expected) in times.chunks(times.len() / 2).zip([now_s - 3600 * hours, now_s]) {
