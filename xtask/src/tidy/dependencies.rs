@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_to_string};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
 const ALLOWED: [(&str, &str); 25] = [
@@ -46,41 +46,52 @@ pub fn violations(root: &Path) -> Vec<String> {
     let listed: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
     let found = crates(root);
     let mut wrong: Vec<String> = Vec::new();
-    if found.iter().map(String::as_str).collect::<BTreeSet<_>>() != listed {
-        wrong.push(format!("xtask/src/tidy/dependencies.rs: the crates are {found:?}"));
+    if found.keys().map(String::as_str).collect::<BTreeSet<_>>() != listed {
+        wrong.push(format!("xtask/src/tidy/dependencies.rs: the crates are {:?}", found.keys()));
         return wrong;
     }
-    if architecture(root) != found {
+    if architecture(root) != found.keys().cloned().collect() {
         wrong.push(format!("ARCHITECTURE.md: its tables have {:?}, not all crates", architecture(root)));
     }
     for (name, allowed) in ALLOWED {
-        let manifest = manifest(root, name);
+        let folder = &found[name];
+        let manifest = manifest(folder);
         let dependencies = dependencies(&manifest).join(" ");
         if dependencies != allowed {
-            wrong.push(format!("crates/{name}: depends on \"{dependencies}\", not on \"{allowed}\""));
+            wrong.push(format!("crate {name}: depends on \"{dependencies}\", not on \"{allowed}\""));
         }
-        let sources = root.join("crates").join(name).join("src");
+        let sources = folder.join("src");
         let main = ["lib.rs", "main.rs"].map(|file| sources.join(file)).into_iter().find(|file| file.is_file());
         let forbids = read(&main.expect("a crate has a root")).contains("#![forbid(unsafe_code)]");
         if forbids == MAY_BE_UNSAFE.contains(&name) {
-            wrong.push(format!("crates/{name}: forbid(unsafe_code) is missing, or the list of exceptions is wrong"));
+            wrong.push(format!("crate {name}: forbid(unsafe_code) is missing, or the list of exceptions is wrong"));
         }
         let mut files = BTreeMap::new();
         modules(&sources, "", &mut files);
         let graph = files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
         if let Some(circle) = cycle(&graph) {
-            wrong.push(format!("crates/{name}: a circle runs through some of these files: {circle:?}"));
+            wrong.push(format!("crate {name}: a circle runs through some of these files: {circle:?}"));
         }
     }
     wrong
 }
 
-/// Folders below `crates` that are crates.
-fn crates(root: &Path) -> BTreeSet<String> {
-    let entries = read_dir(root.join("crates")).expect("the directory can be listed");
-    let found =
-        entries.map(|entry| entry.expect("it is readable")).filter(|entry| entry.path().join("Cargo.toml").is_file());
-    found.map(|entry| entry.file_name().into_string().expect("names are UTF-8")).collect()
+/// The crates below `crates`, which stand in folders that follow the way of the data: their folders by their names.
+fn crates(root: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in read_dir(folder).expect("the directory can be listed") {
+            let path = entry.expect("it is readable").path();
+            if path.join("Cargo.toml").is_file() {
+                let name = path.file_name().and_then(|name| name.to_str()).expect("names are UTF-8");
+                found.insert(name.to_owned(), path);
+            } else if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found
 }
 
 /// Crates in the tables of ARCHITECTURE.md.
@@ -93,8 +104,8 @@ fn read(path: &Path) -> String {
     read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn manifest(root: &Path, name: &str) -> toml::Table {
-    read(&root.join("crates").join(name).join("Cargo.toml")).parse().expect("a manifest is TOML")
+fn manifest(folder: &Path) -> toml::Table {
+    read(&folder.join("Cargo.toml")).parse().expect("a manifest is TOML")
 }
 
 /// Crates of the workspace that a manifest depends on, including those of single platforms.

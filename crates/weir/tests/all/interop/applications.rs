@@ -1,5 +1,5 @@
 //! Applications, facts and places in IPFIX and NetFlow v9: the crate netflow_parser, tshark and
-//! nfdump read what JSON has, from the captures of single flows in crates/dpi/testdata.
+//! nfdump read what JSON has, from the captures of single flows in crates/meter/dpi/testdata.
 
 use super::export::{receive, send, send_to_test, write_capture};
 use super::{PORT, TEMPLATES_OF_ANY_SIZE, tshark_text};
