@@ -18,11 +18,11 @@ mod dpdk {
         on Debian 12, apt-get install libdpdk-dev pkg-config. Without the feature, DPDK is not needed";
 
     pub fn build() {
-        println!("cargo:rerun-if-changed=src/dpdk");
+        println!("cargo:rerun-if-changed=src/live/dpdk");
         let flags = pkg_config(&["--cflags", "libdpdk >= 22.11"]);
         let folders = pkg_config(&["--libs-only-L", "libdpdk"]);
         // Two libraries, so that functions for tests are not linked into programs.
-        for (name, file) in [("weir_dpdk", "src/dpdk/shim.c"), ("weir_dpdk_inject", "src/dpdk/inject.c")] {
+        for (name, file) in [("weir_dpdk", "src/live/dpdk/shim.c"), ("weir_dpdk_inject", "src/live/dpdk/inject.c")] {
             let mut compiler = cc::Build::new();
             compiler.file(file).warnings(true).extra_warnings(true).cargo_metadata(name == "weir_dpdk");
             for flag in flags.split_whitespace() {

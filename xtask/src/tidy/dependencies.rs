@@ -1,5 +1,6 @@
 //! Checks the dependencies between crates, and between the files of each crate.
 
+use super::documents::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,24 @@ const ALLOWED: [(&str, &str); 25] = [
 /// (testbed). All others forbid it.
 const MAY_BE_UNSAFE: [&str; 6] = ["capture", "flow", "ndpi", "tcp-batch", "testbed", "trafficgen"];
 
+/// Crates whose files import from each other, not through what the root of the crate re-exports: so each import
+/// shows the way of the data.
+const NO_DETOURS: [&str; 1] = ["capture"];
+
+/// Imports that take the way through the root of a crate.
+fn detours(sources: &Path) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files(sources, "rs").into_iter().filter(|file| !file.ends_with("src/lib.rs")) {
+        for (number, line) in read(&file).lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let mut parts = line.match_indices("crate::").map(|(at, found)| &line[at + found.len()..]);
+            if parts.any(|rest| rest.starts_with(|first: char| first == '{' || first.is_uppercase())) {
+                wrong.push(format!("{}:{}: imports through the root of the crate", file.display(), number + 1));
+            }
+        }
+    }
+    wrong
+}
+
 /// All violations: dependencies that differ from the list, unsafe code, circles.
 pub fn violations(root: &Path) -> Vec<String> {
     let listed: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
@@ -65,6 +84,9 @@ pub fn violations(root: &Path) -> Vec<String> {
         let forbids = read(&main.expect("a crate has a root")).contains("#![forbid(unsafe_code)]");
         if forbids == MAY_BE_UNSAFE.contains(&name) {
             wrong.push(format!("crate {name}: forbid(unsafe_code) is missing, or the list of exceptions is wrong"));
+        }
+        if NO_DETOURS.contains(&name) {
+            wrong.extend(detours(&sources));
         }
         let mut files = BTreeMap::new();
         modules(&sources, "", &mut files);

@@ -74,7 +74,7 @@ pub struct Case {
 }
 
 fn checkout() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders deep").into()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("the crate lies three folders deep").into()
 }
 
 /// Directory of Weir's own captures and tables.

@@ -1,6 +1,6 @@
 //! Errors of sources: what is wrong with a capture file or with live traffic, and where.
 
-use crate::decompress::{Compression, StreamError};
+use crate::files::decompress::{Compression, StreamError};
 use crate::live_error::LiveError;
 use std::io;
 use std::path::PathBuf;

@@ -5,59 +5,39 @@
 //! one [`Error`] with its place; frames before damage are delivered. This crate parses no packet.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
-mod af_packet;
-mod af_xdp;
-mod capture_file;
 mod clock;
-mod counters;
-mod decompress;
-#[cfg(feature = "dpdk")]
-mod dpdk;
 mod error;
+mod files;
 mod filter;
-mod format;
-mod interface;
 #[rustfmt::skip]
 mod link_type;
-mod links;
 mod live;
 mod live_error;
-mod mapped_file;
-mod memory_budget;
-mod merge;
-mod open;
-mod packets_file;
-mod pcap;
-mod pcapng;
-mod prefetch;
-mod read_ahead;
-mod reading_thread;
 mod send;
+mod send_frames;
 mod settings;
 mod source;
 mod system;
-mod tap;
-mod window;
-mod write;
 
-pub use af_xdp::{FrameTotals, XdpSender};
 pub use clock::ClockSteps;
 pub use error::Error;
+pub use files::format::DECODED_LINK_TYPE;
+pub use files::merge::merge;
+pub use files::open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
+pub use files::packets_file::{BODY_BYTES, PacketsWriter};
+pub use files::reading_thread::{ReadingThreads, read_on_threads, useful_threads};
+pub use files::write::{PcapWriter, pcap_file_header, pcap_record_header};
 pub use filter::{FilterError, PacketFilter};
-pub use format::DECODED_LINK_TYPE;
-pub use links::Links;
+pub use live::af_xdp::{FrameTotals, XdpSender};
+pub use live::links::Links;
 pub use live::{
     LIVE_SCHEMES, can_wait, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live,
     is_up, notice, open_live,
 };
-pub use merge::merge;
-pub use open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
-pub use packets_file::{BODY_BYTES, PacketsWriter};
-pub use reading_thread::{ReadingThreads, read_on_threads, useful_threads};
-pub use send::{FrameSender, SendFrames, SendRefusal, open_dpdk_senders};
+pub use send::{FrameSender, open_dpdk_senders};
+pub use send_frames::{SendFrames, SendRefusal};
 pub use settings::{SettingsError, SourceSettings};
 pub use source::{
     Burst, FIRST_INTERFACE, Frame, FrameMemory, Input, LiveSource, Loss, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT,
     Progress, SharedMemory, Source,
 };
-pub use write::{PcapWriter, pcap_file_header, pcap_record_header};

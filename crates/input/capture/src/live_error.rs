@@ -127,7 +127,7 @@ pub enum LiveError {
     /// DPDK cannot open the device.
     #[cfg(feature = "dpdk")]
     #[error(transparent)]
-    Dpdk(#[from] Box<crate::dpdk::error::DpdkError>),
+    Dpdk(#[from] Box<crate::live::dpdk::error::DpdkError>),
 }
 
 impl LiveError {

@@ -1,7 +1,8 @@
 //! What every source offers: bursts of frames, and for live sources losses, clock and end.
 
+use crate::clock::ClockSteps;
 use crate::error::Damage;
-use crate::{ClockSteps, Error};
+use crate::error::Error;
 use arrayvec::ArrayVec;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct Frame<'a> {
     /// Captured bytes; the snap length may have cut the end off. Of link type [`DECODED_LINK_TYPE`]: the
     /// body of a packet record.
     ///
-    /// [`DECODED_LINK_TYPE`]: crate::DECODED_LINK_TYPE
+    /// [`DECODED_LINK_TYPE`]: crate::files::format::DECODED_LINK_TYPE
     pub bytes: &'a [u8],
     /// Time of capture, ns since 1970-01-01 UTC.
     pub time_ns: u64,

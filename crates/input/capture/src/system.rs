@@ -360,3 +360,12 @@ impl Drop for Mapping {
 pub(crate) fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// Octets that the frames in the transmit queue of the NIC may take, including the kernel's overhead.
+const SEND_BUFFER_BYTES: c_int = 16 << 20;
+
+/// Gives a socket the largest send buffer that the system permits; without limit with CAP_NET_ADMIN.
+pub fn enlarge_send_buffer(socket: &OwnedFd) {
+    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES)
+        .or_else(|_| set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER_BYTES));
+}

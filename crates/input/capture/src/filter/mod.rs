@@ -14,7 +14,8 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-use crate::{Frame, link_type};
+use crate::link_type;
+use crate::source::Frame;
 use library::CompileError;
 use program::ProgramError;
 pub(crate) use program::{Instruction, Program, opcode};

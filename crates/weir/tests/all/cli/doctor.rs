@@ -23,7 +23,7 @@ const MACHINES: [(&str, i32, i32); 10] = [
 ];
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/host/fixtures").join(name)
 }
 
 /// Runs a command on a recorded machine, compares its text with the expected file, and returns the

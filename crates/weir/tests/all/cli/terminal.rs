@@ -104,7 +104,7 @@ fn files_and_json_have_no_colours_on_a_terminal() {
 
 #[test]
 fn lines_fit_a_terminal_and_columns() {
-    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/fixtures/four-nodes.txt");
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../run/host/fixtures/four-nodes.txt");
     for arguments in [
         &["fields"][..],
         &["fields", "basic"],

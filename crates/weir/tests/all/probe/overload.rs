@@ -76,7 +76,7 @@ fn without_inspection_records_have_no_application_and_say_so() {
         (&["--sample", "2"], false),
         (&["--overload", "1", "--dpi", "off"], true),
     ] {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../dpi/testdata/http-get.pcap");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../meter/dpi/testdata/http-get.pcap");
         let all = [options, &["--fields", "all"]].concat();
         let (ledger, flows) = run(source, &all);
         let uninspected = flows.iter().filter(|flow| has(flow, "uninspected")).count();

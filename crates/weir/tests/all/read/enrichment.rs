@@ -152,7 +152,7 @@ fn tags_follow_from_names_and_fingerprints_in_the_payload() {
     ];
     let options: Vec<&str> = lists.iter().flat_map(|list| ["--tags", list]).collect();
     let of_capture = |name: &str, more: &[&str]| {
-        let capture = format!("{}/../dpi/testdata/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
+        let capture = format!("{}/../meter/dpi/testdata/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
         let arguments = ["read", &capture, "-q", "-o", "csv:-", "--fields", "tags"];
         success(arguments.iter().chain(&options).chain(more)).trim_end().to_owned()
     };

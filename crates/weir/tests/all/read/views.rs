@@ -132,7 +132,7 @@ fn sums_of_every_view_of_every_capture_equal_the_ledger() {
 
 #[test]
 fn traffic_within_a_group_was_sent_and_received_there_and_counts_once() {
-    let pcap = concat!(env!("CARGO_MANIFEST_DIR"), "/../dpi/testdata/redis-cli.pcap");
+    let pcap = concat!(env!("CARGO_MANIFEST_DIR"), "/../meter/dpi/testdata/redis-cli.pcap");
     for field in ["host", "host/24", "host/0"] {
         for every in [&[][..], &["--every", "1ms"]] {
             let rows = rows(&[&["read", pcap, "--by", field][..], every].concat());
