@@ -1,7 +1,7 @@
 //! The second stage of a pipeline: packets in, batches of annotated flow records out.
 
 use crate::account::{Account, totals};
-use crate::export_handle::ExportHandle;
+use crate::exporter::export_handle::ExportHandle;
 use crate::heartbeat::catch_panic;
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossSnapshot;

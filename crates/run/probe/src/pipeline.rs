@@ -7,7 +7,7 @@
 //! allocates nothing, takes no lock and makes no system call. Records leave it in batches.
 
 use crate::account::Account;
-use crate::export_handle::ExportHandle;
+use crate::exporter::export_handle::ExportHandle;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::packet_actions::PacketActions;

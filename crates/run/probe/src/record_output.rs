@@ -3,7 +3,7 @@
 //! skipped, and small flows aggregated while the flow was active.
 
 use crate::account::totals;
-use crate::export_handle::ExportHandle;
+use crate::exporter::export_handle::ExportHandle;
 use crate::load_shedder::LevelSettings;
 use crate::loss_channel::LossHistories;
 use crate::settings::Settings;

@@ -9,15 +9,21 @@
 //! sink alone loses records; each lost record is counted. Sinks publish their counters after every
 //! batch, so that the ledger balances at any moment.
 
+pub(crate) mod export_handle;
+mod record_batch;
+mod sink_state;
+mod sink_worker;
+
 use crate::account::Account;
-use crate::export_handle::ExportHandle;
 use crate::heartbeat::Pulse;
 use crate::load_shedder::LevelSettings;
 use crate::record_output::MAX_BATCH;
 use crate::settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
-use crate::sink_worker::{Drain, SinkWorker, SinkWorkers};
 use crate::sync::lock;
 use crate::thread::CpuAffinity;
+pub use export_handle::ExportHandle;
+use sink_state::Drain;
+use sink_worker::{SinkWorker, SinkWorkers};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::account::totals;
-use crate::export_handle::EMPTY_BATCHES;
+use crate::exporter::export_handle::EMPTY_BATCHES;
 use crate::test_sink::sink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_flow::FlowRecord;

@@ -1,9 +1,11 @@
 //! The handle through which a pipeline exports its records: batches to the queues of all sinks, and
 //! empty batches back.
 
+use super::record_batch::RecordBatch;
+use super::sink_state::{Drain, SinkState};
+use super::sink_worker::{Offer, SinkWorkers};
 use crate::heartbeat::{beat, while_waiting};
 use crate::settings::{BackPressure, RecordEnricher, RecordObserver};
-use crate::sink_worker::{Drain, Offer, RecordBatch, SinkState, SinkWorkers};
 use crate::sync::lock;
 use crossbeam_channel::{SendTimeoutError, Sender};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

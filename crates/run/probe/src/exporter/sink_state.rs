@@ -1,0 +1,178 @@
+//! What became of the records that a sink got, and the time that it has for the last ones.
+
+use crate::thread::cpu_time_ns;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+use weir_export::{Error, MeteringStatus, Sink};
+use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters, Timing};
+
+/// Share of the time for the end of a run in which rate-limited sinks should be done.
+const DRAIN_TARGET: f64 = 0.8;
+
+/// The time in which sinks get the last records of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    /// Rate-limited sinks should be done by then. From then on no sink waits long for a slower one.
+    pub target: Instant,
+    /// Records that a sink does not have by then are lost.
+    pub deadline: Instant,
+}
+
+impl Drain {
+    pub fn until(deadline: Instant) -> Self {
+        let now = Instant::now();
+        let target = now + deadline.saturating_duration_since(now).mul_f64(DRAIN_TARGET);
+        Self { target, deadline }
+    }
+
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+}
+
+/// What a sink had done after its last whole batch.
+pub(crate) struct SinkState {
+    pub(super) counters: SinkCounters,
+    pub(super) written: RecordTotals,
+    /// When the sink last began or ended a batch.
+    pub(super) last_progress: Instant,
+    /// Whether it has begun a batch and not ended it.
+    pub(super) is_writing: bool,
+    pub cpu_time_ns: u64,
+    /// The sink was finished and holds no records back.
+    pub(super) is_finished: bool,
+    pub has_failed: bool,
+    /// The sink has timed out or panicked. Records that it has not reported are lost, for this
+    /// reason.
+    pub(super) abandoned: Option<ExportLossReason>,
+    /// See [`SinkWorkers::drain`].
+    pub(super) drain: Option<Drain>,
+    /// About how many records the sink gets until the end, once the end has begun.
+    pub(super) expected_flows: u64,
+    /// Offered records that the sink did not get because the end was over, or the other sinks would
+    /// have waited too long.
+    pub(super) late: RecordTotals,
+    pub error: Option<Error>,
+    /// Local and remote address of the datagrams of the sink.
+    pub endpoints: Option<[SocketAddr; 2]>,
+    /// Those that the probe does not meter.
+    pub filtered: Option<[SocketAddr; 2]>,
+    /// The latest status of the metering process, and whether it is new to the sink.
+    pub status: (MeteringStatus, bool),
+    /// The sink has to open its file again, if that was moved.
+    pub must_reopen: bool,
+    /// The probe meters nothing any more.
+    pub metering_ended: bool,
+    pub(super) timing: Timing,
+}
+
+impl SinkState {
+    pub fn new(sink: &dyn Sink, timing: Timing) -> Self {
+        Self {
+            counters: sink.counters().clone(),
+            written: RecordTotals::default(),
+            last_progress: Instant::now(),
+            is_writing: false,
+            cpu_time_ns: 0,
+            is_finished: false,
+            has_failed: false,
+            abandoned: None,
+            drain: None,
+            expected_flows: 0,
+            late: RecordTotals::default(),
+            error: None,
+            endpoints: sink.udp_endpoints(),
+            filtered: sink.udp_endpoints(),
+            status: Default::default(),
+            must_reopen: false,
+            metering_ended: false,
+            timing,
+        }
+    }
+
+    pub(super) fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, written: RecordTotals) {
+        (self.last_progress, self.is_writing, self.cpu_time_ns) = (Instant::now(), false, cpu_time_ns());
+        if self.abandoned.is_some() {
+            return;
+        }
+        self.written.merge(written);
+        self.expected_flows = self.expected_flows.saturating_sub(written.flows);
+        self.counters.clone_from(counters);
+        // Only the first error is kept; those after it are its consequences.
+        if let Err(error) = result
+            && !std::mem::replace(&mut self.has_failed, true)
+        {
+            self.error = Some(error);
+        }
+    }
+
+    /// Begins the end of the run. The sink is to get `flows` records that it was offered before.
+    pub fn start_drain(&mut self, drain: Drain, offered: RecordTotals) {
+        self.drain = Some(drain);
+        self.expected_flows += offered.saturating_sub(self.written).flows;
+    }
+
+    /// Announces records that a pipeline will send at its end.
+    pub fn expect(&mut self, flows: u64) {
+        self.expected_flows += flows;
+    }
+
+    /// Prepares the sink for a batch. Returns false if it is too late for that.
+    pub(super) fn prepare(&self, sink: &mut dyn Sink) -> bool {
+        let Some(drain) = self.drain else { return true };
+        sink.drain(self.expected_flows, drain.target);
+        !drain.is_over()
+    }
+
+    /// Whether a pipeline that has waited since this time waits on until the sink accepts this number
+    /// of records, while other sinks wait for more.
+    pub fn is_worth_waiting(&self, drain: Drain, since: Instant, flows: u64) -> bool {
+        // A sink that sends datagrams never hangs. It sleeps so that it is done at the target.
+        if self.endpoints.is_some() {
+            return true;
+        }
+        let is_stalled = self.is_writing && self.last_progress.elapsed() > self.timing.sink_stall;
+        // After the target, the records have a share of half of the time left.
+        let share = flows as f64 / self.expected_flows.max(flows) as f64 / 2.0;
+        let left = drain.deadline.saturating_duration_since(Instant::now());
+        !is_stalled && (Instant::now() < drain.target || since.elapsed() < left.mul_f64(share))
+    }
+
+    /// Counts records that the sink does not get because the end of the run is over, or would come too
+    /// late for other sinks.
+    pub fn lose(&mut self, records: RecordTotals) {
+        self.late.merge(records);
+        self.expected_flows = self.expected_flows.saturating_sub(records.flows);
+    }
+
+    /// Abandons a sink that still writes after the deadline and after `since`, when it got its last
+    /// records. Returns whether it is abandoned.
+    pub fn check_deadline(&mut self, since: Instant) -> bool {
+        let is_over = |drain: Drain| drain.deadline.max(since).elapsed() > self.timing.drain_grace;
+        if !self.is_finished && self.drain.is_some_and(is_over) {
+            self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
+        }
+        self.abandoned.is_some()
+    }
+
+    /// Abandons the sink after a panic of its thread.
+    pub(super) fn fail_after_panic(&mut self) {
+        (self.has_failed, self.abandoned) = (true, Some(ExportLossReason::InternalError));
+        let error = io::Error::other("its thread panicked; its remaining records are lost");
+        self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
+    }
+
+    /// Abandons a sink without progress for the time that it has. Returns whether it is abandoned.
+    pub fn check_timeout(&mut self, since: Instant) -> bool {
+        let is_stuck = || self.last_progress.max(since).elapsed() > self.timing.sink_timeout;
+        if self.abandoned.is_none() && !self.is_finished && is_stuck() {
+            self.abandoned = Some(ExportLossReason::ExporterBehind);
+            let limit = self.timing.sink_timeout.as_secs_f64();
+            let text = format!("accepted no records for {limit} s; its remaining records are lost");
+            let error = io::Error::new(io::ErrorKind::TimedOut, text);
+            self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
+        }
+        self.abandoned.is_some()
+    }
+}
