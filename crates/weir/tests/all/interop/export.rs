@@ -8,7 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use testbed::{capture_files, command, is_root, read_flows, read_ledger};
 
@@ -104,32 +105,43 @@ pub fn fields_of_profile(sink: &str) -> Vec<&'static str> {
     [&fields[..], &["vlan", "interface"]].concat()
 }
 
-static EXPORTS: Mutex<BTreeMap<Case, Arc<Export>>> = Mutex::new(BTreeMap::new());
+static EXPORTS: LazyLock<BTreeMap<Case, Arc<Export>>> =
+    LazyLock::new(|| [true, false].into_iter().flat_map(Export::record).collect());
 
 impl Export {
-    /// Runs the binary once for each case.
+    /// The binary reads each input once with the sinks of all cases.
     pub fn of(case: Case) -> Arc<Self> {
-        let mut exports = EXPORTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        exports.entry(case).or_insert_with(|| Arc::new(Self::record(case))).clone()
+        EXPORTS[&case].clone()
     }
 
-    fn record(case: Case) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        let inputs = capture_files().into_iter().chain([PathBuf::from(GENERATED)]).zip(1..);
-        let options: &[&str] = if case.uniflow { &["--layer2", "--uniflow"] } else { &["--layer2"] };
-        let sending = || {
-            let sent =
-                inputs.map(|(input, domain)| send_to_test(&input, domain, case.sink, port, folder.path(), options));
-            sent.reduce(|all, sent| Sent {
-                records: [all.records, sent.records].concat(),
-                exported_bytes: all.exported_bytes + sent.exported_bytes,
-            })
-        };
-        let (sent, datagrams) = receive(&socket, sending);
-        let sent = sent.expect("there are inputs");
-        let mut own = rows(&sent.records);
+    /// Records all cases with one record per direction, or all others.
+    fn record(uniflow: bool) -> Vec<(Case, Arc<Self>)> {
+        let cases = ALL_CASES.into_iter().chain(PROFILES.map(|sink| Case { sink, uniflow: true }));
+        let cases: Vec<Case> = cases.filter(|case| case.uniflow == uniflow).collect();
+        let sockets: Vec<UdpSocket> = cases.iter().map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
+        let sinks: Vec<(&str, u16)> =
+            cases.iter().zip(&sockets).map(|(case, socket)| (case.sink, port(socket))).collect();
+        let (sent, datagrams) = std::thread::scope(|scope| {
+            // Dropped at the end, also after a panic.
+            let (ends, waits): (Vec<Sender<()>>, Vec<Receiver<()>>) = cases.iter().map(|_| channel()).unzip();
+            let receivers: Vec<_> = sockets
+                .iter()
+                .zip(waits)
+                .map(|(socket, wait)| scope.spawn(move || receive(socket, move || _ = wait.recv()).1))
+                .collect();
+            let sent = send_captures(&sinks, uniflow);
+            drop(ends);
+            (sent, receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect::<Vec<_>>())
+        });
+        let rows = rows(&sent.records);
+        let export =
+            |((case, datagrams), bytes): ((Case, _), _)| (case, Arc::new(Self::new(case, datagrams, &rows, bytes)));
+        cases.into_iter().zip(datagrams).zip(sent.exported_bytes).map(export).collect()
+    }
+
+    fn new(case: Case, datagrams: Vec<Vec<u8>>, rows: &[Row], exported_bytes: u64) -> Self {
+        let mut own = rows.to_vec();
         if case == NETFLOW5 {
             own.retain(is_ipv4);
             // The type and code of ICMP are in the destination port.
@@ -139,7 +151,7 @@ impl Export {
             }
         }
         let bytes: u64 = own.iter().flat_map(|row| ["l2_bytes", "rev_l2_bytes"].map(|field| number(row, field))).sum();
-        assert_eq!(bytes, sent.exported_bytes, "{case:?}: octets of the records and of the ledger");
+        assert_eq!(bytes, exported_bytes, "{case:?}: octets of the records and of the ledger");
         assert!(own.len() > 1000, "{case:?}: {} records", own.len());
         Self { case, datagrams, own }
     }
@@ -163,11 +175,24 @@ impl Export {
     }
 }
 
-/// What one run of the binary sent.
+/// What runs of the binary sent.
 pub struct Sent {
     pub records: Vec<Value>,
-    /// Octets on the wire that the sink exported, by the ledger.
-    pub exported_bytes: u64,
+    /// Octets on the wire that each sink exported, by the ledger.
+    exported_bytes: Vec<u64>,
+}
+
+/// Sends every shipped capture and generated traffic to all sinks, which the test receives itself.
+fn send_captures(sinks: &[(&str, u16)], uniflow: bool) -> Sent {
+    let folder = tempfile::tempdir().unwrap();
+    let options: &[&str] = if uniflow { &["--layer2", "--uniflow"] } else { &["--layer2"] };
+    let mut all = Sent { records: Vec::new(), exported_bytes: vec![0; sinks.len()] };
+    for (input, domain) in capture_files().into_iter().chain([PathBuf::from(GENERATED)]).zip(1..) {
+        let sent = send_at(test_rate(), &input, domain, sinks, folder.path(), options);
+        all.records.extend(sent.records);
+        all.exported_bytes.iter_mut().zip(sent.exported_bytes).for_each(|(all, bytes)| *all += bytes);
+    }
+    all
 }
 
 /// Receive queue in bytes and drops of the UDP socket bound to a port of loopback, if the file has it.
@@ -214,26 +239,35 @@ pub fn send_all(sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<V
 
 /// Runs the binary with a sink on `port`, at a rate that every collector can follow.
 pub fn send(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Sent {
-    send_at(RATE, input, domain, sink, port, folder, options)
+    send_at(RATE, input, domain, &[(sink, port)], folder, options)
 }
 
-/// The same for a test that receives itself: [`receive`] gives root a large buffer.
+/// The same for a test that receives itself.
 pub fn send_to_test(input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Sent {
-    send_at(if is_root() { 20 * RATE } else { RATE }, input, domain, sink, port, folder, options)
+    send_at(test_rate(), input, domain, &[(sink, port)], folder, options)
 }
 
-fn send_at(rate: u32, input: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Sent {
+/// Datagrams per second to a test: [`receive`] gives root a large buffer.
+fn test_rate() -> u32 {
+    if is_root() { 20 * RATE } else { RATE }
+}
+
+fn send_at(rate: u32, input: &Path, domain: u32, sinks: &[(&str, u16)], folder: &Path, options: &[&str]) -> Sent {
     let [json, stats] = ["own.json", "ledger.json"].map(|name| folder.join(name));
-    let (scheme, settings) = sink.split_once('?').map_or((sink, String::new()), |(s, rest)| (s, format!("&{rest}")));
-    let sink = format!("{scheme}://127.0.0.1:{port}?rate={rate}{settings}");
     let mut command = command();
     command.args(["read", input.to_str().unwrap(), "-q", "--overwrite", "--domain", &domain.to_string()]);
-    command.args(["-o", &format!("json:{}?fields=all", json.display()), "-o", &sink]).arg("--stats").arg(&stats);
+    command.args(["-o", &format!("json:{}?fields=all", json.display())]).arg("--stats").arg(&stats);
+    for (sink, port) in sinks {
+        let (scheme, settings) = sink.split_once('?').unwrap_or((sink, ""));
+        let settings = if settings.is_empty() { String::new() } else { format!("&{settings}") };
+        command.args(["-o", &format!("{scheme}://127.0.0.1:{port}?rate={rate}{settings}")]);
+    }
     let output = command.args(options).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
-    wait_until_received(port);
-    let exported_bytes = read_ledger(&stats)["sinks"][1]["exported"]["bytes"].as_u64().expect("the ledger has it");
-    Sent { records: read_flows(&json), exported_bytes }
+    sinks.iter().for_each(|&(_, port)| wait_until_received(port));
+    let ledger = read_ledger(&stats);
+    let exported = |at| ledger["sinks"][at]["exported"]["bytes"].as_u64().expect("the ledger has it");
+    Sent { records: read_flows(&json), exported_bytes: (1..=sinks.len()).map(exported).collect() }
 }
 
 /// Receives the datagrams that `sending` causes.
