@@ -8,6 +8,7 @@ use crate::arguments::{Enrichment, Inspection, Metering, Sinks};
 use crate::error::Error;
 use tracing::warn;
 use weir_dpi::InspectionSettings;
+use weir_fields::Origin;
 use weir_query::{Expression, GroupField, expression_of, split_where};
 use weir_rules::{Rule, Rules};
 
@@ -87,7 +88,7 @@ fn missing_option(field: &str, metering: &Metering, inspects: bool, enrichment: 
         name if name.starts_with("ndpi_") => unless(metering.dpi == Some(Inspection::Full), "--dpi full"),
         name if name.contains("tunnel") || name.contains("outer_") => unless(metering.selection.decap, "--decap"),
         name => {
-            let is_found = weir_export::column(name).is_ok_and(|column| column.of_application);
+            let is_found = weir_fields::column(name).is_ok_and(|column| column.is_of(Origin::Inspection));
             enrichment.missing_option(name).or(unless(!is_found || inspects, "--dpi light"))
         }
     }

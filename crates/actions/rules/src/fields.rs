@@ -1,7 +1,7 @@
 //! Which fields of a flow record rules may use. A flow is decided once, so the value of a field must
 //! not change any more.
 
-use weir_export::column;
+use weir_fields::{Origin, column};
 
 /// What is known of a field when a flow begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) fn known(field: &str) -> Known {
         return Known::AtFirst;
     }
     match column(field) {
-        Ok(column) if column.of_application => Known::Later,
+        Ok(column) if column.is_of(Origin::Inspection) => Known::Later,
         _ => Known::Never,
     }
 }

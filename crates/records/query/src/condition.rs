@@ -7,7 +7,7 @@
 use crate::field::{Field, Kind};
 use crate::literal::{Values, address_key, mac_key};
 use std::cell::RefCell;
-use weir_export::FieldValue;
+use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 
 #[derive(Clone, Debug)]

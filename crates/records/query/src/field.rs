@@ -3,7 +3,7 @@
 
 use std::fmt;
 use weir_dpi::{Application, Confidence, Note};
-use weir_export::{Column, ColumnKind, FieldValue, column, columns};
+use weir_fields::{Column, ColumnKind, FieldValue, column, columns};
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{Degradation, ResponseTimes, TcpReport};

@@ -7,7 +7,7 @@ use crate::literal::mask;
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
-use weir_export::FieldValue;
+use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 use weir_packet::{NO_LABEL, NO_VLAN};
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use weir_export::protocol_name;
+use weir_fields::protocol_name;
 
 /// An address with its family: `false` for IPv4. All IPv4 addresses are below all IPv6 addresses.
 pub(crate) type AddressKey = (bool, u128);

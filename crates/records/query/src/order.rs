@@ -5,7 +5,7 @@ use crate::field::{Field, Kind, field, most_similar, near_names};
 use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
-use weir_export::FieldValue;
+use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 
 /// By what rows are sorted, as the user wrote it.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
-use weir_export::{Column, select_columns};
+use weir_fields::{Column, select_columns};
 use weir_ledger::Timing;
 use weir_query::{Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};

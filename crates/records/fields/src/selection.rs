@@ -1,10 +1,10 @@
 //! The list of columns, and columns by name.
 //!
 //! A column is a field of the whole flow, or a field of one direction with the prefix `fwd_` or
-//! `rev_`. `fields.rs` defines all of them.
+//! `rev_`. The catalogue defines all of them.
 
-use crate::column::Column;
-use crate::fields::FIELDS;
+use crate::catalogue::fields;
+use crate::column::{Column, Origin};
 use std::sync::LazyLock;
 use weir_flow::KeyOptions;
 
@@ -70,16 +70,16 @@ pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
 pub(crate) const FIELD_PROFILES: [FieldProfile; 6] = [
     ("basic", |column| BASIC.contains(&column.name)),
     ("layer2", |column| LAYER2.contains(&column.name)),
-    ("tcp", |column| column.of_tcp || BASIC.contains(&column.name)),
+    ("tcp", |column| column.is_of(Origin::TcpAnalysis) || BASIC.contains(&column.name)),
     ("places", |column| PLACES.contains(&column.name)),
-    ("applications", |column| column.of_application || BASIC.contains(&column.name)),
+    ("applications", |column| column.is_of(Origin::Inspection) || BASIC.contains(&column.name)),
     ("all", |_| true),
 ];
 
 /// All columns in their order.
 pub fn columns() -> &'static [Column] {
     static COLUMNS: LazyLock<Vec<Column>> =
-        LazyLock::new(|| FIELDS.iter().flat_map(|field| field.columns).copied().collect());
+        LazyLock::new(|| fields().flat_map(|field| field.columns).copied().collect());
     &COLUMNS
 }
 
@@ -180,7 +180,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The name that is most similar to what the user wrote, if one is similar.
-pub(crate) fn most_similar(written: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub fn most_similar(written: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let similarity = |name: &&str| (strsim::jaro_winkler(name, written) * 1000.0) as u32;
     names.max_by_key(similarity).filter(|name| similarity(name) > 800)
 }
@@ -188,7 +188,7 @@ pub(crate) fn most_similar(written: &str, names: impl Iterator<Item = &'static s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field_value::FieldValue;
+    use crate::value::FieldValue;
     use std::collections::BTreeSet;
     use weir_flow::{Direction, FlowRecord};
     use weir_packet::Network;

@@ -1,6 +1,6 @@
 //! A column of flow records, which JSON, CSV, filters and aggregations read.
 
-use crate::field_value::FieldValue;
+use crate::value::FieldValue;
 use weir_flow::FlowRecord;
 
 /// What the values of a column are.
@@ -52,6 +52,33 @@ impl ColumnKind {
     }
 }
 
+/// What computes the values of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The meter, from the headers of packets.
+    Meter,
+    /// TCP analysis.
+    TcpAnalysis,
+    /// Inspection of payload.
+    Inspection,
+    /// Enrichment.
+    Enrichment,
+}
+
+/// What is known of a field besides its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// What computes it.
+    pub origin: Origin,
+}
+
+impl Properties {
+    /// Those of a field that needs no option.
+    pub const fn of(origin: Origin) -> Self {
+        Self { origin }
+    }
+}
+
 /// A column of flow records.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
@@ -65,10 +92,8 @@ pub struct Column {
     pub unit: &'static str,
     /// What the column means, in a sentence.
     pub description: &'static str,
-    /// It is a result of TCP analysis.
-    pub of_tcp: bool,
-    /// It is a result of inspection of payload.
-    pub of_application: bool,
+    /// What else is known of it.
+    pub properties: Properties,
     /// The number of a flow to which the field does not apply.
     pub(crate) none: Option<u64>,
     /// May return [`FieldValue::Implied`] and [`FieldValue::NoValue`].
@@ -85,6 +110,11 @@ impl PartialEq for Column {
 impl Eq for Column {}
 
 impl Column {
+    /// Whether the origin computes it.
+    pub fn is_of(&self, origin: Origin) -> bool {
+        self.properties.origin == origin
+    }
+
     /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].
     #[inline]
     pub fn read<'a>(&self, flow: &'a FlowRecord) -> FieldValue<'a> {
