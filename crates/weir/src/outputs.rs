@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
-use weir_export::{Attempts, Column, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink};
+use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink};
+use weir_fields::Column;
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
@@ -70,7 +71,7 @@ impl Outputs {
     pub fn new(options: &arguments::Sinks, metering: &Metering, enrichment: &Enrichment, stats: Option<&Path>) -> Self {
         let default = || {
             let (key, layer2) = (key_options(metering), metering.layer2);
-            let columns = weir_export::default_columns(key, layer2, metering.mac_addresses);
+            let columns = weir_fields::default_columns(key, layer2, metering.mac_addresses);
             columns.into_iter().chain(enrichment.columns()).collect()
         };
         let columns = options.fields.as_ref().map_or_else(default, |fields| fields.0.clone());

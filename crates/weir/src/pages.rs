@@ -14,18 +14,18 @@ pub fn fields(fields: &Fields) -> Result<RunStatus, Error> {
 }
 
 /// A line for each field. On a narrow terminal its meaning is below it.
-fn fields_text(fields: &[&weir_export::Column], terminal_columns: Option<usize>) -> String {
+fn fields_text(fields: &[&weir_fields::Column], terminal_columns: Option<usize>) -> String {
     /// The meaning has at least this width beside the other columns.
     const MEANING: usize = 40;
     const INDENT: usize = 4;
-    let column = |heading, cell: fn(&weir_export::Column) -> String| {
+    let column = |heading, cell: fn(&weir_fields::Column) -> String| {
         Column::new(heading, false, fields.iter().map(|field| cell(field)))
     };
     let mut columns = vec![
         column("field", |field| field.name.into()),
         column("type", |field| field.kind.name().into()).optional(1),
         column("unit", |field| field.unit.into()).optional(2),
-        column("profiles", weir_export::profiles).optional(3),
+        column("profiles", weir_fields::profiles).optional(3),
     ];
     let left_out = fit(&mut columns, terminal_columns);
     let width = columns.iter().map(|column| column.width() + 1).sum::<usize>();

@@ -2,7 +2,7 @@
 
 /// Name of an IP protocol, or its number.
 pub fn ip_protocol(number: u8) -> String {
-    weir_export::protocol_name(number).map_or_else(|| number.to_string(), String::from)
+    weir_fields::protocol_name(number).map_or_else(|| number.to_string(), String::from)
 }
 
 /// Name of an EtherType (IEEE registry), or its number. 0 stands for frames without one: LLC, PPP,

@@ -6,14 +6,15 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 25] = [
-    ("bench", "capture dpi egress export flow ledger packet plot probe rules tcp-batch text trafficgen"),
+const ALLOWED: [(&str, &str); 26] = [
+    ("bench", "capture dpi egress export fields flow ledger packet plot probe rules tcp-batch text trafficgen"),
     ("capture", ""),
-    ("control", "export flow ledger packet probe query"),
+    ("control", "export fields flow ledger packet probe query"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet"),
     ("enrich", "dpi flow"),
-    ("export", "dpi flow ledger packet tcp"),
+    ("export", "dpi fields flow ledger packet tcp"),
+    ("fields", "dpi flow packet tcp"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
     ("ledger", ""),
@@ -21,19 +22,19 @@ const ALLOWED: [(&str, &str); 25] = [
     ("packet", "ledger"),
     ("plot", "text"),
     ("probe", "capture egress export flow ledger packet rules"),
-    ("query", "dpi export flow ledger packet tcp"),
-    ("recorder", "capture egress export flow ledger packet query text"),
-    ("rules", "export flow query"),
+    ("query", "dpi export fields flow ledger packet tcp"),
+    ("recorder", "capture egress fields flow ledger packet query text"),
+    ("rules", "fields flow query"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
-    ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
+    ("tcp-report", "capture export fields flow ledger packet plot tcp tcp-batch text"),
     ("testbed", "capture packet trafficgen"),
     ("testkit", "capture export flow ledger packet probe tcp trafficgen"),
     ("text", ""),
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture control dpi egress enrich export flow host ledger packet plot probe query recorder rules tcp tcp-batch tcp-report text trafficgen",
+        "bench capture control dpi egress enrich export fields flow host ledger packet plot probe query recorder rules tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

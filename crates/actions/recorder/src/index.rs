@@ -45,7 +45,7 @@ const FRAGMENTS: u8 = 2;
 pub(crate) fn community_ids(key: &FlowKey, record: &mut FlowRecord) -> impl Iterator<Item = [u8; 30]> {
     let ids = [0, 1].map(|from| {
         key.write_to(record, from);
-        weir_export::community_id(record)
+        weir_fields::community_id(record)
     });
     let second = ids[1].filter(|_| ids[0] != ids[1]);
     ids[0].into_iter().chain(second)

@@ -126,7 +126,7 @@ fn id_of_tuple(text: &str) -> Option<[u8; 30]> {
         destination_port: destination.port(),
         ..FlowRecord::default()
     };
-    (source.is_ipv4() == destination.is_ipv4()).then(|| weir_export::community_id(&flow))?
+    (source.is_ipv4() == destination.is_ipv4()).then(|| weir_fields::community_id(&flow))?
 }
 
 /// Decides about flows, and remembers it.

@@ -1,251 +1,67 @@
-//! Information elements: the encoding of a field value in a data record of IPFIX (RFC 7011) or
-//! NetFlow v9 (RFC 3954).
+//! Encodes field values in data records of IPFIX (RFC 7011) and NetFlow v9 (RFC 3954), as their
+//! information elements define.
 
-use crate::field_value::FieldValue;
 use crate::uptime::uptime_ms;
 use std::net::IpAddr;
+use weir_fields::{DataType, Element, FieldValue, WEIR_FIRST_NUMBER};
 use weir_flow::KeyOptions;
 use weir_packet::Network;
 
-/// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the
-/// number for examples and documentation (RFC 5612): see docs/decisions/0010.
-pub(crate) const WEIR_ENTERPRISE: u32 = 32473;
-/// Added to the numbers of Weir's elements. NetFlow v9 and IANA use the numbers from 1 to 511, and
-/// some collectors ignore the enterprise number: python `netflow` 0.12.2 overwrote its octets and
-/// packets.
-const WEIR_FIRST_NUMBER: u16 = 1000;
 // Numbers of elements that basic templates treat in another way than the rest.
 const TCP_CONTROL_BITS: u16 = 6;
 const SOURCE_TRANSPORT_PORT: u16 = 7;
 const DESTINATION_TRANSPORT_PORT: u16 = 11;
 const ICMP_TYPE_CODE_IPV4: u16 = 32;
 const ICMP_TYPE_CODE_IPV6: u16 = 139;
-const APPLICATION_ID: u16 = 95;
 /// The classification engine of applicationId: user-defined (RFC 6759 section 4.1), because the
 /// numbers of applications are those of Weir.
 const CLASSIFICATION_ENGINE: u64 = 6;
-/// In place of the length of an element whose values have lengths of their own (RFC 7011 section
-/// 7).
-pub(crate) const VARIABLE: u16 = 65_535;
 /// Longest text that can be sent, octets.
-pub(crate) const MAX_TEXT_OCTETS: usize = 65_535;
-/// Private enterprise number of the reverse direction of IANA elements (RFC 5103 section 6.1).
-pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
-/// Private enterprise number of ntop, whose elements many collectors support.
-pub(crate) const NTOP_ENTERPRISE: u32 = 35632;
-/// The bit that makes the number of a Weir element that of its reverse direction (RFC 5103 section
-/// 6.2).
-pub(crate) const WEIR_REVERSE_BIT: u16 = 0x4000;
+pub const MAX_TEXT_OCTETS: usize = 65_535;
 
-/// Abstract data types (RFC 7011 section 6.1, RFC 5610 section 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum DataType {
-    OctetArray = 0,
-    Unsigned8 = 1,
-    Unsigned16 = 2,
-    Unsigned32 = 3,
-    Unsigned64 = 4,
-    Float64 = 10,
-    MacAddress = 12,
-    /// UTF-8.
-    String = 13,
-    DateTimeMilliseconds = 15,
-    DateTimeNanoseconds = 17,
-    Ipv4Address = 18,
-    Ipv6Address = 19,
-}
-
-impl DataType {
-    /// Full length, octets. The longest octet array is applicationId; a label stack entry without
-    /// its TTL has less.
-    const fn octets(self) -> u16 {
-        match self {
-            Self::Unsigned8 => 1,
-            Self::Unsigned16 => 2,
-            Self::Unsigned32 | Self::Ipv4Address | Self::OctetArray => 4,
-            Self::MacAddress => 6,
-            Self::Unsigned64 | Self::Float64 | Self::DateTimeMilliseconds | Self::DateTimeNanoseconds => 8,
-            Self::Ipv6Address => 16,
-            Self::String => VARIABLE,
-        }
-    }
-}
-
-/// Data type semantics of Weir elements (RFC 5610 section 3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Semantics {
-    Default = 0,
-    Quantity = 1,
-    Identifier = 4,
-    Flags = 5,
-}
-
-/// Units of Weir elements (RFC 5610 section 3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub(crate) enum Units {
-    None = 0,
-    Octets = 2,
-    Packets = 3,
-    Nanoseconds = 8,
-}
-
-/// A format with templates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Ipfix,
-    Netflow9,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Element {
-    /// Number in the IANA registry, or among the elements of the enterprise.
-    pub number: u16,
-    pub name: &'static str,
-    pub data_type: DataType,
-    /// Length in a data record, octets: that of the type, or less (reduced-size encoding, RFC 7011
-    /// section 6.2). 65535 if each value has a length of its own.
-    pub octets: u16,
-    /// Semantics and units of a Weir element; `None` for elements of IANA and ntop.
-    pub weir: Option<(Semantics, Units)>,
-    /// Number of the reverse direction of an ntop element. A larger value than the element can hold
-    /// is sent as the largest one.
-    pub ntop_reverse: Option<u16>,
-    /// Omitted in directions without TCP anomalies.
-    pub with_anomalies_only: bool,
-    in_ipfix: bool,
-    in_netflow9: bool,
-    in_full: bool,
-    in_basic: bool,
-    /// Restricts the element to flows of this network.
-    network: Option<Network>,
-    /// The network whose basic templates have the element. Other records have it if it applies.
-    basic_network: Option<Network>,
-    /// Smallest number that is sent.
-    min: u64,
-}
-
-impl Element {
-    /// An element of the IANA registry, in IPFIX only.
-    pub const fn iana(number: u16, name: &'static str, data_type: DataType) -> Self {
-        let octets = data_type.octets();
-        Self {
-            number,
-            name,
-            data_type,
-            octets,
-            weir: None,
-            ntop_reverse: None,
-            with_anomalies_only: false,
-            in_ipfix: true,
-            in_netflow9: false,
-            in_full: true,
-            in_basic: false,
-            network: None,
-            basic_network: None,
-            min: 0,
-        }
-    }
-
-    /// An element of the IANA registry that NetFlow v9 has too, with the same number.
-    pub const fn common(number: u16, name: &'static str, data_type: DataType) -> Self {
-        Self { in_netflow9: true, ..Self::iana(number, name, data_type) }
-    }
-
-    /// An element of ntop, which has one number per direction.
-    pub const fn ntop(number: u16, reverse: u16, name: &'static str, data_type: DataType) -> Self {
-        Self { ntop_reverse: Some(reverse), ..Self::iana(number, name, data_type) }
-    }
-
-    /// Omitted in directions without TCP anomalies, where it is 0 or follows from other fields.
-    pub const fn with_anomalies_only(self) -> Self {
-        Self { with_anomalies_only: true, ..self }
-    }
-
-    /// An element of Weir.
-    pub const fn weir(
-        number: u16,
-        name: &'static str,
-        data_type: DataType,
-        semantics: Semantics,
-        units: Units,
-    ) -> Self {
-        Self { weir: Some((semantics, units)), ..Self::iana(WEIR_FIRST_NUMBER + number, name, data_type) }
-    }
-
-    /// In basic templates too.
-    pub const fn basic(self) -> Self {
-        Self { in_basic: true, ..self }
-    }
-
-    /// In basic templates of one network, and in all other records to which it applies.
-    pub const fn basic_for(self, network: Network) -> Self {
-        Self { in_basic: true, basic_network: Some(network), ..self }
-    }
-
-    /// In basic templates only.
-    pub const fn only_basic(self) -> Self {
-        Self { in_full: false, in_basic: true, ..self }
-    }
-
-    /// In lists of elements only, so that full templates stay short.
-    pub const fn only_listed(self) -> Self {
-        Self { in_full: false, ..self }
-    }
-
-    /// In NetFlow v9 only.
-    pub const fn only_netflow9(self) -> Self {
-        Self { in_ipfix: false, in_netflow9: true, ..self }
-    }
-
-    /// Sent in fewer octets than the type has.
-    pub const fn in_octets(self, octets: u16) -> Self {
-        Self { octets, ..self }
-    }
-
-    /// Restricted to flows of one network.
-    pub const fn only_for(self, network: Network) -> Self {
-        Self { network: Some(network), ..self }
-    }
-
-    /// Restricted to numbers that need more than `octets`. Shorter ones have another element of the
-    /// same field.
-    pub const fn only_if_longer_than(self, octets: u16) -> Self {
-        Self { min: 1 << (8 * octets), ..self }
-    }
-
-    /// Omitted if 0.
-    pub const fn not_zero(self) -> Self {
-        Self { min: 1, ..self }
-    }
-
-    /// Whether each value has a length of its own.
-    #[inline(always)]
-    pub const fn is_variable(&self) -> bool {
-        self.octets == VARIABLE
-    }
-
+/// The encoding of an element.
+pub(crate) trait Encode {
     /// Length of the shortest value, octets.
-    pub fn min_octets(&self) -> usize {
-        if self.is_variable() { 1 } else { self.octets.into() }
-    }
-
-    /// Whether the element is the application of a flow.
-    #[inline(always)]
-    pub const fn is_application_id(&self) -> bool {
-        self.number == APPLICATION_ID
-    }
+    fn min_octets(&self) -> usize;
 
     /// Whether the element says that a flow is of IP.
-    pub fn is_of_ip(&self) -> bool {
-        matches!(self.number, 8 | 12 | 27 | 28 | 4)
-    }
+    fn is_of_ip(&self) -> bool;
 
     /// Whether the element is in the flow key, of a flow of IP or of layer 2. ICMP types and codes
     /// are in place of the ports.
-    pub fn is_flow_key(&self, key: KeyOptions, of_ip: bool) -> bool {
+    fn is_flow_key(&self, key: KeyOptions, of_ip: bool) -> bool;
+
+    /// Whether the basic template of a network has an element of basic templates. ICMP has a
+    /// template of its own: nfdump 1.7.1 stores the type and code of ICMP as the destination port
+    /// of any protocol.
+    fn applies_to_basic(&self, network: Network, icmp: bool) -> bool;
+
+    /// Whether basic records have the element if it applies, although their template need not have
+    /// it.
+    fn is_optional_in_basic(&self) -> bool;
+
+    /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets
+    /// is sent as the largest one, and control bits without those above FIN to CWR.
+    fn write_basic(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>);
+
+    /// Whether the element applies to this value. `without_anomalies`: the direction has no TCP
+    /// anomalies, and what follows from other fields is omitted.
+    fn applies(&self, value: &FieldValue<'_>, network: Network, without_anomalies: bool) -> bool;
+
+    /// Appends a value for which [`Self::applies`].
+    fn write(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>);
+}
+
+impl Encode for Element {
+    fn min_octets(&self) -> usize {
+        if self.is_variable() { 1 } else { self.octets.into() }
+    }
+
+    fn is_of_ip(&self) -> bool {
+        matches!(self.number, 8 | 12 | 27 | 28 | 4)
+    }
+
+    fn is_flow_key(&self, key: KeyOptions, of_ip: bool) -> bool {
         const TUNNEL_TYPE: u16 = WEIR_FIRST_NUMBER + 7;
         const TUNNEL_IDENTIFIER: u16 = WEIR_FIRST_NUMBER + 8;
         match self.number {
@@ -261,32 +77,8 @@ impl Element {
         }
     }
 
-    /// Whether a format has the element.
     #[inline(always)]
-    pub const fn is_in(&self, format: Format) -> bool {
-        match format {
-            Format::Ipfix => self.in_ipfix,
-            Format::Netflow9 => self.in_netflow9,
-        }
-    }
-
-    /// Whether full templates have the element.
-    #[inline(always)]
-    pub const fn is_full(&self) -> bool {
-        self.in_full
-    }
-
-    /// Whether basic templates have the element.
-    #[inline(always)]
-    pub const fn is_basic(&self) -> bool {
-        self.in_basic
-    }
-
-    /// Whether the basic template of a network has an element of basic templates. ICMP has a
-    /// template of its own: nfdump 1.7.1 stores the type and code of ICMP as the destination port
-    /// of any protocol.
-    #[inline(always)]
-    pub fn applies_to_basic(&self, network: Network, icmp: bool) -> bool {
+    fn applies_to_basic(&self, network: Network, icmp: bool) -> bool {
         let of_protocol = match self.number {
             SOURCE_TRANSPORT_PORT | DESTINATION_TRANSPORT_PORT => !icmp,
             ICMP_TYPE_CODE_IPV4 | ICMP_TYPE_CODE_IPV6 => icmp,
@@ -300,17 +92,13 @@ impl Element {
         of_network && of_protocol
     }
 
-    /// Whether basic records have the element if it applies, although their template need not have
-    /// it.
     #[inline(always)]
-    pub fn is_optional_in_basic(&self) -> bool {
-        !self.in_basic || self.basic_network.is_some()
+    fn is_optional_in_basic(&self) -> bool {
+        !self.is_basic() || self.basic_network.is_some()
     }
 
-    /// Appends a value in a basic template: 0 if it does not apply. A number that needs more octets
-    /// is sent as the largest one, and control bits without those above FIN to CWR.
     #[inline(always)]
-    pub fn write_basic(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>) {
+    fn write_basic(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>) {
         let value = match *value {
             FieldValue::NotApplicable if self.data_type == DataType::Ipv6Address => {
                 return out.extend_from_slice(&[0; 16]);
@@ -323,10 +111,8 @@ impl Element {
         self.write(&value, context, out);
     }
 
-    /// Whether the element applies to this value. `without_anomalies`: the direction has no TCP
-    /// anomalies, and what follows from other fields is omitted.
     #[inline(always)]
-    pub fn applies(&self, value: &FieldValue<'_>, network: Network, without_anomalies: bool) -> bool {
+    fn applies(&self, value: &FieldValue<'_>, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {
             FieldValue::NotApplicable => false,
             FieldValue::Implied(_) => !without_anomalies,
@@ -343,9 +129,8 @@ impl Element {
         fits && !(without_anomalies && self.with_anomalies_only) && self.network.is_none_or(|only| only == network)
     }
 
-    /// Appends a value for which [`Self::applies`].
     #[inline(always)]
-    pub fn write(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>) {
+    fn write(&self, value: &FieldValue<'_>, context: Context, out: &mut Vec<u8>) {
         let number = match *value {
             FieldValue::NoValue if self.is_variable() => return append_text("", context, out),
             FieldValue::Text(ref text) if self.is_variable() => return append_text(text, context, out),

@@ -1,11 +1,9 @@
 //! The elements of a sink by their own names and by the names of fields.
 
-use crate::column::Column;
-use crate::columns::{InvalidFields, UnknownColumn, most_similar, select_columns};
-use crate::element::{Element, Format};
-use crate::fields::{FIELDS, Field};
-use crate::profile::elements;
 use crate::sink::InvalidSink;
+use weir_fields::{
+    Column, Element, Entry, Format, InvalidFields, UnknownColumn, elements, fields, most_similar, select_columns,
+};
 
 /// The names of the elements of a selection: names of elements, and fields as in
 /// [`select_columns`], each of which stands for its elements in this format.
@@ -47,14 +45,14 @@ pub(crate) fn select_elements(selection: &str, format: Format) -> Result<Vec<&'s
 fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
     let name = column.name;
     let name = name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name);
-    let is_of = move |field: &&Field| field.name == name || field.name.strip_suffix("_number") == Some(name);
-    FIELDS.iter().filter(is_of).flat_map(|field| field.elements)
+    let is_of = move |field: &&Entry| field.name == name || field.name.strip_suffix("_number") == Some(name);
+    fields().filter(is_of).flat_map(|field| field.elements)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::columns;
+    use weir_fields::columns;
 
     #[test]
     fn a_field_selects_its_elements() {

@@ -8,11 +8,12 @@ use crate::compression::{Compression, WholeFrames};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use weir_fields::Format;
 
 /// Set ID of templates (RFC 7011 section 3.3.2).
-pub(crate) const TEMPLATE_SET: u16 = 2;
+pub(crate) const TEMPLATE_SET: u16 = Format::Ipfix.template_set();
 /// Set ID of options templates.
-pub(crate) const OPTIONS_TEMPLATE_SET: u16 = 3;
+pub(crate) const OPTIONS_TEMPLATE_SET: u16 = Format::Ipfix.options_template_set();
 /// The first template ID (RFC 7011 section 3.4.1).
 pub(crate) const FIRST_TEMPLATE_ID: u16 = 256;
 /// The first ID of a template of flow records. Those before are options templates.

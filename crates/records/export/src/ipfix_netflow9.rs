@@ -11,11 +11,10 @@
 //! (RFC 7011 section 8.4: there are no withdrawals over UDP), so that there is space for others.
 //! Sets are padded to 4 octets, which is less than the shortest record.
 
-use crate::element::{Context, Format, MAX_TEXT_OCTETS, MIN_MESSAGE_BYTES};
-use crate::fields::unidirectional;
+use crate::element::{Context, MAX_TEXT_OCTETS, MIN_MESSAGE_BYTES};
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::ipfix_file::{
-    FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, MAX_TEMPLATE_ID, OPTIONS_TEMPLATE_SET, TEMPLATE_SET,
+    FIRST_DATA_TEMPLATE_ID, FIRST_TEMPLATE_ID, FileTemplates, MAX_TEMPLATE_ID, OPTIONS_TEMPLATE_SET,
 };
 use crate::options_records::{
     MeteringStatus, application_records, flow_keys_record, options_records, options_templates,
@@ -25,6 +24,7 @@ use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::{ElementSet, RecordEncoder};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::UdpOutput;
+use crate::unidirectional::unidirectional;
 use crate::uptime::SysUptime;
 use std::collections::HashMap;
 use std::fs::File;
@@ -32,6 +32,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_dpi::Note;
+use weir_fields::Format;
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
 
@@ -72,36 +73,6 @@ const SET_HEADER_OCTETS: usize = 4;
 const MAX_PADDING: usize = 3;
 /// Longest message in a file, octets.
 const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
-
-impl Format {
-    const fn header_octets(self) -> usize {
-        match self {
-            Self::Ipfix => 16,
-            Self::Netflow9 => 20,
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ipfix => "IPFIX",
-            Self::Netflow9 => "NetFlow v9",
-        }
-    }
-
-    const fn template_set(self) -> u16 {
-        match self {
-            Self::Ipfix => TEMPLATE_SET,
-            Self::Netflow9 => 0,
-        }
-    }
-
-    const fn options_template_set(self) -> u16 {
-        match self {
-            Self::Ipfix => OPTIONS_TEMPLATE_SET,
-            Self::Netflow9 => 1,
-        }
-    }
-}
 
 pub(crate) enum Transport {
     Udp(UdpOutput),

@@ -4,18 +4,16 @@
 //! Lines are appended to one reused buffer. No name, address or number of a field has a character
 //! that JSON or CSV must escape (a test checks this), so text is copied as it is.
 
-use crate::column::Column;
-use crate::columns::columns;
 use crate::compression::{Compression, whole_lines_in_frames};
-use crate::field_value::FieldValue;
-use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary, check_records, whole_lines};
 use crate::pending_records::PendingRecords;
 use crate::rotation::RotatedName;
 use crate::sink::{Error, ExportOptions, Sink};
+use crate::unidirectional::unidirectional;
 use std::fs::File;
 use std::io;
 use std::sync::LazyLock;
+use weir_fields::{Column, FieldValue, Origin, Profile, columns};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
@@ -172,26 +170,14 @@ fn whole_text(compression: Option<Compression>, file: &File, length: u64, start:
     }
 }
 
-/// Columns of a TCP connection (`weir tcp`) besides the results of TCP analysis. Others (IP octets,
-/// inter-arrival times, VLANs) are not known.
-const TCP_COMMON_COLUMNS: [&str; 11] = [
-    "start_time",
-    "end_time",
-    "duration_ns",
-    "src_ip",
-    "src_port",
-    "dst_ip",
-    "dst_port",
-    "packets",
-    "fwd_packets",
-    "rev_packets",
-    "community_id",
-];
-
-/// The columns of TCP connections.
+/// The columns of TCP connections (`weir tcp`). Others (IP octets, inter-arrival times, VLANs) are not
+/// known of them.
 pub fn tcp_columns() -> &'static [&'static Column] {
     static COLUMNS: LazyLock<Vec<&Column>> = LazyLock::new(|| {
-        columns().iter().filter(|column| column.of_tcp || TCP_COMMON_COLUMNS.contains(&column.name)).collect()
+        columns()
+            .iter()
+            .filter(|column| column.is_of(Origin::TcpAnalysis) || column.is_in(Profile::Connection))
+            .collect()
     });
     &COLUMNS
 }
@@ -296,7 +282,7 @@ mod tests {
             .chain(TunnelType::ALL.iter().filter_map(|tunnel| tunnel.name()))
             .chain(reasons.iter().map(|reason| reason.name()))
             .chain(Approximate(0xffff).names())
-            .chain((0..=255).filter_map(crate::protocol_name));
+            .chain((0..=255).filter_map(weir_fields::protocol_name));
         for word in words {
             assert!(word.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'), "{word}");
         }

@@ -5,22 +5,15 @@
 //! [`SinkCounters`](weir_ledger::SinkCounters) as exported, or as lost with a reason.
 //! Not done here: metering, timeouts, queues between threads.
 //!
-//! The list of fields (`fields.rs`) is the source of all formats and of the tables in
-//! `docs/fields.md`.
+//! The catalogue of fields (crate `fields`) is the source of all formats.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate self as weir_export;
 
-mod column;
-mod columns;
-mod community_id;
 mod compression;
 mod element;
 mod element_selection;
-mod field_value;
-mod fields;
-mod fields_page;
 mod file_output;
 mod file_settings;
 mod ipfix_file;
@@ -38,14 +31,10 @@ mod sink;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod unidirectional;
 mod uptime;
 
-pub use column::{Column, ColumnKind};
-pub use columns::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};
-pub use community_id::{community_id, community_id_has_ports};
 pub use compression::Compression;
-pub use field_value::{FieldValue, protocol_name};
-pub use fields_page::profiles;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
 pub use file_settings::{is_standard_output, path_of_file};
 pub use json_csv::{

@@ -6,15 +6,15 @@
 //! sampling rate. Only a flow that needs more than one datagram has datagrams of its own, and is
 //! lost if one of them is lost.
 
-use crate::field_value::FieldValue;
-use crate::fields::{DirectionView, directions, type_and_code, unidirectional};
 use crate::ipfix_netflow9::write_header;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{SendOutcome, UdpOutput};
+use crate::unidirectional::{directions, unidirectional};
 use crate::uptime::{SysUptime, uptime_ms};
 use std::net::SocketAddr;
 use std::time::Instant;
+use weir_fields::{DirectionView, FieldValue, type_and_code};
 use weir_flow::{Direction, FlowRecord};
 use weir_ledger::{ExportLossReason, SinkCounters};
 use weir_packet::Network;

@@ -1,9 +1,7 @@
 //! Opens a sink from its specification: a scheme, then a path or `//HOST[:PORT][?NAME=VALUE&...]`.
 
-use crate::column::Column;
-use crate::columns::select_columns;
 use crate::compression::Compression;
-use crate::element::{Format, MIN_MESSAGE_BYTES};
+use crate::element::MIN_MESSAGE_BYTES;
 use crate::element_selection::select_elements;
 use crate::file_output::{FileOutput, check_records, check_rotated};
 use crate::file_settings;
@@ -18,6 +16,7 @@ use crate::udp::{Collector, UdpOutput};
 use std::fs::File;
 use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::time::Duration;
+use weir_fields::{Column, Format, select_columns};
 
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
 /// Ethernet path.

@@ -10,9 +10,10 @@
 //!
 //! No record has the times of the first and last packet or flow that was lost: they are not known.
 
-use crate::element::{Format, application_id, cut};
+use crate::element::{application_id, cut};
 use crate::ipfix_file::FIRST_TEMPLATE_ID;
 use weir_dpi::Application;
+use weir_fields::Format;
 use weir_ledger::{RecordTotals, SinkCounters};
 
 /// What a sink reports about the metering process.

@@ -4,8 +4,7 @@
 //! A profile is a list of differences from basic or full templates. docs/collectors.md has the
 //! table of [`PROFILES`]; the test below writes it.
 
-use crate::element::Element;
-use crate::fields::{FIELDS, TEMPLATE_FIELDS};
+use weir_fields::Element;
 
 /// How the elements of a record follow from its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,17 +155,12 @@ impl ElementChoice {
     }
 }
 
-/// All elements.
-pub(crate) fn elements() -> impl Iterator<Item = &'static Element> {
-    FIELDS.iter().chain(TEMPLATE_FIELDS).flat_map(|field| field.elements)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::Format;
     use std::collections::BTreeSet;
     use std::path::Path;
+    use weir_fields::{Format, elements};
 
     #[test]
     fn every_difference_of_a_profile_is_one() {

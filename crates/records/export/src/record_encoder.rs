@@ -1,16 +1,14 @@
 //! Encodes a flow record as a data record of a template. The set of elements that apply to the flow
 //! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
-use crate::element::{
-    Context, Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
-};
-use crate::field_value::FieldValue;
-use crate::fields::{
-    DirectionView, FIELDS, Field, StaticField, TEMPLATE_FIELDS, Visitor, count_elements, visit_fields,
-    visit_template_fields,
-};
+use crate::element::{Context, Encode};
 use crate::profile::{ElementChoice, Layout};
 use std::hash::{Hash, Hasher};
+use weir_fields::{
+    DirectionView, Element, Entry, FieldValue, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, StaticField, Visitor,
+    WEIR_ENTERPRISE, WEIR_REVERSE_BIT, field_elements, fields, template_field_elements, template_fields, visit_fields,
+    visit_template_fields,
+};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_packet::Network;
 
@@ -75,16 +73,16 @@ pub(crate) struct RecordEncoder {
 }
 
 struct ElementPosition {
-    field: &'static Field,
+    field: &'static Entry,
     element: &'static Element,
     reverse: bool,
 }
 
 /// Positions of the first elements: the reverse direction with its two lists of fields, then the
 /// forward direction.
-const REVERSE_TEMPLATE_FIELDS: usize = count_elements(FIELDS, true);
-const FORWARD_FIELDS: usize = REVERSE_TEMPLATE_FIELDS + count_elements(TEMPLATE_FIELDS, true);
-const FORWARD_TEMPLATE_FIELDS: usize = FORWARD_FIELDS + count_elements(FIELDS, false);
+const REVERSE_TEMPLATE_FIELDS: usize = field_elements(true);
+const FORWARD_FIELDS: usize = REVERSE_TEMPLATE_FIELDS + template_field_elements(true);
+const FORWARD_TEMPLATE_FIELDS: usize = FORWARD_FIELDS + field_elements(false);
 
 impl RecordEncoder {
     /// `format` is IPFIX or NetFlow v9; only IPFIX has elements of the reverse direction.
@@ -95,8 +93,7 @@ impl RecordEncoder {
         let positions: Vec<ElementPosition> = [true, false]
             .into_iter()
             .flat_map(|reverse| {
-                let fields =
-                    FIELDS.iter().chain(TEMPLATE_FIELDS).filter(move |field| !reverse || field.is_of_direction());
+                let fields = fields().chain(template_fields()).filter(move |field| !reverse || field.is_of_direction());
                 fields.flat_map(move |field| {
                     field.elements.iter().map(move |element| ElementPosition { field, element, reverse })
                 })
@@ -394,8 +391,8 @@ impl<const FIRST: usize, const KNOWN: Known> Visitor for Encoder<'_, '_, FIRST, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::{DataType, MIN_MESSAGE_BYTES};
-    use crate::profile::elements;
+    use crate::element::MIN_MESSAGE_BYTES;
+    use weir_fields::{DataType, elements};
     use weir_flow::Direction;
     use weir_packet::{NO_VLAN, Packet};
     use weir_tcp::{ResponseTimes, SegmentClass, SegmentCount, TcpReport};

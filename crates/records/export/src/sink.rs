@@ -1,12 +1,11 @@
 //! The interface of all sinks, their options and errors.
 
-use crate::column::Column;
-use crate::columns::{InvalidFields, columns};
 use crate::element::MIN_MESSAGE_BYTES;
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use weir_fields::{Column, InvalidFields, columns};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::{SinkCounters, Timing};
 

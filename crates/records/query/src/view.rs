@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 use std::cmp::{Ordering, Reverse};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
-use weir_export::FieldValue;
+use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 
 /// A record that spans more intervals than this counts in the interval of its start.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
-use weir_export::{community_id, community_id_has_ports, protocol_name};
+use weir_fields::{community_id, community_id_has_ports, protocol_name};
 use weir_flow::{FlowRecord, FlowTuple};
 use weir_packet::{Network, ipv4_mapped};
 use weir_probe::{Override, OverrideAction, Overrides};

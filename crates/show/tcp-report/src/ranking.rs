@@ -5,7 +5,7 @@ use crate::connection_table::{ListColumn, SortedColumn, column_of_heading};
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
-use weir_export::{Column, ColumnKind, FieldValue, columns};
+use weir_fields::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_text::units;
 

@@ -1,7 +1,7 @@
 //! Option values that are more than a plain number or word.
 
 use std::time::Duration;
-use weir_export::{Column, InvalidFields};
+use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
 use weir_probe::OverloadPolicy;
 use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
@@ -12,7 +12,7 @@ pub struct FieldList(pub Vec<&'static Column>);
 
 /// Parses a selection of fields.
 pub fn parse_fields(text: &str) -> Result<FieldList, InvalidFields> {
-    weir_export::select_columns(text).map(FieldList)
+    weir_fields::select_columns(text).map(FieldList)
 }
 
 /// Why an option value is invalid.

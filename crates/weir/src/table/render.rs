@@ -1,7 +1,7 @@
 //! Renders flow records as an aligned table.
 
 use crate::protocols;
-use weir_export::{ColumnKind, FieldValue};
+use weir_fields::{ColumnKind, FieldValue};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_VLAN, Network};
 use weir_query::RecordOrder;
@@ -17,7 +17,7 @@ pub fn table(
     flows: &[FlowRecord],
     all_flows: u64,
     order: Option<RecordOrder>,
-    fields: Option<&[&weir_export::Column]>,
+    fields: Option<&[&weir_fields::Column]>,
     terminal_columns: Option<usize>,
 ) -> String {
     let mut columns = match fields {
@@ -82,12 +82,12 @@ fn order_column(flows: &[FlowRecord], order: RecordOrder) -> Column {
 }
 
 /// One column per field. On a narrow terminal, times are left out first, then the last fields.
-fn columns_of(fields: &[&weir_export::Column], flows: &[FlowRecord]) -> Vec<Column> {
+fn columns_of(fields: &[&weir_fields::Column], flows: &[FlowRecord]) -> Vec<Column> {
     /// More than there are fields.
     const RANK_OF_TIMES: u16 = 1 << 15;
-    let is_time = |field: &weir_export::Column| field.kind == ColumnKind::Time;
+    let is_time = |field: &weir_fields::Column| field.kind == ColumnKind::Time;
     let required = fields.iter().position(|field| !is_time(field)).unwrap_or(0);
-    let column = |(at, field): (usize, &&weir_export::Column)| {
+    let column = |(at, field): (usize, &&weir_fields::Column)| {
         let is_number = matches!(field.kind, ColumnKind::Integer | ColumnKind::Number);
         let rank = if at == required { 0 } else { at as u16 + 1 + if is_time(field) { RANK_OF_TIMES } else { 0 } };
         Column::new(field.name, is_number, flows.iter().map(|flow| field.read(flow).to_string())).optional(rank)

@@ -6,7 +6,8 @@
 use super::render::wrapped;
 use std::io::Write;
 use tracing::{info, warn};
-use weir_export::{FieldValue, append_csv_text, append_json_text};
+use weir_export::{append_csv_text, append_json_text};
+use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 use weir_query::{GroupField, Metric, Row, Series, Sums, View};
 use weir_text::columns::{Column, fit, lines};

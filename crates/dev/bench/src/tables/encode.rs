@@ -11,7 +11,8 @@ use std::hint::black_box;
 use std::io::Write;
 use std::net::UdpSocket;
 use weir_capture::MAX_BURST_FRAMES;
-use weir_export::{ExportOptions, FileMode, Sink, default_columns};
+use weir_export::{ExportOptions, FileMode, Sink};
+use weir_fields::default_columns;
 use weir_flow::{FlowRecord, KeyOptions, Meter};
 use weir_packet::Packet;
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use testbed::decode::{Decoder, Record, Value};
 use weir_dpi::{Application, Confidence, Fact, Findings, Note};
-use weir_export::{Column, ExportOptions, FieldValue, select_columns};
+use weir_export::ExportOptions;
+use weir_fields::{Column, FieldValue, Origin, select_columns};
 use weir_flow::{FlowRecord, Places};
 
 /// Facts that are numbers, with the octets of their elements.
@@ -78,7 +79,8 @@ fn columns() -> Vec<(&'static Column, Vec<String>)> {
         let cell = row.unwrap().split(" | ").nth(5).unwrap();
         cell.split(", ").map(|element| element.split(' ').next().unwrap().to_owned()).collect()
     };
-    let wanted = |column: &&Column| column.of_application || select_columns("places").unwrap().contains(column);
+    let wanted =
+        |column: &&Column| column.is_of(Origin::Inspection) || select_columns("places").unwrap().contains(column);
     let all = select_columns("all").unwrap();
     all.into_iter().filter(wanted).map(|column| (column, elements(column))).collect()
 }

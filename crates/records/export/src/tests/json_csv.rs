@@ -133,7 +133,7 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
 const FLAG_BITS: [u16; 12] = [2, 16, 8, 1, 4, 32, 64, 128, 256, 512, 1024, 2048];
 
 fn protocol(number: u8) -> Value {
-    let name = weir_export::protocol_name(number);
+    let name = weir_fields::protocol_name(number);
     json!(name.map_or_else(|| number.to_string(), String::from))
 }
 
@@ -170,7 +170,7 @@ proptest! {
             prop_assert_eq!(id.is_null(), none);
             prop_assert!(none || id.as_str().unwrap().len() == 30);
             // Without findings there is no application.
-            for column in weir_export::columns().iter().filter(|column| column.of_application) {
+            for column in weir_fields::columns().iter().filter(|column| column.is_of(weir_fields::Origin::Inspection)) {
                 prop_assert_eq!(object.remove(column.name), Some(Value::Null));
             }
             prop_assert_eq!(object, expected(flow));

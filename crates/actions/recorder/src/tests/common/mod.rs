@@ -161,7 +161,7 @@ fn community_id(frame: &Frame<'_>) -> Option<String> {
     let Packet { network, protocol, source, destination, source_port, destination_port, .. } = packet;
     let flow =
         FlowRecord { network, protocol, source, destination, source_port, destination_port, ..FlowRecord::default() };
-    weir_export::community_id(&flow).map(|id| String::from_utf8(id.to_vec()).unwrap())
+    weir_fields::community_id(&flow).map(|id| String::from_utf8(id.to_vec()).unwrap())
 }
 
 /// The Community IDs of all flows.

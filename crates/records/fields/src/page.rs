@@ -1,7 +1,7 @@
 //! What the output of `weir fields` and the tables of docs/fields.md say about a field.
 
 use crate::column::Column;
-use crate::columns::{FIELD_PROFILES, FieldProfile};
+use crate::selection::{FIELD_PROFILES, FieldProfile};
 
 /// The smallest profiles that have a column. All columns are in `all`.
 pub fn profiles(column: &Column) -> String {
@@ -13,8 +13,9 @@ pub fn profiles(column: &Column) -> String {
 #[cfg(test)]
 mod tests {
     use super::profiles;
+    use crate::catalogue::{elements, fields, template_fields};
     use crate::element::{Element, Format, NTOP_ENTERPRISE, WEIR_ENTERPRISE};
-    use crate::fields::{FIELDS, Field, TEMPLATE_FIELDS};
+    use crate::entry::Entry;
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::PathBuf;
 
@@ -36,16 +37,16 @@ mod tests {
     }
 
     /// A table with a row for each field.
-    fn table(fields: &[Field], with_prefix: bool) -> String {
-        let names = |field: &Field| match with_prefix {
+    fn table(fields: impl Iterator<Item = &'static Entry>, with_prefix: bool) -> String {
+        let names = |field: &Entry| match with_prefix {
             true => field.columns.iter().map(|column| column.name).collect(),
             false => field.name.split(", ").collect::<Vec<_>>(),
         };
-        let rows = fields.iter().map(|field| row(field, &names(field)));
+        let rows = fields.map(|field| row(field, &names(field)));
         std::iter::once(HEADING.into()).chain(rows).collect::<Vec<String>>().join("\n")
     }
 
-    fn row(field: &Field, names: &[&str]) -> String {
+    fn row(field: &Entry, names: &[&str]) -> String {
         let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let list = |format, text: fn(&Element) -> String| {
             let elements = field.elements.iter().filter(|element| element.is_in(format)).map(text);
@@ -82,7 +83,7 @@ mod tests {
     fn the_tables_of_docs_fields_md_are_up_to_date() {
         let path = root().join("docs/fields.md");
         let page = std::fs::read_to_string(&path).unwrap();
-        let mut tables = [table(FIELDS, true), table(TEMPLATE_FIELDS, false)].into_iter();
+        let mut tables = [table(fields(), true), table(template_fields(), false)].into_iter();
         let paragraphs = page.split("\n\n").map(|paragraph| match paragraph.starts_with(HEADING) {
             true => tables.next().expect("the page has two tables of fields"),
             false => paragraph.to_owned(),
@@ -93,7 +94,7 @@ mod tests {
             std::fs::write(&path, &expected).unwrap();
         }
         let page = std::fs::read_to_string(&path).unwrap();
-        assert!(page == expected, "docs/fields.md is stale: BLESS=1 cargo test -p weir-export fields_page");
+        assert!(page == expected, "docs/fields.md is stale: BLESS=1 cargo test -p weir-fields page");
     }
 
     #[test]
@@ -102,7 +103,7 @@ mod tests {
         let table = page.split("\n\n").find(|paragraph| paragraph.starts_with("| Field | Zeek |")).unwrap();
         for row in table.lines().skip(2) {
             let name = row.split('`').nth(1).unwrap();
-            assert!(crate::column(name).is_ok(), "{row}");
+            assert!(crate::selection::column(name).is_ok(), "{row}");
         }
     }
 
@@ -116,7 +117,7 @@ mod tests {
             .map(|columns| (columns[0].parse().unwrap(), columns))
             .collect();
         let mut weir = BTreeSet::new();
-        for element in FIELDS.iter().chain(TEMPLATE_FIELDS).flat_map(|field| field.elements) {
+        for element in elements() {
             if element.weir.is_some() {
                 assert!(weir.insert(element.number), "number {} is unique", element.number);
                 assert!(element.number < crate::element::WEIR_REVERSE_BIT);

@@ -1,0 +1,260 @@
+//! Fields of packet inspection: the application of a flow, and what its payload says.
+
+use super::reading::{optional, text};
+use crate::column::Profile::Basic;
+use crate::column::Requirement::{Inspection, Ndpi, PersonalFields};
+use crate::column::{Known, Origin, Properties};
+use crate::element::DataType::{DateTimeMilliseconds, OctetArray, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
+use crate::element::{DataType, Element, Semantics, Units, ntop_text, quantity, text_element};
+use crate::entry::{DirectionView, fields};
+use crate::value::FieldValue;
+use crate::words::Words;
+use weir_dpi::{Application, Confidence, Fact, Findings, Notes};
+
+const COMMON: Properties =
+    Properties { known: Known::Later, needs: Some(Inspection), ..Properties::of(Origin::Inspection) };
+
+#[rustfmt::skip]
+fields! {
+    COMMON;
+    flow "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
+        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())), profiles: &[Basic], alias: Some("app"), words: Some(Words::Application);
+    flow "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
+        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())), words: Some(Words::ApplicationBy);
+    flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory); bits 1, 2, 4 and 8 in IPFIX.",
+        [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes, words: Some(Words::ApplicationNotes);
+    flow "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
+        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName);
+    flow "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
+        [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, has_client_hello, Fact::AlpnOffered), is_list: true;
+    flow "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
+        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, has_client_hello, Fact::AlpnSelected);
+    flow "tls_version", CaselessText, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
+        [text_element(70, "tlsVersion")], tls_version;
+    flow "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
+        [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher);
+    flow "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
+        [Element::weir(72, "tlsEncryptedClientHello", Unsigned8, Semantics::Default, Units::None).only_listed()], |r| fact_number(r, Fact::TlsEch);
+    flow "tls_alert", CaselessText, "", "Alert that the server sent before its ServerHello, or instead of it, to refuse the ClientHello: level and description, as fatal handshake_failure (IANA TLS Alerts; a number if it has no name).",
+        [text_element(110, "tlsAlert")], tls_alert;
+    flow "ja3", CaselessText, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
+        [text_element(73, "ja3")], |r| fingerprint(r, weir_dpi::ja3);
+    flow "ja3s", CaselessText, "", "JA3S, a fingerprint of the TLS server: MD5, hexadecimal.",
+        [text_element(74, "ja3s")], |r| fingerprint(r, weir_dpi::ja3s);
+    flow "ja4", CaselessText, "", "JA4, a fingerprint of the TLS or QUIC client.",
+        [text_element(75, "ja4")], |r| fingerprint(r, weir_dpi::ja4);
+    flow "cert_subject", CaselessText, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
+        [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, has_tls, Fact::CertificateSubject);
+    flow "cert_issuer", CaselessText, "", "Issuer of that certificate.",
+        [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, has_tls, Fact::CertificateIssuer);
+    flow "cert_not_before", Time, "", "Begin of its validity.",
+        [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore);
+    flow "cert_not_after", Time, "", "End of its validity.",
+        [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter);
+    flow "cert_names", HostName, "", "Names and addresses in that certificate, separated by commas.",
+        [text_element(80, "tlsCertificateNames")], |r| fact_text(r, has_tls, Fact::CertificateNames), is_list: true;
+    flow "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
+        [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion);
+    flow "dns_name", HostName, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
+        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName);
+    flow "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
+        [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
+    flow "dns_rcode", Integer, "", "Response code of the first answer to it: 0 is no error, 3 is NXDOMAIN.",
+        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode);
+    flow "dns_answers", CaselessText, "", "Records of that answer, separated by commas.",
+        [text_element(84, "dnsAnswers")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
+    flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
+        [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
+    flow "dst_dns_name", HostName, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
+        [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName);
+    flow "http_host", HostName, "", "Host of the first request.",
+        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpHost);
+    flow "http_method", Text, "", "Method of the first request.",
+        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpMethod);
+    flow "http_path", Text, "", "Path of the first request; only with --dpi-fields.",
+        [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpPath), needs: Some(PersonalFields);
+    flow "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
+        [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpUserAgent), needs: Some(PersonalFields);
+    flow "http_status", Integer, "", "Status of the first final response.",
+        [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus);
+    flow "http_content_type", CaselessText, "", "Content type of that response.",
+        [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpContentType);
+    flow "ssh_client", Text, "", "Identification of the SSH client.",
+        [text_element(86, "sshClientSoftware")], |r| fact_text(r, has_ssh, Fact::SshClient);
+    flow "ssh_server", Text, "", "Identification of the SSH server.",
+        [text_element(87, "sshServerSoftware")], |r| fact_text(r, has_ssh, Fact::SshServer);
+    flow "hassh", CaselessText, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
+        [text_element(88, "hassh")], |r| fact_text(r, has_ssh, Fact::Hassh);
+    flow "hassh_server", CaselessText, "", "HASSH of the SSH server.",
+        [text_element(89, "hasshServer")], |r| fact_text(r, has_ssh, Fact::HasshServer);
+    flow "user_name", Text, "", "Account, caller or client that the first message names; only with --dpi-fields.",
+        [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, has_user, Fact::User), needs: Some(PersonalFields);
+    flow "server_software", Text, "", "Software that the server names in its greeting.",
+        [text_element(94, "serverSoftware")], |r| fact_text(r, has_greeting, Fact::ServerSoftware);
+    flow "ndpi_protocol", CaselessText, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
+        [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, none, Fact::NdpiProtocol), needs: Some(Ndpi);
+    flow "ndpi_category", CaselessText, "", "Category of that protocol: Web, Network.",
+        [text_element(107, "ndpiCategory")], |r| fact_text(r, none, Fact::NdpiCategory), needs: Some(Ndpi);
+    flow "ndpi_confidence", CaselessText, "", "How nDPI knows the protocol: DPI, Match by IP.",
+        [text_element(108, "ndpiConfidence")], |r| fact_text(r, none, Fact::NdpiConfidence), needs: Some(Ndpi);
+    flow "ndpi_risks", CaselessText, "", "Risks that nDPI sees, separated by commas.",
+        [text_element(109, "ndpiRisks")], |r| fact_text(r, none, Fact::NdpiRisks), needs: Some(Ndpi), is_list: true;
+}
+
+#[inline]
+fn application(record: &DirectionView<'_>) -> Option<(Application, Confidence)> {
+    record.flow.findings.as_ref()?.application()
+}
+
+#[inline]
+fn notes<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
+    optional(record.flow.findings.as_ref().filter(|findings| findings.notes() != Notes::default()), |findings| {
+        FieldValue::Notes(findings.notes())
+    })
+}
+
+/// A text; `may_have`: whether flows of an application may have it.
+fn fact_text<'a>(record: &DirectionView<'a>, may_have: fn(Application) -> bool, fact: Fact) -> FieldValue<'a> {
+    fact_or_none(record, may_have, |findings| findings.text(fact).map(text))
+}
+
+/// A text that follows from a fact. No value if flows of this application may have one, so that
+/// they have the same template.
+fn fact_or_none<'a>(
+    record: &DirectionView<'a>,
+    may_have: fn(Application) -> bool,
+    read: impl FnOnce(&'a Findings) -> Option<FieldValue<'a>>,
+) -> FieldValue<'a> {
+    let Some(findings) = record.flow.findings.as_deref() else { return FieldValue::NotApplicable };
+    let none = match findings.application() {
+        Some((application, _)) if may_have(application) => FieldValue::NoValue,
+        _ => FieldValue::NotApplicable,
+    };
+    read(findings).unwrap_or(none)
+}
+
+fn has_tls(application: Application) -> bool {
+    matches!(application, Application::Tls | Application::Dtls)
+}
+
+fn has_client_hello(application: Application) -> bool {
+    has_tls(application) || application == Application::Quic
+}
+
+fn has_dns(application: Application) -> bool {
+    matches!(application, Application::Dns | Application::Mdns | Application::Llmnr)
+}
+
+fn has_http(application: Application) -> bool {
+    matches!(application, Application::Http | Application::Http2)
+}
+
+fn has_ssh(application: Application) -> bool {
+    application == Application::Ssh
+}
+
+fn has_greeting(application: Application) -> bool {
+    use Application::{Ftp, Imap, Mysql, Pop3, Smtp};
+    matches!(application, Smtp | Imap | Pop3 | Ftp | Mysql)
+}
+
+fn has_user(application: Application) -> bool {
+    !(has_client_hello(application) || has_dns(application) || has_http(application) || has_ssh(application))
+}
+
+/// Learned names are those of any application.
+fn any(_: Application) -> bool {
+    true
+}
+
+/// nDPI's results do not depend on the application.
+fn none(_: Application) -> bool {
+    false
+}
+
+fn fact_number(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
+    let number = record.flow.findings.as_ref().and_then(|findings| findings.number(fact));
+    optional(number, FieldValue::Unsigned)
+}
+
+/// A time within the years that ns since 1970 can tell.
+fn time(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
+    let seconds = record.flow.findings.as_ref().and_then(|findings| findings.number(fact));
+    optional(seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000)), FieldValue::Time)
+}
+
+fn fingerprint<'a, const N: usize>(record: &DirectionView<'a>, of: fn(&Findings) -> Option<[u8; N]>) -> FieldValue<'a> {
+    let read = |findings| String::from_utf8(of(findings)?.into()).ok().map(|text| FieldValue::Text(text.into()));
+    fact_or_none(record, has_client_hello, read)
+}
+
+fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
+    let name = |version| match version {
+        0x0300 => "ssl3.0".into(),
+        0x0301 => "tls1.0".into(),
+        0x0302 => "tls1.1".into(),
+        0x0303 => "tls1.2".into(),
+        0x0304 => "tls1.3".into(),
+        0xfeff => "dtls1.0".into(),
+        0xfefd => "dtls1.2".into(),
+        0xfefc => "dtls1.3".into(),
+        other => format!("{other:#06x}").into(),
+    };
+    fact_or_none(record, has_client_hello, |findings| {
+        findings.number(Fact::TlsVersion).map(|version| FieldValue::Text(name(version)))
+    })
+}
+
+fn tls_alert<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
+    fact_or_none(record, has_client_hello, |findings| {
+        let alert = findings.number(Fact::TlsAlert)?;
+        let (level, description) = (alert >> 8, alert & 0xff);
+        let name = |name: Option<&'static str>, number: u64| name.map_or_else(|| number.to_string(), String::from);
+        let level = name(["warning", "fatal"].get((level as usize).wrapping_sub(1)).copied(), level);
+        Some(FieldValue::Text(format!("{level} {}", name(alert_name(description), description)).into()))
+    })
+}
+
+/// Name of the description of an alert (IANA TLS Alerts).
+fn alert_name(description: u64) -> Option<&'static str> {
+    Some(match description {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        21 => "decryption_failed",
+        22 => "record_overflow",
+        30 => "decompression_failure",
+        40 => "handshake_failure",
+        41 => "no_certificate",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        52 => "too_many_cids_requested",
+        60 => "export_restriction",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        100 => "no_renegotiation",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        111 => "certificate_unobtainable",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        114 => "bad_certificate_hash_value",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        117 => "general_error",
+        120 => "no_application_protocol",
+        121 => "ech_required",
+        _ => return None,
+    })
+}

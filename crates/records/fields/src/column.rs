@@ -1,0 +1,217 @@
+//! A column of flow records, which JSON, CSV, filters and aggregations read.
+
+use crate::value::FieldValue;
+use crate::words::Words;
+use weir_flow::FlowRecord;
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// [`FieldValue::Time`].
+    Time,
+    /// [`FieldValue::Unsigned`].
+    Integer,
+    /// [`FieldValue::Float`].
+    Number,
+    /// [`FieldValue::Ip`].
+    Address,
+    /// [`FieldValue::Mac`].
+    Mac,
+    /// One of few words: [`FieldValue::Code`] or [`FieldValue::Protocol`].
+    Word,
+    /// Several of few words: [`FieldValue::Approximate`], [`FieldValue::Degraded`] or
+    /// [`FieldValue::Notes`].
+    Words,
+    /// Several names of the user, separated by spaces: [`FieldValue::Text`].
+    Names,
+    /// [`FieldValue::TcpFlags`]: text with a letter for each.
+    TcpFlags,
+    /// [`FieldValue::CommunityId`] or [`FieldValue::Text`].
+    Text,
+    /// [`FieldValue::Text`] in which the case of ASCII letters means nothing.
+    CaselessText,
+    /// The same: a name of a host (RFC 4343), or several.
+    HostName,
+}
+
+impl ColumnKind {
+    /// The name in docs/fields.md.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Address => "address",
+            Self::Mac => "mac",
+            Self::Word => "word",
+            Self::Words => "words",
+            Self::Names => "names",
+            Self::TcpFlags | Self::Text => "text",
+            Self::CaselessText => "caseless",
+            Self::HostName => "hostname",
+        }
+    }
+}
+
+/// What computes the values of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The meter, from the headers of packets.
+    Meter,
+    /// TCP analysis.
+    TcpAnalysis,
+    /// Inspection of payload.
+    Inspection,
+    /// Enrichment.
+    Enrichment,
+}
+
+/// What is known of a field besides its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// What computes it.
+    pub origin: Origin,
+    /// What a record has to be metered or enriched with, so that it has a value.
+    pub needs: Option<Requirement>,
+    /// When the value is known.
+    pub known: Known,
+    /// The profiles that name it. Others have all fields of an origin.
+    pub profiles: &'static [Profile],
+    /// The words that it can have.
+    pub words: Option<Words>,
+    /// A value is a list, separated by commas.
+    pub is_list: bool,
+    /// Another name.
+    pub alias: Option<&'static str>,
+}
+
+impl Properties {
+    /// Those of most fields of an origin: they need no option, and change as long as the flow lasts.
+    pub const fn of(origin: Origin) -> Self {
+        Self { origin, needs: None, known: Known::Never, profiles: &[], words: None, is_list: false, alias: None }
+    }
+
+    /// Those of the reverse direction, which has no packets when a flow begins.
+    pub(crate) const fn of_reverse(self) -> Self {
+        Self { known: if matches!(self.known, Known::AtFirst) { Known::Never } else { self.known }, ..self }
+    }
+}
+
+/// What records have to be metered or enriched with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// Flows of frames without IP.
+    Layer2Flows,
+    /// MAC addresses of IP flows.
+    MacAddresses,
+    /// Decapsulation of tunnels.
+    Decapsulation,
+    /// Inspection of payload.
+    Inspection,
+    /// What may tell something about a person.
+    PersonalFields,
+    /// nDPI.
+    Ndpi,
+    /// The table of networks.
+    Networks,
+    /// Databases of countries and autonomous systems.
+    Geo,
+    /// Lists of tags.
+    Tags,
+    /// Names of interfaces.
+    InterfaceNames,
+}
+
+impl Requirement {
+    /// The option of `weir read` and `weir probe` that meets it.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Layer2Flows => "--layer2",
+            Self::MacAddresses => "--mac-addresses",
+            Self::Decapsulation => "--decap",
+            Self::Inspection => "--dpi light",
+            Self::PersonalFields => "--dpi-fields",
+            Self::Ndpi => "--dpi full",
+            Self::Networks => "--networks",
+            Self::Geo => "--geo",
+            Self::Tags => "--tags",
+            Self::InterfaceNames => "--interface-names",
+        }
+    }
+}
+
+/// When the value of a field is known: rules decide each flow once, so that it must not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// From the first packet on.
+    AtFirst,
+    /// When inspection of the first payload has ended.
+    Later,
+    /// It changes as long as the flow lasts.
+    Never,
+}
+
+/// A selection of fields that entries name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// `basic`: fields of JSON and CSV that the user does not select.
+    Basic,
+    /// `layer2`.
+    Layer2,
+    /// What `weir tcp` knows of a connection besides TCP analysis.
+    Connection,
+}
+
+/// A column of flow records.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Name in JSON and CSV.
+    pub name: &'static str,
+    /// The name as a key in JSON, with a comma before it and a colon behind it.
+    pub json_key: &'static str,
+    /// What the values are.
+    pub kind: ColumnKind,
+    /// Unit of the values, or "".
+    pub unit: &'static str,
+    /// What the column means, in a sentence.
+    pub description: &'static str,
+    /// What else is known of it.
+    pub properties: Properties,
+    /// The number of a flow to which the field does not apply.
+    pub(crate) none: Option<u64>,
+    /// May return [`FieldValue::Implied`] and [`FieldValue::NoValue`].
+    pub(crate) read: fn(&FlowRecord) -> FieldValue<'_>,
+}
+
+/// Names are unique.
+impl PartialEq for Column {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Column {}
+
+impl Column {
+    /// Whether its entry names the profile.
+    pub fn is_in(&self, profile: Profile) -> bool {
+        self.properties.profiles.contains(&profile)
+    }
+
+    /// Whether the origin computes it.
+    pub fn is_of(&self, origin: Origin) -> bool {
+        self.properties.origin == origin
+    }
+
+    /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].
+    #[inline]
+    pub fn read<'a>(&self, flow: &'a FlowRecord) -> FieldValue<'a> {
+        match (self.read)(flow) {
+            FieldValue::Implied(number) => FieldValue::Unsigned(number),
+            FieldValue::NotApplicable | FieldValue::NoValue => {
+                self.none.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+            }
+            value => value,
+        }
+    }
+}
