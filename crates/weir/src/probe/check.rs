@@ -5,7 +5,7 @@ use super::overload;
 use super::placement::{self, Placement};
 use super::privileges;
 use crate::actions::Actions;
-use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions};
+use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions, RecordSink};
 use crate::console::printable;
 use crate::enrichment::Enricher;
 use crate::error::Error;
@@ -17,7 +17,6 @@ use std::ffi::OsStr;
 use std::path::Path;
 use weir_packet::DecodeOptions;
 use weir_probe::Settings;
-use weir_query::split_where;
 use weir_text::units;
 
 /// What is wrong with the options, each of which is valid alone.
@@ -86,7 +85,7 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
         problems.extend(actions.iter().flat_map(|actions| actions.check_folders(&probe.user)));
     }
     let key = key_options(&probe.metering);
-    let check = |sink: &String| {
+    let check = |sink: &RecordSink| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
     };
     let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink).is_ok());
@@ -100,15 +99,15 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
 
 /// Checks that the user of the probe (`--user`) can create the files of a rotated output. Otherwise the
 /// first one, which root creates, would be the last one.
-pub fn check_rotated(sink: &str, probe: &ProbeOptions, outputs: &Outputs) -> Result<(), Error> {
-    if outputs.owner.is_none() || !weir_export::is_rotated(split_where(sink).0) {
+pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs) -> Result<(), Error> {
+    if outputs.owner.is_none() || !sink.spec.is_rotated() {
         return Ok(());
     }
     let key = key_options(&probe.metering);
     let checked = privileges::as_user(&probe.user, || outputs.check_output(sink, &probe.sinks, key));
     checked.map_err(|error| match error {
         Error::Sink { error: weir_export::Error::Io { error, .. } } => {
-            Error::RotatedFiles { sink: sink.into(), user: probe.user.clone(), error }
+            Error::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }
         }
         other => other,
     })
@@ -125,7 +124,7 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
         fact("source", input.to_string_lossy().into_owned());
     }
     for sink in &outputs.sinks {
-        fact("sink", sink.clone());
+        fact("sink", sink.to_string());
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {
         let (rules, egresses) = actions.description();

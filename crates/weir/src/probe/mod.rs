@@ -150,7 +150,7 @@ pub fn run(given: &ProbeOptions, arguments: Vec<OsString>, invalid: Vec<Error>) 
         let restrictions = Restrictions::of(&inputs, sends_by_dpdk, server.is_some());
         let read_again: Vec<&Path> =
             probe.config.as_deref().into_iter().chain(probe.rules.as_deref()).chain(tables).collect();
-        Arc::new(Sandbox::enter(&outputs.sinks, &pipes, &read_again, restrictions))
+        Arc::new(Sandbox::enter(&outputs.sink_targets(), &pipes, &read_again, restrictions))
     });
     enricher.iter().for_each(Enricher::check_readable);
     let observer = Some(summary::observer(&open.summary));
