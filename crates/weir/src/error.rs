@@ -118,8 +118,8 @@ pub enum Error {
         #[from]
         error: weir_export::Error,
     },
-    #[error("{sink}: where: {error}")]
-    Where { sink: String, error: Box<weir_query::ExpressionError> },
+    #[error(transparent)]
+    Output(#[from] crate::arguments::InvalidOutput),
     #[error("--sort: {0}")]
     Order(#[from] weir_query::InvalidOrder),
     #[error(
@@ -447,7 +447,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
              --user with chown, or restart the probe"
         }
         weir_export::Error::Io { error, .. } => advice(error),
-        weir_export::Error::Spec { .. } => "",
+        weir_export::Error::Spec(_) => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
             UnusableFile::NoReader => "",

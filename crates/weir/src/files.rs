@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info;
-use weir_export::{Compression, FileMode, UnusableFile};
+use weir_export::{Compression, FileMode, SinkSpec, UnusableFile};
 
 /// Where an output goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +22,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// Target of a sink as the user wrote it. Invalid sinks are rejected when they are opened.
-    pub fn of_sink(sink: &str) -> Self {
-        let sink = weir_query::split_where(sink).0;
-        match weir_export::path_of_file(sink) {
+    pub fn of_sink(sink: &SinkSpec) -> Self {
+        match sink.path() {
             None => Self::Network,
-            Some(path) if weir_export::is_standard_output(path) => Self::StandardOutput,
+            Some(_) if sink.is_standard_output() => Self::StandardOutput,
             Some(path) => Self::File(path.into()),
         }
     }

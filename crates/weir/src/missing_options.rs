@@ -4,17 +4,17 @@
 //! Such a comparison never holds, which looks like traffic that is not there. In a rule it is an error:
 //! a rule that bans a country must not do nothing.
 
-use crate::arguments::{Enrichment, Inspection, Metering, Sinks};
+use crate::arguments::{Enrichment, Inspection, Metering, RecordSink, Sinks};
 use crate::error::Error;
 use tracing::warn;
 use weir_dpi::InspectionSettings;
 use weir_fields::{Requirement, field};
-use weir_query::{Expression, GroupField, expression_of, split_where};
+use weir_query::{Expression, GroupField};
 use weir_rules::{Rule, Rules};
 
 /// Warns of fields of `--where`, `?where=` and `--by` that no record of this run has, and of tags that
 /// no list has.
-pub fn warn(sinks: &[String], options: &Sinks, metering: &Metering, inspects: bool, enrichment: &Enrichment) {
+pub fn warn(sinks: &[RecordSink], options: &Sinks, metering: &Metering, inspects: bool, enrichment: &Enrichment) {
     let warn_of_field = |place: &str, field: &str| {
         if let Some(option) = missing_option(field, metering, inspects, enrichment) {
             warn!("{place}: no record has {field} without {option}");
@@ -22,7 +22,7 @@ pub fn warn(sinks: &[String], options: &Sinks, metering: &Metering, inspects: bo
     };
     options.by.iter().for_each(|field| warn_of_field("--by", GroupField::name(field)));
     let of_all = options.records.iter().map(|expression| ("--where".into(), expression.clone()));
-    let of_sink = |sink: &String| Some((format!("-o {}: where", split_where(sink).0), expression_of(sink).ok()??));
+    let of_sink = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     for (place, expression) in of_all.chain(sinks.iter().filter_map(of_sink)) {
         expression.fields().iter().for_each(|field| warn_of_field(&place, field));
         for tag in unknown_tags(&expression, enrichment) {

@@ -1,6 +1,6 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
-use crate::arguments::{self, Enrichment, Metering, Reporting};
+use crate::arguments::{self, Enrichment, InvalidOutput, Metering, Output, RecordSink, Reporting};
 use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::memory::{self, ViewMemory};
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
-use crate::table::{Content, Format, LargestFlows, Table, ViewTable};
+use crate::table::{Content, LargestFlows, Table, ViewTable};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,21 +19,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
-use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink};
+use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink, SinkSpec, ViewFormat};
 use weir_fields::Column;
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
-use weir_query::{Expression, GroupField, Metric, RecordOrder, SelectingSink, View, ViewSettings, split_where};
+use weir_query::{GroupField, Metric, RecordOrder, SelectingSink, View, ViewSettings};
 
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
 
 pub struct Outputs {
-    pub sinks: Vec<String>,
+    pub sinks: Vec<RecordSink>,
+    pub invalid: Vec<InvalidOutput>,
     /// All outputs: the option as the user wrote it, and its target.
     pub targets: Vec<(String, Target)>,
-    pub on_standard_output: Option<String>,
+    pub on_standard_output: Option<RecordSink>,
     /// Collectors that cannot be reached are tried again while the command runs.
     pub retries: bool,
     /// Payload is inspected.
@@ -76,31 +77,42 @@ impl Outputs {
         };
         let columns = options.fields.as_ref().map_or_else(default, |fields| fields.0.clone());
         let ledger_on_standard_output = stats == Some(Path::new("-"));
-        let mut sinks = match options.outputs.as_slice() {
+        let (mut sinks, mut invalid) = (Vec::new(), Vec::new());
+        for output in &options.outputs {
+            match output {
+                Output::Records(sink) => sinks.push(sink.clone()),
+                Output::Packets(path) => {
+                    invalid.extend(RecordSink::parse(&format!("packets:{}", path.display())).err())
+                }
+                Output::Invalid(reason) => invalid.push(reason.clone()),
+            }
+        }
+        if options.outputs.is_empty() {
             // The ledger replaces the table. It balances only with a sink.
-            [] if ledger_on_standard_output => vec!["table:/dev/null".into()],
-            [] => vec!["table:-".into()],
-            sinks => sinks.iter().map(|sink| full_name(sink)).collect(),
-        };
-        let views = |sinks: &[String]| sinks.iter().filter(|sink| view_format(sink).is_some()).count().max(1);
+            sinks.push(RecordSink::table(if ledger_on_standard_output { "/dev/null" } else { "-" }));
+        }
+        let has_view = |sink: &&RecordSink| sink.spec.view_format().is_some();
+        let views = |sinks: &[RecordSink]| sinks.iter().filter(has_view).count().max(1);
         let default_groups =
             |view: &ViewSettings| memory::default_groups(view.max_memory_bytes() * views(&sinks) as u64);
         let view = options.view(default_groups);
-        if view.is_some() && !sinks.iter().any(|sink| view_format(sink).is_some()) {
-            sinks.push("table:-".into());
+        if view.is_some() && !sinks.iter().any(|sink| has_view(&sink)) {
+            sinks.push(RecordSink::table("-"));
         }
         let view_memory = view.as_ref().map_or(ViewMemory::default(), |view| ViewMemory {
             groups: view.groups,
             bytes: view.max_memory_bytes() * views(&sinks) as u64,
         });
-        let mut targets: Vec<_> = sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(sink))).collect();
+        let mut targets: Vec<_> =
+            sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(&sink.spec))).collect();
         if let Some(path) = stats {
             targets.push((stats_option(path), Target::of_path(path)));
         }
-        let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
+        let on_standard_output = sinks.iter().find(|sink| sink.spec.is_standard_output()).cloned();
         let stats = stats.map(Path::to_path_buf);
         Self {
             sinks,
+            invalid,
             targets,
             on_standard_output,
             retries: false,
@@ -114,61 +126,56 @@ impl Outputs {
         }
     }
 
+    /// The targets of the sinks.
+    pub fn sink_targets(&self) -> Vec<Target> {
+        self.sinks.iter().map(|sink| Target::of_sink(&sink.spec)).collect()
+    }
+
     pub fn table_on_standard_output(&self) -> bool {
-        let is_text = |sink: &String| sink.starts_with("table:") && compression(sink).is_none();
-        self.on_standard_output.as_ref().is_some_and(is_text)
+        let is_text = |sink: &SinkSpec| sink.view_format() == Some(ViewFormat::Table) && sink.compression().is_none();
+        self.on_standard_output.as_ref().is_some_and(|sink| is_text(&sink.spec))
     }
 
     /// Whether a sink has a view instead of records.
-    pub fn shows_view(&self, sink: &str) -> bool {
-        self.view.is_some() && view_format(sink).is_some()
+    pub fn shows_view(&self, sink: &RecordSink) -> bool {
+        self.view.is_some() && sink.spec.view_format().is_some()
     }
 
     /// What is wrong with the view and the sinks, which are not opened.
     pub fn problems(&self, options: &arguments::Sinks) -> Vec<Error> {
-        let sinks = self.sinks.iter().map(|sink| self.check_sink(sink));
+        let invalid = self.invalid.iter().map(|reason| Err(reason.clone().into()));
         [self.check_columns(options), self.check_order(options)]
             .into_iter()
-            .chain(sinks)
+            .chain(invalid)
+            .chain(self.sinks.iter().map(|sink| self.check_sink(sink)))
             .filter_map(Result::err)
             .collect()
     }
 
-    /// Checks a sink without opening it.
-    pub fn check_sink(&self, sink: &str) -> Result<(), Error> {
-        self.check_view(sink)?;
-        let plain = split_where(sink).0;
-        let is_written_at_end = view_format(sink).is_some_and(|format| format == Format::Table || self.view.is_some());
-        if is_written_at_end && weir_export::is_rotated(plain) {
-            return Err(Error::RotatedTable(sink.into()));
+    /// Checks a sink together with the view, without opening it.
+    pub fn check_sink(&self, RecordSink { spec, .. }: &RecordSink) -> Result<(), Error> {
+        let Some(format) = spec.view_format() else { return Ok(()) };
+        if spec.columns().is_some() && self.view.is_some() {
+            return Err(Error::FieldsOfView(spec.name().into()));
         }
-        if is_table(sink) { Ok(weir_export::check_path(plain)?) } else { Ok(weir_export::check(plain)?) }
+        if format != ViewFormat::Table && self.retries && self.view.is_some() {
+            return Err(Error::ViewOfProbe(spec.to_string()));
+        }
+        if self.written_at_end(spec).is_some() && spec.is_rotated() {
+            return Err(Error::RotatedTable(spec.to_string()));
+        }
+        Ok(())
     }
 
     /// Checks the output of a sink, without changing it.
-    pub fn check_output(&self, sink: &str, options: &arguments::Sinks, key: KeyOptions) -> Result<(), Error> {
-        let plain = split_where(sink).0;
-        match Target::of_sink(sink) {
-            Target::File(path) if is_table(sink) => weir_export::check_file(sink, &path)?,
-            Target::File(_) => {
-                weir_export::check_output(plain, &self.export_options(options, key, FileMode::Append))?;
-            }
-            Target::Network => weir_export::resolve(plain)?,
-            Target::StandardOutput => {}
-        }
-        Ok(())
+    pub fn check_output(&self, sink: &RecordSink, options: &arguments::Sinks, key: KeyOptions) -> Result<(), Error> {
+        Ok(sink.spec.check(&self.export_options(options, key, FileMode::Append))?)
     }
 
-    /// Checks the expression and the fields of a sink.
-    fn check_view(&self, sink: &str) -> Result<(), Error> {
-        expression(sink)?;
-        let Some(format) = view_format(sink) else { return Ok(()) };
-        self.fields_of_sink(split_where(sink).0)?;
-        let is_for_records = matches!(format, Format::Csv | Format::Json);
-        if is_for_records && self.retries && self.view.is_some() {
-            return Err(Error::ViewOfProbe(sink.into()));
-        }
-        Ok(())
+    /// How a sink is written that has a text at the end of the run instead of records: a view, or the
+    /// largest flows.
+    fn written_at_end(&self, spec: &SinkSpec) -> Option<ViewFormat> {
+        spec.view_format().filter(|&format| format == ViewFormat::Table || self.view.is_some())
     }
 
     /// Checks that the view has no two columns with one name.
@@ -186,7 +193,7 @@ impl Outputs {
 
     /// Checks `--sort`, which applies to all sinks that may have a table or a view.
     fn check_order(&self, options: &arguments::Sinks) -> Result<(), Error> {
-        if !self.sinks.iter().any(|sink| view_format(sink).is_some()) {
+        if !self.sinks.iter().any(|sink| sink.spec.view_format().is_some()) {
             return Ok(());
         }
         match &self.view {
@@ -196,17 +203,11 @@ impl Outputs {
         Ok(())
     }
 
-    /// The fields that a sink selects with `fields=`. A view has its own.
-    fn fields_of_sink(&self, sink: &str) -> Result<Option<Vec<&'static Column>>, Error> {
-        let fields = weir_export::columns_of_file(sink)?;
-        if fields.is_some() && self.view.is_some() { Err(Error::FieldsOfView(sink.into())) } else { Ok(fields) }
-    }
-
-    /// Checks the expressions of the sinks and the view, before any sink is opened.
+    /// Checks the sinks and the view, before any sink is opened.
     fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.check_columns(options)?;
         self.check_order(options)?;
-        self.sinks.iter().try_for_each(|sink| self.check_view(sink))
+        self.sinks.iter().try_for_each(|sink| self.check_sink(sink))
     }
 
     /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
@@ -223,10 +224,10 @@ impl Outputs {
         // Opening files may empty them, so pipes come first: a signal may end the wait for their readers.
         for is_last in [false, true] {
             for (opened, sink) in sinks.iter_mut().zip(&self.sinks) {
-                if opened.is_none() && (is_last || is_pipe(&Target::of_sink(sink))) {
+                if opened.is_none() && (is_last || is_pipe(&Target::of_sink(&sink.spec))) {
                     let open = || self.open_sink(sink, options, key, mode);
                     *opened = Some(files::wait_for_reader(&format!("-o {sink}"), stop, open)?);
-                    debug!(sink, "sink opened");
+                    debug!(%sink, "sink opened");
                 }
             }
             if let Some(path) = self.stats.as_deref()
@@ -250,7 +251,7 @@ impl Outputs {
         &self,
         options: &arguments::Sinks,
         key: KeyOptions,
-        position: impl Fn(&String) -> Option<usize>,
+        position: impl Fn(&RecordSink) -> Option<usize>,
     ) -> Result<Vec<SinkChange>, Error> {
         self.check_views(options)?;
         let open = |sink| {
@@ -267,53 +268,53 @@ impl Outputs {
     /// Opens a sink that gets only the records that the expressions select.
     fn open_sink(
         &self,
-        sink: &str,
+        sink: &RecordSink,
         options: &arguments::Sinks,
         key: KeyOptions,
         mode: FileMode,
     ) -> Result<Box<dyn Sink + Send>, Error> {
-        let expressions: Vec<_> = options.records.clone().into_iter().chain(expression(sink)?).collect();
-        let opened = self.open_sink_of_all(split_where(sink).0, options, key, mode)?;
-        Ok(if expressions.is_empty() { opened } else { Box::new(SelectingSink::new(sink, opened, expressions)) })
+        let RecordSink { spec, condition } = sink;
+        let expressions: Vec<_> = options.records.iter().chain(condition).cloned().collect();
+        let opened = match self.written_at_end(spec) {
+            Some(format) => Box::new(self.open_table(spec, format, options, mode)?),
+            None => spec.open(&self.export_options(options, key, mode))?,
+        };
+        let name = spec.to_string();
+        Ok(if expressions.is_empty() { opened } else { Box::new(SelectingSink::new(&name, opened, expressions)) })
     }
 
-    fn open_sink_of_all(
+    fn open_table(
         &self,
-        sink: &str,
+        spec: &SinkSpec,
+        format: ViewFormat,
         options: &arguments::Sinks,
-        key: KeyOptions,
         mode: FileMode,
-    ) -> Result<Box<dyn Sink + Send>, Error> {
-        let format = view_format(sink).filter(|&format| format == Format::Table || self.view.is_some());
-        if let Some(format) = format {
-            let content = self.content(sink, format, options)?;
-            let compression = compression(sink);
-            let mut table = match Target::of_sink(sink) {
-                Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(sink.into())),
-                Target::File(path) => {
-                    let OutputFile { file, unused } = weir_export::open_file(sink, &path, mode, self.owner)?;
-                    let output: Box<dyn Write + Send> = if mode == FileMode::Append || compression.is_some() {
-                        Box::new(files::WholeTexts(file))
-                    } else {
-                        Box::new(files::WholeLines(file))
-                    };
-                    let mut table = Table::new(sink, content, output, None);
-                    table.unused = unused;
-                    table
-                }
-                _ => {
-                    let is_styled = compression.is_none() && style::is_on(&io::stdout());
-                    let output: Box<dyn Write + Send> = match is_styled {
-                        true => Box::new(StyledLines::new(io::stdout(), style::table)),
-                        false => Box::new(io::stdout()),
-                    };
-                    Table::new(sink, content, output, console::terminal_columns())
-                }
-            };
-            table.compression = compression;
-            return Ok(Box::new(table));
-        }
-        Ok(weir_export::open(sink, &self.export_options(options, key, mode))?)
+    ) -> Result<Table, Error> {
+        let (name, content, compression) = (spec.name(), self.content(spec, format, options)?, spec.compression());
+        let mut table = match Target::of_sink(spec) {
+            Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(name.into())),
+            Target::File(path) => {
+                let OutputFile { file, unused } = weir_export::open_file(name, &path, mode, self.owner)?;
+                let output: Box<dyn Write + Send> = if mode == FileMode::Append || compression.is_some() {
+                    Box::new(files::WholeTexts(file))
+                } else {
+                    Box::new(files::WholeLines(file))
+                };
+                let mut table = Table::new(name, content, output, None);
+                table.unused = unused;
+                table
+            }
+            _ => {
+                let is_styled = compression.is_none() && style::is_on(&io::stdout());
+                let output: Box<dyn Write + Send> = match is_styled {
+                    true => Box::new(StyledLines::new(io::stdout(), style::table)),
+                    false => Box::new(io::stdout()),
+                };
+                Table::new(name, content, output, console::terminal_columns())
+            }
+        };
+        table.compression = compression;
+        Ok(table)
     }
 
     fn export_options(&self, options: &arguments::Sinks, key: KeyOptions, file_mode: FileMode) -> ExportOptions {
@@ -331,12 +332,12 @@ impl Outputs {
     }
 
     /// What a sink writes at the end of the run: a view, or the largest flows.
-    fn content(&self, sink: &str, format: Format, options: &arguments::Sinks) -> Result<Content, Error> {
+    fn content(&self, spec: &SinkSpec, format: ViewFormat, options: &arguments::Sinks) -> Result<Content, Error> {
         const DEFAULT_TOP: usize = 20;
-        let fields = self.fields_of_sink(sink)?;
         let Some(view) = &self.view else {
             let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
-            let fields = fields.or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
+            let fields =
+                spec.columns().map(<[_]>::to_vec).or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
             return Ok(Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields)));
         };
         let view = View::new(view.clone())?;
@@ -371,7 +372,8 @@ impl Outputs {
         if !options.quiet && !ledger.sinks.iter().all(is_closed) {
             let summary = open.summary.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
-            if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
+            let table = table.map(RecordSink::to_string);
+            if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table.as_ref() && sink.lost.is_empty()) {
                 let gap = if ledger.flows_created > 0 { "\n" } else { "" };
                 let text = summary::text(ledger, &summary, console::terminal_columns());
                 let text = format!("{gap}{}", console::printable(&text));
@@ -435,37 +437,6 @@ pub fn write_json(mut json: Vec<u8>, path: &Path, file: Option<File>, problem: &
         return RunStatus::Problems;
     }
     RunStatus::Success
-}
-
-/// A sink with its scheme, which the ending of a file name may stand for.
-fn full_name(sink: &str) -> String {
-    let (rest, expression) = sink.split_at(split_where(sink).0.len());
-    weir_export::full_name(rest) + expression
-}
-
-fn is_table(sink: &str) -> bool {
-    sink.starts_with("table:") && !sink.starts_with("table://")
-}
-
-/// How a sink writes a view; `None` for sinks that get records only.
-fn view_format(sink: &str) -> Option<Format> {
-    Some(match sink.split_once(':')?.0 {
-        "table" => Format::Table,
-        "csv" => Format::Csv,
-        "json" => Format::Json,
-        _ => return None,
-    })
-}
-
-/// The compression of a sink that is a file or standard output.
-fn compression(sink: &str) -> Option<Compression> {
-    weir_export::path_of_file(split_where(sink).0).and_then(Compression::of)
-}
-
-/// The expression of a sink.
-fn expression(sink: &str) -> Result<Option<Expression>, Error> {
-    weir_query::expression_of(sink)
-        .map_err(|error| Error::Where { sink: split_where(sink).0.into(), error: Box::new(error) })
 }
 
 fn stats_option(path: &Path) -> String {

@@ -39,9 +39,10 @@ pub fn target(path: &Path) -> Result<Target, Error> {
 }
 
 /// Writes the packets of the sources to a packets file, which is the only output.
-pub fn run(read: &Read, output: &str, path: &Path) -> Result<RunStatus, Error> {
+pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
+    let output = format!("packets:{}", path.display());
     if let Some(option) = option_of_records(read) {
-        return Err(Error::PacketsOutput { output: output.into(), option });
+        return Err(Error::PacketsOutput { output, option });
     }
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(OsString::as_os_str).collect();
     input::check_sources(&sources, "read")?;

@@ -1,11 +1,11 @@
 //! `weir read`: sources through one pipeline into sinks.
 
 use crate::actions::Actions;
-use crate::arguments::Read;
+use crate::arguments::{Output, Read};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
 use crate::error::{Error, sink_advice};
-use crate::files;
+use crate::files::{self, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
 use crate::missing_options;
@@ -29,15 +29,15 @@ use weir_egress::WhenFull;
 use weir_export::FileMode;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
-use weir_query::split_where;
 
 /// Time between two reports of the metering process to the sinks.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
-    let packets = read.sinks.outputs.iter().find_map(|output| Some((output, input::packets_path(output.as_ref())?)));
-    if let Some((output, path)) = packets {
-        return packets_file::run(read, output, path);
+    for output in &read.sinks.outputs {
+        if let Output::Packets(path) = output {
+            return packets_file::run(read, path);
+        }
     }
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "read")?;
@@ -82,8 +82,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let actions = actions.map(|actions| actions.open(&sources, 1, &when_full, &timing, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
-        let is_rotated = |sink: &&String| weir_export::is_rotated(split_where(sink).0);
-        let rotated: Vec<_> = outputs.sinks.iter().filter(is_rotated).cloned().collect();
+        let rotated = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| spec.is_rotated());
+        let rotated: Vec<_> = rotated.map(Target::of_sink).collect();
         Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();

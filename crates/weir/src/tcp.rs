@@ -67,8 +67,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     // The driver of a GPU opens devices and makes system calls of its own.
     let on_cpu = backend == Backend::Cpu || engine.counters().fallback.is_some();
     if on_cpu && !tcp.hardening.no_sandbox {
-        let plots: Vec<String> =
-            tcp.svg.iter().map(|folder| format!("svg:{}", folder.join("plot").display())).collect();
+        let plots: Vec<_> = tcp.svg.iter().map(|folder| Target::File(folder.join("plot"))).collect();
         let reads_again = tcp.explain.is_some() || tcp.html.is_some();
         let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
         Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::time::Duration;
-use weir_export::{ExportOptions, FileMode, open};
+use weir_export::{ExportOptions, FileMode, SinkSpec};
 use weir_flow::{Direction, FlowRecord};
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Network;
@@ -101,7 +101,11 @@ fn write(scheme: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (SinkCo
         static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a folder can be made");
     }
     let path = FOLDER.with(|folder| folder.path().join("flows"));
-    let mut sink = open(&format!("{scheme}:{}", path.display()), options).expect("the sink opens");
+    let mut sink = format!("{scheme}:{}", path.display())
+        .parse::<SinkSpec>()
+        .expect("a sink")
+        .open(options)
+        .expect("the sink opens");
     flows.chunks(BATCH).for_each(|batch| sink.write(batch).expect("the sink accepts a batch"));
     sink.finish().expect("the sink finishes");
     (sink.counters().clone(), std::fs::read(path).expect("the file can be read"))
@@ -114,7 +118,11 @@ fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[FlowReco
     let address = listener.local_addr().expect("it is bound");
     let mut buffer = vec![0; 65_536];
     let mut datagrams = Vec::new();
-    let mut sink = open(&format!("{scheme}://{address}?{settings}"), options).expect("the sink opens");
+    let mut sink = format!("{scheme}://{address}?{settings}")
+        .parse::<SinkSpec>()
+        .expect("a sink")
+        .open(options)
+        .expect("the sink opens");
     for batch in flows.chunks(BATCH) {
         sink.write(batch).expect("the sink accepts a batch");
         let messages = sink.counters().messages;

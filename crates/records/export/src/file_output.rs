@@ -10,7 +10,7 @@
 //! A rotated output ([`crate::rotation`]) writes one file after another.
 
 use crate::compression::Compression;
-use crate::file_settings::is_standard_output;
+use crate::kinds::is_standard_output;
 use crate::pending_records::{PendingRecords, totals};
 use crate::rotation::{RotatedName, Rotation};
 use crate::sink::{Attempts, Error, ExportOptions, FileMode, Owner, UnusableFile};

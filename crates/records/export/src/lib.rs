@@ -15,12 +15,11 @@ mod compression;
 mod element;
 mod element_selection;
 mod file_output;
-mod file_settings;
 mod ipfix_file;
 mod ipfix_netflow9;
 mod json_csv;
+mod kinds;
 mod netflow5;
-mod open;
 mod options_records;
 mod path_mtu;
 mod pending_records;
@@ -28,6 +27,7 @@ mod profile;
 mod record_encoder;
 mod rotation;
 mod sink;
+mod sink_spec;
 #[cfg(test)]
 mod tests;
 mod udp;
@@ -36,10 +36,10 @@ mod uptime;
 
 pub use compression::Compression;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
-pub use file_settings::{is_standard_output, path_of_file};
 pub use json_csv::{
     append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
 };
-pub use open::{check, check_output, check_path, columns_of_file, full_name, is_rotated, open, resolve};
+pub use kinds::{SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
-pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};
+pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
+pub use sink_spec::SinkSpec;

@@ -4,7 +4,7 @@
 //! that is being written has the name with `.part`, which it loses at its end. If a file of that name
 //! exists, a number is added: `flows-20261120-1205-1.csv`.
 
-use crate::file_settings::is_standard_output;
+use crate::kinds::is_standard_output;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, FileMode, InvalidSink};
 use jiff::Timestamp;

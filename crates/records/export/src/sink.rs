@@ -142,13 +142,8 @@ impl Default for ExportOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The sink specification is invalid.
-    #[error("{spec}: {invalid}")]
-    Spec {
-        /// The specification as the user wrote it.
-        spec: String,
-        /// What is invalid.
-        invalid: InvalidSink,
-    },
+    #[error(transparent)]
+    Spec(#[from] InvalidSpec),
     /// The file cannot be used.
     #[error("{sink}: {problem}")]
     File {
@@ -194,6 +189,16 @@ pub enum UnusableFile {
     OtherContent,
 }
 
+/// A text that is no specification of a sink.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{spec}: {invalid}")]
+pub struct InvalidSpec {
+    /// The specification as the user wrote it, with its scheme, without the setting `where`.
+    pub spec: String,
+    /// What is invalid.
+    pub invalid: InvalidSink,
+}
+
 /// Why a sink specification is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSink {
@@ -213,7 +218,7 @@ pub enum InvalidSink {
         /// The scheme, with what follows it.
         scheme: String,
         /// The sinks that may be meant.
-        nearest: Vec<&'static str>,
+        nearest: Vec<String>,
         /// The path, if all of it may be a file name.
         file: Option<String>,
     },
@@ -300,12 +305,12 @@ pub enum InvalidSink {
 }
 
 fn profile_names() -> String {
-    let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+    let names: Vec<String> = PROFILES.iter().map(|profile| profile.name.into()).collect();
     alternatives(&names)
 }
 
 /// A list as text: `a, b or c`.
-fn alternatives(names: &[&str]) -> String {
+fn alternatives(names: &[String]) -> String {
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => names.concat(),

@@ -38,6 +38,7 @@ const BURST: u32 = 32;
 const FLOWS_PER_BURST: u64 = 10 * BURST as u64;
 
 /// Destination and limits of datagrams.
+#[derive(Clone, Debug)]
 pub(crate) struct Collector {
     pub host: String,
     pub port: u16,

@@ -34,6 +34,6 @@ pub use group_field::{GroupField, InvalidGroupField};
 pub use implication::Effort;
 pub use literal::{parse_time, protocol_number};
 pub use order::{InvalidOrder, Metric, Order, RecordOrder};
-pub use selecting_sink::{SelectingSink, expression_of, split_where};
+pub use selecting_sink::SelectingSink;
 pub use sums::Sums;
 pub use view::{Row, Series, View, ViewSettings};

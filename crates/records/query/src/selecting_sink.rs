@@ -1,6 +1,5 @@
 //! A sink that passes only the records that expressions select to another sink.
 
-use crate::error::ExpressionError;
 use crate::expression::Expression;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -86,45 +85,5 @@ impl Sink for SelectingSink {
 
     fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         self.sink.udp_endpoints()
-    }
-}
-
-/// Splits the specification of a sink from the expression of its setting `where`, which is the last
-/// one: `?where=` or, behind other settings, `&where=`. The expression is all that follows, as it is
-/// written.
-pub fn split_where(sink: &str) -> (&str, Option<&str>) {
-    let first = sink.find("?where=");
-    let behind = sink.find('?').and_then(|settings| Some(settings + sink[settings..].find("&where=")?));
-    match [first, behind].into_iter().flatten().min() {
-        Some(at) => (&sink[..at], Some(&sink[at + "?where=".len()..])),
-        None => (sink, None),
-    }
-}
-
-/// The expression of a sink, if it has one.
-///
-/// # Errors
-/// The expression is invalid.
-pub fn expression_of(sink: &str) -> Result<Option<Expression>, ExpressionError> {
-    split_where(sink).1.map(Expression::new).transpose()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_expression_of_a_sink_is_all_behind_where() {
-        for (sink, rest, expression) in [
-            ("csv:flows.csv", "csv:flows.csv", None),
-            ("csv:flows.csv?where=port 80 && bytes > 1k", "csv:flows.csv", Some("port 80 && bytes > 1k")),
-            ("ipfix+udp://h:1?mtu=1400&where=tcp", "ipfix+udp://h:1?mtu=1400", Some("tcp")),
-            ("csv:a?b&where=tcp", "csv:a?b", Some("tcp")),
-            ("csv:a&where=tcp", "csv:a&where=tcp", None),
-            ("csv:-?where=", "csv:-", Some("")),
-        ] {
-            assert_eq!(split_where(sink), (rest, expression), "{sink}");
-        }
-        assert!(expression_of("csv:-?where=").is_err() && expression_of("csv:-").unwrap().is_none());
     }
 }

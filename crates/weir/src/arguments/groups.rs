@@ -1,22 +1,21 @@
 //! Options that several commands share.
 
-use super::values::{FieldList, parse_fields, parse_groups, parse_interval, parse_timing};
+use super::values::{FieldList, Output, parse_fields, parse_groups, parse_interval, parse_timing};
 use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
+use weir_export::{SINK_KINDS, SinkKind, SinkSetting};
 use weir_fields::{Column, Requirement, columns};
 use weir_ledger::Timing;
 use weir_query::{Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};
+use weir_text::wrap;
 
-/// Settings of sources and sinks in the help texts of `weir read` and `weir probe`. docs/reference.md
-/// has the same.
-macro_rules! settings_help {
-    () => {
-        "\
+/// Live interfaces and their settings in the help texts of `weir read` and `weir probe`.
+const LIVE: &str = "\
 Live interfaces, with settings after the name, each after a comma:
   af_packet:INTERFACE    packets that the interface receives and sends (on lo, only received ones)
     queues=1               receive rings, each with a pipeline; weir read takes one
@@ -35,35 +34,62 @@ Live interfaces, with settings after the name, each after a comma:
     snap=OCTETS            truncate frames to this length [default: whole frames]
     frames=4096            frame buffers per queue
   dpdk:DEVICE            in a build with DPDK (docs/dpdk.md)
+";
 
-Sinks, with settings after ?, joined by &:
-  PATH.json, PATH.csv, PATH.ipfix, each also with .gz or .zst; json:PATH, csv:PATH, ipfix:PATH,
-  where - is standard output, and -.gz or -.zst compresses it
-    fields=LIST            fields: basic, tcp, all, names, patterns
-    rotate=5m              begin another file after a time, or after a size (1GiB); the name has the
-                           time: flows-%Y%m%d-%H%M.csv
-  ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT
-    template=basic         IPFIX, NetFlow v9: basic, full, or a profile (docs/collectors.md)
-    fields=LIST            IPFIX, NetFlow v9: elements of the records
-    refresh=60             IPFIX, NetFlow v9: seconds after which templates are retransmitted
-    mtu=1420               longest UDP payload of a datagram, octets
-    rate=10000             datagrams per second; 0 for no limit
-  any sink, also table:PATH
-    where=EXPRESSION       only the records that match; the last setting (docs/views.md)
-"
-    };
+/// Settings of sources and sinks in the help texts of `weir read` and `weir probe`. docs/reference.md
+/// has the same.
+pub(super) fn settings_help() -> String {
+    let mut text = format!("{LIVE}\nSinks, with settings after ?, joined by &:\n");
+    let files =
+        "A file name with the ending of its format needs no scheme. - is standard output. .gz or .zst compresses";
+    for (is_collector, note) in [(false, files), (true, "")] {
+        let kinds = || SINK_KINDS.iter().filter(move |kind| kind.is_collector() == is_collector);
+        let header = format!("{}. {note}", forms(kinds()));
+        wrap(header.trim_end_matches(['.', ' ']), 94).iter().for_each(|line| text += &format!("  {line}\n"));
+        let mut settings: Vec<&SinkSetting> = Vec::new();
+        for setting in kinds().flat_map(|kind| kind.settings).filter(|setting| !setting.is_of_all()) {
+            if !settings.iter().any(|known| known.name == setting.name) {
+                settings.push(setting);
+            }
+        }
+        settings.into_iter().for_each(|setting| append_setting(&mut text, setting));
+    }
+    text += "  any sink\n";
+    SINK_KINDS[0].settings.iter().filter(|setting| setting.is_of_all()).for_each(|of| append_setting(&mut text, of));
+    text
 }
-pub(super) use settings_help;
+
+fn append_setting(text: &mut String, setting: &SinkSetting) {
+    let value = if setting.default.is_empty() { setting.value } else { setting.default };
+    for (at, line) in wrap(setting.effect, 70).iter().enumerate() {
+        let name = if at == 0 { format!("{}={value}", setting.name) } else { String::new() };
+        *text += &format!("    {name:<23}{line}\n");
+    }
+}
+
+/// `json:PATH, csv:PATH`
+fn forms<'a>(kinds: impl Iterator<Item = &'a SinkKind>) -> String {
+    kinds.map(|kind| format!("{}{}", kind.scheme, kind.place)).collect::<Vec<_>>().join(", ")
+}
+
+fn output_help() -> String {
+    format!(
+        "Sink for flow records; may be repeated. A file name that ends with .json, .csv or .ipfix (and .gz or .zst after \
+         that); {} (use - as PATH for standard output); see below [default: table:-]",
+        forms(SINK_KINDS.iter())
+    )
+}
+
+fn output() -> impl TypedValueParser<Value = Output> {
+    NonEmptyStringValueParser::new().map(|text| Output::parse(&text))
+}
 
 /// Where flow records go: `weir read` and `weir probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub struct Sinks {
-    /// Sink for flow records; may be repeated. A file name that ends with .json, .csv or .ipfix (and .gz or .zst after that);
-    /// table:PATH, json:PATH, csv:PATH, ipfix:PATH (use - as PATH for standard output), ipfix+udp://HOST:PORT,
-    /// netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT; see below [default: table:-]
-    #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
-    pub outputs: Vec<String>,
+    #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = output(), help = output_help())]
+    pub outputs: Vec<Output>,
 
     /// Fields of JSON, CSV and the table: names, profiles (basic, layer2, tcp, places, applications, all) and patterns with *,
     /// separated by commas; see weir fields. A sink may select others: csv:PATH?fields=FIELDS [default: basic, and the fields

@@ -29,7 +29,7 @@ pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
 pub use usage::{join_value, with_short_value, with_tip};
-pub use values::{Cores, FieldList};
+pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};
 
 use values::parse_fields;
 

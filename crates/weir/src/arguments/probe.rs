@@ -17,7 +17,7 @@ use weir_text::units::parse_duration;
 
 /// Meter live traffic continuously and export flow records to collectors and files
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = after_help(), args_override_self = true)]
 pub struct ProbeOptions {
     /// Input source; may be repeated. A live interface (af_packet:INTERFACE or af_xdp:INTERFACE; settings:
     /// see below), a capture or generated traffic (synth:mix,...)
@@ -194,8 +194,11 @@ pub enum StatusFormat {
     Json,
 }
 
-const EXAMPLES: &str = concat!(
-    "\
+fn after_help() -> String {
+    format!("{EXAMPLES}\n{}{SIGNALS}", settings_help())
+}
+
+const EXAMPLES: &str = "\
 Examples:
   weir probe -i af_packet:eth0                              a status line every second; at Ctrl-C,
                                                             the largest flows
@@ -208,10 +211,9 @@ Examples:
   weir probe -i af_packet:eth0 --print-config > probe.toml  write a configuration file
   weir probe --config probe.toml --check                    validate it
   weir probe --config probe.toml                            run with it
+";
 
-",
-    settings_help!(),
-    "
+const SIGNALS: &str = "
 Signals:
   SIGINT, SIGTERM  stop receiving, end and export all flows within --drain-timeout, exit; another
                    one, more than 2 s later, exits at once
@@ -223,5 +225,4 @@ Exit codes:
   0  success; also when the reader of an output stops early
   1  usage error, or a source or sink cannot be opened; nothing was metered
   2  finished, but packets were lost, a capture was damaged or not read to its end, or records
-     were not delivered; the summary has the counts. Malformed packets are traffic"
-);
+     were not delivered; the summary has the counts. Malformed packets are traffic";

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Meter captures and write flow records to a table, files or collectors
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub struct Read {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
     /// docs/packets-file.md). Several are merged in time order
@@ -57,8 +57,11 @@ pub struct Read {
     pub times: Times,
 }
 
-const EXAMPLES: &str = concat!(
-    "\
+fn after_help() -> String {
+    format!("{EXAMPLES}\n{}{EXIT_CODES}", settings_help())
+}
+
+const EXAMPLES: &str = "\
 Examples:
   weir read capture.pcap                              the 20 largest flows, and a summary
   weir read capture.pcap --top 0                      all flows
@@ -81,14 +84,12 @@ Examples:
   weir read capture.pcap -o packets:FILE              decoded packets instead of records, to read as packets:FILE
   weir read -i af_packet:eth0 -o json:-               live traffic until Ctrl-C; needs CAP_NET_RAW
   weir read capture.pcap -v --stats ledger.json       the ledger, as text and as JSON
+";
 
-",
-    settings_help!(),
-    "
+const EXIT_CODES: &str = "
 Exit codes:
   0  success; also when the reader of the output stops early (weir read ... | head)
   1  usage error, or an input or output cannot be opened; nothing was metered
   2  finished, but an input was damaged, has an unknown link type or was not read to its end,
      packets were dropped, or records were not delivered; the summary has the counts. Malformed
-     packets are traffic"
-);
+     packets are traffic";

@@ -1,10 +1,71 @@
 //! Option values that are more than a plain number or word.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
+use weir_export::{InvalidSpec, SinkSpec};
 use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
 use weir_probe::OverloadPolicy;
+use weir_query::{Expression, ExpressionError};
 use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
+
+/// What `-o` names. An invalid output is refused together with all other problems of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    Records(RecordSink),
+    /// Decoded packets instead of records: `packets:PATH`.
+    Packets(PathBuf),
+    Invalid(InvalidOutput),
+}
+
+impl Output {
+    pub fn parse(text: &str) -> Self {
+        match text.strip_prefix("packets:") {
+            Some(path) => Self::Packets(path.into()),
+            None => RecordSink::parse(text).map_or_else(Self::Invalid, Self::Records),
+        }
+    }
+}
+
+/// A sink of flow records, and which of them it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordSink {
+    pub spec: SinkSpec,
+    pub condition: Option<Expression>,
+}
+
+impl RecordSink {
+    pub fn parse(text: &str) -> Result<Self, InvalidOutput> {
+        let spec: SinkSpec = text.parse()?;
+        let condition = spec.condition().map(Expression::new).transpose();
+        match condition {
+            Ok(condition) => Ok(Self { spec, condition }),
+            Err(error) => Err(InvalidOutput::Where { sink: spec.name().into(), error: Box::new(error) }),
+        }
+    }
+
+    /// A table.
+    pub fn table(path: &str) -> Self {
+        let spec = format!("table:{path}").parse().expect("a valid table");
+        Self { spec, condition: None }
+    }
+}
+
+impl fmt::Display for RecordSink {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.spec.fmt(formatter)
+    }
+}
+
+/// Why an output is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOutput {
+    #[error(transparent)]
+    Sink(#[from] InvalidSpec),
+    #[error("{sink}: where: {error}")]
+    Where { sink: String, error: Box<ExpressionError> },
+}
 
 /// Fields of flow records.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::overload;
 use super::placement::{self, Placement};
 use super::privileges;
 use crate::actions::Actions;
-use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions};
+use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions, RecordSink};
 use crate::console::printable;
 use crate::enrichment::Enricher;
 use crate::error::Error;
@@ -17,7 +17,6 @@ use std::ffi::OsStr;
 use std::path::Path;
 use weir_packet::DecodeOptions;
 use weir_probe::Settings;
-use weir_query::split_where;
 use weir_text::units;
 
 /// What is wrong with the options, each of which is valid alone.
@@ -86,7 +85,7 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
         problems.extend(actions.iter().flat_map(|actions| actions.check_folders(&probe.user)));
     }
     let key = key_options(&probe.metering);
-    let check = |sink: &String| {
+    let check = |sink: &RecordSink| {
         outputs.check_output(sink, &probe.sinks, key).and_then(|()| check_rotated(sink, probe, outputs))
     };
     let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink).is_ok());
@@ -100,15 +99,15 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
 
 /// Checks that the user of the probe (`--user`) can create the files of a rotated output. Otherwise the
 /// first one, which root creates, would be the last one.
-pub fn check_rotated(sink: &str, probe: &ProbeOptions, outputs: &Outputs) -> Result<(), Error> {
-    if outputs.owner.is_none() || !weir_export::is_rotated(split_where(sink).0) {
+pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs) -> Result<(), Error> {
+    if outputs.owner.is_none() || !sink.spec.is_rotated() {
         return Ok(());
     }
     let key = key_options(&probe.metering);
     let checked = privileges::as_user(&probe.user, || outputs.check_output(sink, &probe.sinks, key));
     checked.map_err(|error| match error {
         Error::Sink { error: weir_export::Error::Io { error, .. } } => {
-            Error::RotatedFiles { sink: sink.into(), user: probe.user.clone(), error }
+            Error::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }
         }
         other => other,
     })
@@ -116,32 +115,49 @@ pub fn check_rotated(sink: &str, probe: &ProbeOptions, outputs: &Outputs) -> Res
 
 /// Describes what the probe would do: one fact per line.
 pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, settings: &Settings) -> String {
-    let mut text = String::new();
-    let mut fact = |name: &str, value: String| {
-        let value = printable(&value).replace('\n', "\u{fffd}");
-        text.push_str(&format!("{name:<10} {value}\n"));
-    };
+    let mut facts = Facts::default();
+    describe_files(&mut facts, probe, outputs);
+    describe_pipelines(&mut facts, probe, settings);
+    describe_operation(&mut facts, probe, logging, settings);
+    facts.0
+}
+
+#[derive(Default)]
+struct Facts(String);
+
+impl Facts {
+    fn add(&mut self, name: &str, value: impl ToString) {
+        let value = printable(&value.to_string()).replace('\n', "\u{fffd}");
+        self.0 += &format!("{name:<10} {value}\n");
+    }
+}
+
+/// Sources, outputs, and the files that are read.
+fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
     for input in &probe.inputs {
-        fact("source", input.to_string_lossy().into_owned());
+        facts.add("source", input.to_string_lossy().into_owned());
     }
     for sink in &outputs.sinks {
-        fact("sink", sink.clone());
+        facts.add("sink", sink);
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {
         let (rules, egresses) = actions.description();
-        fact("rules", format!("{rules} of {}", path.display()));
-        egresses.into_iter().for_each(|egress| fact("egress", egress));
+        facts.add("rules", format!("{rules} of {}", path.display()));
+        egresses.into_iter().for_each(|egress| facts.add("egress", egress));
     }
     let sources = probe.enrichment.sources();
     if let Some(path) = &sources.networks {
-        fact("networks", path.display().to_string());
+        facts.add("networks", path.display().to_string());
     }
     for path in &sources.geo {
-        fact("geo", path.display().to_string());
+        facts.add("geo", path.display().to_string());
     }
     for list in &sources.tags {
-        fact("tags", format!("{} from {}", list.name, list.path.display()));
+        facts.add("tags", format!("{} from {}", list.name, list.path.display()));
     }
+}
+
+fn describe_pipelines(facts: &mut Facts, probe: &ProbeOptions, settings: &Settings) {
     let requested = probe.inputs.iter().map(|input| placement::requested_queues(input)).collect::<Option<Vec<_>>>();
     let placement = match requested {
         Some(queues) => Placement::choose(probe, &queues),
@@ -155,11 +171,11 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
             probe.metering_threads()
         ),
     };
-    fact("pipelines", pipelines);
-    fact("cores", placement.text());
+    facts.add("pipelines", pipelines);
+    facts.add("cores", placement.text());
     let meter = settings.meter;
     let per = if probe.layout == Layout::Spread { "metering thread" } else { "pipeline" };
-    fact("flow cache", format!("{} slots per {per}", meter.flows));
+    facts.add("flow cache", format!("{} slots per {per}", meter.flows));
     let inspection = match meter.inspection {
         Some(inspection) => {
             let with = if meter.second_opinion { ", also by nDPI" } else { "" };
@@ -168,34 +184,40 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
         None if probe.metering.inspects() => "none, because metering threads get no payload in this layout".into(),
         None => "none".into(),
     };
-    fact("inspection", inspection);
+    facts.add("inspection", inspection);
+}
+
+fn describe_operation(facts: &mut Facts, probe: &ProbeOptions, logging: Logging, settings: &Settings) {
+    let meter = settings.meter;
     if let Some(expression) = &probe.metering.selection.filter {
-        fact("filter", expression.clone());
+        facts.add("filter", expression);
     }
     if settings.sampling_population > 1 {
-        fact("sampling", format!("meter one packet in {}", settings.sampling_population));
+        facts.add("sampling", format!("meter one packet in {}", settings.sampling_population));
     }
     let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
-    fact("timeouts", format!("idle {idle}, active {active}"));
-    fact("end", format!("after a signal, sinks get the last records within {}", units::span(probe.drain_timeout_ns)));
+    facts.add("timeouts", format!("idle {idle}, active {active}"));
+    facts.add(
+        "end",
+        format!("after a signal, sinks get the last records within {}", units::span(probe.drain_timeout_ns)),
+    );
     if let Some(ns) = probe.autotune_ns {
         let trial = units::span(ns);
         let layout = if probe.inspects() { "" } else { "layout, " };
-        fact("autotune", format!("first, {trial} per trial; may change {layout}cores, batch size and polling"));
+        facts.add("autotune", format!("first, {trial} per trial; may change {layout}cores, batch size and polling"));
     }
-    fact("polling", if probe.busy_poll { "busy" } else { "sleep while there are no packets" }.into());
-    fact("batch", format!("{} packets", probe.batch));
-    fact("overload", overload::policy_text(settings.overload, settings.sampling_population));
+    facts.add("polling", if probe.busy_poll { "busy" } else { "sleep while there are no packets" });
+    facts.add("batch", format!("{} packets", probe.batch));
+    facts.add("overload", overload::policy_text(settings.overload, settings.sampling_population));
     let user = match probe.user.as_str() {
         "root" | "0" => "keep all privileges".into(),
         user => format!("if started as root, drop to {user} after opening sources and sinks"),
     };
-    fact("user", user);
+    facts.add("user", user);
     let sandbox =
         if probe.hardening.no_sandbox { "off" } else { "system calls and files, after opening sources and sinks" };
-    fact("sandbox", sandbox.into());
-    fact("http", control::text(probe));
+    facts.add("sandbox", sandbox);
+    facts.add("http", control::text(probe));
     let format = if logging.log_format == LogFormat::Json { "JSON" } else { "text" };
-    fact("log", format!("{} and above, as {format}", logging.level(probe.reporting.quiet)));
-    text
+    facts.add("log", format!("{} and above, as {format}", logging.level(probe.reporting.quiet)));
 }

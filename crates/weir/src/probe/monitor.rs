@@ -18,8 +18,8 @@ use weir_probe::{GroupStatus, ThreadPanic};
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State between two intervals.
-pub struct Monitor<'a> {
-    probe: &'a ProbeOptions,
+pub struct Monitor {
+    probe: ProbeOptions,
     status: Status,
     /// The interfaces of all sources and whether they had a link.
     links: Vec<(String, bool)>,
@@ -56,12 +56,12 @@ impl LostRecords {
     }
 }
 
-impl<'a> Monitor<'a> {
+impl Monitor {
     /// To be called before the first packet is counted.
-    pub fn new(probe: &'a ProbeOptions) -> Self {
+    pub fn new(probe: &ProbeOptions) -> Self {
         let now = Instant::now();
         Self {
-            probe,
+            probe: probe.clone(),
             status: Status::new(now),
             links: links(&probe.inputs),
             next_update: now + Duration::from_nanos(probe.interval_ns),

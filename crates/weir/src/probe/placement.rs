@@ -5,6 +5,7 @@ use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::error::Error;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
+use tracing::info;
 use weir_host::{SourceThreads, Sysroot};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,14 @@ impl Placement {
         Ok(Self { threads, export: as_cores(&chosen.export), reason: reason.join(", ") })
     }
 
+    /// Logs cores that were chosen, with the reason.
+    pub fn log(&self) {
+        if !(self.threads.is_empty() || self.reason.is_empty()) {
+            let [cores, export_cores] = [&self.threads, &self.export].map(|cores| list(cores));
+            info!(cores, export_cores, reason = self.reason, "cores assigned");
+        }
+    }
+
     /// The cores of all threads and the reason, for `--check`.
     pub fn text(&self) -> String {
         let reason = &self.reason;
@@ -90,7 +99,7 @@ impl Placement {
     }
 }
 
-pub fn list(cores: &[usize]) -> String {
+fn list(cores: &[usize]) -> String {
     match cores {
         [] => "any".into(),
         cores => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),

@@ -6,7 +6,7 @@
 
 use super::config;
 use crate::actions::Actions;
-use crate::arguments::{ProbeOptions, Sinks};
+use crate::arguments::{ProbeOptions, RecordSink, Sinks};
 use crate::enrichment::ReloadResult;
 use crate::error::{Error, IncompleteConfig};
 use crate::files::{self, Target};
@@ -135,7 +135,7 @@ impl Reloader {
         self.effective = effective;
         self.timeouts_ns = [idle, active];
         let file = self.effective.options.config.as_ref().map(|path| path.display().to_string());
-        let sinks = self.effective.outputs().sinks.join(", ");
+        let sinks = self.effective.outputs().sinks.iter().map(RecordSink::to_string).collect::<Vec<_>>().join(", ");
         info!(file, idle = units::span(idle), active = units::span(active), sinks, "configuration reloaded");
         Ok(())
     }
@@ -171,9 +171,7 @@ impl Effective {
         if let Some(view) = &mut outputs.view {
             view.groups = self.sink_memory.views.groups;
         }
-        if let Some(problem) = outputs.problems(&new.sinks).into_iter().next() {
-            return Err(problem);
-        }
+        outputs.problems(&new.sinks).into_iter().next().map_or(Ok(()), Err)?;
         let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
         files::check_targets(&inputs, &outputs.targets)?;
         // Problems of the rules file itself are reported when the rules are loaded.
@@ -183,23 +181,24 @@ impl Effective {
         let settings = probe_settings(&new)?;
         let same_options =
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
-        let position = |sink: &String| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
-        let is_new = |sink: &&String| position(sink).is_none();
-        let is_file = |sink: &&String| matches!(Target::of_sink(sink), Target::File(_));
+        let position = |sink: &RecordSink| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
+        let is_new = |sink: &&RecordSink| position(sink).is_none();
+        let is_file = |sink: &&RecordSink| matches!(Target::of_sink(&sink.spec), Target::File(_));
         let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
-        if let Some(sink) =
-            new_files.find(|sink| before.sinks.iter().any(|old| Target::of_sink(old) == Target::of_sink(sink)))
+        if let Some(sink) = new_files
+            .find(|sink| before.sinks.iter().any(|old| Target::of_sink(&old.spec) == Target::of_sink(&sink.spec)))
         {
-            return Err(Error::ReloadChangesOpenFile(sink.clone()));
+            return Err(Error::ReloadChangesOpenFile(sink.to_string()));
         }
         if let Some(sandbox) = &self.sandbox
-            && let Some(sink) = outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(sink))
+            && let Some(sink) =
+                outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(&Target::of_sink(&sink.spec)))
         {
-            return Err(Error::ReloadOutsideSandbox { sink: sink.clone(), permitted: sandbox.directories() });
+            return Err(Error::ReloadOutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() });
         }
         let added = outputs.sinks.iter().filter(is_new).count();
         let kept = outputs.sinks.len() - added;
-        let views = |outputs: &Outputs, is_counted: &dyn Fn(&&String) -> bool| {
+        let views = |outputs: &Outputs, is_counted: &dyn Fn(&&RecordSink) -> bool| {
             outputs.sinks.iter().filter(is_counted).filter(|sink| outputs.shows_view(sink)).count()
         };
         let (added_views, all_views) = (views(&outputs, &is_new), views(&outputs, &|_| true));
@@ -210,7 +209,7 @@ impl Effective {
         let closing = closing + before.sinks.len().saturating_sub(kept);
         let queue_batches = Some(self.sink_memory.queue_batches_of_new(kept, closing, added, view_bytes)?);
         let settings = Settings { queue_batches, ..settings };
-        let new_sinks: Vec<String> = outputs.sinks.iter().filter(is_new).cloned().collect();
+        let new_sinks: Vec<RecordSink> = outputs.sinks.iter().filter(is_new).cloned().collect();
         missing_options::warn(
             &new_sinks,
             &Sinks { records: None, by: Vec::new(), ..new.sinks.clone() },
@@ -225,10 +224,10 @@ impl Effective {
             Some(outputs.change_sinks(&new.sinks, key, position)?)
         };
         for sink in &outputs.sinks {
-            debug!(sink, "reload: sink {}", if is_new(&sink) { "opened" } else { "stays open" });
+            debug!(%sink, "reload: sink {}", if is_new(&sink) { "opened" } else { "stays open" });
         }
         for sink in before.sinks.iter().filter(|&sink| !outputs.sinks.contains(sink)) {
-            debug!(sink, "reload: sink is closed after its last records");
+            debug!(%sink, "reload: sink is closed after its last records");
         }
         let options = ProbeOptions { sinks: new.sinks, ..self.options.clone() };
         Ok(Prepared { settings, sinks, effective: Self { text, options, ..self } })

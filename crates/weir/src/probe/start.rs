@@ -38,9 +38,11 @@ impl OpenGroups {
     }
 }
 
-pub struct Running {
+/// The threads of a probe.
+pub struct Started {
     pub probe: weir_probe::Probe,
     pub is_live: bool,
+    pub sink_memory: SinkMemory,
 }
 
 /// Opens all sources. Each queue has a worker group; with `--layout spread`, all queues share one.
@@ -105,7 +107,7 @@ pub fn start(
     views: ViewMemory,
     enricher: Option<&Enricher>,
     actions: Option<&Actions>,
-) -> Result<(Running, SinkMemory), Error> {
+) -> Result<Started, Error> {
     let mut meter = settings.meter;
     (meter.prefetch_packets, meter.marks) = (probe.batch.into(), actions.is_some());
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
@@ -134,5 +136,5 @@ pub fn start(
     let settings = Settings { busy_poll: probe.busy_poll, meter, queue_batches, ..settings.clone() };
     let probe = weir_probe::Probe::start(groups, settings, sinks, export, back_pressure);
     let probe = probe.map_err(|error| start_error(&meter, is_requested, error))?;
-    Ok((Running { probe, is_live }, sink_memory))
+    Ok(Started { probe, is_live, sink_memory })
 }

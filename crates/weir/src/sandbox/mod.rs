@@ -71,11 +71,11 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Restricts this thread and those that it starts from now on. Files can be written in the
-    /// directories of the `sinks`, to `pipes` and in folders, and read in those of the files that are
+    /// directories of the `outputs`, to `pipes` and in folders, and read in those of the files that are
     /// `read_again`.
-    pub fn enter(sinks: &[String], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
+    pub fn enter(outputs: &[Target], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
         let pipes = pipes.iter().filter_map(|path| fs::canonicalize(path).ok());
-        let writable: Vec<PathBuf> = sinks.iter().filter_map(|sink| writable_path(sink)).chain(pipes).collect();
+        let writable: Vec<PathBuf> = outputs.iter().filter_map(writable_path).chain(pipes).collect();
         let mut missing = Vec::new();
         let (port, has_http) = match restrictions {
             Restrictions::FilesAndCalls { accepts } => (None, Some(accepts)),
@@ -99,9 +99,9 @@ impl Sandbox {
         Self { writable }
     }
 
-    /// Whether a sink can be opened now.
-    pub fn permits(&self, sink: &str) -> bool {
-        writable_path(sink).is_none_or(|path| self.writable.iter().any(|writable| path.starts_with(writable)))
+    /// Whether an output can be opened now.
+    pub fn permits(&self, output: &Target) -> bool {
+        writable_path(output).is_none_or(|path| self.writable.iter().any(|writable| path.starts_with(writable)))
     }
 
     /// The directories of [`Sandbox::permits`], for a message.
@@ -111,15 +111,15 @@ impl Sandbox {
     }
 }
 
-/// What has to be writable so that a sink can be opened: the directory of its file, or a device or
+/// What has to be writable so that an output can be opened: the directory of its file, or a device or
 /// pipe itself. `None` if it is no file.
-fn writable_path(sink: &str) -> Option<PathBuf> {
-    let Target::File(path) = Target::of_sink(sink) else { return None };
-    if fs::metadata(&path).is_ok_and(|file| !file.is_file()) {
+fn writable_path(output: &Target) -> Option<PathBuf> {
+    let Target::File(path) = output else { return None };
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         // An inherited pipe (/dev/stdout) has no path.
         return fs::canonicalize(path).ok();
     }
-    directory(&path)
+    directory(path)
 }
 
 fn directory(file: &Path) -> Option<PathBuf> {

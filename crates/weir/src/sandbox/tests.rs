@@ -16,10 +16,10 @@ use std::thread;
 
 /// Runs a case in a restricted thread, which may write to files in a directory.
 fn restricted<T: Send>(directory: &Path, case: impl FnOnce(Sandbox) -> T + Send) -> T {
-    let sinks = [format!("json:{}", directory.join("flows.json").display()), "json:/dev/null".into()];
+    let outputs = [directory.join("flows.json"), "/dev/null".into()].map(Target::File);
     thread::scope(|scope| {
         scope
-            .spawn(|| case(Sandbox::enter(&sinks, &[], &[], Restrictions::FilesAndCalls { accepts: false })))
+            .spawn(|| case(Sandbox::enter(&outputs, &[], &[], Restrictions::FilesAndCalls { accepts: false })))
             .join()
             .unwrap()
     })
@@ -142,10 +142,10 @@ fn files_are_written_only_in_the_directories_of_the_outputs() {
             |from: &Path, to: &str| renameat_with(CWD, from, CWD, folder.path().join(to), RenameFlags::NOREPLACE);
         rename(&folder.path().join("more.json"), "named.json").unwrap();
         assert!(rename(&foreign, "stolen").is_err());
-        let permits = |path: &Path| sandbox.permits(&format!("csv:{}", path.display()));
+        let permits = |path: &Path| sandbox.permits(&Target::File(path.into()));
         assert!(permits(&folder.path().join("other.csv")) && permits(Path::new("/dev/null")));
         assert!(!permits(&foreign) && !permits(Path::new("/dev/full")));
-        assert!(sandbox.permits("json:-") && sandbox.permits("ipfix+udp://192.0.2.1"));
+        assert!(sandbox.permits(&Target::StandardOutput) && sandbox.permits(&Target::Network));
     });
 }
 

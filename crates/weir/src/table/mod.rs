@@ -8,7 +8,7 @@
 mod render;
 mod view;
 
-pub use view::{Format, ViewTable};
+pub use view::ViewTable;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 use super::render::wrapped;
 use std::io::Write;
 use tracing::{info, warn};
-use weir_export::{append_csv_text, append_json_text};
+use weir_export::{ViewFormat, append_csv_text, append_json_text};
 use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 use weir_query::{GroupField, Metric, Row, Series, Sums, View};
@@ -22,17 +22,10 @@ const BAR_COLUMNS: usize = 30;
 /// Intervals without records that a time line lists one by one.
 const MAX_GAP: u64 = 60;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    Table,
-    Csv,
-    Json,
-}
-
 /// A view and how it is written.
 pub struct ViewTable {
     pub view: View,
-    pub format: Format,
+    pub format: ViewFormat,
     /// `--top`; 0 for all.
     pub top: Option<usize>,
 }
@@ -50,7 +43,7 @@ impl ViewTable {
 
     /// The text and the number of its rows.
     pub fn text(&self, terminal_columns: Option<usize>) -> (Vec<u8>, u64) {
-        if self.format != Format::Table {
+        if self.format != ViewFormat::Table {
             self.log();
             return self.machine_text();
         }
@@ -364,7 +357,7 @@ impl ViewTable {
             .chain(["other_groups"])
             .chain(Metric::ALL.map(|metric| if self.view.has_sides() { metric.name_of_side() } else { metric.name() }))
             .collect();
-        if self.format == Format::Csv {
+        if self.format == ViewFormat::Csv {
             out.extend(names.join(",").as_bytes());
             out.push(b'\n');
         }
@@ -431,7 +424,7 @@ impl ViewTable {
 
 /// A line of CSV or JSON.
 struct Line<'a, N> {
-    format: Format,
+    format: ViewFormat,
     names: N,
     is_first: bool,
     out: &'a mut Vec<u8>,
@@ -444,7 +437,7 @@ impl<'n, N: Iterator<Item = &'n &'n str>> Line<'_, N> {
         let mut text = Vec::new();
         append(value, &mut text);
         let text = String::from_utf8(text).expect("texts of fields are UTF-8");
-        if self.format == Format::Csv {
+        if self.format == ViewFormat::Csv {
             self.out.extend((!is_first).then_some(b','));
             return append_csv_text(&text, self.out);
         }
@@ -457,7 +450,7 @@ impl<'n, N: Iterator<Item = &'n &'n str>> Line<'_, N> {
     }
 
     fn end(self) {
-        self.out.extend(if self.format == Format::Json { &b"}\n"[..] } else { b"\n" });
+        self.out.extend(if self.format == ViewFormat::Json { &b"}\n"[..] } else { b"\n" });
     }
 }
 
@@ -519,7 +512,7 @@ mod tests {
         ] {
             let fields = by.split(',').filter(|name| !name.is_empty()).map(|name| name.parse().unwrap()).collect();
             let settings = ViewSettings { fields, every_ns, order: None, groups: 10 };
-            let mut view = ViewTable { view: View::new(settings).unwrap(), format: Format::Table, top: None };
+            let mut view = ViewTable { view: View::new(settings).unwrap(), format: ViewFormat::Table, top: None };
             view.add(&[udp(100), udp(99)]);
             let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());
             let rows = |text: &str| text.lines().take_while(|line| !line.contains("by ")).count();

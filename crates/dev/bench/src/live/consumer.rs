@@ -6,7 +6,7 @@ use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
 use crate::meter::{CountingSink, LastWrite};
 use std::time::{Duration, Instant};
 use weir_capture::{Input, LiveSource, PacketFilter};
-use weir_export::{ExportOptions, Sink};
+use weir_export::{ExportOptions, Sink, SinkSpec};
 use weir_flow::Config;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, GroupStatus, Probe, ReceiveQueue, Settings, WorkerGroupSpec};
@@ -79,7 +79,9 @@ impl Consumer {
         let counting = CountingSink::default();
         let last_write = counting.last_write.clone();
         let sink: Box<dyn Sink + Send> = match kind {
-            ConsumerKind::Export => weir_export::open(SINK, &ExportOptions::default())?,
+            ConsumerKind::Export => {
+                SINK.parse::<SinkSpec>().map_err(weir_export::Error::from)?.open(&ExportOptions::default())?
+            }
             _ => Box::new(counting),
         };
         let meters = if kind == ConsumerKind::Split { vec![meter_affinity] } else { vec![] };

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::net::UdpSocket;
 use weir_capture::MAX_BURST_FRAMES;
-use weir_export::{ExportOptions, FileMode, Sink};
+use weir_export::{ExportOptions, FileMode, Sink, SinkSpec};
 use weir_fields::default_columns;
 use weir_flow::{FlowRecord, KeyOptions, Meter};
 use weir_packet::Packet;
@@ -49,7 +49,11 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
             file_mode: FileMode::Overwrite,
             ..ExportOptions::default()
         };
-        let mut encoder = Encoder { sink: weir_export::open(&sink, &options)?, records: 0, octets: 0 };
+        let mut encoder = Encoder {
+            sink: sink.parse::<SinkSpec>().map_err(weir_export::Error::from)?.open(&options)?,
+            records: 0,
+            octets: 0,
+        };
         // The first run shows the octets and messages.
         let run = encoder.run(&mut records)?;
         let octets = run.facts[0].1 * run.packets as f64;

@@ -121,7 +121,7 @@ proptest! {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("flows");
             let sink = format!("ipfix:{}?{fields}", path.display());
-            let mut sink = weir_export::open(&sink, &ExportOptions::default()).unwrap();
+            let mut sink = super::open(&sink, &ExportOptions::default()).unwrap();
             sink.write(&flows).unwrap();
             sink.finish().unwrap();
             (sink.counters().clone(), Decoder::new().file(&std::fs::read(path).unwrap()))
@@ -209,7 +209,7 @@ fn a_text_of_many_octets_has_a_longer_length() {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("flows");
             let sink = format!("ipfix:{}?fields=src_ip,dst_ip,tags", path.display());
-            let mut sink = weir_export::open(&sink, &ExportOptions::default()).unwrap();
+            let mut sink = super::open(&sink, &ExportOptions::default()).unwrap();
             sink.write(std::slice::from_ref(&flow)).unwrap();
             sink.finish().unwrap();
             (sink.counters().clone(), std::fs::read(path).unwrap())

@@ -1,5 +1,6 @@
 //! Basic templates of IPFIX and NetFlow v9, the default over UDP.
 
+use super::open;
 use crate::tests::flows::{flow, within_uptime};
 use crate::tests::{expected, parsed_records, send, sum};
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 use testbed::decode::{Decoder, Record, Value};
-use weir_export::{ExportOptions, Sink, open};
+use weir_export::{ExportOptions, Sink};
 use weir_flow::FlowRecord;
 use weir_packet::Network;
 use weir_tcp::TcpReport;

@@ -1,5 +1,6 @@
 //! Every record written to a sink is counted exactly once, whatever happens to the output.
 
+use super::open;
 use crate::tests::flows::{answered, plain};
 use crate::tests::sum;
 use std::fs::OpenOptions;
@@ -7,7 +8,7 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
-use weir_export::{Error, ExportOptions, Sink, UnusableFile, open};
+use weir_export::{Error, ExportOptions, Sink, UnusableFile};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals};
 

@@ -16,9 +16,14 @@ use netflow_parser::variable_versions::{ipfix as parsed_ipfix, v9 as parsed_v9};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use std::net::UdpSocket;
 use std::time::Duration;
-use weir_export::{ExportOptions, open};
+use weir_export::{Error, ExportOptions, Sink, SinkSpec};
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
+
+/// Opens a sink by its specification.
+fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
+    spec.parse::<SinkSpec>()?.open(options)
+}
 
 /// Writes flows to a file as one batch, and returns its contents.
 fn export_file(scheme: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (SinkCounters, Vec<u8>) {

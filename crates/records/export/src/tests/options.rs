@@ -1,10 +1,11 @@
 //! Options records: sampling, statistics, flow keys.
 
+use super::open;
 use crate::tests::flows::{answered, plain};
 use crate::tests::{export_file, send, sum};
 use std::net::UdpSocket;
 use testbed::decode::{Decoder, Record, Value};
-use weir_export::{ExportOptions, MeteringStatus, open};
+use weir_export::{ExportOptions, MeteringStatus};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::RecordTotals;
 

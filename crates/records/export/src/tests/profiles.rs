@@ -1,12 +1,13 @@
 //! Profiles of collectors, and lists of elements.
 
+use super::open;
 use crate::tests::basic::{basic, flows_of_many_shapes};
 use crate::tests::flows::{answered, flow, plain, within_uptime};
 use crate::tests::{expected, parsed_records, send, sum};
 use proptest::prelude::*;
 use std::path::Path;
 use testbed::decode::{Decoder, Record, Value};
-use weir_export::{ExportOptions, open};
+use weir_export::ExportOptions;
 use weir_flow::FlowRecord;
 use weir_packet::TunnelType;
 use weir_tcp::SegmentClass;

@@ -149,12 +149,12 @@ fn measure_all(
     let mut turns = vec![Vec::new(); candidates.len()];
     for _ in 0..TURNS {
         for (candidate, turns) in candidates.iter().zip(&mut turns) {
-            let (running, _) = open_worker_groups(&candidate.probe, stop)
+            let started = open_worker_groups(&candidate.probe, stop)
                 .and_then(|groups| {
                     start(&candidate.probe, settings, groups, Vec::new(), ViewMemory::default(), None, None)
                 })
                 .map_err(|error| Error::AutotuneTrial { candidate: candidate.name.clone(), error: error.into() })?;
-            let trial = measure(running, turn, stop);
+            let trial = measure(started, turn, stop);
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::AutotuneStopped);
             }

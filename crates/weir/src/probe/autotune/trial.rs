@@ -1,6 +1,6 @@
 //! One turn of `--autotune`: measures a candidate, and chooses the best of several.
 
-use crate::probe::start::Running;
+use crate::probe::start::Started;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ pub fn choose(trials: &[Measurement]) -> (usize, Reason) {
 }
 
 /// Measures a running probe for the time of a turn, then stops it.
-pub fn measure(Running { probe, is_live }: Running, turn: Duration, stop: &AtomicBool) -> Measurement {
+pub fn measure(Started { probe, is_live, .. }: Started, turn: Duration, stop: &AtomicBool) -> Measurement {
     let mut started = Instant::now();
     let mut before = Counters::default();
     if is_live {

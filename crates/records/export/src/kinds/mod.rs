@@ -1,0 +1,130 @@
+//! The kinds of sinks, a file each: scheme, settings, example, and how it opens.
+
+mod collector;
+mod csv;
+mod file;
+mod ipfix;
+mod ipfix_udp;
+mod json;
+mod netflow5_udp;
+mod netflow9_udp;
+mod table;
+mod text_file;
+
+pub use file::is_standard_output;
+pub(crate) use file::{SinkFile, split};
+
+use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use std::fmt;
+use std::sync::Arc;
+use weir_fields::Column;
+
+/// All kinds of sinks, in the order of help texts and pages.
+pub const SINK_KINDS: [SinkKind; 7] =
+    [table::KIND, json::KIND, csv::KIND, ipfix::KIND, ipfix_udp::KIND, netflow9_udp::KIND, netflow5_udp::KIND];
+
+const WHERE: SinkSetting = SinkSetting {
+    name: "where",
+    value: "EXPRESSION",
+    default: "",
+    effect: "only the records that match; the last setting (docs/views.md)",
+};
+
+/// A kind of sink.
+pub struct SinkKind {
+    /// What its specifications begin with.
+    pub scheme: &'static str,
+    /// What follows the scheme: `:PATH` or `://HOST:PORT`.
+    pub place: &'static str,
+    /// What it writes, for help texts and pages.
+    pub writes: &'static str,
+    /// A specification.
+    pub example: &'static str,
+    /// What may follow `?`, joined by `&`.
+    pub settings: &'static [SinkSetting],
+    /// Endings of file names that need no scheme.
+    pub endings: &'static [&'static str],
+    /// How it writes a view; `None` for a sink that has records only.
+    pub view: Option<ViewFormat>,
+    /// Parses what follows the scheme and its colon.
+    pub(crate) parse: fn(&str) -> Result<Arc<dyn Destination>, InvalidSink>,
+}
+
+impl SinkKind {
+    /// Whether it sends records to a collector, instead of a file.
+    pub fn is_collector(&self) -> bool {
+        self.place.starts_with("://")
+    }
+}
+
+/// A setting of a sink.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkSetting {
+    /// The name in front of `=`.
+    pub name: &'static str,
+    /// What stands for the value.
+    pub value: &'static str,
+    /// The value without this setting; empty without one.
+    pub default: &'static str,
+    /// What it does.
+    pub effect: &'static str,
+}
+
+impl SinkSetting {
+    /// Whether every sink has it.
+    pub fn is_of_all(&self) -> bool {
+        self.name == WHERE.name
+    }
+}
+
+/// How a view is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewFormat {
+    /// For people.
+    Table,
+    /// A row per group.
+    Csv,
+    /// An object per group.
+    Json,
+}
+
+/// Where a sink writes, and how: a valid specification of a kind.
+pub(crate) trait Destination: fmt::Debug + Send + Sync {
+    /// Opens the sink. `name` is that of its counters.
+    fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error>;
+
+    /// Checks what [`Destination::open`] needs, and changes nothing: the file can be appended to, or the
+    /// name of the collector has an address.
+    fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error>;
+
+    /// The file; `None` for a collector.
+    fn file(&self) -> Option<&SinkFile> {
+        None
+    }
+
+    /// The columns that the specification selects.
+    fn columns(&self) -> Option<&[&'static Column]> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink_spec::SinkSpec;
+
+    #[test]
+    fn the_page_lists_all_sinks_and_their_settings() {
+        let page = include_str!("../../../../../docs/outputs.md");
+        for SinkKind { scheme, place, writes, example, settings, .. } in &SINK_KINDS {
+            let row = format!("| `{scheme}{place}` | {writes} |");
+            assert!(page.lines().any(|line| line == row), "{row}");
+            assert_eq!(example.parse::<SinkSpec>().map(|spec| spec.to_string()), Ok((*example).into()));
+            for SinkSetting { name, value, default, .. } in *settings {
+                let has_row = |line: &str| line.starts_with(&format!("| `?{name}={value}`"));
+                let default = format!("| {default} | ").replace("|  |", "| |");
+                assert!(page.lines().any(|line| has_row(line) && line.contains(&default)), "?{name}={value} {default}");
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The specification of a sink, as the user writes it: a scheme, then a path or `//HOST[:PORT]`, then
+//! settings: `?NAME=VALUE&...`. It is parsed once.
+
+use crate::compression::Compression;
+use crate::kinds::{Destination, SINK_KINDS, SinkKind, ViewFormat, is_standard_output, split};
+use crate::rotation::RotationSettings;
+use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use weir_fields::Column;
+
+/// The setting with the expression. `&` may be in place of `?`.
+const WHERE: &str = "?where=";
+
+/// A sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output), `ipfix+udp://HOST:PORT` and
+/// others ([`SINK_KINDS`]).
+#[derive(Clone)]
+pub struct SinkSpec {
+    /// As the user wrote it, with its scheme.
+    text: String,
+    /// The length without the setting `where`.
+    name_length: usize,
+    kind: &'static SinkKind,
+    destination: Arc<dyn Destination>,
+}
+
+impl SinkSpec {
+    /// The specification with its scheme, without the setting `where`.
+    pub fn name(&self) -> &str {
+        &self.text[..self.name_length]
+    }
+
+    /// The text of the setting `where`: which records the sink gets.
+    pub fn condition(&self) -> Option<&str> {
+        self.text[self.name_length..].get(WHERE.len()..)
+    }
+
+    /// How the sink writes a view; `None` if it gets records only.
+    pub fn view_format(&self) -> Option<ViewFormat> {
+        self.kind.view
+    }
+
+    /// The path of the file, or a name of standard output; `None` for a collector.
+    pub fn path(&self) -> Option<&str> {
+        self.destination.file().map(|file| file.path.as_str())
+    }
+
+    /// Whether the sink writes to standard output.
+    pub fn is_standard_output(&self) -> bool {
+        self.path().is_some_and(is_standard_output)
+    }
+
+    /// The compression of the file.
+    pub fn compression(&self) -> Option<Compression> {
+        self.path().and_then(Compression::of)
+    }
+
+    /// Whether it writes one file after another, so that it opens files while it runs.
+    pub fn is_rotated(&self) -> bool {
+        self.destination.file().is_some_and(|file| file.rotation != RotationSettings::default())
+    }
+
+    /// The columns that it selects for itself.
+    pub fn columns(&self) -> Option<&[&'static Column]> {
+        self.destination.columns()
+    }
+
+    /// Opens the sink.
+    ///
+    /// # Errors
+    /// The file or socket cannot be opened.
+    pub fn open(&self, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
+        self.destination.open(self.name(), options)
+    }
+
+    /// Checks whether [`SinkSpec::open`] with [`FileMode::Append`](crate::FileMode::Append) can open
+    /// the file, without changing it; a new file is created and removed again. Resolves the name of a
+    /// collector, which may wait for a name server.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or has other content, or the collector has no address.
+    pub fn check(&self, options: &ExportOptions) -> Result<(), Error> {
+        self.destination.check(self.name(), options)
+    }
+}
+
+impl FromStr for SinkSpec {
+    type Err = InvalidSpec;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+        let plain = &text[..start_of_where(text)];
+        let failed = |name: &str| {
+            let spec = name.to_owned();
+            |invalid| InvalidSpec { spec, invalid }
+        };
+        let (kind, has_scheme) = kind_of(plain).map_err(failed(plain))?;
+        let text = if has_scheme { text.into() } else { format!("{}:{text}", kind.scheme) };
+        let name_length = start_of_where(&text);
+        let name = &text[..name_length];
+        let destination = (kind.parse)(&name[kind.scheme.len() + 1..]).map_err(failed(name))?;
+        Ok(Self { name_length, kind, destination, text })
+    }
+}
+
+impl fmt::Display for SinkSpec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for SinkSpec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, formatter)
+    }
+}
+
+impl PartialEq for SinkSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for SinkSpec {}
+
+/// Where the setting `where` begins, which is the last one: `?where=` or, behind other settings,
+/// `&where=`. The expression is all that follows, as it is written.
+fn start_of_where(sink: &str) -> usize {
+    let first = sink.find(WHERE);
+    let behind = sink.find('?').and_then(|settings| Some(settings + sink[settings..].find("&where=")?));
+    [first, behind].into_iter().flatten().min().unwrap_or(sink.len())
+}
+
+/// The kind of a sink, and whether the text has its scheme. A file name without one has the kind of its
+/// ending.
+fn kind_of(spec: &str) -> Result<(&'static SinkKind, bool), InvalidSink> {
+    let is_scheme = |text: &str| !text.is_empty() && !text.contains(['/', '.']);
+    let Some((scheme, rest)) = spec.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+        return kind_of_ending(spec).map(|kind| (kind, false)).ok_or(InvalidSink::Scheme);
+    };
+    let is_collector = rest.starts_with("//");
+    // A collector without // is refused for that.
+    let mut known = SINK_KINDS.iter().filter(|kind| kind.is_collector() || !is_collector);
+    if let Some(kind) = known.find(|kind| kind.scheme == scheme) {
+        return Ok((kind, true));
+    }
+    let separator = if is_collector { "://" } else { ":" };
+    let file = kind_of_ending(spec).filter(|_| !is_collector).map(|_| format!("./{spec}"));
+    let nearest = nearest(scheme, is_collector);
+    Err(InvalidSink::UnknownScheme { scheme: format!("{scheme}{separator}"), nearest, file })
+}
+
+/// The kind of a file name, by its ending.
+fn kind_of_ending(spec: &str) -> Option<&'static SinkKind> {
+    let (path, _) = split(spec);
+    let plain = path.strip_suffix(".gz").or(path.strip_suffix(".zst")).unwrap_or(path);
+    let (_, ending) = plain.rsplit_once('.')?;
+    SINK_KINDS.iter().find(|kind| kind.endings.contains(&ending))
+}
+
+/// The sinks whose schemes are most similar to what the user wrote; all if none is similar.
+fn nearest(scheme: &str, is_collector: bool) -> Vec<String> {
+    let scheme = scheme.to_ascii_lowercase();
+    let similarity = |kind: &&SinkKind| {
+        // The second one knows transposed letters, the first one beginnings. It finds one or two letters
+        // in any name.
+        let beginning = Some(strsim::jaro_winkler(kind.scheme, &scheme)).filter(|&similarity| similarity > 0.82);
+        let similarity = strsim::normalized_damerau_levenshtein(kind.scheme, &scheme).max(beginning.unwrap_or(0.0));
+        (similarity * 100.0) as u32
+    };
+    let kinds = || SINK_KINDS.iter().filter(|kind| kind.is_collector() == is_collector);
+    let highest = kinds().map(|kind| similarity(&kind)).max().filter(|&similarity| similarity > 65).unwrap_or(0);
+    kinds().filter(|kind| similarity(kind) + 3 > highest).map(|kind| format!("{}{}", kind.scheme, kind.place)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_sinks_are_rejected() {
+        for (spec, expected) in [
+            ("", "not a sink"),
+            ("json", "not a sink"),
+            ("json:", "the file name is missing"),
+            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH"),
+            ("flows.txt", "not a sink"),
+            ("-", "not a sink"),
+            ("cvs:flows", "there is no sink cvs:; use csv:PATH"),
+            ("ipfix://127.0.0.1:4739", "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
+            ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
+            ("json://host", "there is no sink json://; use ipfix+udp://HOST:PORT, netflow9+udp"),
+            ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, netflow9+udp"),
+            ("ipfix:flows.ipfix?template=basic", "\"template=basic\" is not a setting of a file; use fields=NAME,..."),
+            ("csv:f-%H.csv?rotate=0", "rotate must be a time"),
+            ("csv:f.csv?rotate=5m", "all files would have this name"),
+            ("json:f-%H.json", "%H in the name is the time of a rotated file"),
+            ("csv:flows.csv?fields=src_op", "there is no field \"src_op\" (did you mean src_ip?)"),
+            ("json:-?fields=x*", "no field matches \"x*\""),
+            ("ipfix+udp:host", "//HOST:PORT must follow"),
+            (
+                "ipfix:127.0.0.1:4739",
+                "this is an address; use ipfix+udp://HOST:PORT for a collector, or ipfix:./127.0.0.1:4739 for a file",
+            ),
+            ("json:[::1]:4739", "this is an address"),
+            ("csv:collector.example:2055", "this is an address"),
+            ("csv:127.0.0.1:8O80", "this is an address"),
+            ("csv:127.0.0.1:99999", "this is an address"),
+            ("csv:127.0.0.1:", "this is an address"),
+            ("csv:192.0.2.1", "this is an address"),
+            ("csv:2001:db8::1", "this is an address"),
+            ("csv:host:8o8o", "this is an address"),
+            (
+                "a:b.csv",
+                "there is no sink a:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./a:b.csv for a file of this name",
+            ),
+            (
+                "ab:c.json.gz",
+                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./ab:c.json.gz",
+            ),
+            ("CSV:flows", "there is no sink CSV:; use csv:PATH"),
+            ("csv:-.bz2", "this is not standard output: use - for it, and -.gz or -.zst compressed"),
+            ("csv:-.GZ", "this is not standard output"),
+            ("csv:-.gz.zst", "this is not standard output"),
+            ("csv:-.csv", "this is not standard output"),
+            ("csv:/dev/stdout.gz", "there is no such device; standard output is -"),
+            ("csv:flows.csv.bz2", "files are compressed with gzip (.gz) or Zstandard (.zst), not .bz2"),
+            ("json:flows.GZ", "files are compressed with gzip (.gz) or Zstandard (.zst), not .GZ"),
+            ("flows.csv.gz.zst", "not a sink"),
+            ("csv:flows.csv.gz.zst", "a file is compressed once"),
+            ("ipfix+tcp://host:4739", "there is no sink ipfix+tcp://; use ipfix+udp://HOST:PORT"),
+            ("netflow7+udp://host", "there is no sink netflow7+udp://; use netflow9+udp://HOST:PORT or netflow5"),
+        ] {
+            let error = spec.parse::<SinkSpec>().expect_err("the sink is invalid").to_string();
+            assert!(error.starts_with(&format!("{spec}: {expected}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn file_names_get_the_scheme_of_their_ending() {
+        for (spec, name) in [
+            ("flows.csv", "csv:flows.csv"),
+            ("/tmp/a:b/flows.json", "json:/tmp/a:b/flows.json"),
+            ("./a:b.ipfix", "ipfix:./a:b.ipfix"),
+            ("flows.2026.jsonl", "json:flows.2026.jsonl"),
+            ("flows.csv.gz", "csv:flows.csv.gz"),
+            ("flows.ipfix.zst", "ipfix:flows.ipfix.zst"),
+            ("flows.csv.gz?fields=tcp", "csv:flows.csv.gz?fields=tcp"),
+            ("json:flows.csv", "json:flows.csv"),
+        ] {
+            assert_eq!(spec.parse::<SinkSpec>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn the_expression_of_a_sink_is_all_behind_where() {
+        for (sink, rest, expression) in [
+            ("csv:flows.csv", "csv:flows.csv", None),
+            ("csv:flows.csv?where=port 80 && bytes > 1k", "csv:flows.csv", Some("port 80 && bytes > 1k")),
+            ("ipfix+udp://h:1?mtu=1400&where=tcp", "ipfix+udp://h:1?mtu=1400", Some("tcp")),
+            ("csv:a?b&where=tcp", "csv:a?b", Some("tcp")),
+            ("csv:a&where=tcp", "csv:a&where=tcp", None),
+            ("csv:-?where=", "csv:-", Some("")),
+        ] {
+            let spec: SinkSpec = sink.parse().unwrap();
+            assert_eq!((spec.name(), spec.condition(), spec.to_string().as_str()), (rest, expression, sink));
+        }
+    }
+}

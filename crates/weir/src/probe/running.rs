@@ -1,0 +1,181 @@
+//! The third state of a probe: its threads meter. The main thread observes them, and does what signals
+//! and the HTTP interface request.
+
+use super::control::{self, Requests};
+use super::monitor::Monitor;
+use super::opened::{Opened, Signals};
+use super::reload::Reloader;
+use super::reloaders::Reloaders;
+use super::service::{NotifyState, Watchdog, notify};
+use super::{privileges, start};
+use crate::actions::RulesReloader;
+use crate::arguments::ProbeOptions;
+use crate::console::stderr;
+use crate::enrichment::{Enricher, EnrichmentReloader};
+use crate::error::Error;
+use crate::memory::MemoryLock;
+use crate::outputs::{OpenOutputs, Outputs};
+use crate::summary;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tracing::info;
+use weir_control::{Control, Report, Server};
+use weir_ledger::Timing;
+use weir_probe::Settings;
+
+/// A probe that meters.
+pub struct Running {
+    pub options: ProbeOptions,
+    pub timing: Timing,
+    pub probe: weir_probe::Probe,
+    pub is_live: bool,
+    pub monitor: Monitor,
+    pub reloaders: Reloaders,
+    pub control: Option<Control>,
+    pub signals: Signals,
+    pub watchdog: Option<Watchdog>,
+    pub outputs: Outputs,
+    pub open: OpenOutputs,
+    /// When `--duration` is over.
+    pub end: Option<Instant>,
+    pub has_panicked: bool,
+}
+
+impl Running {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system provides too little memory, or cannot start a thread.
+    pub fn start(opened: Opened) -> Result<Self, Error> {
+        let Opened { options, outputs, mut open, groups, enricher, actions, server, mut effective, .. } = opened;
+        let record_enricher = enricher.as_ref().map(Enricher::record_enricher);
+        let settings = Settings {
+            observer: Some(summary::observer(&open.summary)),
+            interface_names: enricher.as_ref().and_then(Enricher::interface_names),
+            enricher: record_enricher.clone(),
+            ..opened.settings
+        };
+        let control_affinity = control::affinity(&groups.placement.export);
+        let monitor = Monitor::new(&options);
+        let (sinks, views) = (std::mem::take(&mut open.sinks), outputs.view_memory);
+        let started = start::start(&options, &settings, groups, sinks, views, enricher.as_ref(), actions.as_ref())?;
+        effective.sink_memory = started.sink_memory;
+        privileges::reset_priority();
+        stderr::start_thread();
+        opened.stop_signal.start_thread();
+        let reloaders = Reloaders {
+            configuration: Reloader::new(effective, &settings),
+            rules: RulesReloader::new(&options, actions),
+            enrichment: EnrichmentReloader::new(enricher),
+        };
+        let mut running = Self {
+            options,
+            timing: settings.timing,
+            end: None,
+            has_panicked: false,
+            probe: started.probe,
+            is_live: started.is_live,
+            monitor,
+            reloaders,
+            control: None,
+            signals: opened.signals,
+            watchdog: opened.watchdog,
+            outputs,
+            open,
+        };
+        let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
+        let serve = |server: Server| {
+            let control = server.start(running.report(), control_affinity, record_enricher, opened.overrides);
+            running.control = Some(control.map_err(Error::Thread)?);
+            Ok(())
+        };
+        match locked.and_then(|()| server.map_or(Ok(()), serve)) {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.probe.finish();
+                Err(error)
+            }
+        }
+    }
+
+    /// Meters until a signal, the end of all sources or of `--duration`, or a failure.
+    pub fn meter(&mut self) {
+        if let Some(control) = &self.control {
+            info!(address = %control.address(), "HTTP interface is ready");
+        }
+        let started = Instant::now();
+        self.end = self.options.duration_ns.map(|ns| started + Duration::from_nanos(ns));
+        let mut requests = Requests::default();
+        notify(NotifyState::Ready);
+        while !self.must_end() {
+            self.wait();
+            self.reload(&mut requests);
+            self.has_panicked = self.monitor.log_panics(&self.probe.take_panics());
+            if !self.has_panicked {
+                self.observe();
+            }
+        }
+        notify(NotifyState::Stopping);
+        drop(requests);
+        if let Some(control) = self.control.take() {
+            control.publish(Report { is_ending: true, ..self.report() });
+            // Their clients get an answer at once.
+            control.requests().for_each(drop);
+            self.control = Some(control);
+        }
+    }
+
+    fn must_end(&self) -> bool {
+        self.has_panicked
+            || self.signals.stop.load(Ordering::Relaxed)
+            || self.probe.is_finished()
+            || self.probe.exporter().all_sinks_failed()
+            || self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// The one place where the main thread waits, until something may be to do.
+    fn wait(&self) {
+        std::thread::sleep(self.timing.probe_check);
+    }
+
+    /// Reloads if a signal or a client requests it, and answers requests.
+    fn reload(&mut self, requests: &mut Requests) {
+        let is_idle = self.reloaders.is_idle();
+        let over_http = self.control.as_ref().is_some_and(|control| requests.start(control, &self.probe, is_idle));
+        let is_requested = self.signals.reload.swap(false, Ordering::Relaxed) || over_http;
+        let reloaded = self.reloaders.update(is_requested, &mut self.probe);
+        if reloaded.configuration.is_some() || reloaded.lists.is_some() {
+            // The client that has asked for the reload gets no report from before it.
+            self.publish(|_| true);
+        }
+        requests.end(reloaded.configuration, reloaded.lists);
+    }
+
+    /// Prints and publishes what is due.
+    fn observe(&mut self) {
+        self.probe.filter_new_connections();
+        if let Some(status) = self.monitor.update(&self.probe) {
+            notify(NotifyState::Status(&status));
+        }
+        self.publish(Control::wants_report);
+        if self.signals.totals.swap(false, Ordering::Relaxed) {
+            self.monitor.print_totals(&self.probe);
+        }
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.keep_alive(&mut self.probe);
+        }
+    }
+
+    /// Gives the HTTP interface a report if one is due.
+    fn publish(&mut self, is_due: impl Fn(&Control) -> bool) {
+        if let Some(control) = self.control.take_if(|control| is_due(control)) {
+            control.publish(self.report());
+            self.control = Some(control);
+        }
+    }
+
+    /// What the HTTP interface answers from now on.
+    fn report(&mut self) -> Report {
+        Report { in_effect: self.reloaders.in_effect(), ..self.monitor.report(&self.probe) }
+    }
+}
