@@ -11,7 +11,6 @@ mod error;
 mod fields;
 mod reader;
 mod rules;
-mod unreachable;
 
 pub use error::{InvalidRules, Problem};
 pub use rules::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};

@@ -7,6 +7,7 @@ use crate::column::Column;
 use crate::fields::FIELDS;
 use std::sync::LazyLock;
 use weir_flow::KeyOptions;
+use weir_text::most_similar;
 
 /// The columns of the profile `basic`.
 const BASIC: [&str; 27] = [
@@ -177,12 +178,6 @@ fn matches(pattern: &str, name: &str) -> bool {
         }
         None => false,
     })
-}
-
-/// The name that is most similar to what the user wrote, if one is similar.
-pub(crate) fn most_similar(written: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let similarity = |name: &&str| (strsim::jaro_winkler(name, written) * 1000.0) as u32;
-    names.max_by_key(similarity).filter(|name| similarity(name) > 800)
 }
 
 #[cfg(test)]

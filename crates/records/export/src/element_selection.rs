@@ -1,11 +1,12 @@
 //! The elements of a sink by their own names and by the names of fields.
 
 use crate::column::Column;
-use crate::columns::{InvalidFields, UnknownColumn, most_similar, select_columns};
+use crate::columns::{InvalidFields, UnknownColumn, select_columns};
 use crate::element::{Element, Format};
 use crate::fields::{FIELDS, Field};
 use crate::profile::elements;
 use crate::sink::InvalidSink;
+use weir_text::most_similar;
 
 /// The names of the elements of a selection: names of elements, and fields as in
 /// [`select_columns`], each of which stands for its elements in this format.

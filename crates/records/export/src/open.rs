@@ -18,6 +18,7 @@ use crate::udp::{Collector, UdpOutput};
 use std::fs::File;
 use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::time::Duration;
+use weir_text::similarity;
 
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
 /// Ethernet path.
@@ -175,17 +176,9 @@ fn scheme_of_ending(spec: &str) -> Option<&'static str> {
 
 /// The sinks whose schemes are most similar to what the user wrote; all if none is similar.
 fn nearest(scheme: &str, sinks: &[&'static str]) -> Vec<&'static str> {
-    let scheme = scheme.to_ascii_lowercase();
-    let similarity = |sink: &&&str| {
-        let name = sink.split(':').next().unwrap_or_default();
-        // The second one knows transposed letters, the first one beginnings. It finds one or two letters
-        // in any name.
-        let beginning = Some(strsim::jaro_winkler(name, &scheme)).filter(|&similarity| similarity > 0.82);
-        let similarity = strsim::normalized_damerau_levenshtein(name, &scheme).max(beginning.unwrap_or(0.0));
-        (similarity * 100.0) as u32
-    };
-    let highest = sinks.iter().map(|sink| similarity(&sink)).max().filter(|&similarity| similarity > 65).unwrap_or(0);
-    sinks.iter().filter(|sink| similarity(sink) + 3 > highest).copied().collect()
+    let similarity = |sink: &&'static str| similarity(scheme, sink.split(':').next().unwrap_or_default());
+    let highest = sinks.iter().map(similarity).max().unwrap_or(0);
+    sinks.iter().filter(|sink| similarity(sink) + 30 > highest).copied().collect()
 }
 
 /// The columns that the settings of a file select, for a format of another crate.

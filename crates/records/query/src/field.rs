@@ -7,6 +7,7 @@ use weir_export::{Column, ColumnKind, FieldValue, column, columns};
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{Degradation, ResponseTimes, TcpReport};
+use weir_text::similar;
 
 /// What the values of a field are, and which literals are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,19 +280,6 @@ pub(crate) fn field(name: &str) -> Option<Field> {
     })
 }
 
-/// The most similar name, if one is similar.
-pub(crate) fn most_similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let similar = names.map(|near| (similarity(near, name), near)).filter(|near| near.0 > LEAST_SIMILARITY);
-    similar.max_by_key(|&(similarity, _)| similarity).map(|(_, near)| near)
-}
-
-/// The similarity of names that are similar, in thousandths.
-const LEAST_SIMILARITY: u32 = 860;
-
-fn similarity(one: &str, other: &str) -> u32 {
-    (strsim::jaro_winkler(one, other) * 1000.0) as u32
-}
-
 /// The names that are near to an unknown one: the same field with a direction, or similar names.
 pub(crate) fn near_names(name: &str) -> Vec<String> {
     const LISTED: usize = 3;
@@ -300,11 +288,7 @@ pub(crate) fn near_names(name: &str) -> Vec<String> {
         return of_directions;
     }
     let names = WORDS.iter().map(|word| word.name).chain(columns().iter().map(|column| column.name));
-    let near = names.map(|near| (similarity(near, name), near));
-    let mut near: Vec<(u32, &str)> = near.filter(|near| near.0 > LEAST_SIMILARITY).collect();
-    near.sort_by_key(|&(similarity, near)| (std::cmp::Reverse(similarity), near));
-    near.dedup();
-    near.into_iter().take(LISTED).map(|(_, near)| near.into()).collect()
+    similar(name, names).into_iter().take(LISTED).map(String::from).collect()
 }
 
 /// The first of the ports that a client usually gets for itself (Linux: 32768 to 60999; IANA: 49152

@@ -1,12 +1,13 @@
 //! The order of the rows of a view, and of the records of a table: `bytes`, `duration:asc`.
 
 use crate::error::nearest;
-use crate::field::{Field, Kind, field, most_similar, near_names};
+use crate::field::{Field, Kind, field, near_names};
 use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
 use weir_export::FieldValue;
 use weir_flow::FlowRecord;
+use weir_text::most_similar;
 
 /// By what rows are sorted, as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
