@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test ci build bench deny fuzz miri cuda docs captures truth soak clean
+.PHONY: help demo check test-fast test ci build bench benches deny fuzz miri cuda docs captures truth soak clean
 
 SECONDS_EACH ?= 30
 
@@ -31,6 +31,10 @@ build: ## Build the release binary.
 bench: ## Compare weir with other installed meters and with upper bounds; print the ratios.
 	@scripts/bootstrap build
 	@scripts/with-rust scripts/bench
+
+benches: ## Measure single parts of Weir: TABLE="hash sweep" (default: all; names: TABLE=--list).
+	@scripts/bootstrap build
+	@scripts/with-rust cargo run --release --locked -q -p weir-benches -- $(TABLE)
 
 deny: ## Check licences, sources and known vulnerabilities of dependencies (needs cargo-deny).
 	@scripts/deny

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::files;
 use crate::run_status::RunStatus;
 use crate::signals::StopSignal;
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -47,26 +46,10 @@ fn run_tables(bench: &Bench) -> Result<RunStatus, Error> {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
         return Ok(print(lines.collect::<String>().as_bytes()));
     }
-    if let Some(directory) = &bench.svg {
-        // Fails now rather than after half an hour.
-        let trial = directory.join(".weir-bench");
-        fs::create_dir_all(directory)
-            .and_then(|()| fs::write(&trial, ""))
-            .and_then(|()| fs::remove_file(&trial))
-            .map_err(|error| Error::file(directory, error))?;
-    }
     let options =
         Options { tables: bench.tables.clone(), rounds: bench.rounds.into(), quick: bench.quick, date: date() };
-    let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&options, &mut log_line, show);
-    let (report, mut status) = measure_and_write(bench.json.as_deref(), measure, weir_bench::json)?;
-    let Some(report) = report else { return Ok(status) };
-    if let Some(directory) = &bench.svg
-        && let Err(error) = weir_bench::write_plots(&report, directory)
-    {
-        error!(error = %Error::file(directory, error), "cannot write the plots");
-        status = RunStatus::Problems;
-    }
-    Ok(status)
+    let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&TABLES, &options, &mut log_line, show);
+    Ok(measure_and_write(bench.json.as_deref(), measure, weir_bench::json)?.1)
 }
 
 /// Runs `measure`, prints its tables, and writes its report as JSON. The report is `None` if the

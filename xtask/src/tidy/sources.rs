@@ -45,10 +45,10 @@ const LONGER: [(&str, &str, usize); 32] = [
     ("fuzz/bodies/src/meter.rs", "packet", 77),
 ];
 
-/// All violations below `crates`, `fuzz` and `xtask`.
+/// All violations below `crates`, `benches`, `fuzz` and `xtask`.
 pub fn violations(root: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
-    for source in ["crates", "fuzz", "xtask"].iter().flat_map(|folder| files(&root.join(folder), "rs")) {
+    for source in ["crates", "benches", "fuzz", "xtask"].iter().flat_map(|folder| files(&root.join(folder), "rs")) {
         let name = source.strip_prefix(root).expect("the file is below the root").display();
         let text = std::fs::read_to_string(&source).expect("a source can be read");
         let file = name.to_string();

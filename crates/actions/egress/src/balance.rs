@@ -5,12 +5,12 @@
 //! So another run spreads the same traffic otherwise.
 
 use crate::error::Error;
-use crate::near_match::nearest;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::str::FromStr;
 use weir_capture::Frame;
 use weir_packet::{Flags, Network, Packet};
+use weir_text::most_similar;
 
 /// Which outputs get a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl FromStr for Balance {
         let known = Self::ALL.iter().find(|(name, _)| *name == text);
         known
             .map(|&(_, balance)| balance)
-            .ok_or_else(|| Error::Balance(text.into(), nearest(text, &Self::ALL.map(|(name, _)| name))))
+            .ok_or_else(|| Error::Balance(text.into(), most_similar(text, Self::ALL.map(|(name, _)| name))))
     }
 }
 

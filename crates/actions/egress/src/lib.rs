@@ -18,7 +18,6 @@ mod balance;
 mod egress;
 mod error;
 mod interface;
-mod near_match;
 mod octets;
 mod output;
 mod pipe;

@@ -2,7 +2,6 @@
 
 use crate::balance::Balance;
 use crate::error::Error;
-use crate::near_match::nearest;
 use crate::pipe::QUEUE_OCTETS;
 use std::fmt;
 use std::fs;
@@ -10,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use weir_capture::XdpSender;
+use weir_text::most_similar;
 
 /// Where packets go, by its name: `af_packet:eth1`, `af_xdp:eth1`, `dpdk:0000:17:00.1`, `pcap:/run/ids.fifo`, `pcap:-`,
 /// `folder:DIR`.
@@ -74,7 +74,7 @@ impl FromStr for OutputSpec {
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, name) = text.split_once(':').unwrap_or((text, ""));
         let Some(&(scheme, form)) = SCHEMES.iter().find(|(known, _)| *known == scheme) else {
-            return Err(Error::Unknown(text.into(), nearest(scheme, &SCHEMES.map(|(known, _)| known))));
+            return Err(Error::Unknown(text.into(), most_similar(scheme, SCHEMES.map(|(known, _)| known))));
         };
         if name.is_empty() {
             return Err(Error::NoName(text.into(), form));

@@ -81,9 +81,6 @@ pub enum Problem {
     /// A rule of an earlier level drops all that it matches.
     #[error("no packet reaches this rule: line {0} drops whatever it matches, and that is final")]
     Dropped(usize),
-    /// The condition contradicts itself.
-    #[error("no packet reaches this rule: its condition contradicts itself")]
-    Never,
     /// Two rules or egresses of one name.
     #[error("the name '{0}' is used twice")]
     Twice(String),

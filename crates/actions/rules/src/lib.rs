@@ -10,7 +10,6 @@
 mod error;
 mod reader;
 mod rules;
-mod unreachable;
 
 pub use error::{InvalidRules, Problem};
 pub use rules::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};

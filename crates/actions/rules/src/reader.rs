@@ -2,22 +2,19 @@
 
 use crate::error::{InvalidRules, Problem};
 use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
-use crate::unreachable::unreachable;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weir_fields::{Known, Origin, Properties, field};
 use weir_query::Expression;
+use weir_text::most_similar;
 
 /// A decision has a bit for each.
 const MAX_EGRESSES: usize = 32;
 const MAX_RULES: usize = 4096;
 /// Memory for packets that wait: 16 GiB. More is a mistake.
 const MAX_HOLD_OCTETS: u64 = 16 << 30;
-
-/// Names that are near to an unknown one have this Jaro-Winkler similarity at least.
-const LEAST_SIMILARITY: f64 = 0.75;
 
 const TABLES: [&str; 7] = ["egress", "recorder", "hold", "default", "source", "network", "application"];
 const RULE_KEYS: [&str; 8] = ["name", "where", "action", "shunt", "slice", "slice_after", "to", "record"];
@@ -73,11 +70,27 @@ fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
     (reader.rules, reader.problems)
 }
 
-/// The most similar name, if one is similar.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let similarity = |near: &&str| (strsim::jaro_winkler(near, name) * 1000.0) as u32;
-    let near = names.filter(|near| f64::from(similarity(near)) > LEAST_SIMILARITY * 1000.0).max_by_key(similarity);
-    near.map(String::from)
+/// The lines of rules that no packet reaches: an earlier rule has the same text or no condition.
+fn unreachable(rules: &Rules) -> Vec<(usize, Problem)> {
+    let mut found = Vec::new();
+    // Conditions of earlier levels that drop what they match, whatever other rules say.
+    let mut final_drops: HashMap<Option<&str>, usize> = HashMap::new();
+    for level in Level::ALL {
+        let of_level = || rules.rules.iter().filter(|rule| rule.level == level);
+        let mut earlier: HashMap<Option<&str>, usize> = HashMap::new();
+        for rule in of_level() {
+            let text = rule.text();
+            let in_either = |lines: &HashMap<_, usize>| lines.get(&text).or_else(|| lines.get(&None)).copied();
+            let problem = in_either(&earlier).map(Problem::Unreachable);
+            let problem = problem.or_else(|| in_either(&final_drops).map(Problem::Dropped));
+            found.extend(problem.map(|problem| (rule.line, problem)));
+            earlier.entry(text).or_insert(rule.line);
+        }
+        // A rule behind one that does not drop is perhaps not asked.
+        let drops = of_level().take_while(|rule| rule.settings.forward == Some(false));
+        final_drops.extend(drops.map(|rule| (rule.text(), rule.line)));
+    }
+    found
 }
 
 impl Reader {
@@ -95,7 +108,7 @@ impl Reader {
 
     fn check_keys(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
         for key in table.keys().filter(|key| !known.contains(&&**key.get_ref())) {
-            let near = nearest(key.get_ref(), known.iter().copied());
+            let near = most_similar(key.get_ref(), known.iter().copied()).map(String::from);
             let unknown = Problem::UnknownKey {
                 key: key.get_ref().to_string(),
                 place: place.into(),
@@ -302,7 +315,7 @@ impl Reader {
                 match all.clone().position(|of| of == name) {
                     Some(index) => egresses |= 1 << index,
                     None => {
-                        let near = nearest(&name, all);
+                        let near = most_similar(&name, all).map(String::from);
                         self.problems.push((line, Problem::UnknownEgress { name, near }));
                     }
                 }

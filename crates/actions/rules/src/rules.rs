@@ -103,6 +103,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The text of its condition.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.condition.as_ref().map(Expression::text)
+    }
+
     fn matches(&self, flow: &FlowRecord) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.matches(flow))
     }

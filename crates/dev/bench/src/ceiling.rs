@@ -68,6 +68,7 @@ pub struct FlowLines {
 }
 
 impl MeterLines {
+    /// For this number of flows, with TCP connections or without.
     pub fn new(flows: usize, tcp: bool) -> Result<Self, Error> {
         Ok(Self {
             buckets: MappedArray::new((flows as f64 / FLOWS_PER_BUCKET) as usize + 1)?,
@@ -76,6 +77,7 @@ impl MeterLines {
         })
     }
 
+    /// Prefetches the index bucket of a flow.
     #[inline(always)]
     pub fn prefetch_bucket(&self, slot: usize, direction: usize, tcp: bool) -> FlowLines {
         // A flow is always in the same bucket.
@@ -109,6 +111,7 @@ impl MeterLines {
         }
     }
 
+    /// Number of entered packets.
     pub fn entered(&self) -> u64 {
         self.slots.iter().map(|lines| lines[0].0[0]).sum()
     }
@@ -128,12 +131,14 @@ struct Lines {
 }
 
 impl Roofline {
+    /// For this number of flows.
     pub fn new(flows: usize) -> Result<Self, Error> {
         Lines::new(flows).map(Self)
     }
 }
 
 impl Decoded {
+    /// For this number of flows.
     pub fn new(flows: usize) -> Result<Self, Error> {
         let packets = Box::new([Packet::default(); MAX_BURST_FRAMES]);
         Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
@@ -141,6 +146,7 @@ impl Decoded {
 }
 
 impl DecodedAll {
+    /// For this number of flows.
     pub fn new(flows: usize) -> Result<Self, Error> {
         let packets = Box::new([Packet::default(); MAX_BURST_FRAMES]);
         Ok(Self { lines: MeterLines::new(flows, true)?, flows, hash: KeyHasher::new(None), packets, given: 0 })

@@ -7,22 +7,35 @@ use std::fs::read_to_string;
 /// Conditions of a run. Values that the system does not provide are `None`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
+    /// Version of Weir.
     pub weir_version: &'static str,
+    /// Profile of the build.
     pub build: &'static str,
+    /// Compiler.
     pub compiler: &'static str,
+    /// Date of the run.
     pub date: String,
+    /// Measured rounds.
     pub rounds: usize,
+    /// Small loads: not a measurement.
     pub quick: bool,
+    /// Model of the processor.
     pub processor: Option<String>,
+    /// Cores of the process.
     pub cores: usize,
     /// Frequency governor of the first CPU.
     pub governor: Option<String>,
+    /// Memory, bytes.
     pub memory_bytes: u64,
+    /// Memory that is available, bytes.
     pub memory_available_bytes: u64,
     /// Mode of transparent huge pages.
     pub transparent_huge_pages: Option<String>,
+    /// Free huge pages of 2 MiB.
     pub free_2mib_pages: u64,
+    /// Free huge pages of 1 GiB.
     pub free_1gib_pages: u64,
+    /// Release of the kernel.
     pub kernel: Option<String>,
     /// Load average of the last minute.
     pub load: Option<f64>,
@@ -64,6 +77,7 @@ fn field(path: &str, name: &str) -> Option<String> {
 }
 
 impl Conditions {
+    /// Reads those of this machine.
     pub fn read(date: &str, rounds: usize, quick: bool) -> Self {
         let line = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
         let [free_2mib_pages, free_1gib_pages] = free_huge_pages();

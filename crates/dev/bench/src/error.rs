@@ -21,9 +21,6 @@ pub enum Error {
     /// A sink cannot be opened.
     #[error(transparent)]
     Sink(#[from] weir_export::Error),
-    /// An output of packets cannot be opened.
-    #[error(transparent)]
-    Output(#[from] weir_egress::Error),
     /// Not enough memory.
     #[error("cannot allocate {0} bytes: {1}")]
     Memory(usize, io::Error),
@@ -69,7 +66,7 @@ pub enum Error {
 
 impl Error {
     /// Returns a function that adds what failed to an error of the operating system.
-    pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
+    pub fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Io(what, error)
     }
 }

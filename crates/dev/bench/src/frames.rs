@@ -95,6 +95,7 @@ impl Frames {
         Ok(())
     }
 
+    /// Advances to the next round.
     pub fn next_round(&mut self) -> Result<(), Error> {
         if self.refilled {
             return self.fill();
@@ -103,6 +104,7 @@ impl Frames {
         Ok(())
     }
 
+    /// Capture time of a round, ns.
     pub fn span_ns(&self) -> u64 {
         self.span_ns
     }
@@ -112,6 +114,7 @@ impl Frames {
         self.descriptors[index.min(self.packets - 1) as usize][0] + self.shift_ns
     }
 
+    /// All frames of a round.
     #[inline(always)]
     pub fn iter(&self) -> FrameIter<'_> {
         let descriptors = &self.descriptors[..self.packets as usize];

@@ -1,7 +1,7 @@
 //! `weir bench`: measures Weir beside its ceilings, on one machine, in one run.
 //!
 //! Input: names of tables. Output: a [`Report`] with the conditions and, per table, figures with their
-//! spread, as text, JSON and SVG plots.
+//! spread, as text, and JSON.
 //!
 //! Invariants: the cases of a row run in turn, round by round, so that noise affects all of them alike.
 //! Ratios are medians of the ratios within each round. Every packet of every round is found again in
@@ -12,29 +12,26 @@
 //! prefetched cache line per packet. *Decoder + one line* does the same with Weir's decoder and hash.
 //! *Decoder + all lines* touches all lines that the meter needs: no meter of this layout is faster.
 //!
+//! The modules are public for the program in `benches/`, which has tables of single parts of Weir.
 //! It measures no network interface; `live/` does.
 #![forbid(unsafe_code)]
 
-mod ceiling;
-mod conditions;
-mod error;
-mod frames;
-mod hardware_counters;
-mod live;
-mod load;
-mod mapped_array;
-mod measure;
-mod meter;
-mod parallel;
-mod plots;
-mod report;
+pub mod ceiling;
+pub mod conditions;
+pub mod error;
+pub mod frames;
+pub mod live;
+pub mod load;
+pub mod mapped_array;
+pub mod measure;
+pub mod meter;
+pub mod report;
 mod tables;
 
 pub use error::Error;
 pub use live::{LIVE, LiveOptions, LiveReport, live};
-pub use plots::write_plots;
 pub use report::{Report, json};
-pub use tables::TABLES;
+pub use tables::{Measure, NamedTable, TABLES};
 
 /// Which tables to measure, and how.
 #[derive(Clone, Debug)]
@@ -49,18 +46,27 @@ pub struct Options {
     pub date: String,
 }
 
-/// Measures the tables. `say` receives progress messages; `show` receives the conditions and each
+/// Measures tables out of `known`. `say` receives progress messages; `show` receives the conditions and each
 /// finished table as text.
 ///
 /// # Errors
 /// No such table, not enough memory, or counters that do not add up.
-pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&str)) -> Result<Report, Error> {
-    let chosen = measure::choose(&options.tables, &TABLES.map(|(name, ..)| name), ["table", "tables"])?;
+pub fn run(
+    known: &[NamedTable],
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+    show: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let chosen = measure::choose(
+        &options.tables,
+        &known.iter().map(|(name, ..)| *name).collect::<Vec<_>>(),
+        ["table", "tables"],
+    )?;
     let conditions = conditions::Conditions::read(&options.date, options.rounds, options.quick);
     let mut bench = measure::Bench { rounds: options.rounds.max(1), quick: options.quick, say };
     show(&conditions.to_string());
     let mut tables = Vec::new();
-    for (_, _, measure) in chosen.into_iter().map(|index| TABLES[index]) {
+    for (_, _, measure) in chosen.into_iter().map(|index| known[index]) {
         let table = measure(&mut bench)?;
         show(&format!("\n{table}"));
         tables.push(table);

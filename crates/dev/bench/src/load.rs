@@ -1,7 +1,8 @@
 //! The stress load of most tables with its memory requirements, and loads of decoded packets.
 
-use crate::error::Error;
-use crate::measure::OwnLoad;
+use crate::error::{CountMismatch, Error};
+use crate::frames::Frames;
+use crate::measure::{Fact, OwnLoad, Run, Work};
 use weir_flow::Config;
 use weir_packet::Packet;
 
@@ -36,6 +37,7 @@ pub fn required_bytes(packets: usize, flows: usize) -> usize {
 
 /// Packets that were decoded before. Each round repeats them at later times.
 pub struct DecodedPackets {
+    /// The packets, in their order.
     pub packets: Vec<Packet>,
     /// Capture time that they span, including the gap to the next round, ns.
     pub span_ns: u64,
@@ -47,7 +49,8 @@ impl DecodedPackets {
         OwnLoad { load: self, work, next: Self::next_round }
     }
 
-    fn next_round(&mut self) -> Result<(), Error> {
+    /// Advances the times to the next round.
+    pub fn next_round(&mut self) -> Result<(), Error> {
         self.packets.iter_mut().for_each(|packet| packet.time_ns += self.span_ns);
         Ok(())
     }
@@ -56,5 +59,25 @@ impl DecodedPackets {
 impl AsRef<[Packet]> for DecodedPackets {
     fn as_ref(&self) -> &[Packet] {
         &self.packets
+    }
+}
+
+/// A case with frames of its own.
+pub fn own_frames<W>(load: Frames, work: W) -> OwnLoad<Frames, W> {
+    OwnLoad { load, work, next: Frames::next_round }
+}
+
+/// A case with facts that a function adds to each run.
+pub struct WithFacts<W, F>(pub W, pub F);
+
+impl<W: Work<Frames>, F: Fn(&Frames, &mut Run)> Work<Frames> for WithFacts<W, F> {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let mut run = self.0.run(frames)?;
+        self.1(frames, &mut run);
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
+        Box::new(self.0).finish()
     }
 }

@@ -36,6 +36,7 @@ impl<T: Pod> MappedArray<T> {
         Self::with_pages(length, Pages::Huge)
     }
 
+    /// Maps an array in these pages.
     pub fn with_pages(length: usize, pages: Pages) -> Result<Self, Error> {
         let bytes = length.max(1) * size_of::<T>();
         let map = MmapMut::map_anon(bytes).map_err(|error| Error::Memory(bytes, error))?;

@@ -10,7 +10,9 @@ const WARM_UP_ROUNDS: usize = 1;
 
 /// Settings of a run, common to all tables.
 pub struct Bench<'a> {
+    /// Number of measured rounds.
     pub rounds: usize,
+    /// Small loads: measures nothing.
     pub quick: bool,
     /// Receives progress messages.
     pub say: &'a mut dyn FnMut(&str),
@@ -51,13 +53,16 @@ pub type Fact = (&'static str, f64);
 /// Result of one pass of a case over its load.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// Packets, or items of another kind.
     pub packets: u64,
+    /// Time that they took, s.
     pub seconds: f64,
     /// Further figures by name. The report shows those of the last round.
     pub facts: Vec<Fact>,
 }
 
 impl Run {
+    /// Without further figures.
     pub fn new(packets: u64, seconds: f64) -> Self {
         Self { packets, seconds, facts: Vec::new() }
     }
@@ -65,6 +70,7 @@ impl Run {
 
 /// A case: work that is measured on a load of type `L`.
 pub trait Work<L> {
+    /// Runs the case once over its load.
     fn run(&mut self, load: &mut L) -> Result<Run, Error>;
 
     /// Checks the counters after the last round. Returns further figures.
@@ -78,7 +84,9 @@ pub trait Work<L> {
 
 /// A case with a load of its own.
 pub struct OwnLoad<L, W> {
+    /// The load.
     pub load: L,
+    /// The case.
     pub work: W,
     /// Advances the load to the next round.
     pub next: fn(&mut L) -> Result<(), Error>,
@@ -122,6 +130,7 @@ impl<'a, L> Group<'a, L> {
         Self { row: row.into(), x, cases: Vec::new() }
     }
 
+    /// Adds a case.
     pub fn case(mut self, series: impl Into<String>, work: impl Work<L> + 'a) -> Self {
         self.cases.push((series.into(), Box::new(work)));
         self

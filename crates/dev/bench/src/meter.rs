@@ -31,6 +31,7 @@ pub struct Fused {
 }
 
 impl Fused {
+    /// A pipeline with this meter.
     pub fn new(meter: Config) -> Result<Self, Error> {
         Self::start(meter, Pipeline::new)
     }
@@ -136,6 +137,7 @@ impl Work<Frames> for Fused {
 #[derive(Default)]
 pub struct CountingSink {
     counters: SinkCounters,
+    /// When it last received records.
     pub last_write: LastWrite,
 }
 
@@ -144,6 +146,7 @@ pub struct CountingSink {
 pub struct LastWrite(Arc<Mutex<Option<Instant>>>);
 
 impl LastWrite {
+    /// The time of the last record.
     pub fn get(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,6 +181,7 @@ pub struct Metering {
 }
 
 impl Metering {
+    /// A meter with this configuration.
     pub fn new(config: Config) -> Result<Self, Error> {
         Ok(Self {
             meter: Meter::new(config).map_err(|error| no_memory(config, error))?,
@@ -188,6 +192,7 @@ impl Metering {
         })
     }
 
+    /// The same without TCP analysis.
     pub fn without_tcp_analysis(config: Config) -> Result<Self, Error> {
         let mut metering = Self::new(config)?;
         metering.meter.set_detail(Detail { tcp_analysis: false, ..Detail::ALL });

@@ -1,5 +1,4 @@
-//! Report of `weir bench`: its types are the JSON output; the functions here render text, and
-//! `plots.rs` draws the plots.
+//! Report of `weir bench`: its types are the JSON output; the functions here render text.
 
 use crate::conditions::Conditions;
 use serde::Serialize;
@@ -9,9 +8,13 @@ use weir_text::units::number;
 
 /// Series of several tables.
 pub const NULL: &str = "null consumer";
+/// Touches frames and does nothing.
 pub const ROOFLINE: &str = "roofline";
+/// The least that a meter can do.
 pub const DECODED: &str = "decoder + one line";
+/// Weir's decoder and hash, then one line.
 pub const DECODED_ALL: &str = "decoder + all lines";
+/// Weir's decoder and hash, then all lines.
 pub const PIPELINE: &str = "weir";
 
 /// The whole report.
@@ -23,9 +26,12 @@ pub struct Report {
     pub(crate) balanced: bool,
 }
 
+/// A table of a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
+    /// Its name.
     pub name: &'static str,
+    /// What it compares.
     pub title: &'static str,
     /// The load of all cases, and fixed conditions.
     pub load: String,
@@ -39,15 +45,20 @@ pub struct Table {
     pub logarithmic: bool,
     /// Series that the ratios refer to.
     pub against: Vec<&'static str>,
+    /// The figures, row by row.
     pub figures: Vec<Figure>,
+    /// What was left out, and why.
     pub notes: Vec<String>,
 }
 
 /// Figures of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
+    /// Its row.
     pub row: String,
+    /// Position on the axis.
     pub x: f64,
+    /// The case.
     pub series: String,
     /// Packets, or items of another kind, per round.
     pub packets: u64,
@@ -55,14 +66,18 @@ pub struct Figure {
     pub mpps: Spread,
     /// Ratios to other series of the same row, within one round.
     pub of: BTreeMap<String, Spread>,
+    /// Further figures by name.
     pub facts: BTreeMap<String, f64>,
 }
 
 /// Median and range of several rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
+    /// The median.
     pub median: f64,
+    /// The least.
     pub min: f64,
+    /// The greatest.
     pub max: f64,
 }
 

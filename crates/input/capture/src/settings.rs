@@ -1,6 +1,8 @@
 //! Parses the `key=value` settings of sources: `af_packet:eth0,queues=4` or
 //! `velan,flows=131072,size=64`.
 
+use weir_text::most_similar;
+
 /// A wrong setting, with the possible ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
@@ -22,7 +24,7 @@ pub enum SettingsError {
 }
 
 fn near(written: &str, known: &[&'static str]) -> String {
-    closest_name(written, known).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
+    most_similar(written, known.iter().copied()).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
 /// The settings of one source, unparsed.
@@ -158,29 +160,6 @@ fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(*factor)?.checked_add(u64::try_from(fraction).ok()?)
 }
 
-/// Returns the known word with the smallest edit distance, if that is small.
-fn closest_name(written: &str, known: &[&'static str]) -> Option<&'static str> {
-    // The cost is the product of both lengths, so only the first characters are compared.
-    let written: Vec<char> = written.chars().take(32).collect();
-    let closest = known.iter().map(|&word| (edit_distance(&written, word), word)).min()?;
-    (closest.0 <= closest.1.len().div_ceil(2)).then_some(closest.1)
-}
-
-/// Levenshtein distance of two words.
-fn edit_distance(written: &[char], word: &str) -> usize {
-    let mut row: Vec<usize> = (0..=written.len()).collect();
-    for (line, letter) in word.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, &other) in written.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[written.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,8 +213,6 @@ mod tests {
             error.to_string(),
             "load has no key 'flow' (did you mean flows?); its keys are: flows, packets, fraction, duration"
         );
-        assert_eq!(closest_name("zzzzzzzzzzzz", KEYS), None);
-        assert_eq!(closest_name("pakets", KEYS), Some("packets"));
     }
 
     #[test]

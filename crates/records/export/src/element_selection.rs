@@ -1,9 +1,8 @@
 //! The elements of a sink by their own names and by the names of fields.
 
 use crate::sink::InvalidSink;
-use weir_fields::{
-    Column, Element, Entry, Format, InvalidFields, UnknownColumn, elements, fields, most_similar, select_columns,
-};
+use weir_fields::{Column, Element, Entry, Format, InvalidFields, UnknownColumn, elements, fields, select_columns};
+use weir_text::most_similar;
 
 /// The names of the elements of a selection: names of elements, and fields as in
 /// [`select_columns`], each of which stands for its elements in this format.

@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use weir_fields::Column;
+use weir_text::similarity;
 
 /// The setting with the expression. `&` may be in place of `?`.
 const WHERE: &str = "?where=";
@@ -160,17 +161,13 @@ fn kind_of_ending(spec: &str) -> Option<&'static SinkKind> {
 
 /// The sinks whose schemes are most similar to what the user wrote; all if none is similar.
 fn nearest(scheme: &str, is_collector: bool) -> Vec<String> {
-    let scheme = scheme.to_ascii_lowercase();
-    let similarity = |kind: &&SinkKind| {
-        // The second one knows transposed letters, the first one beginnings. It finds one or two letters
-        // in any name.
-        let beginning = Some(strsim::jaro_winkler(kind.scheme, &scheme)).filter(|&similarity| similarity > 0.82);
-        let similarity = strsim::normalized_damerau_levenshtein(kind.scheme, &scheme).max(beginning.unwrap_or(0.0));
-        (similarity * 100.0) as u32
-    };
     let kinds = || SINK_KINDS.iter().filter(|kind| kind.is_collector() == is_collector);
-    let highest = kinds().map(|kind| similarity(&kind)).max().filter(|&similarity| similarity > 65).unwrap_or(0);
-    kinds().filter(|kind| similarity(kind) + 3 > highest).map(|kind| format!("{}{}", kind.scheme, kind.place)).collect()
+    let similarity = |kind: &&SinkKind| similarity(scheme, kind.scheme);
+    let highest = kinds().map(|kind| similarity(&kind)).max().unwrap_or(0);
+    kinds()
+        .filter(|kind| similarity(kind) + 30 > highest)
+        .map(|kind| format!("{}{}", kind.scheme, kind.place))
+        .collect()
 }
 
 #[cfg(test)]

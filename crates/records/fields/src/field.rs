@@ -9,6 +9,7 @@ use std::fmt;
 use weir_flow::{Direction, FlowRecord, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
 use weir_tcp::{ResponseTimes, TcpReport};
+use weir_text::similar;
 
 /// What the values of a field are, and which literals are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,19 +298,6 @@ fn known(applies: bool, number: u64) -> Option<FieldValue<'static>> {
     applies.then_some(FieldValue::Unsigned(number))
 }
 
-/// The most similar name, if one is similar.
-pub fn most_similar_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let similar = names.map(|near| (similarity(near, name), near)).filter(|near| near.0 > LEAST_SIMILARITY);
-    similar.max_by_key(|&(similarity, _)| similarity).map(|(_, near)| near)
-}
-
-/// The similarity of names that are similar, in thousandths.
-const LEAST_SIMILARITY: u32 = 860;
-
-fn similarity(one: &str, other: &str) -> u32 {
-    (strsim::jaro_winkler(one, other) * 1000.0) as u32
-}
-
 /// The names that are near to an unknown one: the same field with a direction, or similar names.
 pub fn near_names(name: &str) -> Vec<String> {
     const LISTED: usize = 3;
@@ -318,11 +306,7 @@ pub fn near_names(name: &str) -> Vec<String> {
         return of_directions;
     }
     let names = WORDS.iter().map(|word| word.name).chain(columns().iter().map(|column| column.name));
-    let near = names.map(|near| (similarity(near, name), near));
-    let mut near: Vec<(u32, &str)> = near.filter(|near| near.0 > LEAST_SIMILARITY).collect();
-    near.sort_by_key(|&(similarity, near)| (std::cmp::Reverse(similarity), near));
-    near.dedup();
-    near.into_iter().take(LISTED).map(|(_, near)| near.into()).collect()
+    similar(name, names).into_iter().take(LISTED).map(String::from).collect()
 }
 
 /// The first of the ports that a client usually gets for itself (Linux: 32768 to 60999; IANA: 49152

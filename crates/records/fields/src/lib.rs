@@ -30,10 +30,10 @@ pub use element::{
 };
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
 pub use field::{
-    Field, Kind, Read, duration_ns, field, initial_rtt_ns, most_similar_name, name_of_heading, near_names, of_first,
-    server_responses, view_field,
+    Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
+    view_field,
 };
 pub use page::profiles;
-pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, most_similar, select_columns};
+pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

@@ -7,6 +7,7 @@ use crate::catalogue::fields;
 use crate::column::{Column, Origin, Profile, Requirement};
 use std::sync::LazyLock;
 use weir_flow::KeyOptions;
+use weir_text::most_similar;
 
 /// The name of a selection of columns, and whether it has a column.
 pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
@@ -124,12 +125,6 @@ fn matches(pattern: &str, name: &str) -> bool {
         }
         None => false,
     })
-}
-
-/// The name that is most similar to what the user wrote, if one is similar.
-pub fn most_similar(written: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let similarity = |name: &&str| (strsim::jaro_winkler(name, written) * 1000.0) as u32;
-    names.max_by_key(similarity).filter(|name| similarity(name) > 800)
 }
 
 #[cfg(test)]

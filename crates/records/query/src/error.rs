@@ -120,8 +120,8 @@ pub(crate) enum Problem {
     PrefixLength { family: &'static str, most: u8 },
     #[error("the addresses of a range must both be IPv4 or both IPv6")]
     MixedFamilies,
-    #[error("there is no protocol {name:?}; write a number, or a name as in tcp{}", or_near(.near))]
-    UnknownProtocol { name: String, near: Vec<String> },
+    #[error("there is no protocol {name:?}; write a number, or a name as in tcp{}", or_near(.near.as_slice()))]
+    UnknownProtocol { name: String, near: Option<&'static str> },
     #[error("{field} has no value {word:?}{}; there are {}", or_near(.near.as_slice()), list(*.words))]
     UnknownWord { field: &'static str, word: String, near: Option<&'static str>, words: Words },
     #[error("{0:?} is not a TCP flag; letters are S A P F R U E C N X Y Z, as in SA")]

@@ -64,10 +64,6 @@ impl Expression {
         tags
     }
 
-    pub(crate) fn root(&self) -> &Node {
-        &self.root
-    }
-
     /// The text as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_fields::protocol_name;
 use weir_fields::{Field, Kind, Words};
+use weir_text::most_similar;
 
 /// An address with its family: `false` for IPv4. All IPv4 addresses are below all IPv6 addresses.
 pub(crate) type AddressKey = (bool, u128);
@@ -290,12 +291,10 @@ fn protocol(field: &Field, text: &str) -> Result<u64, Problem> {
             .map(u64::from)
             .map_err(|_| Problem::TooLarge { field: field.name.into(), most: 255 });
     }
-    // Two letters that are exchanged, or one that is wrong.
-    let near = (0..=u8::MAX)
-        .filter_map(protocol_name)
-        .filter(|name| strsim::osa_distance(name, &text.to_ascii_lowercase()) == 1);
-    let near = near.map(String::from).collect();
-    Err(Problem::UnknownProtocol { name: text.into(), near })
+    Err(Problem::UnknownProtocol {
+        name: text.into(),
+        near: most_similar(text, (0..=u8::MAX).filter_map(protocol_name)),
+    })
 }
 
 /// The number of a word, or the bits of several words of a set, in any order.
@@ -316,11 +315,8 @@ pub(crate) fn unknown_word(field: &Field, words: Words, word: &str) -> Problem {
     if word.is_empty() {
         return Problem::EmptyWord { field: field.name };
     }
-    let all: Vec<&str> = words.all().into_iter().map(|(_, name)| name).collect();
-    let lower = word.to_ascii_lowercase();
-    let similarity = |name: &&&str| (strsim::jaro_winkler(name, &lower) * 1000.0) as u32;
-    let near = all.iter().max_by_key(similarity).filter(|name| similarity(name) > 800);
-    Problem::UnknownWord { field: field.name, word: word.into(), near: near.copied(), words }
+    let near = most_similar(word, words.all().into_iter().map(|(_, name)| name));
+    Problem::UnknownWord { field: field.name, word: word.into(), near, words }
 }
 
 /// The letters of names of TCP flags: `SYN`, `SYN-ACK`, `tcp-syn`. The letters of some names are those

@@ -5,8 +5,9 @@ use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
 use weir_fields::FieldValue;
-use weir_fields::{Field, Kind, column, field, most_similar_name, name_of_heading, near_names};
+use weir_fields::{Field, Kind, column, field, name_of_heading, near_names};
 use weir_flow::FlowRecord;
+use weir_text::most_similar;
 
 /// By what rows are sorted, as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,7 +302,7 @@ impl RowOrder {
         }
         let unknown = || {
             let metrics = Metric::ALL.iter().flat_map(|metric| [metric.name(), metric.name_of_side()]);
-            let near = most_similar_name(name, metrics.chain(fields.iter().map(GroupField::name)));
+            let near = most_similar(name, metrics.chain(fields.iter().map(GroupField::name)));
             InvalidOrder::UnknownMetric { name: name.clone(), near: near.map(Into::into) }
         };
         let metric = Metric::of_name(name).ok_or_else(unknown)?;

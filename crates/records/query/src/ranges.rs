@@ -24,16 +24,6 @@ impl<T: Copy + PartialOrd> Ranges<T> {
         let after = self.0.partition_point(|&(low, _)| low <= value);
         after > 0 && value <= self.0[after - 1].1
     }
-
-    /// Whether each of the other ranges is within one of these.
-    pub fn covers(&self, other: &Self) -> bool {
-        other.0.iter().all(|&(low, high)| self.0.iter().any(|&(first, last)| first <= low && high <= last))
-    }
-
-    /// Whether there is a value in both.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        other.0.iter().any(|&(low, high)| self.0.iter().any(|&(first, last)| first <= high && low <= last))
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
 use weir_fields::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::{SegmentClass, TcpReport};
+use weir_text::most_similar;
 use weir_text::units;
 
 /// With fewer packets than this a share of retransmitted segments means little.
@@ -156,11 +157,11 @@ impl SortOrder {
         let fields = columns().iter().filter(|column| is_number(column));
         let fields = fields.map(|column| order(column.name, "", column.name, RankBy::Field(column)));
         let orders: Vec<Self> = Self::all().chain(fields).collect();
-        orders.iter().find(|order| order.name == name).copied().ok_or_else(|| {
-            let similarity = |similar: &str| (strsim::jaro_winkler(similar, name) * 1000.0) as u32;
-            let most = orders.iter().max_by_key(|order| similarity(order.name));
-            InvalidOrder::Unknown(most.map(|order| order.name).filter(|name| similarity(name) > 800))
-        })
+        orders
+            .iter()
+            .find(|order| order.name == name)
+            .copied()
+            .ok_or_else(|| InvalidOrder::Unknown(most_similar(name, orders.iter().map(|order| order.name))))
     }
 
     /// Whether the lowest comes first unless it is reversed.

@@ -1,11 +1,13 @@
-//! Text for people: numbers with their units, times, and aligned columns.
+//! Text for people: numbers with their units, times, aligned columns, and near matches of names.
 //!
 //! In: counts, octets, durations and times in ns; cells of a table. Out: strings. It opens and
 //! prints nothing.
 #![forbid(unsafe_code)]
 
 pub mod columns;
+mod near_match;
 pub mod units;
 mod wrap;
 
+pub use near_match::{most_similar, similar, similarity};
 pub use wrap::{paragraph, wrap};

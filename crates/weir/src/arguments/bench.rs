@@ -28,10 +28,6 @@ pub struct Bench {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write one plot per table as SVG into this directory
-    #[arg(long, value_name = "DIRECTORY")]
-    pub svg: Option<PathBuf>,
-
     /// List the tables and exit
     #[arg(long)]
     pub list: bool,
@@ -41,7 +37,7 @@ const EXAMPLES: &str = "\
 Examples:
   weir bench --list                                     list the tables
   weir bench flows mix                                  measure two tables
-  weir bench --json bench.json --svg plots              all tables, as text, JSON and plots
+  weir bench --json bench.json                          all tables, as text and JSON
   weir bench flows --quick                              check that it works here
   weir bench live                                       live sources (see weir bench live --help)
 

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use weir_text::most_similar;
 
 /// Options of nfdump, tcpdump and other programs, and the options of Weir for the same purpose.
 const HABITS: [(&[&str], &[&str]); 4] = [
@@ -119,15 +120,10 @@ fn option_tip(command: &Command, name: &str) -> (Option<String>, Option<String>)
     }
 }
 
-/// The most similar option: a third of its letters may differ, or be left out at the end.
+/// The most similar option.
 fn similar_option(command: &Command, name: &str) -> Option<String> {
-    let distance = |long: &&str| match name.len() > 2 && long.starts_with(name) {
-        true => 1,
-        false => strsim::osa_distance(long, name),
-    };
     let visible = command.get_arguments().filter(|option| !option.is_hide_set());
-    let nearest = visible.filter_map(Arg::get_long).min_by_key(distance)?;
-    (distance(&nearest) * 3 <= nearest.len().max(name.len())).then(|| format!("--{nearest}"))
+    most_similar(name, visible.filter_map(Arg::get_long)).map(|nearest| format!("--{nearest}"))
 }
 
 /// The option that the parser does not know.

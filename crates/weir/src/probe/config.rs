@@ -17,6 +17,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_ledger::Timing;
+use weir_text::most_similar;
 
 const COMMAND: &str = "probe";
 const COMMENT_COLUMNS: usize = 96;
@@ -330,9 +331,8 @@ fn line_of(text: &str, key: &str) -> usize {
 
 /// The problem of an unknown key, with the most similar option.
 fn unknown_option(command: &Command, key: &str) -> ConfigProblem {
-    let similarity = |name: &&str| (strsim::jaro_winkler(name, key) * 1000.0) as u32;
-    let similar = options(command).filter_map(Arg::get_long).max_by_key(similarity);
-    ConfigProblem::Unknown(similar.filter(|name| similarity(name) > 800).map(str::to_owned))
+    let similar = most_similar(key, options(command).filter_map(Arg::get_long));
+    ConfigProblem::Unknown(similar.map(str::to_owned))
 }
 
 #[cfg(test)]

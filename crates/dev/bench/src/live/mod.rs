@@ -24,8 +24,8 @@ mod trial;
 mod veth;
 
 pub use report::LiveReport;
-pub(crate) use traffic::{MIX, Traffic};
-pub(crate) use veth::{RECEIVING_END, VethPair, create as veth_pair, received};
+pub use traffic::{MIX, Traffic};
+pub use veth::{RECEIVING_END, VethPair, create as veth_pair, received};
 
 use crate::conditions::{self, Conditions};
 use crate::error::Error;

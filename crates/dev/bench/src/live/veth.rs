@@ -17,6 +17,7 @@ use weir_trafficgen::Sender;
 
 /// Frames sent into the first interface arrive at the second.
 const SENDING_END: &str = "left";
+/// The end of the pair that receives.
 pub const RECEIVING_END: &str = "right";
 
 /// What failed, in errors.
@@ -106,6 +107,7 @@ impl VethPair {
         Ok(())
     }
 
+    /// Sends one frame.
     pub fn send_one(&mut self, frame: &[u8]) -> Result<(), Error> {
         match self.sender.send(&[frame]).map_err(Error::io(SEND))? {
             1 => Ok(()),

@@ -1,76 +1,17 @@
-//! Rates of the whole pipeline: CESNET's loads, many flows, new flows, internet mix.
+//! Rates of the whole pipeline: many flows, new flows, internet mix.
 
 use crate::ceiling::{Decoded, DecodedAll, Null, Roofline};
-use crate::error::{CountMismatch, Error};
+use crate::error::Error;
 use crate::frames::Frames;
-use crate::load::{DecodedPackets, RATE, VELAN, config, required_bytes, velan};
-use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work};
-use crate::meter::{Fused, Metering, decode};
+use crate::load::{RATE, VELAN, WithFacts, config, own_frames, required_bytes, velan};
+use crate::measure::{Bench, Group, Run, Work};
+use crate::meter::Fused;
 use crate::report::{DECODED, DECODED_ALL, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
-use weir_packet::Packet;
-use weir_trafficgen::VELAN_PRESETS;
 
 /// Flows of the load with which the table `flows` compares every row.
 const ANCHOR_FLOWS: usize = 100_000;
 const ANCHOR: &str = "weir, 100k flows";
-
-/// CESNET's Table I (Velan and Pus, 2015): twelve combinations of packet size and flow count.
-/// Frames are whole, trimmed to 64 octets, or decoded before (their Unified Header).
-pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    let load =
-        "CESNET's loads: UDP over IPv4, one direction, random order, from memory. Parsed: the decoder is not timed";
-    let mut table = Table::new("table1", "Packet sizes and flow counts of CESNET's Table I", "octets x flows", load);
-    table.logarithmic = false;
-    for preset in VELAN_PRESETS {
-        let (size, flows) = (preset.size as usize, preset.flows as usize);
-        let packets = bench.size(4_000_000, 20_000);
-        if !bench.fits(packets * (size + 12 + 76 + 128), &format!("{size} x {flows}"), &mut table) {
-            continue;
-        }
-        let mut whole = Frames::new(&preset.specification(), packets)?;
-        let trimmed = Frames::new(&format!("{},snap=60", preset.specification()), packets)?;
-        let decoded = |frame| {
-            let mut packet = Packet::default();
-            decode(&frame, &mut packet).then_some(packet)
-        };
-        let parsed = DecodedPackets { packets: whole.iter().filter_map(decoded).collect(), span_ns: whole.span_ns() };
-        let config = config(flows);
-        // The number of CESNET's 10 Gbit/s ports that a core would serve.
-        let ports = |_: &Frames, run: &mut Run| {
-            let pps = run.packets as f64 / run.seconds;
-            run.facts = vec![("10G ports", pps / preset.packets_per_second as f64)];
-        };
-        let group = Group::new(format!("{size} x {flows}"), 0.0)
-            .case(NULL, Null)
-            .case(ROOFLINE, Roofline::new(flows)?)
-            .case(DECODED, Decoded::new(flows)?)
-            .case("weir, whole", WithFacts(Fused::new(config)?, ports))
-            .case("weir, trimmed", WithFacts(own_frames(trimmed, Fused::new(config)?), ports))
-            .case("weir, parsed", WithFacts(parsed.case(Metering::new(config)?), ports));
-        group.measure(bench, &mut table, &mut whole, Frames::next_round)?;
-    }
-    Ok(table)
-}
-
-/// A case with facts that a function adds to each run.
-struct WithFacts<W, F>(W, F);
-
-impl<W: Work<Frames>, F: Fn(&Frames, &mut Run)> Work<Frames> for WithFacts<W, F> {
-    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let mut run = self.0.run(frames)?;
-        self.1(frames, &mut run);
-        Ok(run)
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        Box::new(self.0).finish()
-    }
-}
-
-fn own_frames<W>(load: Frames, work: W) -> OwnLoad<Frames, W> {
-    OwnLoad { load, work, next: Frames::next_round }
-}
 
 /// From 128 to 16 million concurrent flows, with none, 100 k and 1 M new flows per second of
 /// capture.

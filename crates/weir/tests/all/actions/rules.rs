@@ -551,7 +551,7 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
         .unwrap();
     let (code, _, err) = weir(["rules", "check", &rules]);
     assert!(code == 0 && err.replace("\n  ", " ").contains("line 3: no packet goes to 'b'"), "{err}");
-    std::fs::write(&rules, "[[network]]\nwhere = 'net 10.0.0.0/8'\n[[network]]\nwhere = 'host 10.1.2.3'\n").unwrap();
+    std::fs::write(&rules, "[[network]]\nwhere = 'net 10.0.0.0/8'\n[[network]]\nwhere = 'net 10.0.0.0/8'\n").unwrap();
     let err = failure(1, ["rules", "check", &rules]);
     assert!(err.contains("line 3: no packet reaches this rule: line 1 matches whatever it matches"), "{err}");
     std::fs::write(&rules, "[[application]]\nwhere = 'sni = x'\naction = 'drop'\n").unwrap();

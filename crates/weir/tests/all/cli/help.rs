@@ -255,7 +255,6 @@ fn files_of_the_wrong_kind_are_named_with_advice() {
     assert_usage_errors(&[
         (&["man", "-o", name], "; name a directory, not a file"),
         (&["tcp", capture.name(), "--svg", name], "; name a directory, not a file"),
-        (&["bench", "--quick", "--svg", name], "; name a directory, not a file"),
         (&["probe", "--config", name], "not a text file"),
     ]);
 }

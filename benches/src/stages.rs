@@ -1,14 +1,14 @@
 //! The stages of a pipeline: what each one adds to the cost of a packet.
 
-use crate::ceiling::Null;
-use crate::error::{CountMismatch, Error};
-use crate::frames::Frames;
 use crate::hardware_counters::{HardwareCounters, energy_joules, facts};
-use crate::load::{config, velan};
-use crate::measure::{Bench, Fact, Group, Run, Work, timed};
-use crate::meter::{Fused, Metering, decode};
-use crate::report::{PIPELINE, Table};
 use std::hint::black_box;
+use weir_bench::ceiling::Null;
+use weir_bench::error::{CountMismatch, Error};
+use weir_bench::frames::Frames;
+use weir_bench::load::{config, velan};
+use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
+use weir_bench::meter::{Fused, Metering, decode};
+use weir_bench::report::{PIPELINE, Table};
 use weir_capture::MAX_BURST_FRAMES;
 use weir_packet::Packet;
 

@@ -1,9 +1,9 @@
 //! Runs parts of a load on a thread each.
 
-use crate::error::{CountMismatch, Error};
-use crate::measure::{Fact, Run, Work};
 use std::sync::Barrier;
 use std::time::Instant;
+use weir_bench::error::{CountMismatch, Error};
+use weir_bench::measure::{Fact, Run, Work};
 
 /// One case on each thread. They begin together; the time is that of the wall clock until the last one
 /// ends.

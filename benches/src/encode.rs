@@ -1,15 +1,15 @@
 //! The rate at which records are encoded, beside what the same octets cost without encoding.
 
-use crate::error::{CountMismatch, Error};
-use crate::frames::Frames;
-use crate::load::config;
-use crate::measure::{Bench, Fact, Group, Run, Work, timed};
-use crate::meter::decode;
-use crate::report::{PIPELINE, Table};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Write;
 use std::net::UdpSocket;
+use weir_bench::error::{CountMismatch, Error};
+use weir_bench::frames::Frames;
+use weir_bench::load::config;
+use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
+use weir_bench::meter::decode;
+use weir_bench::report::{PIPELINE, Table};
 use weir_capture::MAX_BURST_FRAMES;
 use weir_export::{ExportOptions, FileMode, Sink, SinkSpec};
 use weir_fields::default_columns;

@@ -1,14 +1,14 @@
 //! The cost of handing packets on: actions of rules from memory into outputs that do nothing, and over
 //! virtual interfaces beside a plain forwarder.
 
-use crate::error::{CountMismatch, Error};
-use crate::frames::Frames;
-use crate::live::{MIX, RECEIVING_END, Traffic, VethPair, veth_pair};
-use crate::load::config;
-use crate::measure::{Bench, Fact, Group, Run, Work, timed};
-use crate::meter::Fused;
-use crate::report::{PIPELINE, Table};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use weir_bench::error::{CountMismatch, Error};
+use weir_bench::frames::Frames;
+use weir_bench::live::{MIX, RECEIVING_END, Traffic, VethPair, veth_pair};
+use weir_bench::load::config;
+use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
+use weir_bench::meter::Fused;
+use weir_bench::report::{PIPELINE, Table};
 use weir_capture::{Burst, Frame, LiveSource, Progress, Source};
 use weir_egress::{Balance, Egress, OutputSettings, OutputSpec, PacketOutput};
 use weir_flow::Config;
@@ -155,10 +155,14 @@ type Opened = (Box<dyn LiveSource + Send>, Box<dyn PacketOutput>);
 
 impl Link {
     fn open(&self, scheme: &str) -> Result<Opened, Error> {
-        let output: OutputSpec = format!("{scheme}:{}", OUTGOING[0]).parse()?;
-        let mut outputs = weir_egress::open(&output, &[], 1, &OutputSettings::default())?;
+        let output: OutputSpec = format!("{scheme}:{}", OUTGOING[0]).parse().map_err(output_error)?;
+        let mut outputs = weir_egress::open(&output, &[], 1, &OutputSettings::default()).map_err(output_error)?;
         Ok((open_source(scheme)?, outputs.remove(0)))
     }
+}
+
+fn output_error(error: weir_egress::Error) -> Error {
+    Error::Consumer(error.to_string())
 }
 
 fn open_source(scheme: &str) -> Result<Box<dyn LiveSource + Send>, Error> {
@@ -177,7 +181,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Box<dyn PacketOutput>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().expect("no case panics")
     }
 }
 
@@ -207,7 +211,7 @@ struct OverLink {
 impl Work<Link> for OverLink {
     fn run(&mut self, link: &mut Link) -> Result<Run, Error> {
         let mut source = open_source(self.scheme)?;
-        let (before, far_before) = (self.output.counters(), crate::live::received(OUTGOING[1])?);
+        let (before, far_before) = (self.output.counters(), weir_bench::live::received(OUTGOING[1])?);
         let (mut seconds, mut read) = (0.0, [0; 2]);
         for _ in 0..link.chunks {
             link.veth.send_frames(&mut link.traffic, WAITING_FRAMES)?;
@@ -230,7 +234,7 @@ impl Work<Link> for OverLink {
             fused.check_round()?;
         }
         let packets = link.chunks as u64 * WAITING_FRAMES;
-        let (after, far_after) = (self.output.counters(), crate::live::received(OUTGOING[1])?);
+        let (after, far_after) = (self.output.counters(), weir_bench::live::received(OUTGOING[1])?);
         let handed_on = after.total().packets - before.total().packets;
         let counts = [read[0], handed_on, after.waiting.packets];
         if counts != [packets, far_after - far_before, 0] {

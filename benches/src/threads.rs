@@ -1,13 +1,13 @@
 //! Threads: how reading and metering scale up to the number of cores, and beyond it.
 
-use crate::ceiling::{Decoded, Null};
-use crate::error::Error;
-use crate::frames::Frames;
-use crate::load::{VELAN, config, required_bytes, velan};
-use crate::measure::{Bench, Group};
-use crate::meter::Fused;
 use crate::parallel::Parallel;
-use crate::report::{DECODED, NULL, PIPELINE, Table};
+use weir_bench::ceiling::{Decoded, Null};
+use weir_bench::error::Error;
+use weir_bench::frames::Frames;
+use weir_bench::load::{VELAN, config, required_bytes, velan};
+use weir_bench::measure::{Bench, Group};
+use weir_bench::meter::Fused;
+use weir_bench::report::{DECODED, NULL, PIPELINE, Table};
 
 /// Flows of all threads together.
 const FLOWS: usize = 131_072;

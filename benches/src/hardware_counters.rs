@@ -1,10 +1,10 @@
 //! Instructions, cycles and energy of a piece of work, where the machine tells them.
 
-use crate::measure::Fact;
 use perf_event::events::Hardware;
 use perf_event::{Builder, Counter};
 use std::fs;
 use std::io;
+use weir_bench::measure::Fact;
 
 /// Counters of the calling thread, in user mode.
 pub struct HardwareCounters {

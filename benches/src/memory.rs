@@ -5,14 +5,14 @@
 //! that the meter needs for a packet of a known flow, and does nothing else: its rate is the floor of
 //! the machine for a meter of this layout.
 
-use crate::ceiling::{FlowLines, MeterLines};
-use crate::error::{CountMismatch, Error};
-use crate::mapped_array::{LINE_BYTES, Line, MappedArray, Pages};
-use crate::measure::{Bench, Fact, Group, Run, Work, timed};
-use crate::report::Table;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::hint::black_box;
+use weir_bench::ceiling::{FlowLines, MeterLines};
+use weir_bench::error::{CountMismatch, Error};
+use weir_bench::mapped_array::{LINE_BYTES, Line, MappedArray, Pages};
+use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
+use weir_bench::report::Table;
 
 const ONE_CHAIN: &str = "1 chain";
 /// Packets that the meter processes together.

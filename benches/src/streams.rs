@@ -1,13 +1,13 @@
 //! Streams of frames from memory: memory of several kinds, and headers read or whole frames.
 
 use super::threads::counts;
-use crate::error::Error;
-use crate::frames::Frames;
-use crate::mapped_array::{MappedArray, Pages};
-use crate::measure::{Bench, Group, Run, Work};
 use crate::parallel::Parallel;
-use crate::report::Table;
 use std::hint::black_box;
+use weir_bench::error::Error;
+use weir_bench::frames::Frames;
+use weir_bench::mapped_array::{MappedArray, Pages};
+use weir_bench::measure::{Bench, Group, Run, Work};
+use weir_bench::report::Table;
 
 const MALLOC: &str = "malloc, headers";
 /// Octets of a frame that count as its headers: a cache line.
