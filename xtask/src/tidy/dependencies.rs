@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
 const ALLOWED: [(&str, &str); 26] = [
-    ("bench", "capture dpi export fields flow ledger packet probe tcp-batch text trafficgen"),
+    ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
     ("control", "export fields flow ledger packet probe query"),
     ("dpi", "ledger"),
