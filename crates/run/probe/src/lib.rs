@@ -20,7 +20,6 @@ mod export_handle;
 mod exporter;
 mod flow_search;
 mod heartbeat;
-mod held_packets;
 mod interface_names;
 mod load_shedder;
 mod loss_channel;
