@@ -24,7 +24,6 @@ mod fields_page;
 mod file_output;
 mod file_settings;
 mod ipfix_file;
-mod ipfix_netflow9;
 mod json_csv;
 mod netflow5;
 mod open;
@@ -35,6 +34,7 @@ mod profile;
 mod record_encoder;
 mod rotation;
 mod sink;
+mod template;
 #[cfg(test)]
 mod tests;
 mod udp;

@@ -8,9 +8,9 @@
 
 use crate::field_value::FieldValue;
 use crate::fields::{DirectionView, directions, type_and_code, unidirectional};
-use crate::ipfix_netflow9::write_header;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, Sink};
+use crate::template::write_header;
 use crate::udp::{SendOutcome, UdpOutput};
 use crate::uptime::{SysUptime, uptime_ms};
 use std::net::SocketAddr;
