@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use weir_dpi::{
-    DATAGRAM_READERS, Datagram, Findings, FlowInspection, InspectionSettings, Inspector, Payload, STREAM_READERS,
-    Streams, Verdict, quic,
+    DATAGRAM_READERS, Datagram, DatagramState, Findings, FlowInspection, InspectionSettings, Inspector, Payload,
+    STREAM_READERS, Streams, Verdict, quic,
 };
 use weir_ledger::InspectionCounters;
 use weir_testkit::input::Input;
@@ -21,8 +21,8 @@ pub fn dpi_streams(input: &[u8]) {
     let whole = Streams { first, second, ports, first_is_client, ..Streams::default() };
     let start = Streams { first: &first[..cut.min(first.len())], second: &[], ..whole };
     for reader in STREAM_READERS {
-        let (verdict, findings) = read(|findings| reader(&whole, findings));
-        let (of_start, _) = read(|findings| reader(&start, findings));
+        let (verdict, findings) = read(|findings| (reader.read)(&whole, findings));
+        let (of_start, _) = read(|findings| (reader.read)(&start, findings));
         if claims(verdict) {
             assert_ne!(of_start, Verdict::No, "{:?} after No at {cut}", findings.application());
         }
@@ -39,7 +39,7 @@ pub fn dpi_datagram(input: &[u8]) {
     let wire_octets = payload.len() as u32 + missing;
     let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 1 };
     for reader in DATAGRAM_READERS {
-        read(|findings| reader(&datagram, findings));
+        read(|findings| reader.read(&mut DatagramState::default(), &datagram, findings));
     }
 }
 

@@ -47,11 +47,6 @@ struct Head {
     octets: usize,
 }
 
-/// Reads one datagram alone.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    read(&mut None, datagram, findings)
-}
-
 /// Reads the next datagram of a flow. The state is made for the first message that needs it.
 pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
@@ -255,7 +250,7 @@ mod tests {
         let wire_octets = wire_octets as u32;
         let datagram =
             Datagram { payload, wire_octets, from_first: true, source_port: 1, destination_port: 2, time_ns: 0 };
-        (read_datagram(&datagram, &mut findings), findings)
+        (super::read(&mut None, &datagram, &mut findings), findings)
     }
 
     #[test]

@@ -55,6 +55,6 @@ mod wireguard;
 pub use application::{Application, Confidence};
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes, printable};
 pub use inspector::{FlowInspection, InspectionSettings, Inspector, Payload};
-pub use readers::{DATAGRAM_READERS, DatagramReader, STREAM_READERS, StreamReader};
+pub use readers::{DATAGRAM_READERS, DatagramReader, DatagramState, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};
 pub use tls::{ja3, ja3s, ja4};

@@ -2,74 +2,154 @@
 
 use crate::{
     Datagram, Findings, Streams, Verdict, bittorrent, dns, dtls, greeting, http1, http2, kerberos, ldap, mqtt, mysql,
-    ntp, openvpn, postgresql, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
+    ntp, openvpn, postgresql, quic, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
 };
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-/// Reads the start of a TCP connection.
-pub type StreamReader = fn(&Streams<'_>, &mut Findings) -> Verdict;
+/// A reader of TCP.
+pub struct StreamReader {
+    /// The protocol.
+    pub name: &'static str,
+    /// Reads the start of a connection. It says `No` to the first octet of other protocols.
+    pub read: fn(&Streams<'_>, &mut Findings) -> Verdict,
+}
+
+/// A reader of UDP.
+pub struct DatagramReader {
+    /// The protocol.
+    pub name: &'static str,
+    /// First octets of the datagrams that it may recognise.
+    first_octets: &'static [RangeInclusive<u8>],
+    read: ReadDatagram,
+}
+
 /// Reads one datagram of a flow.
-pub type DatagramReader = fn(&Datagram<'_>, &mut Findings) -> Verdict;
+enum ReadDatagram {
+    /// By itself.
+    Alone(fn(&Datagram<'_>, &mut Findings) -> Verdict),
+    /// With the messages in fragments before it.
+    Dtls,
+    /// With the hello in fragments before it.
+    Quic,
+}
+
+/// What readers of datagrams keep of a flow.
+#[derive(Debug, Default)]
+pub struct DatagramState {
+    /// Made for the first flow that the reader reads.
+    quic: Option<Box<quic::State>>,
+    /// Made for messages in fragments.
+    dtls: Option<Box<dtls::State>>,
+}
+
+const fn stream(name: &'static str, read: fn(&Streams<'_>, &mut Findings) -> Verdict) -> StreamReader {
+    StreamReader { name, read }
+}
+
+const fn datagram(
+    name: &'static str,
+    first_octets: &'static [RangeInclusive<u8>],
+    read: fn(&Datagram<'_>, &mut Findings) -> Verdict,
+) -> DatagramReader {
+    DatagramReader { name, first_octets, read: ReadDatagram::Alone(read) }
+}
 
 /// Readers of TCP. At most one of them recognises a connection.
 pub const STREAM_READERS: &[StreamReader] = &[
-    tls::read_streams,
-    http1::read_streams,
-    http2::read_streams,
-    ssh::read_streams,
-    dns::read_streams,
-    greeting::read_smtp,
-    greeting::read_imap,
-    greeting::read_pop3,
-    greeting::read_ftp,
-    sip::read_streams,
-    mqtt::read_streams,
-    stun::read_streams,
-    rdp::read_streams,
-    smb::read_streams,
-    kerberos::read_streams,
-    ldap::read_streams,
-    postgresql::read_streams,
-    mysql::read_streams,
-    redis::read_streams,
-    bittorrent::read_streams,
-    openvpn::read_streams,
+    stream("TLS", tls::read_streams),
+    stream("HTTP/1", http1::read_streams),
+    stream("HTTP/2", http2::read_streams),
+    stream("SSH", ssh::read_streams),
+    stream("DNS", dns::read_streams),
+    stream("SMTP", greeting::read_smtp),
+    stream("IMAP", greeting::read_imap),
+    stream("POP3", greeting::read_pop3),
+    stream("FTP", greeting::read_ftp),
+    stream("SIP", sip::read_streams),
+    stream("MQTT", mqtt::read_streams),
+    stream("STUN", stun::read_streams),
+    stream("RDP", rdp::read_streams),
+    stream("SMB", smb::read_streams),
+    stream("Kerberos", kerberos::read_streams),
+    stream("LDAP", ldap::read_streams),
+    stream("PostgreSQL", postgresql::read_streams),
+    stream("MySQL", mysql::read_streams),
+    stream("Redis", redis::read_streams),
+    stream("BitTorrent", bittorrent::read_streams),
+    stream("OpenVPN", openvpn::read_streams),
 ];
 
-/// Readers of UDP. At most one of them recognises a datagram. The reader of QUIC, which has a state,
-/// comes after them.
+/// Readers of UDP. At most one of them recognises a datagram.
 pub const DATAGRAM_READERS: &[DatagramReader] = &[
-    dtls::read_datagram,
-    dns::read_datagram,
-    ntp::read_datagram,
-    stun::read_datagram,
-    sip::read_datagram,
-    snmp::read_datagram,
-    kerberos::read_datagram,
-    ldap::read_datagram,
-    bittorrent::read_datagram,
-    wireguard::read_datagram,
-    openvpn::read_datagram,
+    DatagramReader { name: "DTLS", first_octets: &[20..=23], read: ReadDatagram::Dtls },
+    datagram("DNS", &[0..=0xff], dns::read_datagram),
+    // Versions 1 to 4.
+    datagram("NTP", &[0x08..=0x27, 0x48..=0x67, 0x88..=0xa7, 0xc8..=0xe7], ntp::read_datagram),
+    datagram("STUN", &[0..=0x3f], stun::read_datagram),
+    datagram("SIP", &[b'A'..=b'Z'], sip::read_datagram),
+    datagram("SNMP", &[0x30..=0x30], snmp::read_datagram),
+    datagram("Kerberos", &[0x60..=0x7e], kerberos::read_datagram),
+    datagram("LDAP", &[0x30..=0x30], ldap::read_datagram),
+    datagram("BitTorrent", &[b'd'..=b'd', 0x41..=0x41], bittorrent::read_datagram),
+    datagram("WireGuard", &[1..=2], wireguard::read_datagram),
+    datagram("OpenVPN", &[0x38..=0x38, 0x40..=0x40, 0x50..=0x50], openvpn::read_datagram),
+    // Long headers.
+    DatagramReader { name: "QUIC", first_octets: &[0x80..=0xff], read: ReadDatagram::Quic },
 ];
 
-/// First octets of the datagrams that each reader of [`DATAGRAM_READERS`] may recognise, then of QUIC
-/// (long headers).
-const FIRST_OCTETS: [&[RangeInclusive<u8>]; DATAGRAM_READERS.len() + 1] = [
-    &[20..=23],
-    &[0..=0xff],
-    // Versions 1 to 4.
-    &[0x08..=0x27, 0x48..=0x67, 0x88..=0xa7, 0xc8..=0xe7],
-    &[0..=0x3f],
-    &[b'A'..=b'Z'],
-    &[0x30..=0x30],
-    &[0x60..=0x7e],
-    &[0x30..=0x30],
-    &[b'd'..=b'd', 0x41..=0x41],
-    &[1..=2],
-    &[0x38..=0x38, 0x40..=0x40, 0x50..=0x50],
-    &[0x80..=0xff],
-];
+/// Every reader has a bit.
+const _: () = assert!(STREAM_READERS.len() <= 32 && DATAGRAM_READERS.len() <= 32);
+/// All readers of TCP, one bit each.
+pub(crate) const ALL_STREAM_READERS: u32 = u32::MAX >> (32 - STREAM_READERS.len());
+
+impl DatagramReader {
+    /// Reads one datagram of a flow.
+    #[inline]
+    pub fn read(&self, state: &mut DatagramState, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+        match self.read {
+            ReadDatagram::Alone(read) => read(datagram, findings),
+            ReadDatagram::Dtls => dtls::read(&mut state.dtls, datagram, findings),
+            ReadDatagram::Quic => quic::read(state.quic.get_or_insert_default(), datagram, findings),
+        }
+    }
+}
+
+impl fmt::Debug for StreamReader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+impl fmt::Debug for DatagramReader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+impl DatagramState {
+    /// Whether octets are missing before others.
+    pub fn has_gap(&self) -> bool {
+        self.quic.as_ref().is_some_and(|state| state.has_gap())
+            || self.dtls.as_ref().is_some_and(|state| state.has_gap())
+    }
+
+    /// Its memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.quic.as_ref().map_or(0, |state| size_of_val(&**state))
+            + self.dtls.as_ref().map_or(0, |state| size_of_val(&**state))
+    }
+
+    /// Forgets the flow. `keeps`: memory may be kept for the next one.
+    pub(crate) fn clear(&mut self, keeps: bool) {
+        match &mut self.quic {
+            Some(state) if keeps => state.clear(),
+            state => *state = None,
+        }
+        self.dtls = None;
+    }
+}
 
 /// The readers that the first octet of a flow leaves, one bit each.
 #[derive(Debug)]
@@ -92,11 +172,11 @@ impl Candidates {
             for (at, reader) in STREAM_READERS.iter().enumerate() {
                 // `No` is final: whatever follows.
                 let streams = Streams { first: &[octet], ..Streams::default() };
-                let is_possible = reader(&streams, &mut findings) != Verdict::No;
+                let is_possible = (reader.read)(&streams, &mut findings) != Verdict::No;
                 candidates.streams[usize::from(octet)] |= u32::from(is_possible) << at;
             }
-            for (at, octets) in FIRST_OCTETS.iter().enumerate() {
-                let is_possible = octets.iter().any(|octets| octets.contains(&octet));
+            for (at, reader) in DATAGRAM_READERS.iter().enumerate() {
+                let is_possible = reader.first_octets.iter().any(|octets| octets.contains(&octet));
                 candidates.datagrams[usize::from(octet)] |= u32::from(is_possible) << at;
             }
         }
@@ -109,7 +189,7 @@ impl Candidates {
         self.streams[usize::from(first)]
     }
 
-    /// Readers of [`DATAGRAM_READERS`], then QUIC, for a datagram that begins with this octet.
+    /// Readers of [`DATAGRAM_READERS`] for a datagram that begins with this octet.
     #[inline]
     pub fn of_datagram(&self, first: u8) -> u32 {
         self.datagrams[usize::from(first)]

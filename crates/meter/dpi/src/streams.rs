@@ -1,4 +1,4 @@
-//! What a reader gets to see: the start of both streams of a TCP connection, or one datagram.
+//! The input of a reader: the start of both streams of a TCP connection, or one datagram.
 
 /// The start of both directions of a TCP connection, each without gaps from its first octet.
 #[derive(Clone, Copy, Debug, Default)]

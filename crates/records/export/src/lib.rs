@@ -16,7 +16,6 @@ mod element;
 mod element_selection;
 mod file_output;
 mod ipfix_file;
-mod ipfix_netflow9;
 mod json_csv;
 mod kinds;
 mod netflow5;
@@ -28,6 +27,7 @@ mod record_encoder;
 mod rotation;
 mod sink;
 mod sink_spec;
+mod template;
 #[cfg(test)]
 mod tests;
 mod udp;

@@ -6,9 +6,9 @@
 //! sampling rate. Only a flow that needs more than one datagram has datagrams of its own, and is
 //! lost if one of them is lost.
 
-use crate::ipfix_netflow9::write_header;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, Sink};
+use crate::template::write_header;
 use crate::udp::{SendOutcome, UdpOutput};
 use crate::unidirectional::{directions, unidirectional};
 use crate::uptime::{SysUptime, uptime_ms};

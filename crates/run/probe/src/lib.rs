@@ -19,7 +19,6 @@ mod control_mailbox;
 mod exporter;
 mod flow_search;
 mod heartbeat;
-mod held_packets;
 mod interface_names;
 mod load_shedder;
 mod loss_channel;

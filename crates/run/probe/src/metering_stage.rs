@@ -113,11 +113,13 @@ impl MeteringStage {
 
     /// Ends flows that time out while no packets arrive. `now_ns` returns the time of the clock
     /// that stamps packets, `None` for a file.
-    pub fn process_idle(&mut self, mut now_ns: impl FnMut() -> Option<u64>) {
+    pub fn process_idle(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
         if now - self.clock_advanced >= IDLE_CLOCK_INTERVAL {
             self.clock_advanced = now;
-            now_ns().into_iter().for_each(|now_ns| self.advance_time(now_ns));
+            if let Some(now_ns) = now_ns() {
+                self.advance_time(now_ns);
+            }
         }
         self.output.check_overdue(now);
     }

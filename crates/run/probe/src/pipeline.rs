@@ -9,12 +9,13 @@
 use crate::account::Account;
 use crate::exporter::export_handle::ExportHandle;
 use crate::loss_channel::LossHistories;
+use crate::loss_history::LossSnapshot;
 use crate::metering_stage::MeteringStage;
 use crate::packet_actions::PacketActions;
 use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
-use weir_capture::{FilterError, Input, MAX_BURST_FRAMES, Source};
+use weir_capture::{FilterError, Input, LiveSource, MAX_BURST_FRAMES, Source};
 use weir_flow::Meter;
 use weir_packet::Packet;
 
@@ -80,16 +81,16 @@ impl Pipeline {
             let actions = &mut self.actions;
             self.metering.process_idle(|| {
                 let now_ns = source.live().map(|live| live.now_ns());
-                actions.iter_mut().zip(now_ns).for_each(|(actions, now_ns)| actions.advance_time(now_ns));
+                if let (Some(actions), Some(now_ns)) = (actions, now_ns) {
+                    actions.advance_time(now_ns);
+                }
                 now_ns
             });
         }
         let (reader, actions) = (&mut self.reader, &mut self.actions);
         self.metering.export_when_due(|histories, _, _| {
             if let Some(live) = source.live() {
-                let snapshot = reader.update_losses(live, false);
-                actions.iter_mut().for_each(|actions| actions.set_clock_offset(snapshot.clock.offset_ns));
-                histories.add(snapshot);
+                histories.add(update_losses_of(live, reader, actions));
             }
         });
         Ok(true)
@@ -103,9 +104,7 @@ impl Pipeline {
     /// Counts what a live source has lost so far.
     pub fn update_losses(&mut self, source: &mut Input<'_>) {
         if let Some(live) = source.live() {
-            let snapshot = self.reader.update_losses(live, false);
-            self.actions.iter_mut().for_each(|actions| actions.set_clock_offset(snapshot.clock.offset_ns));
-            self.metering.add_snapshot(snapshot);
+            self.metering.add_snapshot(update_losses_of(live, &mut self.reader, &mut self.actions));
             self.describe_interfaces(source);
         }
     }
@@ -152,4 +151,17 @@ impl Pipeline {
         account.ledger.actions = self.actions.as_ref().map(PacketActions::account);
         account
     }
+}
+
+/// Counts what a live source has lost. Outputs get the present offset of its clock.
+fn update_losses_of(
+    live: &mut dyn LiveSource,
+    reader: &mut ReadingStage,
+    actions: &mut Option<PacketActions>,
+) -> LossSnapshot {
+    let snapshot = reader.update_losses(live, false);
+    if let Some(actions) = actions {
+        actions.set_clock_offset(snapshot.clock.offset_ns);
+    }
+    snapshot
 }

@@ -108,7 +108,9 @@ pub(crate) fn run_reader(
                     }
                     if burst_was_short && clock_read.elapsed() >= IDLE_CLOCK_INTERVAL {
                         clock_read = Instant::now();
-                        source.live().into_iter().for_each(|live| dispatcher.set_complete_until(live.now_ns()));
+                        if let Some(live) = source.live() {
+                            dispatcher.set_complete_until(live.now_ns());
+                        }
                     }
                 }
                 Ok(None) => break,
@@ -116,7 +118,9 @@ pub(crate) fn run_reader(
             }
             if let Some(request) = mailbox.new_request(&mut last_request) {
                 mailbox.reply(request, |settings| {
-                    source.live().into_iter().for_each(|live| dispatcher.update_losses(&mut reader, live));
+                    if let Some(live) = source.live() {
+                        dispatcher.update_losses(&mut reader, live);
+                    }
                     settings.iter().for_each(|settings| reader.reconfigure(settings));
                     (reader.account(), reader.take_filter_errors())
                 });
@@ -175,7 +179,9 @@ pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy
         }
         // End flows that had timed out when the readers finished: the meter that got the last packets
         // is the only one whose clock is at that time.
-        input.complete_until_ns().into_iter().for_each(|now_ns| metering.advance_time(now_ns));
+        if let Some(now_ns) = input.complete_until_ns() {
+            metering.advance_time(now_ns);
+        }
         metering.receive_snapshots();
         metering.finish()
     };

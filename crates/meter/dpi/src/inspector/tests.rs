@@ -1,3 +1,4 @@
+use super::flow::UNKNOWN_DATAGRAMS;
 use super::*;
 
 const QUESTION: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01";
@@ -74,7 +75,7 @@ fn flow_of_no_known_protocol_takes_no_memory() {
     let mut flows = [FlowInspection::default(); 20];
     for flow in &mut flows {
         inspector.inspect(flow, &Payload { ports: [40_000, 9], ..datagram(b"\xff\xff\xff") });
-        assert!(flow.state < FIRST_ENTRY && inspector.findings(flow).is_none());
+        assert!(!matches!(flow.state(), FlowState::Entry(_)) && inspector.findings(flow).is_none());
     }
     assert_eq!((inspector.entries.len(), inspector.sessions.len()), (0, 1));
     flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
@@ -225,7 +226,7 @@ fn later_syn_hides_nothing() {
 }
 
 #[test]
-fn connection_that_begins_anew_is_read_from_its_own_start() {
+fn connection_that_restarts_is_read_from_its_own_start() {
     let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let mut inspector = Inspector::new(InspectionSettings::default(), 8);
     let mut flow = FlowInspection::default();
@@ -239,7 +240,7 @@ fn connection_that_begins_anew_is_read_from_its_own_start() {
 }
 
 #[test]
-fn flow_that_was_undecided_for_longest_is_given_up() {
+fn flow_that_was_undecided_for_longest_is_evicted() {
     let sessions = 4;
     let mut inspector = Inspector::new(InspectionSettings { sessions, ..InspectionSettings::default() }, 64);
     let mut flows = [FlowInspection::default(); 40];
@@ -249,7 +250,8 @@ fn flow_that_was_undecided_for_longest_is_given_up() {
         assert!(inspector.inspect(flow, &from(1, 0, b"GET / HTT")));
     };
     let is_open = |inspector: &Inspector, flow: &FlowInspection| {
-        matches!(inspector.entries.get(flow.state.wrapping_sub(FIRST_ENTRY) as usize), Some(Entry::Undecided(_)))
+        let FlowState::Entry(entry) = flow.state() else { return false };
+        matches!(inspector.entries.get(entry as usize), Some(Entry::Undecided(_)))
     };
     let mut open = Vec::new();
     for number in 0..flows.len() {
@@ -288,7 +290,7 @@ fn octets_behind_a_gap_do_not_make_a_side_the_first() {
 }
 
 #[test]
-fn without_a_session_the_oldest_flow_is_given_up_and_keeps_what_was_found() {
+fn without_a_session_the_oldest_flow_is_evicted_and_keeps_what_was_found() {
     let settings = InspectionSettings { sessions: 2, ..InspectionSettings::default() };
     let mut inspector = Inspector::new(settings, 8);
     let mut flows = [FlowInspection::default(); 3];

@@ -2,23 +2,24 @@
 
 use super::fixtures;
 use weir_dpi::{
-    DATAGRAM_READERS, Datagram, Fact, Findings, FlowInspection, InspectionSettings, Inspector, Note, Payload,
-    STREAM_READERS, Streams, Verdict, quic,
+    DATAGRAM_READERS, Datagram, DatagramState, Fact, Findings, FlowInspection, InspectionSettings, Inspector, Note,
+    Payload, STREAM_READERS, Streams, Verdict,
 };
 
 /// What the readers find in a datagram if all of them are asked.
 fn found_by_all(datagram: &Datagram<'_>) -> Findings {
     let claims = |verdict| matches!(verdict, Verdict::Recognised | Verdict::Complete);
+    let mut findings = Findings::new(false);
     for reader in DATAGRAM_READERS {
-        let mut findings = Findings::new(false);
-        if claims(reader(datagram, &mut findings)) {
-            return findings;
+        let mut state = DatagramState::default();
+        findings = Findings::new(false);
+        let verdict = reader.read(&mut state, datagram, &mut findings);
+        if state.has_gap() {
+            findings.note(Note::Gap);
         }
-    }
-    let (mut state, mut findings) = (quic::State::default(), Findings::new(false));
-    quic::read(&mut state, datagram, &mut findings);
-    if state.has_gap() {
-        findings.note(Note::Gap);
+        if claims(verdict) {
+            break;
+        }
     }
     findings
 }
@@ -27,7 +28,7 @@ fn found_by_all(datagram: &Datagram<'_>) -> Findings {
 fn found_by_all_in_stream(streams: &Streams<'_>) -> Findings {
     for reader in STREAM_READERS {
         let mut findings = Findings::new(false);
-        if matches!(reader(streams, &mut findings), Verdict::Recognised | Verdict::Complete) {
+        if matches!((reader.read)(streams, &mut findings), Verdict::Recognised | Verdict::Complete) {
             return findings;
         }
     }

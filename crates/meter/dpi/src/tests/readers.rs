@@ -6,8 +6,8 @@
 use super::fixtures::{self, Fixture};
 use std::fmt::Write;
 use weir_dpi::{
-    Application, Confidence, DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict, dtls, ja3,
-    ja3s, ja4, quic,
+    Application, Confidence, DATAGRAM_READERS, Datagram, DatagramState, Fact, Findings, STREAM_READERS, Streams,
+    Verdict, ja3, ja3s, ja4, quic,
 };
 
 /// Octets of a stream or datagram that are cut and changed.
@@ -22,26 +22,17 @@ fn claimants(fixture: &Fixture) -> Vec<(usize, Findings)> {
     let mut found = Vec::new();
     for (at, reader) in STREAM_READERS.iter().enumerate().filter(|_| fixture.datagrams.is_empty()) {
         let mut findings = Findings::new(true);
-        if claims(reader(&fixture.streams(), &mut findings)) {
+        if claims((reader.read)(&fixture.streams(), &mut findings)) {
             found.push((at, findings));
         }
     }
     for (at, reader) in DATAGRAM_READERS.iter().enumerate() {
-        let (mut dtls, mut findings) = (None, Findings::new(true));
-        let mut read = |datagram: &Datagram<'_>| match at {
-            // The reader of DTLS, which comes first, has a state.
-            0 => dtls::read(&mut dtls, datagram, &mut findings),
-            _ => reader(datagram, &mut findings),
-        };
+        let (mut state, mut findings) = (DatagramState::default(), Findings::new(true));
+        let mut read = |datagram: &Datagram<'_>| reader.read(&mut state, datagram, &mut findings);
         // Every datagram is read, as after a verdict other than `No`.
         if fixture.datagrams().filter(|datagram| claims(read(datagram))).count() > 0 {
             found.push((at, findings));
         }
-    }
-    let (mut state, mut findings) = (quic::State::default(), Findings::new(true));
-    let verdicts = fixture.datagrams().map(|datagram| quic::read(&mut state, &datagram, &mut findings));
-    if verdicts.filter(|verdict| claims(*verdict)).count() > 0 {
-        found.push((DATAGRAM_READERS.len(), findings));
     }
     found
 }
@@ -111,7 +102,7 @@ fn the_start_of_a_true_stream_is_never_refused_and_not_claimed_by_others() {
         for (first, second) in cuts {
             for (at, reader) in STREAM_READERS.iter().enumerate() {
                 let mut findings = Findings::new(true);
-                let verdict = reader(&fixture.cut(first, second), &mut findings);
+                let verdict = (reader.read)(&fixture.cut(first, second), &mut findings);
                 let what = (&fixture.name, first, second, verdict);
                 assert_eq!(claims(verdict), findings.application().is_some(), "{what:?}");
                 if at == claimant {
@@ -169,13 +160,13 @@ fn changed(octets: &[u8], mut read: impl FnMut(&[u8])) {
 
 fn read_streams(streams: &Streams<'_>) {
     for reader in STREAM_READERS {
-        reader(streams, &mut Findings::new(true));
+        (reader.read)(streams, &mut Findings::new(true));
     }
 }
 
 fn read_datagram(datagram: &Datagram<'_>) {
     for reader in DATAGRAM_READERS {
-        reader(datagram, &mut Findings::new(true));
+        reader.read(&mut DatagramState::default(), datagram, &mut Findings::new(true));
     }
 }
 
@@ -202,7 +193,7 @@ fn random_octets_are_not_claimed() {
         };
         for reader in STREAM_READERS {
             let mut findings = Findings::new(true);
-            judge(reader(&Streams { first, second, ports, ..Streams::default() }, &mut findings), &findings);
+            judge((reader.read)(&Streams { first, second, ports, ..Streams::default() }, &mut findings), &findings);
         }
         for reader in DATAGRAM_READERS {
             let mut findings = Findings::new(true);
@@ -214,7 +205,7 @@ fn random_octets_are_not_claimed() {
                 destination_port: ports[1],
                 time_ns: 0,
             };
-            judge(reader(&datagram, &mut findings), &findings);
+            judge(reader.read(&mut DatagramState::default(), &datagram, &mut findings), &findings);
         }
     }
     assert!(by_pattern < 20, "{by_pattern}");

@@ -1,6 +1,6 @@
 //! What single messages are recognised as, where the captures of `testdata` have no example.
 
-use weir_dpi::{DATAGRAM_READERS, Datagram, Fact, Findings, STREAM_READERS, Streams, Verdict};
+use weir_dpi::{DATAGRAM_READERS, Datagram, DatagramState, Fact, Findings, STREAM_READERS, Streams, Verdict};
 
 /// What all readers say of a connection: applications with their confidence. A reader that claims
 /// it refuses no start of it.
@@ -8,10 +8,10 @@ fn streams(first: &[u8], second: &[u8]) -> String {
     let streams = Streams { first, second, ports: [40000, 40001], ..Streams::default() };
     names(STREAM_READERS.iter().map(|reader| {
         let mut findings = Findings::new(true);
-        let verdict = reader(&streams, &mut findings);
+        let verdict = (reader.read)(&streams, &mut findings);
         for cut in 0..first.len() {
             let start = Streams { first: &first[..cut], second: b"", ..streams };
-            let of_start = reader(&start, &mut Findings::new(true));
+            let of_start = (reader.read)(&start, &mut Findings::new(true));
             assert!(of_start != Verdict::No || findings.application().is_none(), "{cut}: {:?}", findings.application());
         }
         (verdict, findings)
@@ -30,7 +30,7 @@ fn datagram(payload: &[u8], port: u16) -> String {
     };
     names(DATAGRAM_READERS.iter().map(|reader| {
         let mut findings = Findings::new(true);
-        (reader(&datagram, &mut findings), findings)
+        (reader.read(&mut DatagramState::default(), &datagram, &mut findings), findings)
     }))
 }
 
@@ -93,7 +93,7 @@ fn sender_of_mail_is_not_looked_for_behind_a_change_to_tls() {
         let streams = Streams { first: b"220 a.example ESMTP\r\n", second: client, ..Streams::default() };
         let mut findings = Findings::new(true);
         STREAM_READERS.iter().for_each(|reader| {
-            reader(&streams, &mut findings);
+            (reader.read)(&streams, &mut findings);
         });
         findings.text(Fact::User).map(String::from)
     };
@@ -122,14 +122,14 @@ fn names_of_accounts_are_exact_or_left_out() {
         let streams = Streams { first: server, second: client.as_bytes(), ..Streams::default() };
         let mut findings = Findings::new(true);
         STREAM_READERS.iter().for_each(|reader| {
-            reader(&streams, &mut findings);
+            (reader.read)(&streams, &mut findings);
         });
         assert_eq!(findings.text(Fact::User), expected, "{client:?}");
     }
 }
 
 #[test]
-fn connection_requests_of_rdp_are_told_from_others_in_the_same_envelope() {
+fn connection_requests_of_rdp_are_distinguished_from_others_in_the_same_envelope() {
     assert_eq!(streams(&octets("0300000b 06e00000000000"), b""), "rdp by pattern");
     assert_eq!(streams(&octets("03000013 0ee00000000000 01000800 03000000"), b""), "rdp by message");
     assert_eq!(streams(&octets("03000013 0ed00000123400 03000800 05000000"), b""), "rdp by message");
@@ -248,7 +248,7 @@ fn ntp_is_a_pattern_on_its_port_only() {
 }
 
 #[test]
-fn sip_is_told_from_http_and_from_its_responses() {
+fn sip_is_distinguished_from_http_and_from_its_responses() {
     assert_eq!(streams(b"REGISTER sip:a.example SIP/2.0\r\n", b""), "sip by message");
     assert_eq!(streams(b"SIP/2.0 200 OK\r\n", b""), "sip by message");
     assert_eq!(datagram(b"SIP/2.0 200 OK\r\nf: sip:a@b.example;tag=1\r\n\r\n", 5060), "sip by message");

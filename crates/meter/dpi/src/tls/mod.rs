@@ -82,8 +82,8 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         Side::BeforeHello(_) => streams.ended[at],
         Side::Foreign => true,
     };
-    let awaits_more = |at: usize| matches!(sides[at], Side::Hello { finished: false } | Side::BeforeHello(_));
-    if (0..2).any(|at| streams.limited[at] && awaits_more(at)) {
+    let needs_more = |at: usize| matches!(sides[at], Side::Hello { finished: false } | Side::BeforeHello(_));
+    if (0..2).any(|at| streams.limited[at] && needs_more(at)) {
         findings.note(Note::Limit);
     }
     if is_finished(0) && is_finished(1) { Verdict::Complete } else { Verdict::Recognised }

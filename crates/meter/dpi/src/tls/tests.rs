@@ -115,7 +115,7 @@ fn ja4_has_the_first_and_last_character_of_alpn() {
 }
 
 #[test]
-fn encrypted_client_hello_is_told() {
+fn encrypted_client_hello_is_recognised() {
     let hello = |number| read(&client_hello(0x0303, &CIPHERS, &[extension(number, &[0; 9])]), &[]).1;
     assert_eq!(hello(0xfe0d).number(Fact::TlsEch), Some(1));
     assert_eq!(hello(0xfe0c).number(Fact::TlsEch), None);

@@ -3,9 +3,9 @@
 use super::SinkSetting;
 use crate::element::MIN_MESSAGE_BYTES;
 use crate::element_selection::select_elements;
-use crate::ipfix_netflow9::{TemplateSettings, TemplateSink, Transport};
 use crate::profile::PROFILES;
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
+use crate::template::{TemplateSettings, TemplateSink, Transport};
 use crate::udp::{Collector, UdpOutput};
 use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::time::Duration;
