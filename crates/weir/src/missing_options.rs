@@ -8,7 +8,7 @@ use crate::arguments::{Enrichment, Inspection, Metering, Sinks};
 use crate::error::Error;
 use tracing::warn;
 use weir_dpi::InspectionSettings;
-use weir_fields::Origin;
+use weir_fields::{Requirement, field};
 use weir_query::{Expression, GroupField, expression_of, split_where};
 use weir_rules::{Rule, Rules};
 
@@ -78,18 +78,21 @@ pub fn warn_of_inspection(metering: &Metering, inspects: bool) {
 }
 
 /// The option without which no record has a value of a field.
-fn missing_option(field: &str, metering: &Metering, inspects: bool, enrichment: &Enrichment) -> Option<&'static str> {
-    let unless = |is_given: bool, option| (!is_given).then_some(option);
-    match field {
-        "mac" | "src_mac" | "dst_mac" => unless(metering.mac_addresses || metering.layer2, "--mac-addresses"),
-        "ethertype" => unless(metering.layer2, "--layer2"),
-        "as" | "country" => unless(!enrichment.geo.is_empty(), "--geo"),
-        "http_path" | "http_user_agent" | "user_name" if inspects => unless(metering.dpi_fields, "--dpi-fields"),
-        name if name.starts_with("ndpi_") => unless(metering.dpi == Some(Inspection::Full), "--dpi full"),
-        name if name.contains("tunnel") || name.contains("outer_") => unless(metering.selection.decap, "--decap"),
-        name => {
-            let is_found = weir_fields::column(name).is_ok_and(|column| column.is_of(Origin::Inspection));
-            enrichment.missing_option(name).or(unless(!is_found || inspects, "--dpi light"))
+fn missing_option(name: &str, metering: &Metering, inspects: bool, enrichment: &Enrichment) -> Option<&'static str> {
+    let needs = match field(name)?.properties().needs? {
+        Requirement::PersonalFields if !inspects => Requirement::Inspection,
+        needs => needs,
+    };
+    let is_met = match needs {
+        Requirement::Layer2Flows => metering.layer2,
+        Requirement::MacAddresses => metering.mac_addresses || metering.layer2,
+        Requirement::Decapsulation => metering.selection.decap,
+        Requirement::Inspection => inspects,
+        Requirement::PersonalFields => metering.dpi_fields,
+        Requirement::Ndpi => metering.dpi == Some(Inspection::Full),
+        Requirement::Networks | Requirement::Geo | Requirement::Tags | Requirement::InterfaceNames => {
+            enrichment.meets(needs)
         }
-    }
+    };
+    (!is_met).then_some(needs.option())
 }

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod error;
-mod fields;
 mod reader;
 mod rules;
 mod unreachable;

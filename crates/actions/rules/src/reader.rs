@@ -1,13 +1,13 @@
 //! Reads the tables of a rules file. It continues after a problem, so that all are reported.
 
 use crate::error::{InvalidRules, Problem};
-use crate::fields::{Known, is_place, known};
 use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
 use crate::unreachable::unreachable;
 use std::collections::HashSet;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use weir_fields::{Known, Origin, Properties, field};
 use weir_query::Expression;
 
 /// A decision has a bit for each.
@@ -24,6 +24,11 @@ const RULE_KEYS: [&str; 8] = ["name", "where", "action", "shunt", "slice", "slic
 const DEFAULT_KEYS: [&str; 6] = ["action", "shunt", "slice", "slice_after", "to", "record"];
 const EGRESS_KEYS: [&str; 2] = ["outputs", "balance"];
 const HOLD_KEYS: [&str; 2] = ["octets", "ms"];
+
+/// A rule decides each flow once, so that the value of its fields must not change any more.
+fn properties(name: &str) -> Properties {
+    field(name).expect("an expression names fields").properties()
+}
 
 struct Reader {
     /// Where each line ends.
@@ -227,8 +232,8 @@ impl Reader {
             return;
         }
         let fields = || condition.iter().flat_map(Expression::fields);
-        let needs_inspection = fields().any(|field| known(field) == Known::Later);
-        let needs_places = fields().any(is_place);
+        let needs_inspection = fields().any(|field| properties(field).known == Known::Later);
+        let needs_places = fields().any(|field| properties(field).origin == Origin::Enrichment);
         self.rules.rules.push(Rule { level, name, line, condition, needs_inspection, needs_places, settings });
     }
 
@@ -242,7 +247,7 @@ impl Reader {
             }
         };
         for field in expression.fields() {
-            let reason = match known(field) {
+            let reason = match properties(field).known {
                 Known::AtFirst => continue,
                 Known::Later if level == Level::Application => continue,
                 Known::Later => "is known after some packets only; use it in [[application]]",

@@ -13,7 +13,7 @@ use crate::unidirectional::unidirectional;
 use std::fs::File;
 use std::io;
 use std::sync::LazyLock;
-use weir_fields::{Column, FieldValue, Origin, columns};
+use weir_fields::{Column, FieldValue, Origin, Profile, columns};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
@@ -170,28 +170,13 @@ fn whole_text(compression: Option<Compression>, file: &File, length: u64, start:
     }
 }
 
-/// Columns of a TCP connection (`weir tcp`) besides the results of TCP analysis. Others (IP octets,
-/// inter-arrival times, VLANs) are not known.
-const TCP_COMMON_COLUMNS: [&str; 11] = [
-    "start_time",
-    "end_time",
-    "duration_ns",
-    "src_ip",
-    "src_port",
-    "dst_ip",
-    "dst_port",
-    "packets",
-    "fwd_packets",
-    "rev_packets",
-    "community_id",
-];
-
-/// The columns of TCP connections.
+/// The columns of TCP connections (`weir tcp`). Others (IP octets, inter-arrival times, VLANs) are not
+/// known of them.
 pub fn tcp_columns() -> &'static [&'static Column] {
     static COLUMNS: LazyLock<Vec<&Column>> = LazyLock::new(|| {
         columns()
             .iter()
-            .filter(|column| column.is_of(Origin::TcpAnalysis) || TCP_COMMON_COLUMNS.contains(&column.name))
+            .filter(|column| column.is_of(Origin::TcpAnalysis) || column.is_in(Profile::Connection))
             .collect()
     });
     &COLUMNS

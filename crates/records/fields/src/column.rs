@@ -1,6 +1,7 @@
 //! A column of flow records, which JSON, CSV, filters and aggregations read.
 
 use crate::value::FieldValue;
+use crate::words::Words;
 use weir_flow::FlowRecord;
 
 /// What the values of a column are.
@@ -70,13 +71,95 @@ pub enum Origin {
 pub struct Properties {
     /// What computes it.
     pub origin: Origin,
+    /// What a record has to be metered or enriched with, so that it has a value.
+    pub needs: Option<Requirement>,
+    /// When the value is known.
+    pub known: Known,
+    /// The profiles that name it. Others have all fields of an origin.
+    pub profiles: &'static [Profile],
+    /// The words that it can have.
+    pub words: Option<Words>,
+    /// A value is a list, separated by commas.
+    pub is_list: bool,
+    /// Another name.
+    pub alias: Option<&'static str>,
 }
 
 impl Properties {
-    /// Those of a field that needs no option.
+    /// Those of most fields of an origin: they need no option, and change as long as the flow lasts.
     pub const fn of(origin: Origin) -> Self {
-        Self { origin }
+        Self { origin, needs: None, known: Known::Never, profiles: &[], words: None, is_list: false, alias: None }
     }
+
+    /// Those of the reverse direction, which has no packets when a flow begins.
+    pub(crate) const fn of_reverse(self) -> Self {
+        Self { known: if matches!(self.known, Known::AtFirst) { Known::Never } else { self.known }, ..self }
+    }
+}
+
+/// What records have to be metered or enriched with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// Flows of frames without IP.
+    Layer2Flows,
+    /// MAC addresses of IP flows.
+    MacAddresses,
+    /// Decapsulation of tunnels.
+    Decapsulation,
+    /// Inspection of payload.
+    Inspection,
+    /// What may tell something about a person.
+    PersonalFields,
+    /// nDPI.
+    Ndpi,
+    /// The table of networks.
+    Networks,
+    /// Databases of countries and autonomous systems.
+    Geo,
+    /// Lists of tags.
+    Tags,
+    /// Names of interfaces.
+    InterfaceNames,
+}
+
+impl Requirement {
+    /// The option of `weir read` and `weir probe` that meets it.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Layer2Flows => "--layer2",
+            Self::MacAddresses => "--mac-addresses",
+            Self::Decapsulation => "--decap",
+            Self::Inspection => "--dpi light",
+            Self::PersonalFields => "--dpi-fields",
+            Self::Ndpi => "--dpi full",
+            Self::Networks => "--networks",
+            Self::Geo => "--geo",
+            Self::Tags => "--tags",
+            Self::InterfaceNames => "--interface-names",
+        }
+    }
+}
+
+/// When the value of a field is known: rules decide each flow once, so that it must not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// From the first packet on.
+    AtFirst,
+    /// When inspection of the first payload has ended.
+    Later,
+    /// It changes as long as the flow lasts.
+    Never,
+}
+
+/// A selection of fields that entries name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// `basic`: fields of JSON and CSV that the user does not select.
+    Basic,
+    /// `layer2`.
+    Layer2,
+    /// What `weir tcp` knows of a connection besides TCP analysis.
+    Connection,
 }
 
 /// A column of flow records.
@@ -110,6 +193,11 @@ impl PartialEq for Column {
 impl Eq for Column {}
 
 impl Column {
+    /// Whether its entry names the profile.
+    pub fn is_in(&self, profile: Profile) -> bool {
+        self.properties.profiles.contains(&profile)
+    }
+
     /// Whether the origin computes it.
     pub fn is_of(&self, origin: Origin) -> bool {
         self.properties.origin == origin

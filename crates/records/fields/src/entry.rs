@@ -114,7 +114,7 @@ macro_rules! fields {
     (@columns each $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $read:expr) => {
         &[
             $crate::entry::fields!(@column "fwd_" $name, $kind, $unit, $description, $none, $properties, false, $read),
-            $crate::entry::fields!(@column "rev_" $name, $kind, $unit, $description, $none, $properties, true, $read),
+            $crate::entry::fields!(@column "rev_" $name, $kind, $unit, $description, $none, $properties.of_reverse(), true, $read),
         ]
     };
     ($common:expr;

@@ -12,21 +12,28 @@ mod column;
 mod community_id;
 mod element;
 mod entry;
+mod field;
 mod page;
 mod selection;
 mod value;
+mod words;
 
 pub use catalogue::{
     elements, field_elements, fields, template_field_elements, template_fields, type_and_code, visit_fields,
     visit_template_fields,
 };
-pub use column::{Column, ColumnKind, Origin, Properties};
+pub use column::{Column, ColumnKind, Known, Origin, Profile, Properties, Requirement};
 pub use community_id::{community_id, community_id_has_ports};
 pub use element::{
     DataType, Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, Semantics, Units, VARIABLE, WEIR_ENTERPRISE,
     WEIR_FIRST_NUMBER, WEIR_REVERSE_BIT,
 };
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
+pub use field::{
+    Field, Kind, Read, duration_ns, field, initial_rtt_ns, most_similar_name, name_of_heading, near_names, of_first,
+    server_responses, view_field,
+};
 pub use page::profiles;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, most_similar, select_columns};
 pub use value::{FieldValue, protocol_name};
+pub use words::Words;

@@ -4,75 +4,20 @@
 //! `rev_`. The catalogue defines all of them.
 
 use crate::catalogue::fields;
-use crate::column::{Column, Origin};
+use crate::column::{Column, Origin, Profile, Requirement};
 use std::sync::LazyLock;
 use weir_flow::KeyOptions;
-
-/// The columns of the profile `basic`.
-const BASIC: [&str; 27] = [
-    "start_time",
-    "end_time",
-    "duration_ns",
-    "src_ip",
-    "src_port",
-    "dst_ip",
-    "dst_port",
-    "protocol",
-    "protocol_number",
-    "packets",
-    "bytes",
-    "l2_bytes",
-    "fwd_packets",
-    "rev_packets",
-    "fwd_bytes",
-    "rev_bytes",
-    "fwd_l2_bytes",
-    "rev_l2_bytes",
-    "fwd_tcp_flags",
-    "rev_tcp_flags",
-    "end_reason",
-    "interface",
-    "queue_lost",
-    "sampling_max",
-    "approximate",
-    "community_id",
-    "application",
-];
-/// The columns of the profile `layer2`.
-const LAYER2: [&str; 3] = ["ethertype", "src_mac", "dst_mac"];
-
-/// The columns of the profile `places`.
-const PLACES: [&str; 18] = [
-    "interface_name",
-    "src_network",
-    "dst_network",
-    "src_site",
-    "dst_site",
-    "src_role",
-    "dst_role",
-    "src_local",
-    "dst_local",
-    "src_country",
-    "dst_country",
-    "src_as",
-    "dst_as",
-    "src_as_org",
-    "dst_as_org",
-    "tags",
-    "src_tags",
-    "dst_tags",
-];
 
 /// The name of a selection of columns, and whether it has a column.
 pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
 
 /// Selections of columns by name.
 pub(crate) const FIELD_PROFILES: [FieldProfile; 6] = [
-    ("basic", |column| BASIC.contains(&column.name)),
-    ("layer2", |column| LAYER2.contains(&column.name)),
-    ("tcp", |column| column.is_of(Origin::TcpAnalysis) || BASIC.contains(&column.name)),
-    ("places", |column| PLACES.contains(&column.name)),
-    ("applications", |column| column.is_of(Origin::Inspection) || BASIC.contains(&column.name)),
+    ("basic", |column| column.is_in(Profile::Basic)),
+    ("layer2", |column| column.is_in(Profile::Layer2)),
+    ("tcp", |column| column.is_of(Origin::TcpAnalysis) || column.is_in(Profile::Basic)),
+    ("places", |column| column.is_of(Origin::Enrichment)),
+    ("applications", |column| column.is_of(Origin::Inspection) || column.is_in(Profile::Basic)),
     ("all", |_| true),
 ];
 
@@ -93,19 +38,20 @@ pub struct UnknownColumn {
     pub similar: Option<&'static str>,
 }
 
-/// A column by its name. `app` is the heading of `application` in the table.
+/// A column by its name, or by another name that its entry has.
 ///
 /// # Errors
 /// No column has the name.
 pub fn column(name: &str) -> Result<&'static Column, UnknownColumn> {
     let columns = columns();
-    let name = if name == "app" { "application" } else { name };
-    columns.iter().find(|column| column.name == name).ok_or_else(|| UnknownColumn {
-        name: name.into(),
-        similar: most_similar(
-            name,
-            FIELD_PROFILES.iter().map(|(name, _)| *name).chain(columns.iter().map(|column| column.name)),
-        ),
+    columns.iter().find(|column| column.name == name || column.properties.alias == Some(name)).ok_or_else(|| {
+        UnknownColumn {
+            name: name.into(),
+            similar: most_similar(
+                name,
+                FIELD_PROFILES.iter().map(|(name, _)| *name).chain(columns.iter().map(|column| column.name)),
+            ),
+        }
     })
 }
 
@@ -153,14 +99,15 @@ pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFi
 /// The columns of JSON and CSV if the user selects none: `basic`, the other fields that distinguish
 /// flows, and MAC addresses if requested.
 pub fn default_columns(key: KeyOptions, layer2: bool, mac_addresses: bool) -> Vec<&'static Column> {
-    let more = [
-        (layer2, ",layer2"),
-        (mac_addresses, ",src_mac,dst_mac"),
-        (key.vlan, ",*vlan_id"),
-        (key.tunnel, ",*tunnel_*,*_outer_*"),
-    ];
-    let more: String = more.into_iter().filter_map(|(applies, fields)| applies.then_some(fields)).collect();
-    select_columns(&format!("basic{more}")).expect("these columns exist")
+    let is_more = |column: &&Column| {
+        let needs = |requirement| column.properties.needs == Some(requirement);
+        layer2 && column.is_in(Profile::Layer2)
+            || mac_addresses && needs(Requirement::MacAddresses)
+            || key.vlan && column.name.ends_with("vlan_id")
+            || key.tunnel && needs(Requirement::Decapsulation)
+    };
+    let is_basic = |column: &&Column| column.is_in(Profile::Basic);
+    columns().iter().filter(is_basic).chain(columns().iter().filter(is_more)).collect()
 }
 
 /// Whether a name matches a pattern, in which `*` stands for any text. The work is at most that of one search
@@ -193,6 +140,61 @@ mod tests {
     use weir_flow::{Direction, FlowRecord};
     use weir_packet::Network;
     use weir_tcp::TcpReport;
+
+    /// The columns of the profile `basic`.
+    const BASIC: [&str; 27] = [
+        "start_time",
+        "end_time",
+        "duration_ns",
+        "src_ip",
+        "src_port",
+        "dst_ip",
+        "dst_port",
+        "protocol",
+        "protocol_number",
+        "packets",
+        "bytes",
+        "l2_bytes",
+        "fwd_packets",
+        "rev_packets",
+        "fwd_bytes",
+        "rev_bytes",
+        "fwd_l2_bytes",
+        "rev_l2_bytes",
+        "fwd_tcp_flags",
+        "rev_tcp_flags",
+        "end_reason",
+        "interface",
+        "queue_lost",
+        "sampling_max",
+        "approximate",
+        "community_id",
+        "application",
+    ];
+    /// The columns of the profile `layer2`.
+    const LAYER2: [&str; 3] = ["ethertype", "src_mac", "dst_mac"];
+
+    /// The columns of the profile `places`.
+    const PLACES: [&str; 18] = [
+        "interface_name",
+        "src_network",
+        "dst_network",
+        "src_site",
+        "dst_site",
+        "src_role",
+        "dst_role",
+        "src_local",
+        "dst_local",
+        "src_country",
+        "dst_country",
+        "src_as",
+        "dst_as",
+        "src_as_org",
+        "dst_as_org",
+        "tags",
+        "src_tags",
+        "dst_tags",
+    ];
 
     #[test]
     fn names_are_unique_and_name_the_direction() {

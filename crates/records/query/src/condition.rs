@@ -4,10 +4,10 @@
 //! `!=`; `not` of such a comparison is true. A field of both sides is compared with both values: one
 //! has to match, except for `!=` and `not in`, where none may match.
 
-use crate::field::{Field, Kind};
 use crate::literal::{Values, address_key, mac_key};
 use std::cell::RefCell;
 use weir_fields::FieldValue;
+use weir_fields::{Field, Kind};
 use weir_flow::FlowRecord;
 
 #[derive(Clone, Debug)]

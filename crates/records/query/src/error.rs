@@ -1,9 +1,9 @@
 //! Why an expression is invalid, and where.
 
-use crate::field::{Kind, Words};
 use crate::limits::{MAX_DEPTH, MAX_OCTETS};
 use std::fmt;
 use std::ops::Range;
+use weir_fields::{Kind, Words};
 
 /// An invalid expression. Its text has a sentence, the expression, and a mark below the place.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,14 +2,13 @@
 
 use crate::condition::without_final_dot;
 use crate::error::nearest;
-use crate::field::{Field, Kind, Read, field, near_names, of_first};
 use crate::literal::mask;
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use weir_fields::FieldValue;
+use weir_fields::{Field, Kind, Read, near_names, view_field};
 use weir_flow::FlowRecord;
-use weir_packet::{NO_LABEL, NO_VLAN};
 
 /// Bits of an IPv6 prefix if the user names only those of IPv4: the usual subnet.
 const DEFAULT_IPV6_BITS: u8 = 64;
@@ -78,30 +77,6 @@ fn prefix_bits(field: Field, text: &str) -> Result<[u8; 2], InvalidGroupField> {
         .ok_or_else(|| InvalidGroupField::PrefixLength(text.into()))
 }
 
-/// The field of a name in a view. What a packet header has once (VLAN, MPLS label) is that of the
-/// first direction with packets.
-fn view_field(name: &str) -> Option<Field> {
-    let one = |name, kind, read| Some(Field { name, kind, read: Read::One(read) });
-    match name {
-        "source" | "src" => field("src_ip"),
-        "destination" | "dst" => field("dst_ip"),
-        "proto" => field("protocol"),
-        "vlan" => one("vlan", Kind::Number(4095), |flow| of_first(flow, |d| known(d.vlan != NO_VLAN, d.vlan.into()))),
-        "inner_vlan" => one("inner_vlan", Kind::Number(4095), |flow| {
-            of_first(flow, |d| known(d.inner_vlan != NO_VLAN, d.inner_vlan.into()))
-        }),
-        "mpls" => one("mpls", Kind::Number(0xf_ffff), |flow| {
-            of_first(flow, |d| known(d.mpls_label != NO_LABEL, d.mpls_label.into()))
-        }),
-        "flags" => one("flags", Kind::Flags, |flow| {
-            let applies = flow.protocol == 6 && flow.has_ports();
-            let bits = flow.forward.tcp_flags | flow.reverse.tcp_flags;
-            if applies { FieldValue::TcpFlags(bits) } else { FieldValue::NotApplicable }
-        }),
-        name => field(name),
-    }
-}
-
 /// A name of a host as all that are equal to it are written: in lower case, without the final dot.
 fn comparable(name: Cow<'_, str>) -> Cow<'_, str> {
     let short = without_final_dot(&name);
@@ -109,10 +84,6 @@ fn comparable(name: Cow<'_, str>) -> Cow<'_, str> {
         return name;
     }
     Cow::Owned(short.to_ascii_lowercase())
-}
-
-fn known(applies: bool, number: u64) -> Option<FieldValue<'static>> {
-    applies.then_some(FieldValue::Unsigned(number))
 }
 
 impl GroupField {

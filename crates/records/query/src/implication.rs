@@ -5,9 +5,9 @@
 
 use crate::condition::{Check, Node, Test, TextOperator};
 use crate::expression::Expression;
-use crate::field::{Field, Kind, Read};
 use crate::literal::Values;
 use std::ptr::fn_addr_eq;
+use weir_fields::{Field, Kind, Read};
 
 /// Comparisons of two nodes that are left.
 #[derive(Debug)]

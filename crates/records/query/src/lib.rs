@@ -14,7 +14,6 @@ extern crate self as weir_query;
 mod condition;
 mod error;
 mod expression;
-mod field;
 mod group_field;
 mod implication;
 mod lexer;

@@ -2,13 +2,13 @@
 //! against the field that they are compared with.
 
 use crate::error::Problem;
-use crate::field::{Field, Kind, Words};
 use crate::ranges::Ranges;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_fields::protocol_name;
+use weir_fields::{Field, Kind, Words};
 
 /// An address with its family: `false` for IPv4. All IPv4 addresses are below all IPv6 addresses.
 pub(crate) type AddressKey = (bool, u128);

@@ -1,11 +1,11 @@
 //! The order of the rows of a view, and of the records of a table: `bytes`, `duration:asc`.
 
 use crate::error::nearest;
-use crate::field::{Field, Kind, field, most_similar, near_names};
 use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
 use weir_fields::FieldValue;
+use weir_fields::{Field, Kind, column, field, most_similar_name, name_of_heading, near_names};
 use weir_flow::FlowRecord;
 
 /// By what rows are sorted, as the user wrote it.
@@ -61,11 +61,8 @@ impl FromStr for Order {
             Some((name, "desc")) => (name, false),
             Some((_, direction)) => return Err(InvalidOrder::Direction(direction.into())),
         };
-        let name = match name.trim().to_ascii_lowercase().as_str() {
-            // Heading of the table.
-            "app" => "application".into(),
-            name => name.into(),
-        };
+        let name = name.trim().to_ascii_lowercase();
+        let name = column(&name).map_or(name, |column| column.name.into());
         Ok(Self { name, ascending })
     }
 }
@@ -83,15 +80,7 @@ impl RecordOrder {
     /// # Errors
     /// There is no such field, or it is no number.
     pub fn new(order: &Order) -> Result<Self, InvalidOrder> {
-        let name = match order.name.as_str() {
-            // Headings of the table.
-            "pkts→" => "fwd_packets",
-            "←pkts" => "rev_packets",
-            "bytes→" => "fwd_bytes",
-            "←bytes" => "rev_bytes",
-            "start" => "start_time",
-            name => name,
-        };
+        let name = name_of_heading(&order.name);
         let field = field(name).ok_or_else(|| InvalidOrder::Unknown { name: name.into(), near: near_names(name) })?;
         if !field.kind.is_ordered() {
             return Err(InvalidOrder::NoNumber(name.into()));
@@ -312,7 +301,7 @@ impl RowOrder {
         }
         let unknown = || {
             let metrics = Metric::ALL.iter().flat_map(|metric| [metric.name(), metric.name_of_side()]);
-            let near = most_similar(name, metrics.chain(fields.iter().map(GroupField::name)));
+            let near = most_similar_name(name, metrics.chain(fields.iter().map(GroupField::name)));
             InvalidOrder::UnknownMetric { name: name.clone(), near: near.map(Into::into) }
         };
         let metric = Metric::of_name(name).ok_or_else(unknown)?;

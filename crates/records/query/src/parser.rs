@@ -14,13 +14,13 @@
 
 use crate::condition::{Check, Node, Test, TextOperator};
 use crate::error::{ExpressionError, Problem};
-use crate::field::{Field, Kind, Read, field, near_names};
 use crate::lexer::{Operator, Token, TokenKind, tokens};
 use crate::limits::MAX_DEPTH;
 use crate::literal::{self, Literal, Values};
 use std::net::IpAddr;
 use std::ops::Range;
 use weir_dpi::Application;
+use weir_fields::{Field, Kind, Read, field, near_names};
 
 pub(crate) fn parse(text: &str) -> Result<Node, ExpressionError> {
     let tokens = tokens(text)?;

@@ -1,6 +1,6 @@
 //! The sums of a group of records.
 
-use crate::field::{initial_rtt_ns, server_responses};
+use weir_fields::{initial_rtt_ns, server_responses};
 use weir_flow::FlowRecord;
 
 /// Sums over records. Of the two directions, the first is that of the initiator; in a group of a

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
-use weir_fields::{Column, select_columns};
+use weir_fields::{Column, Requirement, columns};
 use weir_ledger::Timing;
 use weir_query::{Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};
@@ -271,25 +271,20 @@ impl Enrichment {
 
     /// Columns that JSON and CSV have besides, because of these options.
     pub fn columns(&self) -> impl Iterator<Item = &'static Column> {
-        self.options().into_iter().filter(|(is_given, ..)| *is_given).flat_map(|(.., columns)| columns)
+        use Requirement::{Geo, InterfaceNames, Networks, Tags};
+        let met = [Networks, Geo, Tags, InterfaceNames].into_iter().filter(|&requirement| self.meets(requirement));
+        met.flat_map(|requirement| columns().iter().filter(move |column| column.properties.needs == Some(requirement)))
     }
 
-    /// The option that gives records a column, if it is left out.
-    pub fn missing_option(&self, column: &str) -> Option<&'static str> {
-        let gives = |columns: &[&Column]| columns.iter().any(|of_option| of_option.name == column);
-        let mut missing = self.options().into_iter().filter(|(is_given, ..)| !is_given);
-        missing.find(|(.., columns)| gives(columns)).map(|(_, option, _)| option)
-    }
-
-    /// Whether each option is given, its name, and the columns that it gives records.
-    fn options(&self) -> [(bool, &'static str, Vec<&'static Column>); 4] {
-        let columns = |fields| select_columns(fields).expect("these columns exist");
-        [
-            (self.networks.is_some(), "--networks", columns("src_network,dst_network,*_site,*_role,*_local")),
-            (!self.geo.is_empty(), "--geo", columns("src_country,dst_country,src_as,dst_as,*_as_org")),
-            (!self.tags.is_empty(), "--tags", columns("tags,src_tags,dst_tags")),
-            (self.interface_names, "--interface-names", columns("interface_name")),
-        ]
+    /// Whether the options meet a requirement of fields.
+    pub fn meets(&self, requirement: Requirement) -> bool {
+        match requirement {
+            Requirement::Networks => self.networks.is_some(),
+            Requirement::Geo => !self.geo.is_empty(),
+            Requirement::Tags => !self.tags.is_empty(),
+            Requirement::InterfaceNames => self.interface_names,
+            _ => false,
+        }
     }
 }
 

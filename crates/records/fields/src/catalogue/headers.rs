@@ -1,6 +1,9 @@
 //! Fields of packet headers, and of the lengths and times of packets.
 
 use super::reading::{has_icmp, is_ip, number, of_packets, optional, when};
+use crate::column::Known::AtFirst;
+use crate::column::Profile::Layer2;
+use crate::column::Requirement::{Decapsulation, Layer2Flows, MacAddresses};
 use crate::column::{Origin, Properties};
 use crate::element::DataType::{
     Float64, Ipv4Address, Ipv6Address, MacAddress, OctetArray, Unsigned8, Unsigned16, Unsigned32, Unsigned64,
@@ -8,6 +11,7 @@ use crate::element::DataType::{
 use crate::element::{Element, Semantics, Units, quantity};
 use crate::entry::fields;
 use crate::value::FieldValue;
+use crate::words::Words;
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::Direction;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
@@ -20,13 +24,13 @@ fields! {
     flow "ethertype", Integer or 0, "", "EtherType of a layer-2 flow; 0 for frames without an EtherType, and for IP flows.",
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
-        |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
+        |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port)), profiles: &[Layer2], known: AtFirst, needs: Some(Layer2Flows);
     flow "src_mac", Mac, "", "MAC address of the source of a layer-2 flow. IP flows, with `--mac-addresses`: that of the first frame that the source sent in this record or, if there is none, received; of a tunnelled packet the frame outside the tunnel (metering.md section 6).",
         [Element::common(56, "sourceMacAddress", MacAddress).basic_for(Network::Layer2)],
-        |r| optional(r.flow.mac_addresses()[0], FieldValue::Mac);
+        |r| optional(r.flow.mac_addresses()[0], FieldValue::Mac), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses);
     flow "dst_mac", Mac, "", "MAC address of the destination in the same frame as `src_mac`.",
         [Element::common(80, "destinationMacAddress", MacAddress).basic_for(Network::Layer2)],
-        |r| optional(r.flow.mac_addresses()[1], FieldValue::Mac);
+        |r| optional(r.flow.mac_addresses()[1], FieldValue::Mac), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses);
     each "tos", Integer, "", "Type of service or traffic class of the first packet.",
         [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos);
     each "ttl_min", Integer, "hops", "Smallest TTL or hop limit.",
@@ -57,35 +61,35 @@ fields! {
         |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
     each "vlan_id", Integer, "", "VLAN identifier of the outermost tag of the first packet.",
         [Element::common(58, "vlanId", Unsigned16).basic(), Element::common(243, "dot1qVlanId", Unsigned16)],
-        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan);
+        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan), known: AtFirst;
     each "inner_vlan_id", Integer, "", "VLAN identifier of the second tag of the first packet.",
         [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
-        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan);
+        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan), known: AtFirst;
     each "mpls_label", Integer, "", "Top label of the outermost MPLS label stack of the first packet.",
         [Element::common(70, "mplsTopLabelStackSection", OctetArray).in_octets(3)],
-        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
+        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label), known: AtFirst;
     each "tunnel_type", Word, "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name)));
+        |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name))), known: AtFirst, needs: Some(Decapsulation), words: Some(Words::TunnelType);
     each "tunnel_id", Integer, "", "Identifier of the tunnel in `tunnel_type`: GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier.",
         [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into())));
+        |r| of_packets(r, true, |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into()))), known: AtFirst, needs: Some(Decapsulation);
     each "outer_src_ip", Address, "", "Source address of the IP header that encapsulates the tunnel in `tunnel_type`.",
         [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source)));
+        |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source))), known: AtFirst, needs: Some(Decapsulation);
     each "outer_dst_ip", Address, "", "Destination address of the IP header that encapsulates the tunnel in `tunnel_type`.",
         [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination)));
+        |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination))), known: AtFirst, needs: Some(Decapsulation);
     each "icmp_type", Integer, "", "ICMP or ICMPv6 type of the first packet.",
         [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[0]);
+        |r| number(r, has_icmp(r), |d| d.icmp[0]), known: AtFirst;
     each "icmp_code", Integer, "", "ICMP or ICMPv6 code of the first packet.",
         [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[1]);
+        |r| number(r, has_icmp(r), |d| d.icmp[1]), known: AtFirst;
 }
 
 /// Both outer addresses, in the address family of the tunnel type, or of the addresses themselves.

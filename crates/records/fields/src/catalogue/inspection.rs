@@ -1,30 +1,34 @@
 //! Fields of packet inspection: the application of a flow, and what its payload says.
 
 use super::reading::{optional, text};
-use crate::column::{Origin, Properties};
+use crate::column::Profile::Basic;
+use crate::column::Requirement::{Inspection, Ndpi, PersonalFields};
+use crate::column::{Known, Origin, Properties};
 use crate::element::DataType::{DateTimeMilliseconds, OctetArray, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
 use crate::element::{DataType, Element, Semantics, Units, ntop_text, quantity, text_element};
 use crate::entry::{DirectionView, fields};
 use crate::value::FieldValue;
+use crate::words::Words;
 use weir_dpi::{Application, Confidence, Fact, Findings, Notes};
 
-const COMMON: Properties = Properties::of(Origin::Inspection);
+const COMMON: Properties =
+    Properties { known: Known::Later, needs: Some(Inspection), ..Properties::of(Origin::Inspection) };
 
 #[rustfmt::skip]
 fields! {
     COMMON;
     flow "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
-        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name()));
+        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())), profiles: &[Basic], alias: Some("app"), words: Some(Words::Application);
     flow "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
-        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name()));
+        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())), words: Some(Words::ApplicationBy);
     flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory); bits 1, 2, 4 and 8 in IPFIX.",
-        [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes;
+        [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes, words: Some(Words::ApplicationNotes);
     flow "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
-        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, Fact::ServerName);
+        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName);
     flow "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
-        [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, Fact::AlpnOffered);
+        [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, has_client_hello, Fact::AlpnOffered), is_list: true;
     flow "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
-        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, Fact::AlpnSelected);
+        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, has_client_hello, Fact::AlpnSelected);
     flow "tls_version", CaselessText, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
         [text_element(70, "tlsVersion")], tls_version;
     flow "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
@@ -40,61 +44,61 @@ fields! {
     flow "ja4", CaselessText, "", "JA4, a fingerprint of the TLS or QUIC client.",
         [text_element(75, "ja4")], |r| fingerprint(r, weir_dpi::ja4);
     flow "cert_subject", CaselessText, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
-        [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, Fact::CertificateSubject);
+        [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, has_tls, Fact::CertificateSubject);
     flow "cert_issuer", CaselessText, "", "Issuer of that certificate.",
-        [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, Fact::CertificateIssuer);
+        [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, has_tls, Fact::CertificateIssuer);
     flow "cert_not_before", Time, "", "Begin of its validity.",
         [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore);
     flow "cert_not_after", Time, "", "End of its validity.",
         [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter);
     flow "cert_names", HostName, "", "Names and addresses in that certificate, separated by commas.",
-        [text_element(80, "tlsCertificateNames")], |r| fact_text(r, Fact::CertificateNames);
+        [text_element(80, "tlsCertificateNames")], |r| fact_text(r, has_tls, Fact::CertificateNames), is_list: true;
     flow "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
         [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion);
     flow "dns_name", HostName, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
-        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, Fact::DnsName);
+        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName);
     flow "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
         [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
     flow "dns_rcode", Integer, "", "Response code of the first answer to it: 0 is no error, 3 is NXDOMAIN.",
         [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode);
     flow "dns_answers", CaselessText, "", "Records of that answer, separated by commas.",
-        [text_element(84, "dnsAnswers")], |r| fact_text(r, Fact::DnsAnswers);
+        [text_element(84, "dnsAnswers")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
     flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
         [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
     flow "dst_dns_name", HostName, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
-        [text_element(106, "destinationDnsName")], |r| fact_text(r, Fact::LearnedName);
+        [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName);
     flow "http_host", HostName, "", "Host of the first request.",
-        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpHost);
+        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpHost);
     flow "http_method", Text, "", "Method of the first request.",
-        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpMethod);
+        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpMethod);
     flow "http_path", Text, "", "Path of the first request; only with --dpi-fields.",
-        [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpPath);
+        [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpPath), needs: Some(PersonalFields);
     flow "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
-        [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpUserAgent);
+        [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpUserAgent), needs: Some(PersonalFields);
     flow "http_status", Integer, "", "Status of the first final response.",
         [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus);
     flow "http_content_type", CaselessText, "", "Content type of that response.",
-        [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, Fact::HttpContentType);
+        [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpContentType);
     flow "ssh_client", Text, "", "Identification of the SSH client.",
-        [text_element(86, "sshClientSoftware")], |r| fact_text(r, Fact::SshClient);
+        [text_element(86, "sshClientSoftware")], |r| fact_text(r, has_ssh, Fact::SshClient);
     flow "ssh_server", Text, "", "Identification of the SSH server.",
-        [text_element(87, "sshServerSoftware")], |r| fact_text(r, Fact::SshServer);
+        [text_element(87, "sshServerSoftware")], |r| fact_text(r, has_ssh, Fact::SshServer);
     flow "hassh", CaselessText, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
-        [text_element(88, "hassh")], |r| fact_text(r, Fact::Hassh);
+        [text_element(88, "hassh")], |r| fact_text(r, has_ssh, Fact::Hassh);
     flow "hassh_server", CaselessText, "", "HASSH of the SSH server.",
-        [text_element(89, "hasshServer")], |r| fact_text(r, Fact::HasshServer);
+        [text_element(89, "hasshServer")], |r| fact_text(r, has_ssh, Fact::HasshServer);
     flow "user_name", Text, "", "Account, caller or client that the first message names; only with --dpi-fields.",
-        [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, Fact::User);
+        [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, has_user, Fact::User), needs: Some(PersonalFields);
     flow "server_software", Text, "", "Software that the server names in its greeting.",
-        [text_element(94, "serverSoftware")], |r| fact_text(r, Fact::ServerSoftware);
+        [text_element(94, "serverSoftware")], |r| fact_text(r, has_greeting, Fact::ServerSoftware);
     flow "ndpi_protocol", CaselessText, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
-        [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, Fact::NdpiProtocol);
+        [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, none, Fact::NdpiProtocol), needs: Some(Ndpi);
     flow "ndpi_category", CaselessText, "", "Category of that protocol: Web, Network.",
-        [text_element(107, "ndpiCategory")], |r| fact_text(r, Fact::NdpiCategory);
+        [text_element(107, "ndpiCategory")], |r| fact_text(r, none, Fact::NdpiCategory), needs: Some(Ndpi);
     flow "ndpi_confidence", CaselessText, "", "How nDPI knows the protocol: DPI, Match by IP.",
-        [text_element(108, "ndpiConfidence")], |r| fact_text(r, Fact::NdpiConfidence);
+        [text_element(108, "ndpiConfidence")], |r| fact_text(r, none, Fact::NdpiConfidence), needs: Some(Ndpi);
     flow "ndpi_risks", CaselessText, "", "Risks that nDPI sees, separated by commas.",
-        [text_element(109, "ndpiRisks")], |r| fact_text(r, Fact::NdpiRisks);
+        [text_element(109, "ndpiRisks")], |r| fact_text(r, none, Fact::NdpiRisks), needs: Some(Ndpi), is_list: true;
 }
 
 #[inline]
@@ -109,40 +113,63 @@ fn notes<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
     })
 }
 
-fn fact_text<'a>(record: &DirectionView<'a>, fact: Fact) -> FieldValue<'a> {
-    fact_or_none(record, fact, |findings| findings.text(fact).map(text))
+/// A text; `may_have`: whether flows of an application may have it.
+fn fact_text<'a>(record: &DirectionView<'a>, may_have: fn(Application) -> bool, fact: Fact) -> FieldValue<'a> {
+    fact_or_none(record, may_have, |findings| findings.text(fact).map(text))
 }
 
 /// A text that follows from a fact. No value if flows of this application may have one, so that
 /// they have the same template.
 fn fact_or_none<'a>(
     record: &DirectionView<'a>,
-    fact: Fact,
+    may_have: fn(Application) -> bool,
     read: impl FnOnce(&'a Findings) -> Option<FieldValue<'a>>,
 ) -> FieldValue<'a> {
     let Some(findings) = record.flow.findings.as_deref() else { return FieldValue::NotApplicable };
     let none = match findings.application() {
-        Some((application, _)) if may_have(application, fact) => FieldValue::NoValue,
+        Some((application, _)) if may_have(application) => FieldValue::NoValue,
         _ => FieldValue::NotApplicable,
     };
     read(findings).unwrap_or(none)
 }
 
-/// Whether the payload of an application may have a fact that is a text.
-fn may_have(application: Application, fact: Fact) -> bool {
-    if fact == Fact::LearnedName {
-        return true;
-    }
-    use Application::{Dns, Dtls, Ftp, Http, Http2, Imap, Llmnr, Mdns, Mysql, Pop3, Quic, Smtp, Ssh, Tls};
-    match application {
-        Tls | Dtls => (Fact::ServerName..=Fact::CertificateNames).contains(&fact),
-        Quic => (Fact::ServerName..=Fact::TlsAlert).contains(&fact),
-        Dns | Mdns | Llmnr => (Fact::DnsName..=Fact::DnsAnswers).contains(&fact),
-        Http | Http2 => (Fact::HttpHost..=Fact::HttpContentType).contains(&fact),
-        Ssh => (Fact::SshClient..=Fact::HasshServer).contains(&fact),
-        Smtp | Imap | Pop3 | Ftp | Mysql => [Fact::User, Fact::ServerSoftware].contains(&fact),
-        _ => fact == Fact::User,
-    }
+fn has_tls(application: Application) -> bool {
+    matches!(application, Application::Tls | Application::Dtls)
+}
+
+fn has_client_hello(application: Application) -> bool {
+    has_tls(application) || application == Application::Quic
+}
+
+fn has_dns(application: Application) -> bool {
+    matches!(application, Application::Dns | Application::Mdns | Application::Llmnr)
+}
+
+fn has_http(application: Application) -> bool {
+    matches!(application, Application::Http | Application::Http2)
+}
+
+fn has_ssh(application: Application) -> bool {
+    application == Application::Ssh
+}
+
+fn has_greeting(application: Application) -> bool {
+    use Application::{Ftp, Imap, Mysql, Pop3, Smtp};
+    matches!(application, Smtp | Imap | Pop3 | Ftp | Mysql)
+}
+
+fn has_user(application: Application) -> bool {
+    !(has_client_hello(application) || has_dns(application) || has_http(application) || has_ssh(application))
+}
+
+/// Learned names are those of any application.
+fn any(_: Application) -> bool {
+    true
+}
+
+/// nDPI's results do not depend on the application.
+fn none(_: Application) -> bool {
+    false
 }
 
 fn fact_number(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
@@ -158,7 +185,7 @@ fn time(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
 
 fn fingerprint<'a, const N: usize>(record: &DirectionView<'a>, of: fn(&Findings) -> Option<[u8; N]>) -> FieldValue<'a> {
     let read = |findings| String::from_utf8(of(findings)?.into()).ok().map(|text| FieldValue::Text(text.into()));
-    fact_or_none(record, Fact::ServerName, read)
+    fact_or_none(record, has_client_hello, read)
 }
 
 fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
@@ -173,13 +200,13 @@ fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
         0xfefc => "dtls1.3".into(),
         other => format!("{other:#06x}").into(),
     };
-    fact_or_none(record, Fact::TlsVersion, |findings| {
+    fact_or_none(record, has_client_hello, |findings| {
         findings.number(Fact::TlsVersion).map(|version| FieldValue::Text(name(version)))
     })
 }
 
 fn tls_alert<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
-    fact_or_none(record, Fact::TlsAlert, |findings| {
+    fact_or_none(record, has_client_hello, |findings| {
         let alert = findings.number(Fact::TlsAlert)?;
         let (level, description) = (alert >> 8, alert & 0xff);
         let name = |name: Option<&'static str>, number: u64| name.map_or_else(|| number.to_string(), String::from);

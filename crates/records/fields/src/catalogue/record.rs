@@ -1,6 +1,8 @@
 //! Fields of the whole record, and the counters of each direction.
 
 use super::reading::{is_ip, number, of_packets, optional, when};
+use crate::column::Known::AtFirst;
+use crate::column::Profile::{Basic, Connection};
 use crate::column::{Origin, Properties};
 use crate::community_id::{LENGTH, community_id};
 use crate::element::DataType::{
@@ -9,6 +11,7 @@ use crate::element::DataType::{
 use crate::element::{DataType, Element, Semantics, Units, quantity};
 use crate::entry::fields;
 use crate::value::FieldValue;
+use crate::words::Words;
 use weir_flow::{Approximate, FlowRecord};
 use weir_packet::Network;
 
@@ -21,45 +24,45 @@ fields! {
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9().basic(),
          Element::common(152, "flowStartMilliseconds", DateTimeMilliseconds).basic(),
          Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
-        |r| FieldValue::Time(r.flow.start_ns());
+        |r| FieldValue::Time(r.flow.start_ns()), profiles: &[Basic, Connection];
     flow "end_time", Time, "", "Time of the latest packet of both directions, in UTC with ns resolution.",
         [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9().basic(),
          Element::common(153, "flowEndMilliseconds", DateTimeMilliseconds).basic(),
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
-        |r| FieldValue::Time(r.flow.end_ns());
+        |r| FieldValue::Time(r.flow.end_ns()), profiles: &[Basic, Connection];
     flow "duration_ns", Integer, "ns", "Time from `start_time` to `end_time`.",
         [quantity(63, "flowDurationNanoseconds", Unsigned64, Units::Nanoseconds).only_listed()],
-        |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
+        |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns())), profiles: &[Basic, Connection];
     flow "src_ip", Address, "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
         [Element::common(8, "sourceIPv4Address", Ipv4Address).basic(), Element::common(27, "sourceIPv6Address", Ipv6Address).basic()],
-        |r| optional(r.flow.source_ip(), FieldValue::Ip);
+        |r| optional(r.flow.source_ip(), FieldValue::Ip), profiles: &[Basic, Connection], known: AtFirst;
     flow "src_port", Integer or 0, "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP); 0 for other protocols.",
-        [Element::common(7, "sourceTransportPort", Unsigned16).basic()], |r| when(r.flow.has_ports(), r.flow.source_port);
+        [Element::common(7, "sourceTransportPort", Unsigned16).basic()], |r| when(r.flow.has_ports(), r.flow.source_port), profiles: &[Basic, Connection], known: AtFirst;
     flow "dst_ip", Address, "", "Destination address: the address of the responder.",
         [Element::common(12, "destinationIPv4Address", Ipv4Address).basic(),
          Element::common(28, "destinationIPv6Address", Ipv6Address).basic()],
-        |r| optional(r.flow.destination_ip(), FieldValue::Ip);
+        |r| optional(r.flow.destination_ip(), FieldValue::Ip), profiles: &[Basic, Connection], known: AtFirst;
     flow "dst_port", Integer or 0, "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP); 0 for other protocols.",
         [Element::common(11, "destinationTransportPort", Unsigned16).basic()],
-        |r| when(r.flow.has_ports(), r.flow.destination_port);
+        |r| when(r.flow.has_ports(), r.flow.destination_port), profiles: &[Basic, Connection], known: AtFirst;
     flow "protocol", Word, "", "IP protocol, after IPv6 extension headers: its name (tcp, udp, icmp, icmp6 and others), or else its number.",
-        [], |r| if is_ip(r) { FieldValue::Protocol(r.flow.protocol) } else { FieldValue::NotApplicable };
+        [], |r| if is_ip(r) { FieldValue::Protocol(r.flow.protocol) } else { FieldValue::NotApplicable }, profiles: &[Basic], known: AtFirst;
     flow "protocol_number", Integer, "", "IP protocol number, after IPv6 extension headers.",
-        [Element::common(4, "protocolIdentifier", Unsigned8).basic()], |r| when(is_ip(r), r.flow.protocol);
+        [Element::common(4, "protocolIdentifier", Unsigned8).basic()], |r| when(is_ip(r), r.flow.protocol), profiles: &[Basic], known: AtFirst;
     flow "packets", Integer, "packets", "Number of packets of both directions together.",
-        [], |r| FieldValue::Unsigned(r.flow.packets());
+        [], |r| FieldValue::Unsigned(r.flow.packets()), profiles: &[Basic, Connection];
     flow "bytes", Integer, "octets", "Sum of the IP packet lengths of both directions, headers included; 0 in layer-2 flows.",
-        [], |r| FieldValue::Unsigned(r.flow.bytes());
+        [], |r| FieldValue::Unsigned(r.flow.bytes()), profiles: &[Basic];
     flow "l2_bytes", Integer, "octets", "Sum of the frame lengths on the wire of both directions.",
-        [], |r| FieldValue::Unsigned(r.flow.frame_bytes());
+        [], |r| FieldValue::Unsigned(r.flow.frame_bytes()), profiles: &[Basic];
     each "packets", Integer, "packets", "Number of packets.",
-        [Element::common(2, "packetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.packets);
+        [Element::common(2, "packetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.packets), profiles: &[Basic, Connection];
     each "bytes", Integer, "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
-        [Element::common(1, "octetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.bytes);
+        [Element::common(1, "octetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.bytes), profiles: &[Basic];
     each "l2_bytes", Integer, "octets", "Sum of the frame lengths on the wire.",
-        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.frame_bytes);
+        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64).basic()], |r| FieldValue::Unsigned(r.direction.frame_bytes), profiles: &[Basic];
     each "tcp_flags", TcpFlags, "", "TCP control bits of all packets together, a letter for each: SYN, ACK, PSH, FIN, RST, URG, ECE, CWR, N for AE (formerly NS), X, Y and Z for reserved bits.",
-        [], |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::TcpFlags(d.tcp_flags));
+        [], |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::TcpFlags(d.tcp_flags)), profiles: &[Basic];
     each "tcp_flags_number", Integer or 0, "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header; 0 for other protocols.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
@@ -68,12 +71,12 @@ fields! {
         |r| number(r, is_ip(r) && r.flow.protocol == 6, |d| d.tcp_flags);
     flow "end_reason", Word, "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
         [Element::common(136, "flowEndReason", Unsigned8).basic()],
-        |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
+        |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name()), profiles: &[Basic], words: Some(Words::EndReason);
     flow "interface", Integer, "", "Interface that captured the first packet: its number in the capture file, from 1 on; the interface index of the system (`ip link`); or the DPDK port number plus 1.",
-        [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into());
+        [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into()), profiles: &[Basic], known: AtFirst;
     flow "queue_lost", Integer, "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
-        |r| FieldValue::Unsigned(r.flow.queue_lost);
+        |r| FieldValue::Unsigned(r.flow.queue_lost), profiles: &[Basic];
     flow "udp_response_ns", Integer, "ns", "UDP: time from the first packet of the initiator to the first packet of the responder in this record.",
         [quantity(56, "udpResponseTime", Unsigned64, Units::Nanoseconds)], |r| optional(udp_response_ns(r.flow), FieldValue::Unsigned);
     flow "sampling_min", Integer or 1, "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). 1 without sampling.",
@@ -81,14 +84,14 @@ fields! {
         |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
     flow "sampling_max", Integer or 1, "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(310, "samplingPopulation", Unsigned32)],
-        |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
+        |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into())), profiles: &[Basic];
     flow "approximate", Words, "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md), mixed_mac, uninspected (overload.md); bits 1 to 2048 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
-        |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
+        |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) }, profiles: &[Basic], words: Some(Words::Approximate);
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [Element::weir(65, "communityId", DataType::String, Semantics::Default, Units::None)
             .in_octets(LENGTH as u16).only_listed()],
-        |r| optional(community_id(r.flow), FieldValue::CommunityId);
+        |r| optional(community_id(r.flow), FieldValue::CommunityId), profiles: &[Basic, Connection], known: AtFirst;
 }
 
 /// Time from the first packet of the initiator to that of the responder.

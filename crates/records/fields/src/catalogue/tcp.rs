@@ -6,6 +6,7 @@ use crate::element::DataType::{Float64, Unsigned8, Unsigned16, Unsigned32, Unsig
 use crate::element::{Element, Semantics, Units, anomaly_octets, anomaly_packets, quantity};
 use crate::entry::{DirectionView, fields};
 use crate::value::FieldValue;
+use crate::words::Words;
 use weir_flow::Direction;
 use weir_packet::Packet;
 use weir_tcp::{SegmentClass, TcpReport};
@@ -136,7 +137,7 @@ fields! {
         |r| tcp_value(r, |t| t.duration_by_sequence_ns);
     each "tcp_degraded", Words, "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
-        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
+        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) }), words: Some(Words::TcpDegraded);
 }
 
 /// A counter of TCP analysis.

@@ -1,16 +1,18 @@
 //! What expressions and views read from a flow record: the columns, and words for what no single
 //! column has (either side of a flow, the port of the service).
 
+use crate::column::{Column, ColumnKind, Properties};
+use crate::selection::{column, columns};
+use crate::value::FieldValue;
+use crate::words::Words;
 use std::fmt;
-use weir_dpi::{Application, Confidence, Note};
-use weir_fields::{Column, ColumnKind, FieldValue, column, columns};
-use weir_flow::{Approximate, Direction, EndReason, FlowRecord, Place};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
-use weir_tcp::{Degradation, ResponseTimes, TcpReport};
+use weir_flow::{Direction, FlowRecord, Place};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
+use weir_tcp::{ResponseTimes, TcpReport};
 
 /// What the values of a field are, and which literals are compared with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A whole number up to a largest one.
     Number(u64),
     /// A whole number of octets.
@@ -23,10 +25,15 @@ pub(crate) enum Kind {
     Duration,
     /// A mean of nanoseconds.
     MeanNanoseconds,
+    /// Nanoseconds since 1970-01-01 UTC.
     Time,
+    /// An address.
     Address,
+    /// A MAC address.
     Mac,
+    /// An IP protocol, compared by its number.
     Protocol,
+    /// TCP control bits.
     Flags,
     /// One or several of few words, without regard to case.
     Words(Words),
@@ -42,60 +49,6 @@ pub(crate) enum Kind {
     List(&'static Kind),
 }
 
-/// Columns that are lists.
-const LISTS: [&str; 4] = ["alpn_offered", "cert_names", "dns_answers", "ndpi_risks"];
-
-/// The words that a field can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
-    EndReason,
-    TunnelType,
-    /// A set of words.
-    Approximate,
-    /// A set of words.
-    TcpDegraded,
-    Application,
-    ApplicationBy,
-    /// A set of words.
-    ApplicationNotes,
-}
-
-impl Words {
-    /// Those of a column.
-    fn of_column(name: &str) -> Option<Self> {
-        Some(match name {
-            "end_reason" => Self::EndReason,
-            "fwd_tunnel_type" | "rev_tunnel_type" => Self::TunnelType,
-            "approximate" => Self::Approximate,
-            "fwd_tcp_degraded" | "rev_tcp_degraded" => Self::TcpDegraded,
-            "application" => Self::Application,
-            "application_by" => Self::ApplicationBy,
-            "application_notes" => Self::ApplicationNotes,
-            _ => return None,
-        })
-    }
-
-    /// All words with their numbers; with their bits if a field has several words.
-    pub fn all(self) -> Vec<(u64, &'static str)> {
-        match self {
-            Self::EndReason => EndReason::ALL.map(|reason| (reason as u64, reason.name())).into(),
-            Self::TunnelType => {
-                TunnelType::ALL.iter().filter_map(|&tunnel| Some((tunnel as u64, tunnel.name()?))).collect()
-            }
-            Self::Approximate => Approximate::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
-            Self::TcpDegraded => Degradation::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
-            Self::Application => Application::ALL.iter().map(|&known| (known as u64, known.name())).collect(),
-            Self::ApplicationBy => Confidence::ALL.map(|by| (by as u64, by.name())).into(),
-            Self::ApplicationNotes => Note::NAMES.map(|(note, name)| (note as u64, name)).into(),
-        }
-    }
-
-    /// Whether a field has several of the words.
-    pub fn are_a_set(self) -> bool {
-        matches!(self, Self::Approximate | Self::TcpDegraded | Self::ApplicationNotes)
-    }
-}
-
 impl Kind {
     fn of(column: &Column) -> Self {
         match (column.kind, column.unit) {
@@ -109,13 +62,13 @@ impl Kind {
             (ColumnKind::Mac, _) => Self::Mac,
             (ColumnKind::TcpFlags, _) => Self::Flags,
             (ColumnKind::Names, _) => Self::Names,
-            (ColumnKind::Text, _) if LISTS.contains(&column.name) => Self::List(&Self::Text),
-            (ColumnKind::CaselessText, _) if LISTS.contains(&column.name) => Self::List(&Self::CaselessText),
-            (ColumnKind::HostName, _) if LISTS.contains(&column.name) => Self::List(&Self::HostName),
+            (ColumnKind::Text, _) if column.properties.is_list => Self::List(&Self::Text),
+            (ColumnKind::CaselessText, _) if column.properties.is_list => Self::List(&Self::CaselessText),
+            (ColumnKind::HostName, _) if column.properties.is_list => Self::List(&Self::HostName),
             (ColumnKind::CaselessText, _) => Self::CaselessText,
             (ColumnKind::HostName, _) => Self::HostName,
             (ColumnKind::Word | ColumnKind::Words | ColumnKind::Text, _) => {
-                Words::of_column(column.name).map_or(Self::Text, Self::Words)
+                column.properties.words.map_or(Self::Text, Self::Words)
             }
         }
     }
@@ -158,8 +111,10 @@ impl fmt::Display for Kind {
 
 /// Reads a value from a record.
 #[derive(Clone, Copy)]
-pub(crate) enum Read {
+pub enum Read {
+    /// Of a column.
     Column(&'static Column),
+    /// Of the whole flow.
     One(fn(&FlowRecord) -> FieldValue<'_>),
     /// Of the source and of the destination.
     Sides(fn(&FlowRecord) -> FieldValue<'_>, fn(&FlowRecord) -> FieldValue<'_>),
@@ -167,10 +122,15 @@ pub(crate) enum Read {
 
 /// A field by its name.
 #[derive(Clone, Copy)]
-pub(crate) struct Field {
+pub struct Field {
+    /// The name.
     pub name: &'static str,
+    /// What the values are.
     pub kind: Kind,
+    /// How they are read.
     pub read: Read,
+    /// The column whose properties it has: its own, or one that it is read from.
+    column: &'static str,
 }
 
 impl fmt::Debug for Field {
@@ -180,6 +140,11 @@ impl fmt::Debug for Field {
 }
 
 impl Field {
+    /// What else is known of it.
+    pub fn properties(self) -> Properties {
+        column(self.column).expect("the column exists").properties
+    }
+
     /// Whether it is a number of which 0 says that there is none.
     pub fn is_count(self) -> bool {
         let is_counted = match self.read {
@@ -221,66 +186,119 @@ const PORT: Kind = Kind::Number(65_535);
 /// The words that are no columns, or that replace a column: ports of protocols without ports do
 /// not apply, and protocols are compared by number.
 const WORDS: [Field; 25] = [
-    sides("host", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
-    sides("port", PORT, source_port, destination_port),
-    one("src_port", PORT, source_port),
-    one("dst_port", PORT, destination_port),
-    one("service_port", PORT, service_port),
-    one("server_ip", Kind::Address, |flow| {
+    sides("host", "src_ip", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
+    sides("port", "src_port", PORT, source_port, destination_port),
+    one("src_port", "src_port", PORT, source_port),
+    one("dst_port", "dst_port", PORT, destination_port),
+    one("service_port", "dst_port", PORT, service_port),
+    one("server_ip", "dst_ip", Kind::Address, |flow| {
         ip(if serves_source(flow) { flow.source_ip() } else { flow.destination_ip() })
     }),
-    one("client_ip", Kind::Address, |flow| {
+    one("client_ip", "src_ip", Kind::Address, |flow| {
         ip(if serves_source(flow) { flow.destination_ip() } else { flow.source_ip() })
     }),
-    one("protocol", Kind::Protocol, |flow| when(flow.network != Network::Layer2, FieldValue::Protocol(flow.protocol))),
-    one("ip_version", Kind::Number(u64::MAX), ip_version),
-    sides("flags", Kind::Flags, |flow| flags(flow, &flow.forward), |flow| flags(flow, &flow.reverse)),
-    sides("vlan", Kind::Number(4095), |flow| vlan(&flow.forward), |flow| vlan(&flow.reverse)),
-    sides("inner_vlan", Kind::Number(4095), |flow| inner_vlan(&flow.forward), |flow| inner_vlan(&flow.reverse)),
-    sides("mpls", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
-    sides("mac", Kind::Mac, |flow| mac(flow.mac_addresses()[0]), |flow| mac(flow.mac_addresses()[1])),
-    sides("as", Kind::Number(u32::MAX as u64), |flow| system(flow, 0), |flow| system(flow, 1)),
-    sides("country", Kind::CaselessText, |flow| country(flow, 0), |flow| country(flow, 1)),
-    one("tunnel", Kind::Words(Words::TunnelType), |flow| {
+    one("protocol", "protocol", Kind::Protocol, |flow| {
+        when(flow.network != Network::Layer2, FieldValue::Protocol(flow.protocol))
+    }),
+    one("ip_version", "src_ip", Kind::Number(u64::MAX), ip_version),
+    sides("flags", "fwd_tcp_flags", Kind::Flags, |flow| flags(flow, &flow.forward), |flow| flags(flow, &flow.reverse)),
+    sides("vlan", "fwd_vlan_id", Kind::Number(4095), |flow| vlan(&flow.forward), |flow| vlan(&flow.reverse)),
+    sides(
+        "inner_vlan",
+        "fwd_inner_vlan_id",
+        Kind::Number(4095),
+        |flow| inner_vlan(&flow.forward),
+        |flow| inner_vlan(&flow.reverse),
+    ),
+    sides("mpls", "fwd_mpls_label", Kind::Number(0xf_ffff), |flow| mpls(&flow.forward), |flow| mpls(&flow.reverse)),
+    sides("mac", "src_mac", Kind::Mac, |flow| mac(flow.mac_addresses()[0]), |flow| mac(flow.mac_addresses()[1])),
+    sides("as", "src_as", Kind::Number(u32::MAX as u64), |flow| system(flow, 0), |flow| system(flow, 1)),
+    sides("country", "src_country", Kind::CaselessText, |flow| country(flow, 0), |flow| country(flow, 1)),
+    one("tunnel", "fwd_tunnel_type", Kind::Words(Words::TunnelType), |flow| {
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),
-    one("duration", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
-    one("retransmitted", Kind::Number(u64::MAX), |flow| tcp(flow, TcpReport::retransmitted_segments)),
-    one("rtt", Kind::Duration, |flow| initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)),
-    one("response", Kind::Duration, |flow| {
+    one("duration", "duration_ns", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
+    one("retransmitted", "fwd_tcp_retransmitted_packets", Kind::Number(u64::MAX), |flow| {
+        tcp(flow, TcpReport::retransmitted_segments)
+    }),
+    one("rtt", "fwd_tcp_handshake_rtt_ns", Kind::Duration, |flow| {
+        initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+    }),
+    one("response", "fwd_tcp_response_mean_ns", Kind::Duration, |flow| {
         let mean_ns = server_responses(flow).and_then(|times| times.sum_ns.checked_div(times.count));
         mean_ns.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
     }),
-    one("bps", Kind::Fraction, |flow| per_second(flow, 8.0 * flow.bytes() as f64)),
-    one("pps", Kind::Fraction, |flow| per_second(flow, flow.packets() as f64)),
-    one("bpp", Kind::Fraction, |flow| FieldValue::Float(flow.bytes() as f64 / flow.packets().max(1) as f64)),
-    one("icmp_type", Kind::Number(255), icmp),
+    one("bps", "bytes", Kind::Fraction, |flow| per_second(flow, 8.0 * flow.bytes() as f64)),
+    one("pps", "packets", Kind::Fraction, |flow| per_second(flow, flow.packets() as f64)),
+    one("bpp", "bytes", Kind::Fraction, |flow| FieldValue::Float(flow.bytes() as f64 / flow.packets().max(1) as f64)),
+    one("icmp_type", "fwd_icmp_type", Kind::Number(255), icmp),
 ];
 
-const fn one(name: &'static str, kind: Kind, read: fn(&FlowRecord) -> FieldValue<'_>) -> Field {
-    Field { name, kind, read: Read::One(read) }
+const fn one(name: &'static str, column: &'static str, kind: Kind, read: fn(&FlowRecord) -> FieldValue<'_>) -> Field {
+    Field { name, kind, read: Read::One(read), column }
 }
 
 const fn sides(
     name: &'static str,
+    column: &'static str,
     kind: Kind,
     source: fn(&FlowRecord) -> FieldValue<'_>,
     destination: fn(&FlowRecord) -> FieldValue<'_>,
 ) -> Field {
-    Field { name, kind, read: Read::Sides(source, destination) }
+    Field { name, kind, read: Read::Sides(source, destination), column }
 }
 
 /// The field of a name: a word of this file, or a column.
-pub(crate) fn field(name: &str) -> Option<Field> {
+pub fn field(name: &str) -> Option<Field> {
     let word = WORDS.iter().find(|word| word.name == name).copied();
     word.or_else(|| {
         let column = column(name).ok()?;
-        Some(Field { name: column.name, kind: Kind::of(column), read: Read::Column(column) })
+        Some(Field { name: column.name, kind: Kind::of(column), read: Read::Column(column), column: column.name })
     })
 }
 
+/// The field of a name in a view. What a packet header has once (VLAN, MPLS label) is that of the
+/// first direction with packets.
+pub fn view_field(name: &str) -> Option<Field> {
+    let one = |name, kind, read| Some(Field { kind, read: Read::One(read), ..field(name)? });
+    match name {
+        "source" | "src" => field("src_ip"),
+        "destination" | "dst" => field("dst_ip"),
+        "proto" => field("protocol"),
+        "vlan" => one("vlan", Kind::Number(4095), |flow| of_first(flow, |d| known(d.vlan != NO_VLAN, d.vlan.into()))),
+        "inner_vlan" => one("inner_vlan", Kind::Number(4095), |flow| {
+            of_first(flow, |d| known(d.inner_vlan != NO_VLAN, d.inner_vlan.into()))
+        }),
+        "mpls" => one("mpls", Kind::Number(0xf_ffff), |flow| {
+            of_first(flow, |d| known(d.mpls_label != NO_LABEL, d.mpls_label.into()))
+        }),
+        "flags" => one("flags", Kind::Flags, |flow| {
+            let applies = flow.protocol == 6 && flow.has_ports();
+            let bits = flow.forward.tcp_flags | flow.reverse.tcp_flags;
+            if applies { FieldValue::TcpFlags(bits) } else { FieldValue::NotApplicable }
+        }),
+        name => field(name),
+    }
+}
+
+/// The name of the field that a column of the table shows, for its heading; other texts stay as they are.
+pub fn name_of_heading(heading: &str) -> &str {
+    match heading {
+        "pkts→" => "fwd_packets",
+        "←pkts" => "rev_packets",
+        "bytes→" => "fwd_bytes",
+        "←bytes" => "rev_bytes",
+        "start" => "start_time",
+        name => name,
+    }
+}
+
+fn known(applies: bool, number: u64) -> Option<FieldValue<'static>> {
+    applies.then_some(FieldValue::Unsigned(number))
+}
+
 /// The most similar name, if one is similar.
-pub(crate) fn most_similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn most_similar_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let similar = names.map(|near| (similarity(near, name), near)).filter(|near| near.0 > LEAST_SIMILARITY);
     similar.max_by_key(|&(similarity, _)| similarity).map(|(_, near)| near)
 }
@@ -293,7 +311,7 @@ fn similarity(one: &str, other: &str) -> u32 {
 }
 
 /// The names that are near to an unknown one: the same field with a direction, or similar names.
-pub(crate) fn near_names(name: &str) -> Vec<String> {
+pub fn near_names(name: &str) -> Vec<String> {
     const LISTED: usize = 3;
     let of_directions: Vec<String> = ["fwd_", "rev_"].iter().map(|prefix| format!("{prefix}{name}")).collect();
     if of_directions.iter().all(|name| field(name).is_some()) {
@@ -388,7 +406,7 @@ fn country(flow: &FlowRecord, side: usize) -> FieldValue<'_> {
 }
 
 /// A value of the forward direction, or of the reverse direction if the forward one has none.
-pub(crate) fn of_first(flow: &FlowRecord, read: fn(&Direction) -> Option<FieldValue<'static>>) -> FieldValue<'static> {
+pub fn of_first(flow: &FlowRecord, read: fn(&Direction) -> Option<FieldValue<'static>>) -> FieldValue<'static> {
     let value = |direction: &Direction| if direction.packets > 0 { read(direction) } else { None };
     value(&flow.forward).or_else(|| value(&flow.reverse)).unwrap_or(FieldValue::NotApplicable)
 }
@@ -400,7 +418,8 @@ fn icmp(flow: &FlowRecord) -> FieldValue<'static> {
     of_first(flow, |direction| Some(FieldValue::Unsigned(direction.icmp[0].into())))
 }
 
-pub(crate) fn duration_ns(flow: &FlowRecord) -> u64 {
+/// Time from the first to the last packet.
+pub fn duration_ns(flow: &FlowRecord) -> u64 {
     flow.end_ns().saturating_sub(flow.start_ns())
 }
 
@@ -419,13 +438,13 @@ fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> FieldValue<'static> {
 }
 
 /// The initial round trip between both endpoints: the parts on both sides of the capture point.
-pub(crate) fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
+pub fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
     let [forward, reverse] = flow.tcp.as_ref()?;
     Some(forward.handshake_rtt_ns?.saturating_add(reverse.handshake_rtt_ns?))
 }
 
 /// The response times of the server.
-pub(crate) fn server_responses(flow: &FlowRecord) -> Option<&ResponseTimes> {
+pub fn server_responses(flow: &FlowRecord) -> Option<&ResponseTimes> {
     let [forward, reverse] = flow.tcp.as_ref()?;
     Some(if serves_source(flow) { &forward.responses } else { &reverse.responses })
 }
