@@ -2,11 +2,18 @@
 
 mod dependencies;
 mod documents;
+mod field_names;
 mod sources;
 
 use std::path::Path;
 
 /// All violations in the repository with this root, as `FILE:LINE: what is wrong`.
 pub fn violations(root: &Path) -> Vec<String> {
-    [documents::violations(root), dependencies::violations(root), sources::violations(root)].concat()
+    [
+        documents::violations(root),
+        dependencies::violations(root),
+        field_names::violations(root),
+        sources::violations(root),
+    ]
+    .concat()
 }
