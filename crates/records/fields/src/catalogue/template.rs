@@ -1,6 +1,7 @@
 //! Fields of templates only: fields of other files in encodings that collectors expect.
 
 use super::reading::{of_packets, optional, type_and_code};
+use crate::column::Profile::Basic;
 use crate::column::{Origin, Properties};
 use crate::element::DataType::{Unsigned8, Unsigned16, Unsigned32, Unsigned64};
 use crate::element::Element;
@@ -25,17 +26,17 @@ fields! {
             |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
     flow "sampling_max", Integer, "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
-        |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2));
+        |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2)), profiles: &[Basic];
     flow "sampling_max", Integer, "packets", "1 in N packets was metered; 1 without sampling. In IPFIX not in full templates. Some collectors ignore records without a rate.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_basic(),
          Element::iana(34, "samplingInterval", Unsigned32).only_netflow9().basic()],
-        |r| FieldValue::Unsigned(r.flow.sampling.map_or(1, |[_, max]| max.into()));
+        |r| FieldValue::Unsigned(r.flow.sampling.map_or(1, |[_, max]| max.into())), profiles: &[Basic];
     flow "sampling_max", Integer, "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
-        |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(3));
+        |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(3)), profiles: &[Basic];
     flow "sampling_max", Integer, "packets", "Packets selected of each N packets: 1.",
-        [Element::iana(309, "samplingSize", Unsigned32)], |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(1));
+        [Element::iana(309, "samplingSize", Unsigned32)], |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(1)), profiles: &[Basic];
     flow "src_ip", Integer, "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
-        |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 });
+        |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 }), profiles: &[Basic];
 }
