@@ -2,7 +2,7 @@
 
 use crate::arguments::Packets;
 use crate::console::progress::Progress;
-use crate::error::{Error, SourceError};
+use crate::error::{Error, OutputError, SourceError};
 use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::{MemoryUse, ViewMemory};
@@ -38,7 +38,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     }
     files::check_targets(&source_names, &targets)?;
     if output == Target::StandardOutput && io::stdout().is_terminal() {
-        return Err(Error::CaptureToTerminal);
+        return Err(OutputError::CaptureToTerminal.into());
     }
     let query = packets.query();
     let stop_signal = StopSignal::register()?;
