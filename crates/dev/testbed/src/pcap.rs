@@ -87,7 +87,7 @@ impl AsRef<OsStr> for SavedCapture {
 
 /// The captures of single flows of the crate `dpi`, in the order of their names.
 pub fn captures_of_applications() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dpi/testdata");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../meter/dpi/testdata");
     let files = std::fs::read_dir(folder).expect("the folder can be listed").map(|entry| entry.unwrap().path());
     let mut captures: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pcap")).collect();
     captures.sort();
