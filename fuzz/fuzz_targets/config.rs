@@ -10,7 +10,7 @@
 mod arguments;
 #[path = "../../crates/weir/src/probe/config.rs"]
 mod config;
-#[path = "../../crates/weir/src/error.rs"]
+#[path = "../../crates/weir/src/error/mod.rs"]
 mod error;
 
 use std::ffi::OsString;

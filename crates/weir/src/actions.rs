@@ -3,7 +3,7 @@
 use crate::arguments::{Enrichment, Metering, ProbeOptions, RulesArguments, RulesCheck, RulesCommand};
 use crate::console::{print, print_styled, style};
 use crate::enrichment::{Enricher, ReloadResult, unix_seconds};
-use crate::error::{Error, RulesProblems};
+use crate::error::{Error, OutputError, ProbeError, RulesError, RulesProblems};
 use crate::files::{self, Target};
 use crate::input::{self, DamageLog};
 use crate::missing_options;
@@ -58,14 +58,15 @@ impl Actions {
     /// # Errors
     /// It cannot be read, or has problems.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let failed = |error| Error::RulesFile { path: path.display().to_string(), error };
+        let failed = |error| RulesError::File { path: path.display().to_string(), error };
         let mut text = Vec::new();
         let file = File::open(path).map_err(failed)?;
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
         if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(Error::RulesTooLong { path: path.display().to_string(), most: MAX_FILE_BYTES >> 20 });
+            return Err(RulesError::TooLong { path: path.display().to_string(), most: MAX_FILE_BYTES >> 20 }.into());
         }
-        let invalid = |problems| Error::Rules { path: path.to_owned(), problems: RulesProblems(problems) };
+        let invalid =
+            |problems| RulesError::Invalid { path: path.to_owned(), problems: RulesProblems(problems) }.into();
         let text = String::from_utf8(text).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + before.iter().filter(|&&octet| octet == b'\n').count();
@@ -130,11 +131,11 @@ impl Actions {
             files::check_targets(sources, &all)?;
         }
         if io::stdout().is_terminal() && self.targets().any(|(_, target)| target == Target::StandardOutput) {
-            return Err(Error::CaptureToTerminal);
+            return Err(OutputError::CaptureToTerminal.into());
         }
         let in_log = |target: &Target| matches!(target, Target::File(path) if files::is_standard_error(path));
         if let Some((output, _)) = self.targets().find(|(_, target)| in_log(target)) {
-            return Err(Error::PacketsInLog(output));
+            return Err(RulesError::PacketsInLog(output).into());
         }
         missing_options::check_rules(&self.rules, metering, enrichment)?;
         weir_egress::check(&self.egresses, &names(sources)).map_err(Error::Egress)
@@ -280,11 +281,11 @@ impl Actions {
         let egress_names =
             |actions: &Self| actions.rules.egresses.iter().map(|egress| egress.name.clone()).collect::<Vec<_>>();
         if new.egresses != self.egresses || egress_names(&new) != egress_names(self) {
-            return Err(Error::ReloadChangesEgress(path.display().to_string()));
+            return Err(RulesError::ReloadChangesEgress(path.display().to_string()).into());
         }
         let permitted = self.hold_octets.max(DEFAULT_HOLD_OCTETS);
         if PacketActions::memory_bytes_for(&new.rules) > permitted {
-            return Err(Error::ReloadEnlargesHold(path.display().to_string()));
+            return Err(RulesError::ReloadEnlargesHold(path.display().to_string()).into());
         }
         (self.rules, self.text, self.loaded) = (new.rules, new.text, new.loaded);
         Ok(())
@@ -384,8 +385,8 @@ fn check_access(path: &Path, user: &str) -> Result<(), Error> {
     let refused = |error| {
         let user = user.into();
         match is_folder {
-            true => Error::RotatedFiles { sink: format!("folder:{}", path.display()), user, error },
-            false => Error::FifoOfUser { output: format!("pcap:{}", path.display()), user, error },
+            true => ProbeError::RotatedFiles { sink: format!("folder:{}", path.display()), user, error }.into(),
+            false => RulesError::FifoOfUser { output: format!("pcap:{}", path.display()), user, error }.into(),
         }
     };
     privileges::as_user(user, || access().map_err(refused))

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Bench, BenchCommand, BenchLive};
 use crate::console::print;
-use crate::error::Error;
+use crate::error::{Error, MachineError};
 use crate::files;
 use crate::run_status::RunStatus;
 use crate::signals::StopSignal;
@@ -36,7 +36,7 @@ fn run_live(arguments: &BenchLive) -> Result<RunStatus, Error> {
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut log_line, show);
     let (report, status) = measure_and_write(arguments.json.as_deref(), measure, weir_bench::json)?;
     match report {
-        Some(report) if !report.passed() => Err(Error::Soak),
+        Some(report) if !report.passed() => Err(MachineError::Soak.into()),
         _ => Ok(status),
     }
 }
@@ -77,7 +77,7 @@ fn measure_and_write<R>(
             error!(%error, "no result");
             return Ok((None, RunStatus::Problems));
         }
-        Err(error) => return Err(Error::Bench(error)),
+        Err(error) => return Err(MachineError::Bench(error).into()),
     };
     if json_on_standard_output {
         status = print((to_json(&report) + "\n").as_bytes());

@@ -7,7 +7,7 @@
 
 use crate::arguments::{Bypass, BypassAction, EveEvent};
 use crate::console::print;
-use crate::error::Error;
+use crate::error::{BypassError, Error};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::StopSignal;
@@ -69,18 +69,18 @@ impl Counters {
 
 pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     if arguments.to.is_https() != arguments.ca.is_some() {
-        return Err(Error::BypassCertificates);
+        return Err(BypassError::Certificates.into());
     }
     if arguments.more > 0 && arguments.action != BypassAction::Shunt {
-        return Err(Error::BypassMore);
+        return Err(BypassError::More.into());
     }
     if !arguments.signature.is_empty() && arguments.on.iter().all(|on| *on == EveEvent::Bypassed) {
-        return Err(Error::BypassSignature);
+        return Err(BypassError::Signature.into());
     }
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
     let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
-    let remote = |error| Error::Remote { error };
+    let remote = |error| BypassError::Remote { error };
     let mut probe =
         RemoteProbe::new(arguments.to.clone(), &arguments.token_file, arguments.ca.as_deref()).map_err(remote)?;
     if !arguments.hardening.no_sandbox {
@@ -91,11 +91,11 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     let none = "/overrides?src_ip=0.0.0.0&dst_ip=0.0.0.0&protocol=255";
     match probe.request(Method::DELETE, none, "", &stop) {
         Ok(answer) if [401, 403, 409].contains(&answer.status.as_u16()) => {
-            return Err(Error::BypassRefused { probe: arguments.to.to_string(), reason: answer.error() });
+            return Err(BypassError::Refused { probe: arguments.to.to_string(), reason: answer.error() }.into());
         }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            return Err(Error::BypassRefused { probe: arguments.to.to_string(), reason: error.to_string() });
+            return Err(BypassError::Refused { probe: arguments.to.to_string(), reason: error.to_string() }.into());
         }
         Err(_) if stop.load(Ordering::Relaxed) => {}
         Err(error) => warn!(probe = %arguments.to, error = %error, "the probe cannot be reached yet"),

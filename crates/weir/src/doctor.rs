@@ -2,7 +2,7 @@
 
 use crate::arguments::Doctor;
 use crate::console::{print, print_styled, style};
-use crate::error::Error;
+use crate::error::{Error, MachineError};
 use crate::findings::{self, append_line, append_row, append_sections, append_wrapped};
 use crate::run_status::RunStatus;
 use serde_json::json;
@@ -63,7 +63,7 @@ pub fn check_interface(machine: &Machine, name: &str) -> Result<(), Error> {
     }
     let names: Vec<&str> = machine.nics.iter().map(|nic| &nic.name[..]).collect();
     let existing = if names.is_empty() { "none".into() } else { names.join(", ") };
-    Err(Error::UnknownInterface { name: name.into(), existing })
+    Err(MachineError::UnknownInterface { name: name.into(), existing }.into())
 }
 
 fn status(findings: &[Finding]) -> RunStatus {

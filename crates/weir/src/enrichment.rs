@@ -5,7 +5,7 @@
 //! records, so nothing waits. A file that cannot be used keeps what was loaded from it before.
 
 use crate::arguments;
-use crate::error::Error;
+use crate::error::{Error, ReloadError};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -205,7 +205,7 @@ impl EnrichmentReloader {
             Err(error.to_string())
         };
         let mut result =
-            self.running.take().map(|thread| thread.join().unwrap_or_else(|_| failed(Error::ReloadPanicked)));
+            self.running.take().map(|thread| thread.join().unwrap_or_else(|_| failed(ReloadError::Panicked.into())));
         if std::mem::take(&mut self.is_requested) {
             let enricher = enricher.clone();
             let thread = std::thread::Builder::new().name("weir-enrich".into()).spawn(move || enricher.reload());

@@ -1,6 +1,6 @@
 //! Output files. No output overwrites an input or another output.
 
-use crate::error::Error;
+use crate::error::{Error, OutputError};
 use crate::input;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -54,10 +54,12 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
         };
         let Some(identity) = identity else { continue };
         if let Some((input, _)) = inputs.iter().find(|(_, other)| *other == identity) {
-            return Err(Error::OverwritesInput { output: output.clone(), input: input.display().to_string() });
+            return Err(
+                OutputError::OverwritesInput { output: output.clone(), input: input.display().to_string() }.into()
+            );
         }
         if let Some((other, _)) = used.iter().find(|(_, other)| *other == identity) {
-            return Err(Error::SharedOutput { output: output.clone(), other: (*other).clone() });
+            return Err(OutputError::SharedOutput { output: output.clone(), other: (*other).clone() }.into());
         }
         used.push((output, identity));
     }
@@ -98,7 +100,7 @@ pub fn wait_for_reader<T>(
             opened => return opened,
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(Error::NoPipeReader(output.into()));
+            return Err(OutputError::NoPipeReader(output.into()).into());
         }
         if !logged && started.elapsed() >= LOG_AFTER {
             logged = true;

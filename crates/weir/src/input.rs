@@ -1,7 +1,7 @@
 //! Opens sources: captures, pipes, generated traffic, live interfaces.
 
 use crate::arguments::{Inspection, Metering, Selection};
-use crate::error::{Error, SourceError};
+use crate::error::{Error, InputError, SourceError};
 use crate::protocols;
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
@@ -88,17 +88,17 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
     if command == "tcp"
         && let Some(live) = sources.iter().filter_map(|source| source.to_str()).find(is_live)
     {
-        return Err(Error::TcpOfLiveTraffic(live.into()));
+        return Err(InputError::TcpOfLiveTraffic(live.into()).into());
     }
     if sources.iter().any(|source| path_of(source).as_os_str().is_empty()) {
-        return Err(Error::EmptyInputName { command });
+        return Err(InputError::EmptyInputName { command }.into());
     }
     if sources.is_empty() {
         let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
-        return Err(Error::NoInput { command, wanted });
+        return Err(InputError::NoInput { command, wanted }.into());
     }
     if sources.iter().filter(|source| path_of(source) == Path::new("-")).count() > 1 {
-        return Err(Error::StandardInputTwice);
+        return Err(InputError::StandardInputTwice.into());
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
 /// unless the user insists.
 pub fn check_loopback(sources: &[&OsStr], force: bool) -> Result<(), Error> {
     let loopback = sources.iter().find_map(|source| weir_capture::captured_loopback(source.to_str()?));
-    loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(Error::Loopback(interface)))
+    loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(InputError::Loopback(interface).into()))
 }
 
 /// Checks that nothing asks for octets of packets files, which have none.
@@ -116,7 +116,9 @@ pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool)
     let option = is_given.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
     let source = sources.iter().find(|source| packets_path(source).is_some());
     match source.zip(option) {
-        Some((source, option)) => Err(Error::OctetsOfPackets { file: source.display().to_string(), option }),
+        Some((source, option)) => {
+            Err(InputError::OctetsOfPackets { file: source.display().to_string(), option }.into())
+        }
         None => Ok(()),
     }
 }
@@ -127,7 +129,7 @@ pub fn metering_of(sources: &[&OsStr], metering: &Metering) -> Result<Metering, 
     if sources.iter().all(|source| packets_path(source).is_some()) {
         if metering.dpi.is_some() && metering.inspects() {
             let file = sources.first().map_or_else(String::new, |source| source.display().to_string());
-            return Err(Error::OctetsOfPackets { file, option: "--dpi" });
+            return Err(InputError::OctetsOfPackets { file, option: "--dpi" }.into());
         }
         metering.dpi = Some(Inspection::Off);
     }
@@ -164,12 +166,12 @@ pub fn open_on_threads(
 ) -> Result<Input<'static>, Error> {
     if let Some(live) = find_live(sources) {
         if sources.len() > 1 {
-            return Err(Error::LiveNotAlone(live.into()));
+            return Err(InputError::LiveNotAlone(live.into()).into());
         }
         let mut queues = open_queues(live)?;
         return match (queues.pop(), queues.is_empty()) {
             (Some(source), true) => Ok(Input::Live(source)),
-            _ => Err(Error::SeveralQueues(live.into())),
+            _ => Err(InputError::SeveralQueues(live.into()).into()),
         };
     }
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();

@@ -3,7 +3,7 @@
 //!
 //! Exit codes: 0 success; 1 usage error, or input that cannot be opened (nothing was metered);
 //! 2 finished, but an input was damaged, packets were dropped, or records were not delivered.
-//! Libraries state what is wrong; advice for the user is added here (`error.rs`).
+//! Libraries state what is wrong; advice for the user is added here (`error`).
 #![forbid(unsafe_code)]
 
 mod actions;

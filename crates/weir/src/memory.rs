@@ -4,7 +4,7 @@
 //! that fills it ends the process. What counts here is therefore the memory of full caches.
 //! `--lock-memory` touches all of it at the start.
 
-use crate::error::{Error, FlowCacheTooLarge};
+use crate::error::{Error, FlowCacheTooLarge, ProbeError, ReloadError};
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, getrlimit};
@@ -91,7 +91,7 @@ impl SinkMemory {
     /// records in their queues. `view_bytes` is the memory of the groups of all views.
     ///
     /// # Errors
-    /// [`Error::ReloadSinks`] if not even short queues fit.
+    /// [`ReloadError::Sinks`] if not even short queues fit.
     pub fn queue_batches_of_new(
         &self,
         kept: usize,
@@ -102,16 +102,19 @@ impl SinkMemory {
         let Some((room_bytes, limit)) = self.room.as_ref().filter(|_| new > 0) else { return Ok(self.queue_batches) };
         let more_bytes = view_bytes.saturating_sub(self.views.bytes);
         let needed = |batches| more_bytes + queue_bytes(kept + closing, self.queue_batches) + queue_bytes(new, batches);
-        halves(self.queue_batches).find(|&batches| needed(batches) <= *room_bytes).ok_or_else(|| Error::ReloadSinks {
-            sinks: kept + closing + new,
-            closing,
-            needed: units::quantity(needed(MIN_QUEUE_BATCHES.min(self.queue_batches)), "B"),
-            views: match more_bytes {
-                0 => String::new(),
-                bytes => format!(" with {} of groups of more views (--groups)", units::quantity(bytes, "B")),
-            },
-            room: units::quantity(*room_bytes, "B"),
-            limit: limit.clone(),
+        halves(self.queue_batches).find(|&batches| needed(batches) <= *room_bytes).ok_or_else(|| {
+            ReloadError::Sinks {
+                sinks: kept + closing + new,
+                closing,
+                needed: units::quantity(needed(MIN_QUEUE_BATCHES.min(self.queue_batches)), "B"),
+                views: match more_bytes {
+                    0 => String::new(),
+                    bytes => format!(" with {} of groups of more views (--groups)", units::quantity(bytes, "B")),
+                },
+                room: units::quantity(*room_bytes, "B"),
+                limit: limit.clone(),
+            }
+            .into()
         })
     }
 }
@@ -265,13 +268,13 @@ impl MemoryLock {
     /// Touches and locks all memory that the process has now, and ends the thread.
     ///
     /// # Errors
-    /// [`Error::LockMemory`] if it is more than the limit of locked memory.
+    /// [`ProbeError::LockMemory`] if it is more than the limit of locked memory.
     pub fn lock(self) -> Result<(), Error> {
         let _ = self.request.send(());
         self.thread.join().expect("the thread makes one system call").map_err(|error| {
             let limit = getrlimit(Resource::Memlock).current;
             let limit = limit.map_or_else(|| "none".into(), |bytes| units::quantity(bytes, "B"));
-            Error::LockMemory { limit, error: error.into() }
+            ProbeError::LockMemory { limit, error: error.into() }.into()
         })
     }
 }

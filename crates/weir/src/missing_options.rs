@@ -5,7 +5,7 @@
 //! a rule that bans a country must not do nothing.
 
 use crate::arguments::{Enrichment, Inspection, Metering, RecordSink, Sinks};
-use crate::error::Error;
+use crate::error::{Error, RulesError};
 use tracing::warn;
 use weir_dpi::InspectionSettings;
 use weir_fields::{Requirement, field};
@@ -42,11 +42,11 @@ pub fn check_rules(rules: &Rules, metering: &Metering, enrichment: &Enrichment) 
         let (rule, line) = (name.clone(), *line);
         for field in condition.fields() {
             let Some(option) = missing_option(field, metering, metering.inspects(), enrichment) else { continue };
-            problems.push(Error::RuleNeedsOption { rule: rule.clone(), line, field, option });
+            problems.push(RulesError::RuleNeedsOption { rule: rule.clone(), line, field, option }.into());
         }
         for tag in unknown_tags(condition, enrichment) {
             let (rule, tag, lists) = (rule.clone(), tag.into(), lists(enrichment).join(", "));
-            problems.push(Error::RuleNeedsTag { rule, line, tag, lists });
+            problems.push(RulesError::RuleNeedsTag { rule, line, tag, lists }.into());
         }
     }
     Error::of(problems)

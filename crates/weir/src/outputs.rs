@@ -3,7 +3,7 @@
 use crate::arguments::{self, Enrichment, InvalidOutput, Metering, Output, RecordSink, Reporting};
 use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
-use crate::error::Error;
+use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::memory::{self, ViewMemory};
@@ -156,13 +156,13 @@ impl Outputs {
     pub fn check_sink(&self, RecordSink { spec, .. }: &RecordSink) -> Result<(), Error> {
         let Some(format) = spec.view_format() else { return Ok(()) };
         if spec.columns().is_some() && self.view.is_some() {
-            return Err(Error::FieldsOfView(spec.name().into()));
+            return Err(OutputError::FieldsOfView(spec.name().into()).into());
         }
         if format != ViewFormat::Table && self.retries && self.view.is_some() {
-            return Err(Error::ViewOfProbe(spec.to_string()));
+            return Err(OutputError::ViewOfProbe(spec.to_string()).into());
         }
         if self.written_at_end(spec).is_some() && spec.is_rotated() {
-            return Err(Error::RotatedTable(spec.to_string()));
+            return Err(OutputError::RotatedTable(spec.to_string()).into());
         }
         Ok(())
     }
@@ -181,14 +181,14 @@ impl Outputs {
     /// Checks that the view has no two columns with one name.
     fn check_columns(&self, options: &arguments::Sinks) -> Result<(), Error> {
         if options.groups.is_some() && self.view.is_none() {
-            return Err(Error::GroupsWithoutView);
+            return Err(OutputError::GroupsWithoutView.into());
         }
         let names = || options.by.iter().map(GroupField::name);
         let is_twice = |(at, name): (usize, &'static str)| {
             let is_number = Metric::ALL.iter().any(|metric| [metric.name(), metric.name_of_side()].contains(&name));
             (is_number || names().skip(at + 1).any(|other| other == name)).then_some(name)
         };
-        names().enumerate().find_map(is_twice).map_or(Ok(()), |name| Err(Error::ColumnTwice(name)))
+        names().enumerate().find_map(is_twice).map_or(Ok(()), |name| Err(OutputError::ColumnTwice(name).into()))
     }
 
     /// Checks `--sort`, which applies to all sinks that may have a table or a view.
@@ -292,7 +292,7 @@ impl Outputs {
     ) -> Result<Table, Error> {
         let (name, content, compression) = (spec.name(), self.content(spec, format, options)?, spec.compression());
         let mut table = match Target::of_sink(spec) {
-            Target::File(path) if path == Path::new("") => return Err(Error::NoTablePath(name.into())),
+            Target::File(path) if path == Path::new("") => return Err(OutputError::NoTablePath(name.into()).into()),
             Target::File(path) => {
                 let OutputFile { file, unused } = weir_export::open_file(name, &path, mode, self.owner)?;
                 let output: Box<dyn Write + Send> = if mode == FileMode::Append || compression.is_some() {

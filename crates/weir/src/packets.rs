@@ -2,7 +2,7 @@
 
 use crate::arguments::Packets;
 use crate::console::progress::Progress;
-use crate::error::{Error, SourceError};
+use crate::error::{Error, OutputError, SourceError};
 use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::{MemoryUse, ViewMemory};
@@ -31,35 +31,21 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let sources = inputs(&packets.files);
     let source_names: Vec<&OsStr> = sources.iter().map(|path| path.as_os_str()).collect();
     input::check_sources(&source_names, "packets")?;
-    let output = Target::of_path(&packets.output);
-    let mut targets = vec![(format!("-o {}", packets.output.display()), output.clone())];
-    if let Some(path) = &packets.stats {
-        targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
-    }
-    files::check_targets(&source_names, &targets)?;
-    if output == Target::StandardOutput && io::stdout().is_terminal() {
-        return Err(Error::CaptureToTerminal);
-    }
+    let output = output_target(packets, &source_names)?;
     let query = packets.query();
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
-    let search = Search::plan(&packets.files, query.clone())
-        .map_err(|error| Error::Sources(vec![SourceError::Capture(error)]))?;
+    let unreadable = |error| Error::Sources(vec![SourceError::Capture(error)]);
+    let search = Search::plan(&packets.files, query.clone()).map_err(unreadable)?;
     // A capture that cannot be read at all is an error of usage, of which the search would be told late.
     let check = |path: &&PathBuf| !path.is_dir() && !input::is_pipe(path.as_os_str());
-    for path in packets.files.iter().filter(check) {
-        weir_capture::open(path).map_err(|error| Error::Sources(vec![SourceError::Capture(error)]))?;
-    }
+    packets.files.iter().filter(check).try_for_each(|path| weir_capture::open(path).map(drop)).map_err(unreadable)?;
     let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
     let mode = if packets.overwrite { FileMode::Overwrite } else { FileMode::New };
     let writer = open_output(&packets.output, output, mode, &stop)?;
     let stats = files::wait_for_reader("--stats", &stop, || open_stats(packets.stats.as_deref(), mode, None))?;
     if !packets.hardening.no_sandbox {
-        // Something in each folder: the sandbox permits the folders of files.
-        let of_folder = |path: &PathBuf| if path.is_dir() { path.join("file") } else { path.clone() };
-        let read_again: Vec<PathBuf> = packets.files.iter().map(of_folder).collect();
-        let read_again: Vec<&Path> = read_again.iter().map(PathBuf::as_path).collect();
-        Sandbox::enter(&[], &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
+        enter_sandbox(&packets.files);
     }
     stop_signal.start_thread();
     for (path, notice) in &search.notices {
@@ -78,13 +64,8 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
         status = metered.map_or(RunStatus::Problems, |status| status);
         selected = records.finish();
     }
-    let (found_records, overflow_records) = (selected.records, selected.overflow_records);
-    if overflow_records > 0 {
-        warn!(
-            records = overflow_records,
-            "records that match sum up several flows, because the flow cache was full; their packets are not found"
-        );
-    }
+    warn_of_overflow(selected.overflow_records);
+    let found_records = selected.records;
     let mut selector = FrameSelector::new(&query, selected);
     let (mut written, mut frames) = (PacketTotals::default(), 0_u64);
     let mut file = writer.map_err(|error| Error::file(&packets.output, error))?;
@@ -104,27 +85,93 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
         Ok(())
     });
     let result = result.and_then(|read| file.finish().map(|()| read));
-    match result {
-        Ok(read) => status = status.and(read),
-        // The reader of the output has enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            let is_of_pcap = error.kind() == io::ErrorKind::InvalidInput;
-            let advice = if is_of_pcap { "; name the output .pcapng, which has room for it" } else { "" };
-            error!(error = format_args!("{}{advice}", Error::file(&packets.output, error)), "the file is incomplete");
-            status = RunStatus::Problems;
-        }
+    status = status.and(result.unwrap_or_else(|error| log_incomplete(&packets.output, error)));
+    let totals = Totals { passes, frames, records: found_records, written };
+    log_totals(packets, &search, &totals);
+    if let Some(path) = &packets.stats {
+        let json = serde_json::to_vec_pretty(&totals.json(&search)).expect("numbers with constant names");
+        status = status.and(write_json(json, path, stats, "cannot write the totals"));
     }
-    let read = search.octets_read();
+    Ok(status)
+}
+
+/// The target of the output, which is no input and not shared.
+fn output_target(packets: &Packets, sources: &[&OsStr]) -> Result<Target, Error> {
+    let output = Target::of_path(&packets.output);
+    let mut targets = vec![(format!("-o {}", packets.output.display()), output.clone())];
+    if let Some(path) = &packets.stats {
+        targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
+    }
+    files::check_targets(sources, &targets)?;
+    if output == Target::StandardOutput && io::stdout().is_terminal() {
+        return Err(OutputError::CaptureToTerminal.into());
+    }
+    Ok(output)
+}
+
+fn enter_sandbox(files: &[PathBuf]) {
+    // Something in each folder: the sandbox permits the folders of files.
+    let of_folder = |path: &PathBuf| if path.is_dir() { path.join("file") } else { path.clone() };
+    let read_again: Vec<PathBuf> = files.iter().map(of_folder).collect();
+    let read_again: Vec<&Path> = read_again.iter().map(PathBuf::as_path).collect();
+    Sandbox::enter(&[], &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
+}
+
+fn warn_of_overflow(records: u64) {
+    if records > 0 {
+        warn!(
+            records,
+            "records that match sum up several flows, because the flow cache was full; their packets are not found"
+        );
+    }
+}
+
+/// Logs why the output is incomplete, unless its reader has enough.
+fn log_incomplete(output: &Path, error: io::Error) -> RunStatus {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return RunStatus::Success;
+    }
+    let is_of_pcap = error.kind() == io::ErrorKind::InvalidInput;
+    let advice = if is_of_pcap { "; name the output .pcapng, which has room for it" } else { "" };
+    error!(error = format_args!("{}{advice}", Error::file(output, error)), "the file is incomplete");
+    RunStatus::Problems
+}
+
+/// What was read and found.
+struct Totals {
+    passes: usize,
+    frames: u64,
+    /// Records that match.
+    records: u64,
+    written: PacketTotals,
+}
+
+impl Totals {
+    fn json(&self, search: &Search) -> serde_json::Value {
+        json!({
+            "files": search.files,
+            "indexed_files": search.indexed_files,
+            "octets": search.octets,
+            "octets_read": search.octets_read(),
+            "passes": self.passes,
+            "packets_read": self.frames,
+            "records": if self.passes > 1 { json!(self.records) } else { json!(null) },
+            "packets": self.written.packets,
+            "packet_octets": self.written.octets,
+        })
+    }
+}
+
+fn log_totals(packets: &Packets, search: &Search, Totals { passes, frames, written, .. }: &Totals) {
     let quantity = |octets| units::quantity(octets, "B");
     info!(
         files = search.files,
         indexed = search.indexed_files,
         passes,
         "read {} of {} ({})",
-        quantity(read),
+        quantity(search.octets_read()),
         quantity(search.octets),
-        units::quantity(frames, "packets")
+        units::quantity(*frames, "packets")
     );
     let target = packets.output.display().to_string();
     if written.packets == 0 {
@@ -132,22 +179,6 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     } else {
         info!(packets = written.packets, octets = written.octets, file = target, "packets written");
     }
-    if let Some(path) = &packets.stats {
-        let totals = json!({
-            "files": search.files,
-            "indexed_files": search.indexed_files,
-            "octets": search.octets,
-            "octets_read": read,
-            "passes": passes,
-            "packets_read": frames,
-            "records": if passes > 1 { json!(found_records) } else { json!(null) },
-            "packets": written.packets,
-            "packet_octets": written.octets,
-        });
-        let json = serde_json::to_vec_pretty(&totals).expect("the totals are numbers with constant names");
-        status = status.and(write_json(json, path, stats, "cannot write the totals"));
-    }
-    Ok(status)
 }
 
 /// All files that may be read, so that none is overwritten.

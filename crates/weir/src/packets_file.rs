@@ -6,7 +6,7 @@
 
 use crate::arguments::Read;
 use crate::console::progress::Progress;
-use crate::error::Error;
+use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::run_status::RunStatus;
@@ -32,8 +32,8 @@ const _: () = assert!(BODY_BYTES == record::RECORD_OCTETS && DECODED_LINK_TYPE =
 pub fn target(path: &Path) -> Result<Target, Error> {
     let target = Target::of_path(path);
     match target {
-        _ if path.as_os_str().is_empty() => Err(Error::NoPacketsPath),
-        Target::StandardOutput if io::stdout().is_terminal() => Err(Error::CaptureToTerminal),
+        _ if path.as_os_str().is_empty() => Err(OutputError::NoPacketsPath.into()),
+        Target::StandardOutput if io::stdout().is_terminal() => Err(OutputError::CaptureToTerminal.into()),
         target => Ok(target),
     }
 }
@@ -42,7 +42,7 @@ pub fn target(path: &Path) -> Result<Target, Error> {
 pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
     let output = format!("packets:{}", path.display());
     if let Some(option) = option_of_records(read) {
-        return Err(Error::PacketsOutput { output, option });
+        return Err(OutputError::PacketsOutput { output, option }.into());
     }
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(OsString::as_os_str).collect();
     input::check_sources(&sources, "read")?;

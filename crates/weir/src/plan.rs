@@ -3,7 +3,7 @@
 use crate::arguments::Plan as Arguments;
 use crate::console::{print, print_styled, style};
 use crate::doctor::{check_interface, open_root};
-use crate::error::{BenchReportProblem, Error};
+use crate::error::{BenchReportProblem, Error, MachineError};
 use crate::findings::{append_row, append_sections, append_wrapped, describe_machine};
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
     let (mpps_per_core, source) = match (arguments.mpps_per_core, &arguments.bench) {
         (Some(mpps), _) => (mpps, "from --mpps-per-core".into()),
         (None, Some(path)) => measured_mpps(path, arguments.flows.into())
-            .map_err(|problem| Error::BenchReport { path: path.display().to_string(), problem })?,
+            .map_err(|problem| MachineError::BenchReport { path: path.display().to_string(), problem })?,
         (None, None) => (
             default_mpps_per_core(),
             "half of 14.8, the internet mix in docs/performance.md; to measure this machine: weir bench mix --json FILE, then \

@@ -1,7 +1,7 @@
 //! `weir read`: sources through one pipeline into sinks.
 
 use crate::actions::Actions;
-use crate::arguments::{Output, Read};
+use crate::arguments::{Metering, Output, Read};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
 use crate::error::{Error, sink_advice};
@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::{Input, ReadingThreads, Source};
 use weir_egress::WhenFull;
-use weir_export::FileMode;
+use weir_export::{FileMode, Sink};
 use weir_ledger::Ledger;
-use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
 
 /// Time between two reports of the metering process to the sinks.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,10 +45,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     input::check_packets(&sources, &read.metering.selection, read.rules.is_some())?;
     let metering = &input::metering_of(&sources, &read.metering)?;
     let timing = read.times.timing();
-    let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
-    let outputs = Outputs { timing, ..outputs };
-    Error::of(outputs.problems(&read.sinks))?;
-    files::check_targets(&sources, &outputs.targets)?;
+    let outputs = outputs(read, &sources, metering)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
     actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, metering, &read.enrichment))?;
     let mut settings = settings(metering)?;
@@ -96,17 +93,35 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     // With one reading thread, two threads are busy, and this one while the number of flows grows.
     let memory_thread = (reading_threads > 0).then(CpuAffinity::default);
     let settings = Settings { observer, interface_names, enricher, memory_thread, timing, ..settings };
+    let (pipeline, exporter) = start_pipeline(settings, sinks, actions, is_requested)?;
+    stop_signal.start_thread();
+    let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
+    Ok(outputs.report(&ledger, open, &read.reporting, status, None))
+}
+
+/// The outputs, which are valid, and no input.
+fn outputs(read: &Read, sources: &[&OsStr], metering: &Metering) -> Result<Outputs, Error> {
+    let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
+    Error::of(outputs.problems(&read.sinks))?;
+    files::check_targets(sources, &outputs.targets)?;
+    Ok(Outputs { timing: read.times.timing(), ..outputs })
+}
+
+fn start_pipeline(
+    settings: Settings,
+    sinks: Vec<Box<dyn Sink + Send>>,
+    actions: Option<Vec<PacketActions>>,
+    flows_requested: bool,
+) -> Result<(Pipeline, Exporter), Error> {
     let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
         .map_err(Error::Thread)?;
-    let handle = exporter.handle();
+    let (config, handle) = (settings.meter, exporter.handle());
     let pipeline = match actions.into_iter().flatten().next() {
         Some(actions) => Pipeline::with_actions(settings, handle, actions),
         None => Pipeline::new(settings, handle),
     };
-    let pipeline = pipeline.map_err(|error| start_error(&config, is_requested, error))?;
-    stop_signal.start_thread();
-    let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
-    Ok(outputs.report(&ledger, open, &read.reporting, status, None))
+    let pipeline = pipeline.map_err(|error| start_error(&config, flows_requested, error))?;
+    Ok((pipeline, exporter))
 }
 
 /// Threads that may read ahead of the one that meters.

@@ -2,7 +2,7 @@
 
 use crate::arguments::Synth;
 use crate::console::progress::Progress;
-use crate::error::Error;
+use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
 use crate::input;
 use crate::packets_file;
@@ -32,7 +32,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     }
     files::check_targets(&[], &targets)?;
     if output == Target::StandardOutput && io::stdout().is_terminal() {
-        return Err(Error::CaptureToTerminal);
+        return Err(OutputError::CaptureToTerminal.into());
     }
     let open = |target| -> Result<Box<dyn Write>, Error> {
         match target {

@@ -38,15 +38,10 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     }
     let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
     let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats_path.map(|path| ("--stats", path)));
-    let target = |(option, path): (_, &Path)| (format!("{option} {}", path.display()), Target::of_path(path));
-    let targets: Vec<_> = paths.map(target).collect();
+    let targets = paths.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path)));
+    let targets: Vec<_> = targets.collect();
     files::check_targets(&sources, &targets)?;
     let on_standard_output = targets.iter().any(|(_, target)| *target == Target::StandardOutput);
-    let backend = match tcp.engine {
-        None | Some(EngineChoice::Auto) => Backend::Auto,
-        Some(EngineChoice::Cpu) => Backend::Cpu,
-        Some(EngineChoice::Gpu) => Backend::Gpu,
-    };
     input::check_packets(&sources, &tcp.selection, false)?;
     let (filter, decode) = settings::selection(&tcp.selection)?;
     let stop_signal = StopSignal::register()?;
@@ -54,23 +49,15 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let mut source = input::open_sources(&sources, decode, &stop)?;
     // After opening: mapped files need address space, too.
     let limits = Limits::new(free_bytes(), tcp.connections).map_err(TcpError::Memory)?;
-    let engine = Engine::open(EngineOptions {
-        backend,
-        batch_size: limits.batch_size,
-        max_anomalies: limits.anomalies,
-        ..EngineOptions::default()
-    })
-    .map_err(TcpError::Engine)?;
+    let (backend, batch_size, max_anomalies) = (backend(tcp), limits.batch_size, limits.anomalies);
+    let options = EngineOptions { backend, batch_size, max_anomalies, ..EngineOptions::default() };
+    let engine = Engine::open(options).map_err(TcpError::Engine)?;
     let files = open_outputs(&outputs, tcp.svg.as_deref(), &stop)?;
     let open = || open_stats(stats_path, FileMode::Overwrite, None);
     let stats = files::wait_for_reader("--stats", &stop, open)?;
     // The driver of a GPU opens devices and makes system calls of its own.
-    let on_cpu = backend == Backend::Cpu || engine.counters().fallback.is_some();
-    if on_cpu && !tcp.hardening.no_sandbox {
-        let plots: Vec<_> = tcp.svg.iter().map(|folder| Target::File(folder.join("plot"))).collect();
-        let reads_again = tcp.explain.is_some() || tcp.html.is_some();
-        let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
-        Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
+    if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
+        enter_sandbox(tcp, &sources);
     }
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
@@ -94,9 +81,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             error!("--explain {key}: nothing is explained, because the input was not read to its end");
             status = RunStatus::Problems;
         } else {
-            let index =
-                find_connection(&report.connections, key).map_err(|error| connection_error(&report, key, error))?;
-            status = status.and(explain_connection(&report, index, key, &sources, &filter, decode, &stop)?);
+            status = status.and(explain_connection(&report, key, &sources, &filter, decode, &stop)?);
         }
     } else {
         if tcp.html.is_some() {
@@ -109,11 +94,24 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         }
     }
     let ledger = &report.counts.ledger;
-    if let Some(path) = stats_path {
-        status = status.and(write_stats(ledger, path, stats));
-    }
+    status = stats_path.map_or(status, |path| status.and(write_stats(ledger, path, stats)));
     print_ledger(ledger, tcp.reporting.verbose, status);
     Ok(status)
+}
+
+fn backend(tcp: &Tcp) -> Backend {
+    match tcp.engine {
+        None | Some(EngineChoice::Auto) => Backend::Auto,
+        Some(EngineChoice::Cpu) => Backend::Cpu,
+        Some(EngineChoice::Gpu) => Backend::Gpu,
+    }
+}
+
+fn enter_sandbox(tcp: &Tcp, sources: &[&OsStr]) {
+    let plots: Vec<_> = tcp.svg.iter().map(|folder| Target::File(folder.join("plot"))).collect();
+    let reads_again = tcp.explain.is_some() || tcp.html.is_some();
+    let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
+    Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
 }
 
 /// Why a key does not identify one connection, and the connections that it may mean.
@@ -218,13 +216,13 @@ fn read_again(
 /// Prints one connection segment by segment.
 fn explain_connection(
     report: &CaptureReport,
-    index: usize,
     key: &str,
     sources: &[&OsStr],
     filter: &Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<RunStatus, Error> {
+    let index = find_connection(&report.connections, key).map_err(|error| connection_error(report, key, error))?;
     let read = |consumer: &mut dyn PacketConsumer| read_again(sources, filter, decode, stop, consumer);
     let output = BufWriter::new(io::stdout().lock());
     match report.explain(index, sources.len(), read, console::terminal_columns(), output) {

@@ -10,7 +10,7 @@ const FUNCTION_LINES: usize = 70;
 
 /// Functions that were longer when this check was made, with their length. Shorten them; add none.
 #[rustfmt::skip]
-const LONGER: [(&str, &str, usize); 31] = [
+const LONGER: &[(&str, &str, usize)] = &[
     ("crates/dev/bench/src/live/measure.rs", "costs", 88),
     ("crates/records/export/src/tests/expected.rs", "record", 80),
     ("crates/records/export/src/tests/json_csv.rs", "expected", 108),
@@ -29,10 +29,7 @@ const LONGER: [(&str, &str, usize); 31] = [
     ("crates/dev/trafficgen/src/tests/lossy.rs", "classify", 88),
     ("crates/weir/src/ledger_text.rs", "counters", 85),
     ("crates/weir/src/memory.rs", "fit_into", 74),
-    ("crates/weir/src/packets.rs", "run", 122),
-    ("crates/weir/src/read.rs", "run", 75),
     ("crates/weir/src/summary.rs", "text", 77),
-    ("crates/weir/src/tcp.rs", "run", 88),
     ("crates/weir/tests/all/actions/overrides.rs", "an_override_that_cannot_be_is_refused_in_plain_words", 92),
     ("crates/weir/tests/all/actions/rules.rs", "each_flow_is_handed_on_by_its_application_from_its_first_packet_on_and_in_order", 80),
     ("crates/weir/tests/all/cli/help.rs", "usage_errors_have_exit_code_1_and_a_reason", 71),

@@ -8,7 +8,7 @@ use crate::actions::Actions;
 use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions, RecordSink};
 use crate::console::printable;
 use crate::enrichment::Enricher;
-use crate::error::Error;
+use crate::error::{Error, ProbeError};
 use crate::files;
 use crate::input;
 use crate::outputs::Outputs;
@@ -34,14 +34,18 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
         files::check_targets(inputs, &outputs.targets),
         placement::check_cores("--cores", probe.cores.as_ref()),
         placement::check_cores("--export-cores", probe.export_cores.as_ref()),
-        if needs_spread { Err(Error::MetersWithoutSpread) } else { Ok(()) },
-        if probe.rules.is_some() && probe.layout != Layout::Fused { Err(Error::RulesNeedFused) } else { Ok(()) },
+        if needs_spread { Err(ProbeError::MetersWithoutSpread.into()) } else { Ok(()) },
+        if probe.rules.is_some() && probe.layout != Layout::Fused {
+            Err(ProbeError::RulesNeedFused.into())
+        } else {
+            Ok(())
+        },
         probe.rules.as_deref().map_or(Ok(()), |rules| {
             Actions::load(rules)?.check(inputs, &outputs.targets, &probe.metering, &probe.enrichment)
         }),
-        if needs_fused { Err(Error::InspectionNeedsFused) } else { Ok(()) },
-        cannot_wait.map_or(Ok(()), |live| Err(Error::CannotWait(live.into()))),
-        pipe.map_or(Ok(()), |pipe| Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()))),
+        if needs_fused { Err(ProbeError::InspectionNeedsFused.into()) } else { Ok(()) },
+        cannot_wait.map_or(Ok(()), |live| Err(ProbeError::CannotWait(live.into()).into())),
+        pipe.map_or(Ok(()), |pipe| Err(ProbeError::AutotuneOfPipe(pipe.to_string_lossy().into_owned()).into())),
     ];
     outputs.problems(&probe.sinks).into_iter().chain(checks.into_iter().filter_map(Result::err)).collect()
 }
@@ -58,7 +62,7 @@ fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
             if weir_capture::is_live(&input) { weir_capture::devices(&input) } else { vec![input.into_owned()] };
         for device in devices {
             if named.contains(&device) {
-                return Err(Error::DuplicateSource(device));
+                return Err(ProbeError::DuplicateSource(device).into());
             }
             named.push(device);
         }
@@ -107,7 +111,7 @@ pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs)
     let checked = privileges::as_user(&probe.user, || outputs.check_output(sink, &probe.sinks, key));
     checked.map_err(|error| match error {
         Error::Sink { error: weir_export::Error::Io { error, .. } } => {
-            Error::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }
+            ProbeError::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }.into()
         }
         other => other,
     })

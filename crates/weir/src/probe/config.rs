@@ -4,7 +4,7 @@
 //! file and a command line have the same options, values and error messages.
 
 use crate::arguments::{self, Arguments, LogFormat, Logging, ProbeOptions};
-use crate::error::{ConfigProblem, Error};
+use crate::error::{ConfigError, ConfigProblem, Error};
 use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -36,7 +36,7 @@ pub fn add_text(arguments: &[OsString], path: &Path, text: &str) -> Result<Vec<O
 /// As [`add_text`], but leaves out what is invalid, and returns the errors.
 fn add_valid(arguments: &[OsString], path: &Path, text: &str) -> Result<(Vec<OsString>, Vec<Error>), Error> {
     let name = path.display().to_string();
-    let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
+    let table: toml::Table = text.parse().map_err(|error| ConfigError::Syntax { path: name.clone(), error })?;
     let command = probe_command();
     let matches = probe_matches(arguments)?;
     let (mut from_file, mut invalid) = (Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ fn add_valid(arguments: &[OsString], path: &Path, text: &str) -> Result<(Vec<OsS
             }
             Err(problem) => {
                 let (path, line) = (name.clone(), line_of(text, key));
-                invalid.push(Error::ConfigEntry { path, line, key: key.clone(), problem });
+                invalid.push(ConfigError::Entry { path, line, key: key.clone(), problem }.into());
             }
         }
     }
@@ -130,7 +130,7 @@ fn read_text(file: impl Read) -> io::Result<String> {
 }
 
 fn file_error(path: &Path, error: io::Error) -> Error {
-    Error::ConfigFile { path: path.display().to_string(), error }
+    ConfigError::File { path: path.display().to_string(), error }.into()
 }
 
 /// The text of a file that no program writes: it has not changed for `config_settled`. Waits for that

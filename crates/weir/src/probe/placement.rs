@@ -2,7 +2,7 @@
 //! if there are enough; else no assignment, and the scheduler decides.
 
 use crate::arguments::{Cores, Layout, ProbeOptions};
-use crate::error::Error;
+use crate::error::{Error, ProbeError};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use tracing::info;
@@ -166,7 +166,7 @@ pub fn check_cores(option: &'static str, list: Option<&Cores>) -> Result<(), Err
     let (Ok(available), Some(Cores(cores))) = (sched_getaffinity(None), list) else { return Ok(()) };
     let is_available = |core: usize| core < CpuSet::MAX_CPU && available.is_set(core);
     match cores.iter().copied().find(|&core| !is_available(core)) {
-        Some(core) => Err(Error::CoreNotAvailable { option, core, available: available.count() as usize }),
+        Some(core) => Err(ProbeError::CoreNotAvailable { option, core, available: available.count() as usize }.into()),
         None => Ok(()),
     }
 }

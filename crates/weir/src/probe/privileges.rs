@@ -1,6 +1,6 @@
 //! Privileges and priority of the probe's threads.
 
-use crate::error::Error;
+use crate::error::{Error, ProbeError};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid, setpriority_process};
 use rustix::thread::{
@@ -35,7 +35,7 @@ pub fn changes_to(user: &str) -> Result<Option<Owner>, Error> {
     }
     // The default applies to root only.
     if user != DEFAULT_USER && look_up(user)?.user != geteuid().as_raw() {
-        return Err(Error::NotRoot(user.into()));
+        return Err(ProbeError::NotRoot(user.into()).into());
     }
     Ok(None)
 }
@@ -63,7 +63,8 @@ fn is_root(user: &str) -> bool {
 /// # Errors
 /// The user does not exist, or the system refuses.
 pub fn drop_to(user: &str) -> Result<(), Error> {
-    let failed = |action, error: Errno| Error::Privileges { user: user.into(), action, error: error.into() };
+    let failed =
+        |action, error: Errno| ProbeError::Privileges { user: user.into(), action, error: error.into() }.into();
     let keeps_all = geteuid().is_root() && is_root(user);
     if !keeps_all {
         // The change of the user takes the permission away.
@@ -107,6 +108,6 @@ fn look_up(user: &str) -> Result<Owner, Error> {
     let ids = known.and_then(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?)));
     // The largest number means "no change" to the system.
     let number = || user.parse().ok().filter(|&number| number != u32::MAX).map(|number| (number, number));
-    let (user, group) = ids.or_else(number).ok_or_else(|| Error::UnknownUser(user.into()))?;
+    let (user, group) = ids.or_else(number).ok_or_else(|| ProbeError::UnknownUser(user.into()))?;
     Ok(Owner { user, group })
 }

@@ -8,7 +8,7 @@ use super::config;
 use crate::actions::Actions;
 use crate::arguments::{ProbeOptions, RecordSink, Sinks};
 use crate::enrichment::ReloadResult;
-use crate::error::{Error, IncompleteConfig};
+use crate::error::{Error, IncompleteConfig, ReloadError};
 use crate::files::{self, Target};
 use crate::input;
 use crate::memory::SinkMemory;
@@ -108,7 +108,7 @@ impl Reloader {
             return result;
         }
         if let Some(running) = self.running.take() {
-            let prepared = running.thread.join().unwrap_or(Err(Error::ReloadPanicked));
+            let prepared = running.thread.join().unwrap_or(Err(ReloadError::Panicked.into()));
             let applied = prepared.and_then(|prepared| self.apply(prepared, probe));
             result = Some(applied.map(|()| "configuration reloaded".into()).map_err(|error| log_failure(&error)));
         }
@@ -188,13 +188,13 @@ impl Effective {
         if let Some(sink) = new_files
             .find(|sink| before.sinks.iter().any(|old| Target::of_sink(&old.spec) == Target::of_sink(&sink.spec)))
         {
-            return Err(Error::ReloadChangesOpenFile(sink.to_string()));
+            return Err(ReloadError::ChangesOpenFile(sink.to_string()).into());
         }
         if let Some(sandbox) = &self.sandbox
             && let Some(sink) =
                 outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(&Target::of_sink(&sink.spec)))
         {
-            return Err(Error::ReloadOutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() });
+            return Err(ReloadError::OutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() }.into());
         }
         let added = outputs.sinks.iter().filter(is_new).count();
         let kept = outputs.sinks.len() - added;
@@ -238,7 +238,7 @@ impl Effective {
     /// # Errors
     /// The text is invalid, may be incomplete, or changes more than is reloadable.
     fn check(&self, path: &Path, text: &str) -> Result<ProbeOptions, Error> {
-        let incomplete = |problem| Err(Error::ReloadIncomplete { path: path.display().to_string(), problem });
+        let incomplete = |problem| Err(ReloadError::Incomplete { path: path.display().to_string(), problem }.into());
         if text != self.text {
             if text.trim().is_empty() {
                 return incomplete(IncompleteConfig::Empty);
@@ -259,7 +259,7 @@ impl Effective {
         }
         let mut changed = config::differing_options(&self.started_with, &merged)?;
         changed.retain(|name| !RELOADABLE.contains(&name.as_str()));
-        if changed.is_empty() { Ok(new) } else { Err(Error::ReloadNeedsRestart(changed.join(", "))) }
+        if changed.is_empty() { Ok(new) } else { Err(ReloadError::NeedsRestart(changed.join(", ")).into()) }
     }
 }
 

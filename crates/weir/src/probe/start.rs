@@ -5,7 +5,7 @@ use super::privileges::PIPELINE_NICE;
 use crate::actions::Actions;
 use crate::arguments::{Layout, ProbeOptions};
 use crate::enrichment::Enricher;
-use crate::error::Error;
+use crate::error::{Error, ProbeError};
 use crate::input;
 use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
 use crate::settings::start_error;
@@ -64,7 +64,7 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
                 }
             };
             if probe.wait && !sources.iter_mut().all(|source| source.wait_for_interface()) {
-                return Err(Error::CannotWait(name));
+                return Err(ProbeError::CannotWait(name).into());
             }
             let short = name.split(',').next().unwrap_or(&name);
             let named = |(number, source)| (format!("{short}@{number}"), Input::Live(source));

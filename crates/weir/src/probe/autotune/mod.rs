@@ -11,7 +11,7 @@ use super::placement::available_cores;
 use super::start::{open_worker_groups, start};
 use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::console::log;
-use crate::error::Error;
+use crate::error::{Error, ProbeError};
 use crate::memory::ViewMemory;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -153,10 +153,13 @@ fn measure_all(
                 .and_then(|groups| {
                     start(&candidate.probe, settings, groups, Vec::new(), ViewMemory::default(), None, None)
                 })
-                .map_err(|error| Error::AutotuneTrial { candidate: candidate.name.clone(), error: error.into() })?;
+                .map_err(|error| ProbeError::AutotuneTrial {
+                    candidate: candidate.name.clone(),
+                    error: error.into(),
+                })?;
             let trial = measure(started, turn, stop);
             if stop.load(Ordering::Relaxed) {
-                return Err(Error::AutotuneStopped);
+                return Err(ProbeError::AutotuneStopped.into());
             }
             turns.push(trial);
         }

@@ -1,0 +1,27 @@
+//! Errors: the configuration file of `weir probe`.
+
+use super::advice::input_advice;
+use std::io;
+
+/// The configuration file of `weir probe`.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{path}: {error}")]
+    Syntax { path: String, error: toml::de::Error },
+    #[error("{path}: line {line}: {key}: {problem}")]
+    Entry { path: String, line: usize, key: String, problem: ConfigProblem },
+    #[error("{path}: {error}{}", input_advice(error))]
+    File { path: String, error: io::Error },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigProblem {
+    #[error("unknown option{}", .0.as_ref().map_or_else(String::new, |name| format!("; did you mean {name}?")))]
+    Unknown(Option<String>),
+    #[error("use true or false")]
+    NotBoolean,
+    #[error("{0} is not allowed here; use text or a number")]
+    WrongType(&'static str),
+    #[error("{0}")]
+    Value(String),
+}

@@ -1,0 +1,32 @@
+//! Errors: what a command is given to read.
+
+use super::advice::live_source;
+
+/// What a command is given to read.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    #[error("nothing to read: name {wanted}, or - for standard input (weir {command} --help)")]
+    NoInput { command: &'static str, wanted: &'static str },
+    #[error("an input name is empty; is a shell variable not set? (weir {command} --help)")]
+    EmptyInputName { command: &'static str },
+    #[error("standard input (-) can be read only once")]
+    StandardInputTwice,
+    #[error(
+        "{0}: weir tcp reads captures, not live traffic; record some traffic first (tcpdump -w), or meter it with weir \
+         read -i {live}", live = live_source(.0)
+    )]
+    TcpOfLiveTraffic(String),
+    #[error("{0}: live traffic is read alone; leave out the other inputs")]
+    LiveNotAlone(String),
+    #[error(
+        "{0}: weir read reads one receive queue; use weir probe, or leave out queues=N (with af_xdp: use queues=0)"
+    )]
+    SeveralQueues(String),
+    #[error(
+        "af_xdp:{0} takes all loopback traffic away from this machine, and programs that use it stop working; \
+         af_packet:{0} leaves it there (--force captures nevertheless)"
+    )]
+    Loopback(String),
+    #[error("{file}: a packets file has decoded headers and no octets of packets; leave out {option}")]
+    OctetsOfPackets { file: String, option: &'static str },
+}

@@ -1,0 +1,35 @@
+//! Errors: tables and views, and packets in place of records.
+
+/// Tables and views, and packets in place of records.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    #[error("{0}: name a file, or - for standard output")]
+    NoTablePath(String),
+    #[error("{0}: a table or a view is written once, at the end; remove rotate=")]
+    RotatedTable(String),
+    #[error(
+        "{0}: with --by or --every this file would have the view of the whole run instead of records; write the view \
+         with -o table:PATH, and records to an IPFIX file or a collector, or run weir read with --by later"
+    )]
+    ViewOfProbe(String),
+    #[error("{0}: fields= selects the fields of records; this view has those of --by, and its sums")]
+    FieldsOfView(String),
+    #[error("--groups limits the groups of --by and the intervals of --every; add one of these, or leave out --groups")]
+    GroupsWithoutView,
+    #[error("--by: the view would have two columns with the name {0}")]
+    ColumnTwice(&'static str),
+    #[error(
+        "{output}: a packets file has packets, not flow records; leave out {option}, and give it when the file is read"
+    )]
+    PacketsOutput { output: String, option: &'static str },
+    #[error("packets: needs the name of a file, or - for standard output (packets:FILE)")]
+    NoPacketsPath,
+    #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]
+    CaptureToTerminal,
+    #[error("{0}: no program reads this pipe")]
+    NoPipeReader(String),
+    #[error("{output} is also the input {input} and would overwrite it; name another file")]
+    OverwritesInput { output: String, input: String },
+    #[error("{output} and {other} would be mixed in one file; give each a file of its own")]
+    SharedOutput { output: String, other: String },
+}

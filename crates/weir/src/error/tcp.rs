@@ -1,0 +1,15 @@
+//! Errors: `weir tcp`.
+
+use super::advice::{connection_advice, memory_with_advice};
+
+#[derive(Debug, thiserror::Error)]
+pub enum TcpError {
+    #[error("--explain {key} reads the capture more than once, which is impossible with {pipe}; save it to a file")]
+    ExplainOfPipe { key: String, pipe: String },
+    #[error("--explain {key}: {error}{}{candidates}", connection_advice(.error))]
+    Connection { key: String, error: weir_tcp_report::LookupError, candidates: String },
+    #[error("--engine gpu: no GPU can be used: {0}; --engine auto continues without a GPU")]
+    Engine(weir_tcp_batch::DeviceError),
+    #[error("{}", memory_with_advice(.0))]
+    Memory(weir_tcp_report::MemoryError),
+}
