@@ -41,6 +41,32 @@ enum Acknowledges {
     Any(u32),
 }
 
+/// Control bits, mostly those of data.
+fn control_bits() -> impl Strategy<Value = u16> {
+    prop_oneof![
+        30 => Just(Packet::ACK),
+        3 => Just(Packet::ACK | 8),
+        2 => Just(Packet::SYN),
+        2 => Just(Packet::SYN | Packet::ACK),
+        3 => Just(Packet::FIN | Packet::ACK),
+        1 => Just(Packet::RST),
+        1 => Just(Packet::RST | Packet::ACK),
+        1 => Just(0),
+        1 => 0..64_u16,
+    ]
+}
+
+/// Time after the previous segment, ns.
+fn time_after() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        6 => 0..200_000_i64,
+        3 => 0..6_000_000_i64,
+        1 => 0..3_000_000_000_i64,
+        1 => -2_000_000..0_i64,
+        1 => prop::sample::select(vec![1 << 34, 1 << 44, -(1 << 44), (1 << 44) - (1 << 20)]),
+    ]
+}
+
 /// Returns any step.
 pub fn step() -> impl Strategy<Value = Step> {
     let near = prop_oneof![6 => Just(0_i64), 4 => -5..6_i64, 2 => -60..60_i64, 1 => 0..5000_i64];
@@ -62,39 +88,21 @@ pub fn step() -> impl Strategy<Value = Step> {
         10 => 1..40_u32,
         1 => prop::sample::select(vec![1 << 16, (1 << 16) + 1, (1 << 16) + 2, 1 << 30, (1 << 30) - 1, u32::MAX, 1 << 29]),
     ];
-    let control = prop_oneof![
-        30 => Just(Packet::ACK),
-        3 => Just(Packet::ACK | 8),
-        2 => Just(Packet::SYN),
-        2 => Just(Packet::SYN | Packet::ACK),
-        3 => Just(Packet::FIN | Packet::ACK),
-        1 => Just(Packet::RST),
-        1 => Just(Packet::RST | Packet::ACK),
-        1 => Just(0),
-        1 => 0..64_u16,
-    ];
     let acknowledges = prop_oneof![
         12 => Just(Acknowledges::All),
         6 => (0..50_u32).prop_map(Acknowledges::Less),
         1 => prop::sample::select(vec![0, 1 << 28, (1 << 28) - 1, 1 << 30, 1 << 31, u32::MAX, 3 << 28]).prop_map(Acknowledges::Any),
     ];
     let window = prop::sample::select(vec![0_u16, 100, 100, 100, 200, 200]);
-    let after = prop_oneof![
-        6 => 0..200_000_i64,
-        3 => 0..6_000_000_i64,
-        1 => 0..3_000_000_000_i64,
-        1 => -2_000_000..0_i64,
-        1 => prop::sample::select(vec![1 << 34, 1 << 44, -(1 << 44), (1 << 44) - (1 << 20)]),
-    ];
     let distance = prop_oneof![2 => 1..6_usize, 2 => 1..81_usize, 1 => 63..67_usize];
     let from = prop_oneof![8 => Just(From::Next), 2 => Just(From::Base), 3 => Just(From::Last)];
     (
-        (0..2_usize, from, offset, payload, control, acknowledges, window),
+        (0..2_usize, from, offset, payload, control_bits(), acknowledges, window),
         (
             0..3_u32,
             0..2_u8,
             prop::sample::select(vec![64, 64, 64, 63]),
-            after,
+            time_after(),
             0..30_u8,
             any::<bool>(),
             0..60_u8,

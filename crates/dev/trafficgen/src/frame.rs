@@ -107,26 +107,7 @@ impl Headers {
             (20, sum(&self.source.address[..4]) + sum(&self.destination.address[..4]))
         };
         let (ip, transport) = behind.split_at_mut(ip_header);
-        if self.ipv6 {
-            ip[0] = 0x60;
-            ip[4..6].copy_from_slice(&transport_bytes.to_be_bytes());
-            ip[6] = protocol;
-            ip[7] = self.ttl;
-            ip[8..24].copy_from_slice(&self.source.address);
-            ip[24..40].copy_from_slice(&self.destination.address);
-        } else {
-            ip[0] = 0x45;
-            ip[2..4].copy_from_slice(&(20 + transport_bytes).to_be_bytes());
-            ip[4..6].copy_from_slice(&self.identification.to_be_bytes());
-            ip[6] = 0x40; // do not fragment
-            ip[8] = self.ttl;
-            ip[9] = protocol;
-            ip[12..16].copy_from_slice(&self.source.address[..4]);
-            ip[16..20].copy_from_slice(&self.destination.address[..4]);
-            let checksum = finish(sum(&ip[..12]) + addresses);
-            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-        }
-
+        self.write_ip(ip, protocol, transport_bytes, addresses);
         let header = usize::from(header_bytes);
         let transport = &mut transport[..header + self.opening.len()];
         transport[0..2].copy_from_slice(&self.source.port.to_be_bytes());
@@ -157,6 +138,30 @@ impl Headers {
         let ip_bytes = ip_header as u32 + u32::from(transport_bytes);
         slot.wire_bytes = (ETHERNET as u32 + ip_bytes).max(SHORTEST as u32);
         ip_bytes
+    }
+
+    /// Writes the IP header. `addresses` is the sum of its addresses.
+    #[inline]
+    fn write_ip(&self, ip: &mut [u8], protocol: u8, transport_bytes: u16, addresses: u32) {
+        if self.ipv6 {
+            ip[0] = 0x60;
+            ip[4..6].copy_from_slice(&transport_bytes.to_be_bytes());
+            ip[6] = protocol;
+            ip[7] = self.ttl;
+            ip[8..24].copy_from_slice(&self.source.address);
+            ip[24..40].copy_from_slice(&self.destination.address);
+        } else {
+            ip[0] = 0x45;
+            ip[2..4].copy_from_slice(&(20 + transport_bytes).to_be_bytes());
+            ip[4..6].copy_from_slice(&self.identification.to_be_bytes());
+            ip[6] = 0x40; // do not fragment
+            ip[8] = self.ttl;
+            ip[9] = protocol;
+            ip[12..16].copy_from_slice(&self.source.address[..4]);
+            ip[16..20].copy_from_slice(&self.destination.address[..4]);
+            let checksum = finish(sum(&ip[..12]) + addresses);
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
     }
 
     /// As [`Self::write`], with these octets at the start of the payload in place of `opening`. The

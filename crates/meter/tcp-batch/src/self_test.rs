@@ -50,13 +50,7 @@ pub(crate) fn packets() -> Vec<Packet> {
             2 => 1,
             _ => below(1400) as u32,
         };
-        let control = match below(40) {
-            0 => Packet::SYN,
-            1 => Packet::SYN | Packet::ACK,
-            2 => Packet::FIN | Packet::ACK,
-            3 => Packet::RST,
-            _ => Packet::ACK,
-        };
+        let control = control_bits(below(40));
         let back = match below(16) {
             0 | 1 => below(5000) as u32,
             2 => 1,
@@ -78,10 +72,7 @@ pub(crate) fn packets() -> Vec<Packet> {
             acknowledged[connection][side] = next[connection][1 - side];
         }
         let ends = [(1, 40_000 + connection as u16), (2, 443)];
-        let (network, address): (_, fn(u8) -> [u8; 16]) = match connection % 4 {
-            0 => (Network::Ipv6, |host| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
-            _ => (Network::Ipv4, |host| ipv4_mapped([192, 0, 2, host])),
-        };
+        let (network, address) = addresses(connection);
         let ((source, source_port), (destination, destination_port)) = (ends[side], ends[1 - side]);
         Packet {
             source: address(source),
@@ -110,6 +101,25 @@ pub(crate) fn packets() -> Vec<Packet> {
     packets.extend(holes());
     packets.extend(duplicates());
     packets
+}
+
+/// Control bits of a segment: of one in ten others than those of data.
+fn control_bits(choice: u64) -> u16 {
+    match choice {
+        0 => Packet::SYN,
+        1 => Packet::SYN | Packet::ACK,
+        2 => Packet::FIN | Packet::ACK,
+        3 => Packet::RST,
+        _ => Packet::ACK,
+    }
+}
+
+/// The network of a connection, and the addresses of its hosts.
+fn addresses(connection: usize) -> (Network, fn(u8) -> [u8; 16]) {
+    match connection % 4 {
+        0 => (Network::Ipv6, |host| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
+        _ => (Network::Ipv4, |host| ipv4_mapped([192, 0, 2, host])),
+    }
 }
 
 /// A segment between two hosts of 192.0.2.0/24, without payload.

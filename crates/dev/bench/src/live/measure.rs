@@ -95,66 +95,88 @@ pub fn costs(
             trials.push(setup.trial(kind, pinned, rate, time)?);
         }
     }
-    // Empty for a consumer that was not measured.
-    let trials_of = |kind: ConsumerKind, pinned: bool| {
-        let index = cases.iter().position(|&case| case == (kind, pinned));
-        index.map_or(&[][..], |index| &trials[index])
-    };
-    let cycles = |spread: &Spread| hertz.map(|hertz| spread.median * hertz / 1e9);
-    for (kind, pinned) in compared_consumers() {
-        let (trials, null) = (trials_of(kind, pinned), trials_of(ConsumerKind::Null, pinned));
+    let measured = Measured { cases, trials, hertz };
+    report.costs = compared_consumers().map(|(kind, pinned)| measured.cost(kind, pinned)).collect();
+    report.stages = measured.stages();
+    Ok(())
+}
+
+/// Trials of each case.
+struct Measured {
+    cases: Vec<(ConsumerKind, bool)>,
+    trials: Vec<Vec<Trial>>,
+    hertz: Option<f64>,
+}
+
+impl Measured {
+    /// Empty for a consumer that was not measured.
+    fn trials_of(&self, kind: ConsumerKind, pinned: bool) -> &[Trial] {
+        let index = self.cases.iter().position(|&case| case == (kind, pinned));
+        index.map_or(&[][..], |index| &self.trials[index])
+    }
+
+    fn cycles(&self, spread: &Spread) -> Option<f64> {
+        self.hertz.map(|hertz| spread.median * hertz / 1e9)
+    }
+
+    fn cost(&self, kind: ConsumerKind, pinned: bool) -> Cost {
+        let (trials, null) = (self.trials_of(kind, pinned), self.trials_of(ConsumerKind::Null, pinned));
         let ns = Spread::of(trials.iter().map(Trial::cost_ns).collect());
         let ratios = trials.iter().zip(null).map(|(trial, null)| trial.cost_ns() / null.cost_ns().max(1e-9));
         let threads = trials[0].thread_ns.len();
         let thread = |number: usize| Spread::of(trials.iter().map(|trial| trial.thread_ns[number]).collect()).median;
-        report.costs.push(Cost {
+        Cost {
             consumer: kind.name(),
             pinned,
-            cycles: cycles(&ns),
+            cycles: self.cycles(&ns),
             ns,
             threads_ns: (0..threads).map(thread).collect(),
             ratio_to_null: (kind != ConsumerKind::Null).then(|| Spread::of(ratios.collect())),
             lost: trials.iter().map(|trial| trial.lost_packets).sum(),
-        });
-    }
-    let costs = |kind: ConsumerKind| trials_of(kind, true).iter().map(Trial::cost_ns).collect::<Vec<_>>();
-    let difference = |kind: ConsumerKind, base: ConsumerKind| {
-        costs(kind).iter().zip(costs(base)).map(|(cost, base)| cost - base).collect::<Vec<_>>()
-    };
-    let export = trials_of(ConsumerKind::Export, true);
-    let per_record: Vec<f64> = export.iter().filter_map(|trial| trial.exporter_ns_per_record).collect();
-    let per_record = if per_record.is_empty() {
-        "no flow record".into()
-    } else {
-        format!("{} ns per record", number(Spread::of(per_record).median))
-    };
-    for (stage, method, ns) in [
-        ("source", "null consumer: Source::fill, and waiting for frames".into(), costs(ConsumerKind::Null)),
-        (
-            "filter",
-            format!("fused with filter '{FILTER}' minus fused"),
-            difference(ConsumerKind::Filter, ConsumerKind::Fused),
-        ),
-        (
-            "decode",
-            "null consumer with decoder minus null consumer".into(),
-            difference(ConsumerKind::Decode, ConsumerKind::Null),
-        ),
-        (
-            "meter",
-            "fused minus null consumer with decoder: flow cache, ledger, batches to the exporter".into(),
-            difference(ConsumerKind::Fused, ConsumerKind::Decode),
-        ),
-        (
-            "export",
-            format!("exporter thread, {SINK}: {per_record}"),
-            export.iter().map(|trial| trial.exporter_ns).collect(),
-        ),
-    ] {
-        if !ns.is_empty() {
-            let ns = Spread::of(ns);
-            report.stages.push(Stage { stage, method, cycles: cycles(&ns), ns });
         }
     }
-    Ok(())
+
+    /// What each stage adds, from the differences of consumers.
+    fn stages(&self) -> Vec<Stage> {
+        let costs = |kind: ConsumerKind| self.trials_of(kind, true).iter().map(Trial::cost_ns).collect::<Vec<_>>();
+        let difference = |kind: ConsumerKind, base: ConsumerKind| {
+            costs(kind).iter().zip(costs(base)).map(|(cost, base)| cost - base).collect::<Vec<_>>()
+        };
+        let export = self.trials_of(ConsumerKind::Export, true);
+        let per_record: Vec<f64> = export.iter().filter_map(|trial| trial.exporter_ns_per_record).collect();
+        let per_record = if per_record.is_empty() {
+            "no flow record".into()
+        } else {
+            format!("{} ns per record", number(Spread::of(per_record).median))
+        };
+        let stages = [
+            ("source", "null consumer: Source::fill, and waiting for frames".into(), costs(ConsumerKind::Null)),
+            (
+                "filter",
+                format!("fused with filter '{FILTER}' minus fused"),
+                difference(ConsumerKind::Filter, ConsumerKind::Fused),
+            ),
+            (
+                "decode",
+                "null consumer with decoder minus null consumer".into(),
+                difference(ConsumerKind::Decode, ConsumerKind::Null),
+            ),
+            (
+                "meter",
+                "fused minus null consumer with decoder: flow cache, ledger, batches to the exporter".into(),
+                difference(ConsumerKind::Fused, ConsumerKind::Decode),
+            ),
+            (
+                "export",
+                format!("exporter thread, {SINK}: {per_record}"),
+                export.iter().map(|trial| trial.exporter_ns).collect(),
+            ),
+        ];
+        let measured = stages.into_iter().filter(|(.., ns)| !ns.is_empty());
+        let stage = |(stage, method, ns)| {
+            let ns = Spread::of(ns);
+            Stage { stage, method, cycles: self.cycles(&ns), ns }
+        };
+        measured.map(stage).collect()
+    }
 }

@@ -282,7 +282,7 @@ fn cooked(protocol: u16) -> Next {
 
 /// Follows headers to IP or to something else.
 fn walk(octets: Octets<'_>, mut next: Next, mut at: usize, outside: &mut Outside) -> Result<Found, RefusalReason> {
-    let Octets { bytes, end } = octets;
+    let bytes = octets.bytes;
     let cut = RefusalReason::LinkTruncated;
     let mut headers = 0;
     loop {
@@ -336,46 +336,53 @@ fn walk(octets: Octets<'_>, mut next: Next, mut at: usize, outside: &mut Outside
                 // Version 1, type 1, session data.
                 if header[..2] == [0x11, 0] { Next::Ppp(PPPOE) } else { Next::Nothing(PPPOE) }
             }
-            Next::Llc => {
-                let captured = bytes.get(at..).unwrap_or_default();
-                // RFC 1042, or the bridge tunnel of IEEE 802.1H.
-                let snap = [0, 0xf8].iter().any(|&last| begins_with(captured, &[0xaa, 0xaa, 3, 0, 0, last]));
-                if snap && end >= at + 8 {
-                    headers += 1;
-                    at += 8;
-                    Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)
-                } else if begins_with(captured, &[6, 6, 3]) && end >= at + 3 {
-                    headers += 1;
-                    slice(bytes, at, 3).ok_or(cut)?;
-                    at += 3;
-                    Next::Nibble
-                } else {
-                    return Ok(Found::Other(0));
-                }
-            }
+            Next::Llc => llc(octets, &mut at, &mut headers)?,
             Next::EtherType(length) if length < LOWEST_ETHERTYPE => Next::Nothing(0),
             Next::EtherType(ethertype) => Next::Nothing(ethertype),
             Next::Nothing(ethertype) => return Ok(Found::Other(ethertype)),
-            Next::Ppp(ethertype) => {
-                let first = *bytes.get(at).ok_or(cut)?;
-                // An odd first octet is a whole, compressed protocol number.
-                let protocol = if first & 1 == 1 {
-                    at += 1;
-                    u16::from(first)
-                } else {
-                    at += 2;
-                    be16(bytes, at - 2).ok_or(cut)?
-                };
-                match protocol {
-                    0x0021 => Next::EtherType(IPV4),
-                    0x0057 => Next::EtherType(IPV6),
-                    0x0281 => Next::EtherType(MPLS[0]),
-                    0x0283 => Next::EtherType(MPLS[1]),
-                    _ => return Ok(Found::Other(ethertype)),
-                }
-            }
+            Next::Ppp(ethertype) => ppp(bytes, &mut at, ethertype)?,
         };
     }
+}
+
+/// What follows a header of IEEE 802.2.
+fn llc(octets: Octets<'_>, at: &mut usize, headers: &mut usize) -> Result<Next, RefusalReason> {
+    let Octets { bytes, end } = octets;
+    let captured = bytes.get(*at..).unwrap_or_default();
+    // RFC 1042, or the bridge tunnel of IEEE 802.1H.
+    let snap = [0, 0xf8].iter().any(|&last| begins_with(captured, &[0xaa, 0xaa, 3, 0, 0, last]));
+    if snap && end >= *at + 8 {
+        *headers += 1;
+        *at += 8;
+        return Ok(Next::EtherType(be16(bytes, *at - 2).ok_or(RefusalReason::LinkTruncated)?));
+    }
+    if begins_with(captured, &[6, 6, 3]) && end >= *at + 3 {
+        *headers += 1;
+        slice(bytes, *at, 3).ok_or(RefusalReason::LinkTruncated)?;
+        *at += 3;
+        return Ok(Next::Nibble);
+    }
+    Ok(Next::Nothing(0))
+}
+
+/// What follows the protocol number of PPP, which stands in frames of this EtherType.
+fn ppp(bytes: &[u8], at: &mut usize, ethertype: u16) -> Result<Next, RefusalReason> {
+    let first = *bytes.get(*at).ok_or(RefusalReason::LinkTruncated)?;
+    // An odd first octet is a whole, compressed protocol number.
+    let protocol = if first & 1 == 1 {
+        *at += 1;
+        u16::from(first)
+    } else {
+        *at += 2;
+        be16(bytes, *at - 2).ok_or(RefusalReason::LinkTruncated)?
+    };
+    Ok(match protocol {
+        0x0021 => Next::EtherType(IPV4),
+        0x0057 => Next::EtherType(IPV6),
+        0x0281 => Next::EtherType(MPLS[0]),
+        0x0283 => Next::EtherType(MPLS[1]),
+        _ => Next::Nothing(ethertype),
+    })
 }
 
 /// The top label of a stack, and where the stack ends.
@@ -499,13 +506,26 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, found: &mut AnomalyS
         };
     let end = at + packet.ip_bytes as usize;
     let reach = bytes.len().min(end);
-    let (mut next, mut at) = (header[6], at + 40);
+    let (next, at, whole) = extensions(&bytes[..reach], header[6], at + 40, packet, found);
+    packet.protocol = next;
+    Ok(Inside { payload: at, end, whole })
+}
+
+/// Follows extension headers. Returns the protocol behind them, where it begins, and whether all are
+/// whole.
+fn extensions(
+    bytes: &[u8],
+    mut next: u8,
+    mut at: usize,
+    packet: &mut Packet,
+    found: &mut AnomalySet,
+) -> (u8, usize, bool) {
     let mut whole = true;
     for walked in 0.. {
         if ![0, 43, 44, 51, 60, 135, 139, 140].contains(&next) {
             break;
         }
-        let header = slice(bytes, at, 8).filter(|_| walked < MOST_HEADERS && at + 8 <= reach);
+        let header = slice(bytes, at, 8).filter(|_| walked < MOST_HEADERS);
         let length = header.map(|header| match next {
             44 => 8,
             // Without its fixed part of three words it is none.
@@ -513,7 +533,7 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, found: &mut AnomalyS
             51 => (usize::from(header[1]) + 2) * 4,
             _ => (usize::from(header[1]) + 1) * 8,
         });
-        let (Some(header), Some(length)) = (header, length.filter(|length| at + length <= reach)) else {
+        let (Some(header), Some(length)) = (header, length.filter(|length| at + length <= bytes.len())) else {
             found.insert(PacketAnomaly::ExtensionMalformed);
             whole = false;
             break;
@@ -535,8 +555,7 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, found: &mut AnomalyS
             at += length;
         }
     }
-    packet.protocol = next;
-    Ok(Inside { payload: at, end, whole })
+    (next, at, whole)
 }
 
 /// The length in a jumbo payload option, if the first header is hop-by-hop and has one.

@@ -97,17 +97,7 @@ impl ClientHello<'_> {
                 extension(out, 5, |out| out.extend([1, 0, 0, 0, 0]));
                 extension(out, 13, |out| vector(out, 2, |out| append_numbers(&SIGNATURES, out)));
                 if version != Version::Tls12 {
-                    extension(out, 51, |out| {
-                        vector(out, 2, |out| {
-                            if is_long {
-                                key_share(X25519MLKEM768, X25519MLKEM768_OCTETS, random, out);
-                            }
-                            key_share(X25519, 32, random, out);
-                        });
-                    });
-                    extension(out, 45, |out| out.extend([1, 1]));
-                    let versions: &[u16] = if version == Version::Quic { &[0x0304] } else { &[0x0304, 0x0303] };
-                    extension(out, 43, |out| vector(out, 1, |out| append_numbers(versions, out)));
+                    self.append_tls13(random, out);
                 }
                 if version == Version::Quic {
                     // max_idle_timeout 30 s, initial_max_data, initial_max_streams_bidi,
@@ -121,6 +111,21 @@ impl ClientHello<'_> {
             });
         });
         ends
+    }
+
+    /// Appends the extensions of TLS 1.3: key shares, modes of a session ticket, versions.
+    fn append_tls13(&self, random: &mut Random, out: &mut Vec<u8>) {
+        extension(out, 51, |out| {
+            vector(out, 2, |out| {
+                if self.is_long {
+                    key_share(X25519MLKEM768, X25519MLKEM768_OCTETS, random, out);
+                }
+                key_share(X25519, 32, random, out);
+            });
+        });
+        extension(out, 45, |out| out.extend([1, 1]));
+        let versions: &[u16] = if self.version == Version::Quic { &[0x0304] } else { &[0x0304, 0x0303] };
+        extension(out, 43, |out| vector(out, 1, |out| append_numbers(versions, out)));
     }
 }
 

@@ -163,10 +163,7 @@ impl CapturePoint {
         expected.segments += 1;
         expected.payload_octets += length;
         if segment.duplication != Duplication::Original {
-            expected.switched_copies += u64::from(segment.duplication == Duplication::Switched);
-            expected.routed_copies += u64::from(segment.duplication == Duplication::Routed);
-            expected.copied_octets += length;
-            return;
+            return count_copy(segment, expected);
         }
         if flags & RST != 0 {
             expected.rst += 1;
@@ -234,4 +231,11 @@ impl CapturePoint {
         let [first, second] = &mut self.sides;
         if side == 0 { [first, second] } else { [second, first] }
     }
+}
+
+/// Counts a segment that a switch or a router has sent twice.
+fn count_copy(segment: &Segment, expected: &mut ExpectedTcp) {
+    expected.switched_copies += u64::from(segment.duplication == Duplication::Switched);
+    expected.routed_copies += u64::from(segment.duplication == Duplication::Routed);
+    expected.copied_octets += u64::from(segment.length);
 }
