@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc as mpsc_async, oneshot};
 use weir_ledger::Ledger;
@@ -96,9 +97,11 @@ pub struct Control {
 pub(crate) struct Client {
     pub exchange: Arc<Exchange>,
     requests: SyncSender<Request>,
+    /// The main thread of the probe, which may be parked.
+    main_thread: Thread,
 }
 
-/// Both sides, with the first report.
+/// Both sides, with the first report. Requests wake the thread that calls this, if it is parked.
 pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
     let (sender, requests) = mpsc::sync_channel(MAX_REQUESTS);
     let snapshot = Snapshot { report: first, published: Instant::now() };
@@ -108,7 +111,8 @@ pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
         is_wanted: AtomicBool::new(false),
         started: SystemTime::now(),
     });
-    (Control { exchange: exchange.clone(), requests, address }, Client { exchange, requests: sender })
+    let client = Client { exchange: exchange.clone(), requests: sender, main_thread: thread::current() };
+    (Control { exchange, requests, address }, client)
 }
 
 impl Control {
@@ -154,6 +158,7 @@ impl Client {
                     return snapshot;
                 }
                 self.exchange.is_wanted.store(true, Ordering::Relaxed);
+                self.main_thread.unpark();
                 published.await;
             }
         };
@@ -173,6 +178,8 @@ impl Client {
     }
 
     fn request(&self, request: Request) -> bool {
-        !self.snapshot().report.is_ending && self.requests.try_send(request).is_ok()
+        let is_accepted = !self.snapshot().report.is_ending && self.requests.try_send(request).is_ok();
+        self.main_thread.unpark();
+        is_accepted
     }
 }

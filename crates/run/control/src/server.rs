@@ -76,7 +76,8 @@ impl Server {
     }
 
     /// Starts the thread, with the first report, what adds places to flows, and the overrides of a probe
-    /// with rules. It ends with the process.
+    /// with rules. It ends with the process. The caller is the main thread of the probe: a request wakes it
+    /// if it is parked.
     ///
     /// # Errors
     /// The system cannot start a thread.

@@ -133,9 +133,10 @@ impl Running {
             || self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// The one place where the main thread waits, until something may be to do.
+    /// The one place where the main thread waits: until a client of the HTTP interface requests something, or
+    /// it is time to look at signals and threads again.
     fn wait(&self) {
-        std::thread::sleep(self.timing.probe_check);
+        std::thread::park_timeout(self.timing.probe_check);
     }
 
     /// Reloads if a signal or a client requests it, and answers requests.

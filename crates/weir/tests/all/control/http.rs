@@ -366,6 +366,17 @@ fn malformed_requests_are_refused_and_the_next_one_is_answered() {
     assert_eq!(number(&ledger["packets"]["metered"]), 200);
 }
 
+/// The main thread looks around every 6 s only, and a report has to be there within 3 s: a request wakes it.
+#[test]
+fn requests_do_not_wait_until_the_main_thread_looks_around() {
+    let Some(served) = Served::start(&["--timing", "probe_check=6s"]) else { return };
+    for path in ["/flows", "/status", "/metrics", "/flows"] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    }
+    served.probe.stop(0);
+}
+
 #[test]
 fn a_thousand_connections_and_slow_clients_do_no_harm() {
     let (_folder, token) = token_file(TOKEN, 0o600);
