@@ -92,7 +92,7 @@ fn views_and_expressions_have_applications() {
     assert_eq!(selected, "sni\nwww.example.test\n");
     let (code, _, err) = read(&["--where", "application = dsn"]);
     assert_eq!(code, 1);
-    assert!(err.contains("application has no value \"dsn\"; there are tls, quic, dns"), "{err}");
+    assert!(err.contains("application has no value \"dsn\"; did you mean dns?; there are tls, quic, dns"), "{err}");
 }
 
 #[test]

@@ -566,7 +566,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 
 #[test]
 fn losses_of_an_idle_reader_are_counted_exactly() {
-    const NAME: &str = "dpdk::tests::losses_of_an_idle_reader_are_counted_exactly";
+    const NAME: &str = "live::dpdk::tests::losses_of_an_idle_reader_are_counted_exactly";
     const INSIDE: &str = "WEIR_DPDK_TEST_INSIDE";
     const SENT: u64 = 30_000;
     if std::env::var_os(INSIDE).is_none() {
@@ -612,7 +612,7 @@ fn losses_of_an_idle_reader_are_counted_exactly() {
 
 #[test]
 fn dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved() {
-    const NAME: &str = "dpdk::tests::dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved";
+    const NAME: &str = "live::dpdk::tests::dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved";
     const INSIDE: &str = "WEIR_DPDK_TEST_CORE";
     // Name and allowed CPUs of each thread.
     fn threads() -> Vec<(String, String)> {
@@ -675,6 +675,6 @@ fn all_tests_pass_with_huge_pages() {
         Ok(reserved) => reserved,
         Err(why) => return eprintln!("SKIPPED: DPDK with huge pages: {why}"),
     };
-    let said = run_again(Command::new(this_program()).arg("dpdk::tests::"), WITH_PAGES);
-    assert!(said.contains("dpdk::tests::four_queues_of_net_null"), "{said}");
+    let said = run_again(Command::new(this_program()).arg("live::dpdk::tests::"), WITH_PAGES);
+    assert!(said.contains("live::dpdk::tests::four_queues_of_net_null"), "{said}");
 }
