@@ -27,7 +27,7 @@ const IDLE_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Octets in which an output that copies stores frames, one after another: the size of a pipe's queue.
 const COPY_OCTETS: usize = 16 << 20;
 
-/// Ends of the pair through which packets are handed on.
+/// Ends of the pair through which packets are forwarded.
 const OUTGOING: [&str; 2] = ["out", "far"];
 /// Frames that are sent before they are received: fewer than the smallest ring holds.
 const WAITING_FRAMES: u64 = 2048;
@@ -39,7 +39,7 @@ const SCHEMES: [&str; 2] = ["af_packet", "af_xdp"];
 pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = "synth:mix, whole frames, without packet inspection. From memory: outputs that only count, or copy each \
                 frame once. Over interfaces: 2048 frames are sent into a veth pair, then received at its other end and \
-                handed on into another pair; the sending is not timed";
+                forwarded into another pair; the sending is not timed";
     let mut table = Table::new("egress", "Handing packets on", "load", load);
     table.logarithmic = false;
     table.against = vec![PIPELINE, FORWARDER];
@@ -239,13 +239,13 @@ impl Work<Link> for OverLink {
         let counts = [read[0], handed_on, after.waiting.packets];
         if counts != [packets, far_after - far_before, 0] {
             let what = format!(
-                "{packets} frames sent, {} read; {handed_on} handed on, {} at the far end",
+                "{packets} frames sent, {} read; {handed_on} forwarded, {} at the far end",
                 read[0],
                 far_after - far_before
             );
             return Err(CountMismatch(what).in_case(format!("egress, {}", self.scheme)));
         }
-        let facts = vec![("handed on/1000 packets", handed_on as f64 * 1e3 / packets as f64)];
+        let facts = vec![("forwarded/1000 packets", handed_on as f64 * 1e3 / packets as f64)];
         Ok(Run { facts, ..Run::new(packets, seconds) })
     }
 

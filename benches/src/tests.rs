@@ -48,7 +48,7 @@ fn handing_on_is_measured_from_memory_and_over_interfaces() {
             [("plain forwarder", 1000.0), ("weir", 0.0), ("forward all", 1000.0), ("drop all", 0.0)]
         {
             let figure = figures.iter().find(|figure| figure["row"] == row && figure["series"] == series).unwrap();
-            assert_eq!(figure["facts"]["handed on/1000 packets"], packets, "{figure}");
+            assert_eq!(figure["facts"]["forwarded/1000 packets"], packets, "{figure}");
         }
     }
 }

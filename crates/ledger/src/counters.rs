@@ -189,7 +189,7 @@ impl RecordTotals {
     }
 }
 
-/// Packets, and the octets of them that were handed on: a packet may have been cut.
+/// Packets, and the octets of them that were forwarded: a packet may have been cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacketTotals {
     /// Packets.
@@ -232,9 +232,9 @@ pub struct OutputCounters {
 /// The files of a recorder, which all pipelines share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecorderCounters {
-    /// Packets files that were begun.
+    /// Capture files that were begun.
     pub files: u64,
-    /// Oldest packets files that were removed.
+    /// Oldest capture files that were removed.
     pub files_removed: u64,
     /// Octets of these files and their indexes.
     pub octets_removed: u64,
@@ -285,7 +285,7 @@ pub struct ActionCounters {
     pub forwarded: PacketTotals,
     /// By a rule, or because no rule sends them anywhere.
     pub dropped: PacketTotals,
-    /// Behind the first packets of a flow that a rule hands on.
+    /// Behind the first packets of a flow that a rule forwards.
     pub shunted: PacketTotals,
     /// Held back until the application of their flow is known. 0 at the end of a run.
     pub held: PacketTotals,
@@ -312,7 +312,7 @@ pub struct RuleCounters {
     pub rule: String,
     /// Packets that it matched, whatever other rules did with them.
     pub matched: PacketTotals,
-    /// Those of them that were handed on.
+    /// Those of them that were forwarded.
     pub forwarded: PacketTotals,
 }
 

@@ -58,7 +58,7 @@ reasons! {
         Ipv4TotalLength = "ipv4_total_length",
         /// The capture ends inside the fixed IPv6 header.
         Ipv6Truncated = "ipv6_truncated",
-        /// The record in a packets file has values that no packet has: the file is damaged.
+        /// The record in a file of packet records has values that no packet has: the file is damaged.
         RecordMalformed = "record_malformed",
     }
 }

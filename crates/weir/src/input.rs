@@ -110,7 +110,7 @@ pub fn check_loopback(sources: &[&OsStr], force: bool) -> Result<(), Error> {
     loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(InputError::Loopback(interface).into()))
 }
 
-/// Checks that nothing asks for octets of packets files, which have none.
+/// Checks that nothing asks for octets of files of packet records, which have none.
 pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool) -> Result<(), Error> {
     let is_given = [(selection.filter.is_some(), "--filter"), (has_rules, "--rules")];
     let option = is_given.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
@@ -123,7 +123,7 @@ pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool)
     }
 }
 
-/// The metering of sources: without inspection if all are packets files, which have no payload.
+/// The metering of sources: without inspection if all are files of packet records, which have no payload.
 pub fn metering_of(sources: &[&OsStr], metering: &Metering) -> Result<Metering, Error> {
     let mut metering = metering.clone();
     if sources.iter().all(|source| packets_path(source).is_some()) {

@@ -119,7 +119,7 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
     rows.text(terminal_columns)
 }
 
-/// What rules did with packets, and what became of those that were handed on.
+/// What rules did with packets, and what became of those that were forwarded.
 fn add_actions(rows: &mut Rows, actions: &ActionCounters) {
     let totals = |PacketTotals { packets, octets }: PacketTotals| [packets, octets];
     rows.add("rules (docs/rules.md)", &["packets", "bytes on the wire"]);

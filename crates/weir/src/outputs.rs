@@ -60,9 +60,9 @@ pub struct OpenOutputs {
 }
 
 impl OpenOutputs {
-    /// Says in the summary whether packets are from packets files, which have no payload.
-    pub fn set_packets_files(&self, have_packets_files: bool) {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner).without_payload = have_packets_files;
+    /// Says in the summary whether packets are from files of packet records, which have no payload.
+    pub fn set_without_payload(&self, is_without_payload: bool) {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner).without_payload = is_without_payload;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
 use crate::missing_options;
 use crate::outputs::Outputs;
-use crate::packets_file;
+use crate::packet_records;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
@@ -36,7 +36,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
     for output in &read.sinks.outputs {
         if let Output::Packets(path) = output {
-            return packets_file::run(read, path);
+            return packet_records::run(read, path);
         }
     }
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
@@ -85,7 +85,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    open.set_packets_files(sources.iter().any(|source| input::packets_path(source).is_some()));
+    open.set_without_payload(sources.iter().any(|source| input::packets_path(source).is_some()));
     let observer = Some(summary::observer(&open.summary));
     let sinks = std::mem::take(&mut open.sinks);
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);

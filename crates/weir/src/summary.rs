@@ -23,7 +23,7 @@ pub struct TrafficSummary {
     /// Bytes on the wire by IP protocol; `None` are frames without IP.
     protocol_bytes: BTreeMap<Option<u8>, u64>,
     tcp: TcpSummary,
-    /// Packets are from packets files.
+    /// Packets are from files of packet records.
     pub without_payload: bool,
 }
 
@@ -107,7 +107,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
     let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
     fact("packets", format!("{received} received{filtered}, {metered} metered"));
     if summary.without_payload {
-        fact("payload", "none in packets files: their flows have no applications".into());
+        fact("payload", "none in files of packet records: their flows have no applications".into());
     }
     if summary.flows > 0 {
         let scaled = |bytes: u64| match bytes {

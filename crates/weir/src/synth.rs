@@ -5,7 +5,7 @@ use crate::console::progress::Progress;
 use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
 use crate::input;
-use crate::packets_file;
+use crate::packet_records;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
         source = source.with_expected_flows();
     }
     let packets_file = input::packets_path(synth.output.as_os_str());
-    let output = packets_file.map_or_else(|| Ok(Target::of_path(&synth.output)), packets_file::target)?;
+    let output = packets_file.map_or_else(|| Ok(Target::of_path(&synth.output)), packet_records::target)?;
     let mut targets = vec![(format!("-o {}", synth.output.display()), output.clone())];
     if let Some(path) = &synth.truth {
         targets.push((format!("--truth {}", path.display()), Target::of_path(path)));
@@ -44,16 +44,16 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     let truth = synth.truth.as_deref().map(|path| open(Target::of_path(path))).transpose()?.map(BufWriter::new);
 
     let mut progress = Progress::new(synth.quiet);
-    let (path, kind) = packets_file.map_or((&*synth.output, "capture"), |path| (path, "packets file"));
+    let (path, kind) = packets_file.map_or((&*synth.output, "capture"), |path| (path, "file of packet records"));
     let result = match packets_file {
         None => write_capture(&mut source, writer, &mut progress),
-        Some(_) => packets_file::copy(&mut source, writer, &mut progress),
+        Some(_) => packet_records::copy(&mut source, writer, &mut progress),
     };
     progress.clear();
     let mut status = RunStatus::Success;
     match result {
         Ok(packets) => info!(packets, file = path.display().to_string(), "{kind} written"),
-        Err(error) => status = packets_file::log_incomplete(path, error),
+        Err(error) => status = packet_records::log_incomplete(path, error),
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
         && let Err(error) = weir_trafficgen::write_expected_flows(
@@ -64,7 +64,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
         )
         .and_then(|()| truth.flush())
     {
-        status = status.and(packets_file::log_incomplete(path, error));
+        status = status.and(packet_records::log_incomplete(path, error));
     }
     Ok(status)
 }

@@ -1,7 +1,7 @@
 //! Captures: any octets, read from memory, from a stream in pieces, and both merged.
 //!
 //! Invariants: memory and stream give the same frames and the same errors in the same order, the
-//! input limits the number of both, and nothing panics. A packet of a packets file gives the same record
+//! input limits the number of both, and nothing panics. A packet of a file of packet records gives the same record
 //! again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,7 +55,7 @@ pub fn compressed(input: &[u8]) {
     read_every_way(&[magic, input.rest()].concat(), Kind::Capture, 4096, LIMIT_COMPRESSED);
 }
 
-/// A packets file behind its file header: the input is records.
+/// A file of packet records behind its file header: the input is records.
 ///
 /// # Panics
 /// An invariant does not hold.
@@ -77,7 +77,7 @@ pub fn packets_file(input: &[u8]) {
     }
 }
 
-/// Decodes a frame of a packets file. A packet, or a reason that the file gives, is written as it was read.
+/// Decodes a frame of a file of packet records. A packet, or a reason that the file gives, is written as it was read.
 fn check_packet(frame: &Frame<'_>) {
     let mut packet = Packet::default();
     let options = DecodeOptions::default();

@@ -28,7 +28,7 @@ pub enum Error {
     /// The packets would return through a source (a loop).
     #[error(
         "{output}: this is a loop: its packets leave through {interface}, which {source_name} monitors, and would be \
-         metered and handed on again, without end; hand packets on to an interface that no source reads"
+         metered and forwarded again, without end; forward packets to an interface that no source reads"
     )]
     Loop {
         /// The output.
@@ -48,7 +48,7 @@ pub enum Error {
     #[error("{0}: {1}")]
     File(String, io::Error),
     /// Only the recorder writes folders.
-    #[error("{0}: packets cannot be handed on to a folder here; pcap:PATH writes a file")]
+    #[error("{0}: packets cannot be forwarded to a folder here; pcap:PATH writes a file")]
     Folder(String),
     /// A FIFO has no reader, and packets would have to wait for one.
     #[error("{0}: no program reads this pipe")]

@@ -1,6 +1,6 @@
 //! The files of a folder: their names, and which of them are removed.
 //!
-//! A packets file is `weir_NUMBER_YYYYMMDDhhmmss.pcapng`, with the time of its first packet in UTC,
+//! A capture file is `weir_NUMBER_YYYYMMDDhhmmss.pcapng`, with the time of its first packet in UTC,
 //! and its index has `.idx` behind this name. Numbers go up, also over restarts, so that the order of
 //! files does not depend on the clock. Other files in the folder are not touched.
 
@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "weir_";
 const ENDING: &str = ".pcapng";
 
-/// A packets file of a recorder.
+/// A capture file of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RecordedFile {
     pub number: u64,
     pub path: PathBuf,
 }
 
-/// The index of a packets file.
+/// The index of a capture file.
 pub(crate) fn index_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".idx");
     name.into()
 }
 
-/// The name of a packets file.
+/// The name of a capture file.
 pub(crate) fn file_name(number: u64, time_ns: u64) -> String {
     let time = i64::try_from(time_ns / 1_000_000_000).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
     let time = time.unwrap_or_default().strftime("%Y%m%d%H%M%S");
@@ -39,7 +39,7 @@ fn number_of(name: &OsStr) -> Option<u64> {
     (are_digits(number) && are_digits(time)).then(|| number.parse().ok())?
 }
 
-/// The packets files of a folder, the oldest first.
+/// The capture files of a folder, the oldest first.
 pub(crate) fn list(folder: &Path) -> io::Result<Vec<RecordedFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -52,7 +52,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<RecordedFile>> {
     Ok(files)
 }
 
-/// Octets of a packets file and its index.
+/// Octets of a capture file and its index.
 pub(crate) fn octets(path: &Path) -> u64 {
     let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
     length(path) + length(&index_path(path))

@@ -1,4 +1,4 @@
-//! The index beside a packets file: which flows are in which part of it.
+//! The index beside a capture file: which flows are in which part of it.
 //!
 //! ```text
 //! index  = "weirIDX1" record(section header block) { record(group) }
@@ -11,7 +11,7 @@
 //!          1 u8, length u32 { octet }                  a Bloom filter of Community IDs by part
 //! flow   = flags u8 (1: IPv6, 2: fragments between two addresses), protocol u8, addresses, ports u16, parts u32
 //! ```
-//! A group has about 1 MiB of the packets file, in up to 32 parts that have packet blocks only. It is
+//! A group has about 1 MiB of the capture file, in up to 32 parts that have packet blocks only. It is
 //! written after its packets. Invariant: each packet of an IP flow is in a part that the index names
 //! for this flow. What is behind the last whole group has to be scanned.
 
@@ -86,7 +86,7 @@ fn append_record(out: &mut Vec<u8>, content: &[u8]) {
 /// Gathers the flows of a group.
 #[derive(Default)]
 pub(crate) struct GroupBuilder {
-    /// Offsets in the packets file.
+    /// Offsets in the capture file.
     parts: Vec<Range<u64>>,
     /// Packet blocks may be added to the last part.
     is_part_open: bool,
@@ -222,7 +222,7 @@ pub(crate) enum GroupFlows {
 /// A group of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// Offsets in the packets file.
+    /// Offsets in the capture file.
     pub parts: Vec<Range<u64>>,
     pub first_ns: u64,
     pub last_ns: u64,
@@ -272,7 +272,7 @@ impl Index {
         Some(Self { section_header, interfaces, groups, is_torn })
     }
 
-    /// Where the part of the packets file begins that has to be scanned.
+    /// Where the part of the capture file begins that has to be scanned.
     pub fn end(&self) -> u64 {
         let last = self.groups.iter().rev().find_map(|group| group.parts.last());
         last.map_or(self.section_header.len() as u64, |part| part.end)

@@ -1,12 +1,12 @@
 //! Recorder: packets in rolling pcapng files with an index beside them, and the search in them.
 //!
 //! ```text
-//! RecorderOutput of each pipeline ─ chunks ─► thread: packets files, indexes      (open)
-//! Query ─► indexes ─► parts of packets files ─► frames of the flows that are wanted (Search)
+//! RecorderOutput of each pipeline ─ chunks ─► thread: capture files, indexes      (open)
+//! Query ─► indexes ─► parts of capture files ─► frames of the flows that are wanted (Search)
 //! ```
-//! Input: frames that a pipeline hands on, or files and folders. Output: files; selected frames.
+//! Input: frames that a pipeline forwards, or files and folders. Output: files; selected frames.
 //! Invariants: each frame is counted as written, waiting, or dropped with a reason, and nothing waits
-//! for the disk. A packets file is a whole pcapng file at any time, but for its last block. A search
+//! for the disk. A capture file is a whole pcapng file at any time, but for its last block. A search
 //! with an index finds the same packets as one without.
 //! Not done here: which packets are recorded (rules). Flows are those of the meter with default
 //! settings: the packets of a tunnel belong to the flow of the outer addresses.

@@ -32,7 +32,7 @@ pub enum IndexNotice {
     /// It ends before the file does, as after a kill.
     #[error("the index is cut or damaged; the file is scanned from octet {0} on")]
     Torn(u64),
-    /// The packets file is shorter than the index says.
+    /// The capture file is shorter than the index says.
     #[error("the file is shorter than its index says; the missing packets are lost")]
     ShortFile,
 }
@@ -47,7 +47,7 @@ pub struct Search {
     pub indexed_files: usize,
     /// Octets of these files.
     pub octets: u64,
-    /// What is wrong with indexes, by packets file.
+    /// What is wrong with indexes, by capture file.
     pub notices: Vec<(PathBuf, IndexNotice)>,
     octets_read: Arc<AtomicU64>,
     octets_of_indexes: u64,
@@ -63,7 +63,7 @@ struct Candidate {
 }
 
 impl Search {
-    /// Plans a search in folders of recorders, captures, and packets files with an index beside them.
+    /// Plans a search in folders of recorders, captures, and capture files with an index beside them.
     ///
     /// # Errors
     /// A file or folder cannot be read. A capture that cannot be opened is reported when it is read.
@@ -89,7 +89,7 @@ impl Search {
                 let files = folder::list(path).map_err(failed)?;
                 if files.is_empty() {
                     let error =
-                        io::Error::new(io::ErrorKind::NotFound, "no packets files of a recorder in this folder");
+                        io::Error::new(io::ErrorKind::NotFound, "no capture files of a recorder in this folder");
                     return Err(failed(error));
                 }
                 for file in files {
@@ -223,7 +223,7 @@ impl Search {
         })
     }
 
-    /// Octets of the packets files that were read so far, with those of their indexes.
+    /// Octets of the capture files that were read so far, with those of their indexes.
     pub fn octets_read(&self) -> u64 {
         self.octets_read.load(Relaxed) + self.octets_of_indexes
     }

@@ -20,7 +20,7 @@ pub struct FolderSettings {
     pub size: u64,
     /// Another file begins after this time.
     pub time: Option<Duration>,
-    /// The oldest files are removed so that all packets files and indexes have no more octets.
+    /// The oldest files are removed so that all capture files and indexes have no more octets.
     pub total: u64,
     /// From a failed attempt to write to the next one. Not a setting of the output.
     pub retry: Duration,

@@ -1,4 +1,4 @@
-//! The thread that writes packets files and their indexes.
+//! The thread that writes capture files and their indexes.
 //!
 //! Input: chunks of packet blocks from the outputs. Output: files of whole blocks. Invariants: each
 //! packet is counted as written or failed. A file begins with a section header, each interface is
@@ -34,7 +34,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait for the description of an interface, which follows the burst of its first packet.
 const DESCRIPTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Name of a packets file that has no header yet.
+/// Name of a capture file that has no header yet.
 const UNNAMED: &str = ".weir_new";
 
 /// Other users cannot read recorded packets.
@@ -66,7 +66,7 @@ struct OpenFile {
     /// `None` if it could not be written.
     index: Option<File>,
     group: GroupBuilder,
-    /// Octets of the packets file and of the index.
+    /// Octets of the capture file and of the index.
     octets: u64,
     index_octets: u64,
     /// By the number in the file: number and link type of the frames.
@@ -325,7 +325,7 @@ impl Writer {
         }
     }
 
-    /// Appends whole blocks to the packets file, or nothing.
+    /// Appends whole blocks to the capture file, or nothing.
     fn append(&mut self, blocks: &[u8]) -> io::Result<()> {
         self.make_room(blocks.len() as u64);
         let file = self.current.as_mut().ok_or(io::ErrorKind::Other)?;
@@ -352,7 +352,7 @@ impl Writer {
             let _ = fs::remove_file(index_path(&file.path));
             match fs::remove_file(&file.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    warn!(file = file.path.display().to_string(), %error, "cannot remove the oldest packets file");
+                    warn!(file = file.path.display().to_string(), %error, "cannot remove the oldest capture file");
                 }
                 _ => self.count(|counters| {
                     counters.files_removed += 1;
@@ -370,7 +370,7 @@ impl Writer {
         let Some(index) = &file.index else { return };
         if let Err(error) = (&*index).write_all(&record) {
             let path = index_path(&file.path).display().to_string();
-            warn!(file = path, %error, "cannot write the index; a search reads the rest of this packets file whole");
+            warn!(file = path, %error, "cannot write the index; a search reads the rest of this capture file whole");
             file.index = None;
         } else {
             file.index_octets += record.len() as u64;

@@ -136,7 +136,7 @@ pub fn token_file(token: &str, mode: u32) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A probe with rules that hand packets on into a file.
+/// A probe with rules that forward packets into a file.
 pub struct Overridden {
     pub served: Served,
     /// The file with its token.

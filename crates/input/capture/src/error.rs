@@ -76,16 +76,18 @@ pub enum FormatError {
     Pcapng(Damage),
     #[error("it looks like a pcapng file that was cut in its first block, after {0} bytes. {SUPPORTED}")]
     PcapngCut(usize),
-    #[error("it is a packets file; read it as packets:FILE")]
+    #[error("it is a file of packet records; read it as packets:FILE")]
     Packets,
-    #[error("it is no packets file, which weir read -o packets:FILE and weir synth write")]
+    #[error("it is no file of packet records, which weir read -o packets:FILE and weir synth write")]
     NoPackets,
-    #[error("it looks like a packets file that was cut in its file header, after {0} of {1} bytes")]
+    #[error("it looks like a file of packet records that was cut in its file header, after {0} of {1} bytes")]
     PacketsHeaderCut(usize, usize),
-    #[error("it is a packets file in big-endian order; all packets files of Weir are little-endian")]
+    #[error(
+        "it is a file of packet records in big-endian order; all files of packet records of Weir are little-endian"
+    )]
     PacketsByteOrder,
     #[error(
-        "it is a packets file of version {version} (records of {record_bytes} bytes, flags {flags:#x}); this Weir reads \
+        "it is a file of packet records of version {version} (records of {record_bytes} bytes, flags {flags:#x}); this Weir reads \
          version 1. Write it again from the capture"
     )]
     PacketsVersion { version: u16, record_bytes: u16, flags: u32 },

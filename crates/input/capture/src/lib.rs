@@ -24,7 +24,7 @@ pub use error::Error;
 pub use files::format::DECODED_LINK_TYPE;
 pub use files::merge::merge;
 pub use files::open::{Content, from_bytes, from_bytes_as, from_reader, from_reader_as, open, open_as};
-pub use files::packets_file::{BODY_BYTES, PacketsWriter};
+pub use files::packet_records::{BODY_BYTES, PacketsWriter};
 pub use files::reading_thread::{ReadingThreads, read_on_threads, useful_threads};
 pub use files::write::{PcapWriter, pcap_file_header, pcap_record_header};
 pub use filter::{FilterError, PacketFilter};

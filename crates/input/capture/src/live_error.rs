@@ -58,7 +58,7 @@ pub enum LiveError {
     Undelivered(u64),
 
     // Sending.
-    #[error("it is not Ethernet (hardware type {0}), and packets can be handed on to Ethernet interfaces only")]
+    #[error("it is not Ethernet (hardware type {0}), and packets can be forwarded to Ethernet interfaces only")]
     SendNotEthernet(u16),
     #[error(
         "{0} pipelines need {0} queues, and the interface has {1}; use af_packet:{2}, or raise the number (ethtool \

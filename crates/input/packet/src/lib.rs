@@ -16,7 +16,7 @@
 //! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request -> the inner IP header, up to 8 levels
 //! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6    -> ports, TCP control bits
 //! ```
-//! Frames of [`record::DECODED_LINK_TYPE`] are decoded packets already, from a packets file.
+//! Frames of [`record::DECODED_LINK_TYPE`] are decoded packets already, from a file of packet records.
 //!
 //! One file holds one protocol. Its `split` takes the header off the captured octets, or fails; its
 //! `fill` writes the fields of a [`Packet`]. `docs/metering.md` defines every field.

@@ -1,5 +1,5 @@
-//! A decoded packet as octets: the body of a packet record in a packets file
-//! (docs/packets-file.md).
+//! A decoded packet as octets: the body of a packet record in a file of packet records
+//! (docs/packet-records.md).
 //!
 //! In and out: the result of [`decode_with_mac_addresses`], and [`RECORD_OCTETS`] octets, numbers in
 //! little-endian order on every machine. [`crate::decode`] reads such a body like a frame of the link

@@ -43,7 +43,7 @@ GET  /health        whether the probe is alive
 GET  /ready         whether every pipeline responds; status 503 with the reasons if not
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /metrics       metrics for Prometheus
-GET  /flows         flows of the moment: ?where=EXPRESSION, sort=, top=, fields=, community_id=
+GET  /flows         current flows: ?where=EXPRESSION, sort=, top=, fields=, community_id=
 GET  /rules         the rules in effect, and what each has done
 GET  /lists         files of networks, places and tags in effect
 GET  /timeouts      timeouts in effect
@@ -422,7 +422,7 @@ async fn list_overrides(State(api): State<Arc<Api>>) -> Answer {
     (status = 400, description = "The body is invalid, or there are parameters", body = Failure),
     (status = 401, description = "Without the token", body = Failure),
     (status = 403, description = "The probe has no token", body = Failure),
-    (status = 404, description = "No flow of the moment has this Community ID", body = Failure),
+    (status = 404, description = "No current flow has this Community ID", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
     (status = 413, description = "The body is too long", body = Failure),
     (status = 429, description = "There are too many overrides", body = Failure),
@@ -448,7 +448,7 @@ async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesReje
             let missing = || match is_complete {
                 true => failure(
                     StatusCode::NOT_FOUND,
-                    "no flow of the moment has this Community ID; name it by addresses, ports and protocol",
+                    "no current flow has this Community ID; name it by addresses, ports and protocol",
                 ),
                 false => failure(
                     StatusCode::GATEWAY_TIMEOUT,

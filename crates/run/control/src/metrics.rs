@@ -259,7 +259,7 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
     }
     let of_rules: [Figure<RuleCounters>; 2] = [
         ("weir_rule_packets_matched_total", "Packets that the rule matched", |rule| rule.matched.packets),
-        ("weir_rule_packets_forwarded_total", "Those of them that were handed on", |rule| rule.forwarded.packets),
+        ("weir_rule_packets_forwarded_total", "Those of them that were forwarded", |rule| rule.forwarded.packets),
     ];
     for (name, help, value) in of_rules {
         let mut metric = page.counter(name, help);
@@ -287,8 +287,8 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
     outputs().for_each(|output| metric.add(&[("output", &output.output)], output.waiting.packets));
     let recorders = || outputs().filter_map(|output| Some((output, output.recorder?)));
     let of_recorders: [Figure<RecorderCounters>; 3] = [
-        ("weir_recorder_files_total", "Packets files that were begun", |recorder| recorder.files),
-        ("weir_recorder_files_removed_total", "Oldest packets files that were removed", |recorder| {
+        ("weir_recorder_files_total", "Capture files that were begun", |recorder| recorder.files),
+        ("weir_recorder_files_removed_total", "Oldest capture files that were removed", |recorder| {
             recorder.files_removed
         }),
         ("weir_recorder_bytes_removed_total", "Octets of these files and their indexes", |recorder| {

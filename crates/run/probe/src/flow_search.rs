@@ -1,4 +1,4 @@
-//! A search among the flows of the moment: the records that are open, as far as they have come.
+//! A search among the current flows: the records that are open, as far as they have come.
 //!
 //! Each thread that meters passes over its slots between two bursts, a few at a time: at most
 //! [`SHARE`] of its time goes into a search, so that metering goes on. It keeps the records of the

@@ -1,4 +1,4 @@
-//! Counts what a live source has lost, every 0.1 s and on request, and what a packets file says
+//! Counts what a live source has lost, every 0.1 s and on request, and what a file of packet records says
 //! of its own losses.
 
 use crate::loss_history::LossSnapshot;

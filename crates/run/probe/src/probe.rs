@@ -160,7 +160,7 @@ impl Probe {
         zip(&self.groups, requests).map(reports).collect()
     }
 
-    /// Searches among the flows of the moment. Each thread that meters answers for itself, until the
+    /// Searches among the current flows. Each thread that meters answers for itself, until the
     /// deadline of the search; one that ends before drops its `reply`.
     pub fn search_flows(&self, search: &FlowSearch, mut reply: impl FnMut() -> FlowReply) {
         for group in &self.groups {
@@ -214,7 +214,7 @@ impl Probe {
         self.exporter.confirm_filtered(&endpoints);
     }
 
-    /// Changes the rules of pipelines that hand packets on. Their egresses are those of the old ones.
+    /// Changes the rules of pipelines that forward packets. Their egresses are those of the old ones.
     pub fn set_rules(&mut self, rules: Arc<Rules>) {
         self.apply(Settings { rules: Some(rules), ..self.settings.clone() });
     }

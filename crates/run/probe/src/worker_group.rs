@@ -144,7 +144,7 @@ impl RunningGroup {
         context: &GroupContext<'_>,
     ) -> io::Result<Self> {
         if queues.iter().any(|queue| queue.actions.is_some()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "packets are handed on by Layout::Fused only"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "packets are forwarded by Layout::Fused only"));
         }
         // Flows can migrate only between meters with the same secret.
         let meter = context.settings.meter;

@@ -44,7 +44,7 @@ pub struct Bypass {
     #[arg(long, value_name = "ACTION", default_value = "shunt", help_heading = OUTPUT)]
     pub action: BypassAction,
 
-    /// With --action shunt: hand on this number of further packets of the flow
+    /// With --action shunt: forward this number of further packets of the flow
     #[arg(long, value_name = "PACKETS", default_value = "0", help_heading = OUTPUT)]
     pub more: u32,
 
@@ -63,11 +63,11 @@ pub struct Bypass {
 /// What an override does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BypassAction {
-    /// No further packet is handed on
+    /// No further packet is forwarded
     Shunt,
     /// The same, counted as dropped
     Drop,
-    /// All packets are handed on, whatever the rules say
+    /// All packets are forwarded, whatever the rules say
     Forward,
 }
 

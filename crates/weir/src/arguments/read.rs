@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[command(after_help = after_help())]
 pub struct Read {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
-    /// docs/packets-file.md). Several are merged in time order
+    /// docs/packet-records.md). Several are merged in time order
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 

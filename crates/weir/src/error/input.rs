@@ -27,6 +27,6 @@ pub enum InputError {
          af_packet:{0} leaves it there (--force captures nevertheless)"
     )]
     Loopback(String),
-    #[error("{file}: a packets file has decoded headers and no octets of packets; leave out {option}")]
+    #[error("{file}: a file of packet records has decoded headers and no octets of packets; leave out {option}")]
     OctetsOfPackets { file: String, option: &'static str },
 }

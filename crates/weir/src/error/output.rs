@@ -19,7 +19,7 @@ pub enum OutputError {
     #[error("--by: the view would have two columns with the name {0}")]
     ColumnTwice(&'static str),
     #[error(
-        "{output}: a packets file has packets, not flow records; leave out {option}, and give it when the file is read"
+        "{output}: a file of packet records has packets, not flow records; leave out {option}, and give it when the file is read"
     )]
     PacketsOutput { output: String, option: &'static str },
     #[error("packets: needs the name of a file, or - for standard output (packets:FILE)")]

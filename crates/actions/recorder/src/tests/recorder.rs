@@ -9,7 +9,7 @@ use weir_capture::Frame;
 use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets};
 use weir_recorder::{FrameSelector, IndexNotice, Query, RecorderOutput, Search, SelectedRecords};
 
-/// The packets files of a folder, in their order.
+/// The capture files of a folder, in their order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|end| end == "pcapng")).collect();
@@ -442,7 +442,7 @@ fn cut_and_changed_files_and_indexes_cause_no_panic_and_lose_no_whole_packet_uns
         }
     }
     fs::write(&index, &indexes).unwrap();
-    // Prefixes of the packets file: packets are missing at the end only, which is reported.
+    // Prefixes of the capture file: packets are missing at the end only, which is reported.
     for length in (1..packets.len()).rev().step_by(1 + packets.len() / 800) {
         fs::write(&file, &packets[..length]).unwrap();
         let search = Search::plan(std::slice::from_ref(&path), Query::everything());
@@ -483,7 +483,7 @@ fn a_full_disk_stops_recording_and_it_recovers() {
         return;
     }
     let result = std::panic::catch_unwind(|| fill_disk(folder.path()));
-    assert!(Command::new("umount").arg(folder.path()).status().unwrap().success());
+    assert!(Command::new("umount").arg("--lazy").arg(folder.path()).status().unwrap().success());
     result.unwrap();
 }
 

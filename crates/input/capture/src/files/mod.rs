@@ -1,4 +1,4 @@
-//! Reads capture files, packets files and pipes, and writes them.
+//! Reads capture files, files of packet records and pipes, and writes them.
 
 mod capture_file;
 pub mod decompress;
@@ -7,7 +7,7 @@ mod mapped_file;
 mod memory_budget;
 pub mod merge;
 pub mod open;
-pub mod packets_file;
+pub mod packet_records;
 mod pcap;
 mod pcapng;
 mod prefetch;

@@ -5,7 +5,7 @@ use crate::error::FormatError;
 use crate::files::capture_file::CaptureFile;
 use crate::files::decompress::Compression;
 use crate::files::mapped_file::MappedFile;
-use crate::files::packets_file::{self, PacketsFile};
+use crate::files::packet_records::{self, PacketsFile};
 use crate::files::pcap::{self, Pcap};
 use crate::files::pcapng::Pcapng;
 use crate::files::window::{CountedRead, ReadError, Stream, Whole, Window};
@@ -27,7 +27,7 @@ const SAMPLE_BYTES: usize = 64;
 pub enum Content {
     /// A capture: pcap or pcapng.
     Capture,
-    /// A packets file (docs/packets-file.md).
+    /// A file of packet records (docs/packet-records.md).
     Packets {
         /// Its packets must be those inside tunnels, else those outside.
         decapsulated: bool,
@@ -153,7 +153,7 @@ fn open_window(
     window.fill(MAGIC_BYTES).map_err(|error| read_error(path, error))?;
     if let Content::Packets { decapsulated } = content {
         let format = PacketsFile::new(window.bytes(), decapsulated).map_err(refuse)?;
-        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, packets_file::FILE_HEADER_BYTES)));
+        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, packet_records::FILE_HEADER_BYTES)));
     }
     if PacketsFile::detect(window.bytes()) {
         return Err(refuse(FormatError::Packets));

@@ -41,7 +41,7 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
     }
 }
 
-/// Compares the packets of a frame with those that its record in a packets file gives.
+/// Compares the packets of a frame with those that its record in a file of packet records gives.
 fn recorded_alike(result: Result<AnomalySet, RefusalReason>, packet: &Packet, with_macs: &Packet) {
     let body = record::write(result, with_macs);
     let options = DecodeOptions::default();

@@ -68,7 +68,7 @@ fn is_live(input: &OsString) -> bool {
     weir_capture::is_live(&input.to_string_lossy())
 }
 
-/// How packets are distributed over threads. Not if payload is inspected or packets are handed on: only
+/// How packets are distributed over threads. Not if payload is inspected or packets are forwarded: only
 /// one layout can.
 fn layouts(probe: &ProbeOptions) -> Vec<Candidate> {
     if probe.rules.is_some() {

@@ -1,4 +1,4 @@
-//! Packets that a probe hands on by rules: what other programs read of them. docs/egress.md.
+//! Packets that a probe forwards by rules: what other programs read of them. docs/egress.md.
 
 use serde_json::Value;
 use std::collections::HashMap;

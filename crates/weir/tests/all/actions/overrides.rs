@@ -143,7 +143,7 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
         (of("+17", ports), 400, "\"+17\" is not a protocol"),
         (of("017", ports), 400, "\"017\" is not a protocol"),
         (of("", ports), 400, "\"\" is not a protocol"),
-        (unknown.into(), 404, "no flow of the moment has this Community ID"),
+        (unknown.into(), 404, "no current flow has this Community ID"),
         (format!("{{\"flow\":{f},\"action\":\"drop\"}}{}", " ".repeat(20_000)), 413, "the body is longer"),
     ];
     for (body, status, reason) in cases {

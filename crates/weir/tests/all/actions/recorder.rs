@@ -334,7 +334,7 @@ fn usage_errors_name_what_to_write() {
         (&["packets", file, "--where", "byts > 1", "-o", "x.pcapng"], "did you mean bytes?"),
         (&["packets", file, "--from", "yesterday", "-o", "x.pcapng"], "write for example 2026-11-20T12:00:00Z"),
         (&["packets", "/nonexistent", "--where", "tcp", "-o", "x.pcapng"], "is the name right?"),
-        (&["packets", empty, "--where", "tcp", "-o", "x.pcapng"], "no packets files of a recorder in this folder"),
+        (&["packets", empty, "--where", "tcp", "-o", "x.pcapng"], "no capture files of a recorder in this folder"),
         (&["packets", "/etc/passwd", "--where", "tcp", "-o", "x.pcapng"], "text"),
         (&["packets", file, "--where", "tcp", "--overwrite", "-o", file], "is also the input"),
         (

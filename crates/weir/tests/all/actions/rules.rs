@@ -1,4 +1,4 @@
-//! Rules: which packets of a capture are handed on, to which outputs, in which order, and how much
+//! Rules: which packets of a capture are forwarded, to which outputs, in which order, and how much
 //! of them. docs/rules.md.
 
 use std::collections::{BTreeMap, HashMap};
@@ -276,7 +276,7 @@ fn frames_with_headers(decap: bool) -> Vec<Headers> {
     frames
 }
 
-/// Hands a capture on through rules with this default. Returns what was handed on.
+/// Forwards a capture through rules with this default. Returns what was forwarded.
 fn handed_on(capture: &Path, default: &str, options: &[&str]) -> Vec<(u64, Vec<u8>, u32)> {
     let folder = tempfile::tempdir().unwrap();
     let [out, rules] = ["out.pcap", "rules.toml"].map(|name| folder.path().join(name));
@@ -630,7 +630,7 @@ fn rules_are_loaded_again_without_losing_a_flow() {
     };
     let written = || frames(Path::new(&output)).len();
     send(0);
-    until("ten packets are handed on", || Path::new(&output).exists() && written() == 10);
+    until("ten packets are forwarded", || Path::new(&output).exists() && written() == 10);
     write(&format!("{egress}[default]\naction = 'drop'\n"));
     running.signal(libc::SIGHUP);
     running.wait_for("rules loaded again");
@@ -650,7 +650,7 @@ fn rules_are_loaded_again_without_losing_a_flow() {
     running.signal(libc::SIGHUP);
     until("the rules are loaded", || running.times("rules loaded again") > times);
     send(3);
-    until("ten more packets are handed on", || written() == 20);
+    until("ten more packets are forwarded", || written() == 20);
     drop(input);
     let (code, err, _, ledger) = running.wait();
     assert_eq!(code, 0, "{err}");

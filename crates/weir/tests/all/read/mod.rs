@@ -7,6 +7,6 @@ mod link_types;
 mod mac_addresses;
 mod memory;
 mod outputs;
-mod packets_file;
+mod packet_records;
 mod threads;
 mod views;

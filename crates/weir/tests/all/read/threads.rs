@@ -176,7 +176,7 @@ fn a_file_that_is_truncated_while_it_is_read_is_reported_and_ends_no_process() {
 }
 
 #[test]
-fn packets_files_with_link_types_that_are_not_decoded_are_read_by_any_number_of_threads() {
+fn packet_records_with_link_types_that_are_not_decoded_are_read_by_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let [known, unknown, packets] = ["known.pcap", "unknown.pcap", "all.packets"].map(path);

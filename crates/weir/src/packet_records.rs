@@ -1,5 +1,5 @@
 //! `weir read … -o packets:FILE` and `weir synth … -o packets:FILE`: sources through the decoder into a
-//! packets file (docs/packets-file.md).
+//! file of packet records (docs/packet-records.md).
 //!
 //! Every frame that matches the filter becomes a record of the file, also one that the decoder refuses,
 //! so that metering the file gives the ledger of the source.
@@ -38,7 +38,7 @@ pub fn target(path: &Path) -> Result<Target, Error> {
     }
 }
 
-/// Writes the packets of the sources to a packets file, which is the only output.
+/// Writes the packets of the sources to a file of packet records, which is the only output.
 pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
     let output = format!("packets:{}", path.display());
     if let Some(option) = option_of_records(read) {
@@ -100,7 +100,7 @@ pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
     let status = RunStatus::from_problems(damage.count() > 0 || interrupted || filter_failed);
     Ok(match copied {
         Ok((packets, filtered, lost)) => {
-            info!(packets, filtered, lost, file = path.display().to_string(), "packets file written");
+            info!(packets, filtered, lost, file = path.display().to_string(), "file of packet records written");
             status.and(RunStatus::from_problems(lost > 0))
         }
         Err(error) => status.and(log_incomplete(path, error)),
@@ -132,7 +132,7 @@ fn option_of_records(read: &Read) -> Option<&'static str> {
     given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
 }
 
-/// Copies generated traffic to a packets file. Returns the number of packets.
+/// Copies generated traffic to a file of packet records. Returns the number of packets.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -150,7 +150,7 @@ pub fn copy(source: &mut dyn Source, file: impl Write, progress: &mut Progress) 
     output.finish(Losses::default())
 }
 
-/// A packets file, and the burst that is written next.
+/// A file of packet records, and the burst that is written next.
 struct PacketsOutput<W: Write> {
     writer: PacketsWriter<W>,
     decode: DecodeOptions,

@@ -1,4 +1,4 @@
-//! Packets files: decoded packets instead of frames (docs/packets-file.md). Reader and writer.
+//! Files of packet records: decoded packets instead of frames (docs/packet-records.md). Reader and writer.
 //!
 //! ```text
 //! file header | record | record | ... | end record
@@ -53,7 +53,7 @@ const MAX_LOST: u64 = 1 << 48;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A packets file behind its file header.
+/// A file of packet records behind its file header.
 #[derive(Default)]
 pub(crate) struct PacketsFile {
     names: Vec<(u32, String)>,
@@ -64,7 +64,7 @@ pub(crate) struct PacketsFile {
 }
 
 impl PacketsFile {
-    /// Returns whether these are the first bytes of a packets file.
+    /// Returns whether these are the first bytes of a file of packet records.
     pub(crate) fn detect(head: &[u8]) -> bool {
         head.starts_with(&MAGIC)
     }
@@ -72,7 +72,7 @@ impl PacketsFile {
     /// Reads the file header. `decapsulated` is whether the packets must be those inside tunnels.
     ///
     /// # Errors
-    /// It is not a packets file, cut in its header, of another version, or has other packets.
+    /// It is not a file of packet records, cut in its header, of another version, or has other packets.
     pub(crate) fn new(head: &[u8], decapsulated: bool) -> Result<Self, FormatError> {
         if !Self::detect(head) {
             return Err(FormatError::NoPackets);
@@ -213,7 +213,7 @@ fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset is a constant within the record"))
 }
 
-/// Writes a packets file through a buffer.
+/// Writes a file of packet records through a buffer.
 ///
 /// Call [`PacketsWriter::finish`] at the end: without its end record, a file counts as cut.
 pub struct PacketsWriter<W: Write> {

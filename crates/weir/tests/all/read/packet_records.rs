@@ -1,4 +1,4 @@
-//! Packets files: what `weir read` meters from them is what it meters from the capture that they were
+//! Files of packet records: what `weir read` meters from them is what it meters from the capture that they were
 //! made of, and damage is counted or refused.
 
 use serde_json::Value;
@@ -70,7 +70,7 @@ fn records_and_ledger_are_those_of_the_capture() {
 }
 
 #[test]
-fn generated_traffic_gives_the_same_as_packets_file_and_from_memory() {
+fn generated_traffic_gives_the_same_as_packet_records_and_from_memory() {
     let folder = tempfile::tempdir().unwrap();
     for spec in ["mix,flows=200,packets=20k,snap=60", "lossy,flows=50,packets=10k", "velan,flows=100,packets=5k"] {
         let path = folder.path().join("synth.packets");
@@ -95,7 +95,7 @@ fn the_tcp_report_is_that_of_the_capture() {
 }
 
 #[test]
-fn captures_and_packets_files_are_merged_and_pipes_and_compressed_files_are_read() {
+fn captures_and_packet_records_are_merged_and_pipes_and_compressed_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let capture = captures().join("web.pcap");
     let path = written(&capture, &[], &folder);
@@ -116,7 +116,7 @@ fn captures_and_packets_files_are_merged_and_pipes_and_compressed_files_are_read
     let of_captures = content(other.to_str().unwrap(), &["-i", capture.to_str().unwrap()]);
     assert_eq!(content(other.to_str().unwrap(), &["-i", &packets]), of_captures);
     let out = success(["read", &packets]);
-    assert!(out.contains("payload    none in packets files: their flows have no applications"), "{out}");
+    assert!(out.contains("payload    none in files of packet records: their flows have no applications"), "{out}");
 }
 
 fn sorted(lines: &str) -> Vec<&str> {
@@ -147,7 +147,7 @@ fn a_file_cut_anywhere_is_refused_or_gives_the_packets_before_the_cut() {
         fs::write(&cut, &octets[..length]).unwrap();
         if length < HEADER_BYTES {
             let err = failure(1, ["read", &source]);
-            assert!(err.contains("packets file"), "{length}: {err}");
+            assert!(err.contains("file of packet records"), "{length}: {err}");
             continue;
         }
         let (code, err, _, ledger) = metered(&["read", &source]);
@@ -174,7 +174,7 @@ fn a_file_with_any_octet_changed_is_refused_counted_or_read() {
         let (code, out, err) = weir(["read", &source, "-o", "json:/dev/null", "--overwrite"]);
         assert_eq!(out, "", "{err}");
         match code {
-            1 => assert!(at < HEADER_BYTES && err.contains("packets file"), "{at}: {err}"),
+            1 => assert!(at < HEADER_BYTES && err.contains("file of packet records"), "{at}: {err}"),
             2 => refused += 1,
             _ => assert!(code == 0 && at >= HEADER_BYTES, "{at}: {err}"),
         }
@@ -183,7 +183,7 @@ fn a_file_with_any_octet_changed_is_refused_counted_or_read() {
 }
 
 #[test]
-fn what_a_packets_file_does_not_have_is_a_usage_error() {
+fn what_packet_records_do_not_have_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let saved = small().saved();
     let (capture, rules) = (saved.name(), folder.path().join("rules.toml"));
@@ -217,7 +217,7 @@ fn what_a_packets_file_does_not_have_is_a_usage_error() {
         (&["read", &version], "of version 2"),
         (&["read", &order], "big-endian"),
         (&["read", outside_name], "read it as packets:FILE"),
-        (&["read", &format!("packets:{capture}")], "is no packets file"),
+        (&["read", &format!("packets:{capture}")], "is no file of packet records"),
         (&["read", "packets:"], "is empty"),
         (&["read", capture, "-o", "packets:"], "needs the name of a file"),
         (&["read", capture, "-o", &packets], "not empty"),
