@@ -1,8 +1,7 @@
 //! What every source offers: bursts of frames, and for live sources losses, clock and end.
 
-use crate::clock::ClockSteps;
-use crate::error::Damage;
-use crate::error::Error;
+use crate::clock::{self, ClockSteps};
+use crate::error::{Damage, Error};
 use arrayvec::ArrayVec;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -173,12 +172,16 @@ pub trait LiveSource: Source {
 
     /// Returns an upper bound of the times of all frames received so far, delivered or not, ns
     /// since 1970-01-01 UTC. If frames are stamped on delivery, this bound holds for those
-    /// received until 0.1 s before the call.
-    fn latest_ns(&self) -> u64;
+    /// received until 0.1 s before the call, as by default.
+    fn latest_ns(&self) -> u64 {
+        self.now_ns()
+    }
 
     /// Returns how often the system's clock was set, which does not change the times of frames. No
     /// steps if the frames have the times of another clock.
-    fn clock_steps(&self) -> ClockSteps;
+    fn clock_steps(&self) -> ClockSteps {
+        clock::steps()
+    }
 
     /// From now on, if an interface is removed, the source waits until there is one of the same name,
     /// instead of ending with an error. Returns false, and changes nothing, if it cannot.

@@ -11,8 +11,6 @@
 //! compares both directions may (round-trip times, spurious retransmissions, duplicate
 //! acknowledgments, window probes).
 
-use crate::clock;
-use crate::clock::ClockSteps;
 use crate::error::Error;
 use crate::live_error::LiveError;
 use crate::source::{Burst, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source};
@@ -104,10 +102,6 @@ impl LiveSource for Tap {
         self.sources.iter().map(|source| source.latest_ns()).max().unwrap_or_default()
     }
 
-    fn clock_steps(&self) -> ClockSteps {
-        clock::steps()
-    }
-
     fn wait_for_interface(&mut self) -> bool {
         self.sources.iter_mut().all(|source| source.wait_for_interface())
     }
@@ -155,10 +149,6 @@ mod tests {
 
         fn latest_ns(&self) -> u64 {
             0
-        }
-
-        fn clock_steps(&self) -> ClockSteps {
-            ClockSteps::default()
         }
 
         fn wait_for_interface(&mut self) -> bool {

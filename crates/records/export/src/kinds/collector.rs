@@ -192,6 +192,16 @@ mod tests {
     }
 
     #[test]
+    fn defaults_of_help_texts_are_those_of_a_collector() {
+        let named = [TEMPLATE, REFRESH, MTU, RATE].map(|setting| format!("{}={}", setting.name, setting.default));
+        let parsed = |settings: &str| {
+            format!("{:?}", TemplateCollector::parse(&format!("//192.0.2.1{settings}"), 1, Format::Ipfix).unwrap())
+        };
+        assert_eq!(parsed(""), parsed(&format!("?{}", named.join("&"))));
+        assert_ne!(parsed(""), parsed("?rate=9999"));
+    }
+
+    #[test]
     fn collectors_are_parsed() {
         assert_eq!(parse("host"), Ok(("host".into(), 4739, 1420, 10_000)));
         assert_eq!(parse("192.0.2.1:2055?mtu=9000"), Ok(("192.0.2.1".into(), 2055, 9000, 10_000)));

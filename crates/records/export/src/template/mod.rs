@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use table::TemplateTable;
 pub(crate) use transport::Transport;
-use weir_fields::Format;
+use weir_fields::{Format, VARIABLE};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::SinkCounters;
 
@@ -290,8 +290,9 @@ impl Sink for TemplateSink {
     }
 
     fn set_metering_status(&mut self, status: &MeteringStatus) {
-        let urgent = |status: &MeteringStatus| (status.sampling_population.max(1), status.interfaces.clone());
-        if urgent(status) != urgent(&self.status) {
+        let is_urgent = status.sampling_population.max(1) != self.status.sampling_population.max(1)
+            || status.interfaces != self.status.interfaces;
+        if is_urgent {
             self.schedule.note_status_change();
         }
         self.status.clone_from(status);
@@ -347,7 +348,6 @@ impl Sink for TemplateSink {
 /// The options template of type information (RFC 5610 section 3): two scope fields and seven
 /// others. libfixbuf 2.4.1 ignores the records of a template without range and description.
 fn type_information_template() -> Vec<u8> {
-    const VARIABLE: u16 = 65_535;
     let fields =
         [(346, 4), (303, 2), (339, 1), (344, 1), (345, 2), (342, 8), (343, 8), (341, VARIABLE), (340, VARIABLE)];
     let mut record = Vec::new();

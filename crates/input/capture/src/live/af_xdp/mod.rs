@@ -24,7 +24,6 @@ mod settings;
 mod socket;
 
 use crate::clock;
-use crate::clock::ClockSteps;
 use crate::error::Error;
 use crate::link_type::ETHERNET;
 use crate::live::counters::{InterfaceCounters, InterfaceLosses};
@@ -487,14 +486,6 @@ impl LiveSource for Queue {
 
     fn now_ns(&self) -> u64 {
         clock::now_ns()
-    }
-
-    fn latest_ns(&self) -> u64 {
-        clock::now_ns()
-    }
-
-    fn clock_steps(&self) -> ClockSteps {
-        clock::steps()
     }
 
     fn wait_for_interface(&mut self) -> bool {

@@ -8,7 +8,6 @@
 
 use super::driver::{PortCounts, Receiver};
 use crate::clock;
-use crate::clock::ClockSteps;
 use crate::error::Error;
 use crate::link_type::ETHERNET;
 use crate::source::{Burst, FIRST_INTERFACE, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
@@ -159,14 +158,6 @@ impl LiveSource for Queue {
 
     fn now_ns(&self) -> u64 {
         clock::now_ns()
-    }
-
-    fn latest_ns(&self) -> u64 {
-        clock::now_ns()
-    }
-
-    fn clock_steps(&self) -> ClockSteps {
-        clock::steps()
     }
 
     fn wait_for_interface(&mut self) -> bool {
