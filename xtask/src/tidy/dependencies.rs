@@ -73,6 +73,7 @@ pub fn violations(root: &Path) -> Vec<String> {
     if architecture(root) != found.keys().cloned().collect() {
         wrong.push(format!("ARCHITECTURE.md: its tables have {:?}, not all crates", architecture(root)));
     }
+    wrong.extend(missing_for_fuzzing(root));
     for (name, allowed) in ALLOWED {
         let folder = &found[name];
         let manifest = manifest(folder);
@@ -97,6 +98,29 @@ pub fn violations(root: &Path) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Crates that modules of `weir` name which the fuzz target `config` includes, and that are no dependency of the
+/// fuzz targets: these are a workspace of their own, which a build of Weir does not compile.
+fn missing_for_fuzzing(root: &Path) -> Vec<String> {
+    let weir = root.join("crates/weir/src");
+    let mut included: Vec<PathBuf> =
+        ["arguments", "error"].iter().flat_map(|name| files(&weir.join(name), "rs")).collect();
+    included.push(weir.join("probe/config.rs"));
+    let has = dependencies(&manifest(&root.join("fuzz")));
+    let mut wrong = BTreeSet::new();
+    for file in included {
+        let text = read(&file);
+        for (at, _) in text.match_indices("weir_") {
+            let name: String =
+                text[at + 5..].chars().take_while(|letter| letter.is_ascii_lowercase() || *letter == '_').collect();
+            let is_path = text[at + 5 + name.len()..].starts_with("::");
+            if is_path && !has.contains(&name.replace('_', "-")) {
+                wrong.insert(format!("fuzz/Cargo.toml: {} needs weir-{}", file.display(), name.replace('_', "-")));
+            }
+        }
+    }
+    wrong.into_iter().collect()
 }
 
 /// The crates below `crates`, which stand in folders that follow the way of the data: their folders by their names.
