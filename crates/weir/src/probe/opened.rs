@@ -1,5 +1,5 @@
 //! The second state of a probe: everything is open, and the process has only the privileges that it
-//! needs to meter. No packet has been read yet.
+//! needs to meter. Only `--autotune` has read packets so far.
 
 use super::configured::Configured;
 use super::control;
