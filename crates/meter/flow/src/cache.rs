@@ -28,7 +28,7 @@ pub(crate) struct FlowCache {
     pub hasher: KeyHasher,
     pub timeouts: Timeouts,
     pub schedule: ExpirySchedule,
-    free: FreeSlots,
+    pub free: FreeSlots,
     /// Gets the blocks of slots that are used next.
     pub notices: BlockNotices,
     /// Working memory of expiry and migration: slots and their hashes; empty between calls.
@@ -108,17 +108,6 @@ impl FlowCache {
             block.clone().for_each(|slot| schedule.clear(slot));
             notices.send(kind, block);
         })
-    }
-
-    pub fn has_freed_slot(&self) -> bool {
-        self.free.has_freed()
-    }
-
-    /// The slot that the `nth` next call of [`FlowCache::take_free`] will probably return (`nth`
-    /// from 1). May be out of bounds.
-    #[inline(always)]
-    pub fn nth_free(&self, kind: FlowKind, nth: usize) -> u32 {
-        self.free.nth(kind, nth)
     }
 
     /// Forgets the free slots below `used`, and the slots from there on, which are taken again.

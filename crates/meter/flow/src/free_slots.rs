@@ -132,7 +132,7 @@ impl FreeSlots {
     }
 
     /// The slot that the `nth` next call of [`FreeSlots::take`] for this kind will probably return
-    /// (`nth` from 1).
+    /// (`nth` from 1). May be out of bounds.
     #[inline(always)]
     pub fn nth(&self, kind: FlowKind, nth: usize) -> u32 {
         let freed = self.counts[kind as usize];

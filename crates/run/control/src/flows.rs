@@ -101,7 +101,7 @@ impl Query {
         }
         let id_column = column("community_id").expect("this column exists");
         let rank = move |record: &mut FlowRecord| -> Option<FlowRank> {
-            if let Some(RecordEnricher(enrich)) = &enricher {
+            if let Some(enrich) = &enricher {
                 enrich(std::slice::from_mut(record));
             }
             let is_flow = |id: &String| {

@@ -5,11 +5,12 @@
 //! does not matter, and a probe that no client asks does nothing.
 
 use crate::in_effect::InEffect;
+use parking_lot::RwLock;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc as mpsc_async, oneshot};
@@ -129,7 +130,7 @@ impl Control {
     /// Publishes a report.
     pub fn publish(&self, report: Report) {
         let snapshot = Arc::new(Snapshot { report, published: Instant::now() });
-        *self.exchange.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        *self.exchange.snapshot.write() = snapshot;
         self.exchange.is_wanted.store(false, Ordering::Relaxed);
         self.exchange.published.notify_waiters();
     }
@@ -142,7 +143,7 @@ impl Control {
 
 impl Client {
     fn snapshot(&self) -> Arc<Snapshot> {
-        self.exchange.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.exchange.snapshot.read().clone()
     }
 
     /// A report that is at most [`REPORT_AGE`] older than the call, or that of the end. `None` if the

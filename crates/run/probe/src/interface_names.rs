@@ -3,8 +3,8 @@
 //! Reading stages add the names of interfaces before they hand over their first packets, so a name
 //! is there when the first record of its interface is exported.
 
-use crate::sync::lock;
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use weir_capture::{Input, Source};
 use weir_packet::Packet;
 
@@ -17,11 +17,11 @@ pub struct InterfaceNames(Arc<Mutex<NamesByNumber>>);
 impl InterfaceNames {
     /// The name of an interface, as far as it is known.
     pub fn name(&self, interface: u32) -> Option<Arc<str>> {
-        lock(&self.0).iter().find(|(number, _)| *number == interface).map(|(_, name)| name.clone())
+        self.0.lock().iter().find(|(number, _)| *number == interface).map(|(_, name)| name.clone())
     }
 
     fn add(&self, names: Vec<(u32, String)>) {
-        let mut known = lock(&self.0);
+        let mut known = self.0.lock();
         for (number, name) in names {
             match known.iter_mut().find(|(of, _)| *of == number) {
                 Some((_, old)) if **old != *name => *old = name.into(),

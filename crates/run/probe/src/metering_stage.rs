@@ -78,18 +78,8 @@ impl MeteringStage {
     }
 
     #[inline]
-    pub fn process_and_inspect(&mut self, packets: &[Packet], payloads: &impl Payloads) {
-        self.meter.process_and_inspect(packets, payloads, &mut self.output.records);
-    }
-
-    #[inline]
-    pub fn process_and_follow(
-        &mut self,
-        packets: &[Packet],
-        payloads: &impl Payloads,
-        follower: &mut impl PacketFollower,
-    ) {
-        self.meter.process_and_follow(packets, payloads, follower, &mut self.output.records);
+    pub fn process_with(&mut self, packets: &[Packet], payloads: &impl Payloads, follower: &mut impl PacketFollower) {
+        self.meter.process_with(packets, payloads, follower, &mut self.output.records);
     }
 
     /// Exports records if a batch is full or they have waited too long. If the loss histories do

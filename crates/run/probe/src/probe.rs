@@ -82,7 +82,7 @@ impl Probe {
         let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
         interfaces.sort();
         interfaces.dedup();
-        let exporter = Exporter::with_settings(sinks, sink_affinity, back_pressure, &settings)?;
+        let exporter = Exporter::new(sinks, sink_affinity, back_pressure, &settings)?;
         let mut probe = Self {
             groups: Vec::new(),
             exporter,
@@ -292,7 +292,7 @@ impl Probe {
             self.exporter.abandon(&mut report.groups[number].account, sent);
         }
         self.report_status(&report.groups);
-        self.exporter.finish_until(&mut deadline);
+        self.exporter.finish_until(Some(&mut deadline));
         report.ledger = self.exporter.ledger(report.groups.iter().map(|group| group.account.clone()));
         self.exporter.check_pulses(|pulse| report.panics.extend(pulse.take_panic()));
         report.sink_errors = self.exporter.take_errors();

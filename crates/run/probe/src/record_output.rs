@@ -203,17 +203,19 @@ mod tests {
     use crate::settings::BackPressure;
     use crate::test_sink::sink;
     use crate::thread::CpuAffinity;
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     #[test]
     fn any_number_of_records_is_exported_in_order_in_batches_of_limited_size() {
         let batches = Arc::new(Mutex::new(Vec::<Vec<u16>>::new()));
         let written = batches.clone();
         let memory = sink("memory", move |flows| {
-            written.lock().unwrap().push(flows.iter().map(|flow| flow.source_port).collect());
+            written.lock().push(flows.iter().map(|flow| flow.source_port).collect());
             true
         });
-        let mut exporter = Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut exporter =
+            Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block, &Settings::default()).unwrap();
         let mut output = RecordOutput::new(exporter.handle());
         let mut annotator = RecordAnnotator::new(&Settings::default(), LossHistories::same_thread());
         let (mut next, mut expected) = (0, Vec::new());
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!((output.sent.flows, output.lost.flows), (next.into(), 0));
         drop(output);
         exporter.finish();
-        let batches = batches.lock().unwrap();
+        let batches = batches.lock();
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), expected);
         assert!(batches.concat().into_iter().eq(0..next));
     }

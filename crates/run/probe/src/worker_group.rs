@@ -126,10 +126,7 @@ impl RunningGroup {
             let (settings, handle) = (context.settings.clone(), context.exporter.handle());
             let stop = StopSignal::new(context.stop.clone());
             self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
-                let pipeline = match actions {
-                    Some(actions) => Pipeline::with_actions(settings, handle, actions),
-                    None => Pipeline::new(settings, handle),
-                }?;
+                let pipeline = Pipeline::new(settings, handle, actions)?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
             })?);
         }

@@ -125,21 +125,12 @@ impl Meter {
 
     /// Meters a burst of packets; records that end are appended to `out`. Inspects no payload.
     pub fn process(&mut self, burst: &[Packet], out: &mut Vec<FlowRecord>) {
-        self.process_with(burst, &NoPayloads, &mut NoFollower, out);
+        self.start_and_process(burst, &NoPayloads, &mut NoFollower, out);
     }
 
-    /// As [`Meter::process`], and inspects the payload of the first packets of flows.
-    pub fn process_and_inspect(&mut self, burst: &[Packet], payloads: &impl Payloads, out: &mut Vec<FlowRecord>) {
-        if self.inspection.packets() == 0 {
-            self.process(burst, out);
-        } else {
-            self.process_with(burst, payloads, &mut NoFollower, out);
-        }
-    }
-
-    /// As [`Meter::process_and_inspect`], and hands each packet with the mark of its flow to a
-    /// follower. Needs [`Config::marks`].
-    pub fn process_and_follow(
+    /// As [`Meter::process`]. Inspects the payload of the first packets of flows, and hands each packet
+    /// with the mark of its flow to a follower, which needs [`Config::marks`].
+    pub fn process_with(
         &mut self,
         burst: &[Packet],
         payloads: &impl Payloads,
@@ -147,14 +138,14 @@ impl Meter {
         out: &mut Vec<FlowRecord>,
     ) {
         if self.inspection.packets() == 0 {
-            self.process_with(burst, &NoPayloads, follower, out);
+            self.start_and_process(burst, &NoPayloads, follower, out);
         } else {
-            self.process_with(burst, payloads, follower, out);
+            self.start_and_process(burst, payloads, follower, out);
         }
     }
 
     #[inline(always)]
-    fn process_with<P: Payloads, F: PacketFollower>(
+    fn start_and_process<P: Payloads, F: PacketFollower>(
         &mut self,
         burst: &[Packet],
         payloads: &P,

@@ -62,7 +62,7 @@ impl Meter {
                 best = Some((rank, slot));
             }
         }
-        if !self.cache.has_freed_slot() {
+        if !self.cache.free.has_freed() {
             let (_, slot) = best?;
             if self.cache.slots[slot as usize].state.flags().has_unfinished_record() {
                 self.counters.anomalies.count(PacketAnomaly::Evicted);

@@ -8,7 +8,6 @@ use crate::loss_channel::SnapshotSender;
 use crate::loss_history::LossSnapshot;
 use crate::reading_stage::ReadingStage;
 use crate::settings::BackPressure;
-use crate::sync::lock;
 use rtrb::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,7 +96,7 @@ impl Dispatcher {
 
     #[cold]
     fn apply_new_update(&mut self, source: Option<&mut dyn LiveSource>) {
-        let new = lock(&self.group.table_update);
+        let new = self.group.table_update.lock();
         let number = self.group.last_update.load(Ordering::Relaxed);
         let (table, generation, poll_fast) = (new.table, new.generation, new.poll_fast);
         drop(new);

@@ -3,7 +3,6 @@
 
 use super::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
 use crate::metering_stage::MeteringStage;
-use crate::sync::lock;
 use rtrb::Consumer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -131,7 +130,7 @@ impl MeterInput {
     #[cold]
     fn take_task(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
-        let mut next = lock(&state.next_task);
+        let mut next = state.next_task.lock();
         self.seen_task = state.last_task.load(Ordering::Relaxed);
         match next.task.take() {
             Some(MigrationTask::MigrateOut(handoff)) => {
@@ -211,7 +210,7 @@ impl MeterInput {
         if self.queues.iter().any(|queue| queue.packets.slots() > 0) {
             return false;
         }
-        let mut next = lock(&self.group.meters[self.number].next_task);
+        let mut next = self.group.meters[self.number].next_task.lock();
         next.is_closed = matches!(self.migration, MigrationState::None) && next.task.is_none();
         next.is_closed
     }
@@ -219,6 +218,6 @@ impl MeterInput {
 
 impl Drop for MeterInput {
     fn drop(&mut self) {
-        lock(&self.group.meters[self.number].next_task).is_closed = true;
+        self.group.meters[self.number].next_task.lock().is_closed = true;
     }
 }
