@@ -98,7 +98,7 @@ impl FlowCache {
     /// Slots that were ever used or soon will be: those below.
     #[inline(always)]
     pub fn used(&self) -> u32 {
-        self.free.used()
+        self.free.used
     }
 
     pub fn take_free(&mut self, kind: FlowKind) -> Option<u32> {
@@ -136,13 +136,13 @@ impl FlowCache {
     /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `scratch`.
     #[inline(always)]
     pub fn find_due(&mut self, clock: &Clock) {
-        self.schedule.rebase_ticks(self.free.used(), clock.now_ns);
-        self.schedule.scan(self.free.used(), clock.now_ns, |slot| self.scratch.push((slot, 0)));
+        self.schedule.rebase_ticks(self.free.used, clock.now_ns);
+        self.schedule.scan(self.free.used, clock.now_ns, |slot| self.scratch.push((slot, 0)));
     }
 
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
-        self.schedule.mark_all_due(self.free.used());
+        self.schedule.mark_all_due(self.free.used);
     }
 
     /// Prefetches the counters of a slot and its index bucket; its state is in the CPU cache.

@@ -67,7 +67,7 @@ impl LevelSettings {
 /// The level of one pipeline: one up per update under overload, one down after a hold time without.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadShedder {
-    level: u8,
+    pub level: u8,
     is_fixed: bool,
     /// Time of the last update, ns; packets read and lost until then.
     updated_ns: u64,
@@ -103,10 +103,6 @@ impl LoadShedder {
             hold_ns: HOLD_NS[0],
             lowered_ns: None,
         }
-    }
-
-    pub fn level(&self) -> u8 {
-        self.level
     }
 
     /// Adapts the level to the packets read and lost so far, and to the fill of Weir's own queues.

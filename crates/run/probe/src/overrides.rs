@@ -37,11 +37,6 @@ impl OverrideAction {
             Self::Shunt(_) => 2,
         }
     }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self.index()]
-    }
 }
 
 /// The override of a flow.

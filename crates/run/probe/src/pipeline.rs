@@ -51,7 +51,7 @@ impl Pipeline {
     /// The source is damaged at this place. The next call continues behind the damage, see
     /// [`weir_capture::Source::fill`].
     pub fn process_burst(&mut self, source: &mut Input<'_>) -> Result<bool, weir_capture::Error> {
-        if source.live().is_some() && self.reader.loss_update_is_due() {
+        if source.live().is_some() && self.reader.losses.update_is_due() {
             self.update_losses(source);
         }
         let (metering, actions) = (&mut self.metering, &mut self.actions);

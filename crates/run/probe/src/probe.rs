@@ -241,7 +241,7 @@ impl Probe {
     /// sink, as far as calls of this function have noticed.
     pub fn stuck_threads(&mut self, time: Duration) -> Vec<String> {
         let mut stuck = Vec::new();
-        self.check_pulses(|pulse| stuck.extend(pulse.is_stuck(time).then(|| pulse.name().to_owned())));
+        self.check_pulses(|pulse| stuck.extend(pulse.is_stuck(time).then(|| pulse.name.clone())));
         stuck
     }
 
@@ -298,16 +298,12 @@ impl Probe {
         report.sink_errors = self.exporter.take_errors();
         report
     }
-
-    fn stop(&mut self) -> Vec<RunningGroup> {
-        self.stop.store(true, Ordering::Relaxed);
-        std::mem::take(&mut self.groups)
-    }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        for group in self.stop() {
+        self.stop.store(true, Ordering::Relaxed);
+        for group in self.groups.drain(..) {
             for worker in group.readers.into_iter().chain(group.meters) {
                 let _ = worker.thread.join();
             }

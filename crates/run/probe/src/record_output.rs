@@ -6,6 +6,7 @@ use crate::account::totals;
 use crate::exporter::export_handle::ExportHandle;
 use crate::load_shedder::LevelSettings;
 use crate::loss_channel::LossHistories;
+use crate::loss_history::LossHistory;
 use crate::settings::Settings;
 use std::time::{Duration, Instant};
 use weir_capture::ClockSteps;
@@ -129,7 +130,7 @@ impl RecordAnnotator {
     }
 
     pub fn level(&self) -> u8 {
-        self.histories.level().max(self.base_level)
+        self.histories.iter().map(|history| history.newest.level).max().unwrap_or_default().max(self.base_level)
     }
 
     pub fn settings_of(&self, level: u8) -> LevelSettings {
@@ -137,8 +138,11 @@ impl RecordAnnotator {
     }
 
     pub fn annotate(&mut self, records: &mut [FlowRecord]) {
-        let clock = self.histories.clock();
-        let nothing_missing = self.base_level == 0 && self.sampling_population == 1 && self.histories.are_empty();
+        // The reader that looked last knows most steps.
+        let clocks = self.histories.iter().map(|history| history.newest.clock);
+        let clock = clocks.max_by_key(|clock| clock.forward + clock.backward).unwrap_or_default();
+        let is_complete = self.base_level == 0 && self.sampling_population == 1;
+        let nothing_missing = is_complete && self.histories.iter().all(LossHistory::is_empty);
         for record in records {
             self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
             if !nothing_missing {
@@ -152,7 +156,7 @@ impl RecordAnnotator {
 
     fn annotate_one(&mut self, record: &mut FlowRecord) {
         let (start_ns, end_ns) = (record.start_ns(), record.end_ns());
-        record.queue_lost = self.histories.lost_between(start_ns, end_ns);
+        record.queue_lost = self.histories.iter().map(|history| history.lost_between(start_ns, end_ns)).sum();
         let levels = self.levels_between(start_ns, end_ns);
         let populations = levels.map(|level| self.settings_of(level).population);
         let flags = &mut record.approximate.0;
@@ -182,7 +186,8 @@ impl RecordAnnotator {
 
     /// Moves a record to the time of the system's clock, and marks it if that was set during it.
     fn apply_clock_steps(&self, record: &mut FlowRecord, offset_ns: i64) {
-        if self.histories.clock_was_set(record.start_ns(), record.end_ns()) {
+        let (start_ns, end_ns) = (record.start_ns(), record.end_ns());
+        if self.histories.iter().any(|history| history.clock_was_set(start_ns, end_ns)) {
             record.approximate.0 |= Approximate::CLOCK_SET;
         }
         for direction in [&mut record.forward, &mut record.reverse] {
@@ -191,8 +196,11 @@ impl RecordAnnotator {
         }
     }
 
+    /// The lowest and the highest level of all readers between two times, both included.
     fn levels_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
-        self.histories.levels_between(first_ns, last_ns).map(|level| level.max(self.base_level))
+        let levels = self.histories.iter().map(|history| history.levels_between(first_ns, last_ns));
+        let levels = levels.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])]).unwrap_or_default();
+        levels.map(|level| level.max(self.base_level))
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn run_reader(
         loop {
             beat();
             if let Some(live) = source.live()
-                && (reader.loss_update_is_due() || dispatcher.snapshot_is_requested())
+                && (reader.losses.update_is_due() || dispatcher.snapshot_is_requested())
             {
                 dispatcher.update_losses(&mut reader, live);
             }

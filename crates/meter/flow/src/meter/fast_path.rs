@@ -124,7 +124,7 @@ impl Meter {
             && let Some(flow) = self.cache.slots.get(slot as usize)
             && flow.state.needs_inspection()
         {
-            self.inspection.prefetch(slot);
+            self.inspection.flows.prefetch_line(slot, 0);
         }
         if packet.protocol == TCP && !self.tcp.is_suspended() {
             self.tcp.prefetch_displaced(slot, lookup.hashed.endpoint & 1, packet);
@@ -196,7 +196,7 @@ impl Meter {
         let (Some(&mark), Some(flow)) = (self.marks.get(slot as usize), self.cache.slots.get(slot as usize)) else {
             return;
         };
-        let inspection_ended = self.inspection.packets() == 0 || !flow.state.needs_inspection();
+        let inspection_ended = self.inspection.packets == 0 || !flow.state.needs_inspection();
         let tuple = follower.needs_tuple().then(|| flow.state.tuple());
         let mut record = follower.needs_record(mark).then(|| self.record_so_far(slot));
         let record = record.as_deref_mut();

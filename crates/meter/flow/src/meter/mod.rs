@@ -117,8 +117,8 @@ impl Meter {
     pub fn memory_ahead(&mut self) -> MemoryAhead {
         let cache = &self.cache;
         let tables =
-            vec![cache.slots.memory(), cache.extensions.memory(), self.inspection.memory(), self.marks.memory()];
-        let (ahead, notices) = MemoryAhead::new(tables, self.tcp.memory());
+            vec![cache.slots.memory(), cache.extensions.memory(), self.inspection.flows.memory(), self.marks.memory()];
+        let (ahead, notices) = MemoryAhead::new(tables, self.tcp.connections.memory());
         self.cache.notices = notices;
         ahead
     }
@@ -137,7 +137,7 @@ impl Meter {
         follower: &mut impl PacketFollower,
         out: &mut Vec<FlowRecord>,
     ) {
-        if self.inspection.packets() == 0 {
+        if self.inspection.packets == 0 {
             self.start_and_process(burst, &NoPayloads, follower, out);
         } else {
             self.start_and_process(burst, payloads, follower, out);
@@ -245,7 +245,7 @@ impl Meter {
             cache + inspection + self.marks.memory_bytes(),
             self.tcp.memory_bytes(),
             tunnels,
-            self.migration_search.memory_bytes(),
+            self.migration_search.next.memory_bytes(),
         ]
     }
 

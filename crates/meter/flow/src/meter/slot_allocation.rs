@@ -30,7 +30,7 @@ impl Meter {
         if let Some(mark) = self.marks.get_mut(slot as usize) {
             *mark = 0;
         }
-        if self.migration_search.is_active() {
+        if self.migration_search.active {
             self.list_if_migrating(slot, hash);
         }
         self.counters.created += 1;

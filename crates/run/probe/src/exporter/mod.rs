@@ -102,7 +102,7 @@ impl Exporter {
 
     /// A handle for one more pipeline.
     pub fn handle(&self) -> ExportHandle {
-        ExportHandle::new(self.sinks.clone(), self.back_pressure, self.observer.clone(), self.enricher.clone())
+        ExportHandle::new(self)
     }
 
     /// Starts the threads of new sinks, which get no records before [`Exporter::replace_sinks`].

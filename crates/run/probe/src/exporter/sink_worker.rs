@@ -164,7 +164,7 @@ impl SinkWorker {
         };
         const NAME: &str = "weir-export";
         let pulse = Pulse::new(format!("{NAME} of {}", state.lock().counters.sink));
-        let (heartbeat, of_thread) = (pulse.heartbeat(), state.clone());
+        let (heartbeat, of_thread) = (pulse.heartbeat.clone(), state.clone());
         let thread = thread::Builder::new().name(NAME.into()).spawn(move || {
             affinity.apply();
             heartbeat.adopt(|| {

@@ -42,7 +42,7 @@ impl RebalancerThread {
         let (stop, stopped) = sync_channel(1);
         let mut rebalancer = Rebalancer::new(group.clone());
         let pulse = Pulse::new("weir-balance".into());
-        let heartbeat = pulse.heartbeat();
+        let heartbeat = pulse.heartbeat.clone();
         let run = move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 beat();
@@ -53,7 +53,7 @@ impl RebalancerThread {
             }
         };
         let thread = thread::Builder::new()
-            .name(pulse.name().into())
+            .name(pulse.name.clone())
             .spawn(move || heartbeat.adopt(|| catch_panic(run).unwrap_or_default()))?;
         Ok(Self { stop: Some(stop), thread: Some(thread), pulse, group })
     }
