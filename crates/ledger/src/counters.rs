@@ -37,8 +37,11 @@ impl TrafficCounters {
     /// Neither metered nor left out on purpose: dropped, or refused for another reason than that the
     /// frame carries no IP packet.
     pub fn ignored(&self) -> u64 {
-        self.dropped_nic + self.dropped_kernel + self.dropped_queue + self.dropped_cache_full + self.refused.total()
-            - self.refused.get(RefusalReason::NonIp)
+        self.dropped() + self.refused.total() - self.refused.get(RefusalReason::NonIp)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped_nic + self.dropped_kernel + self.dropped_queue + self.dropped_cache_full
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -55,14 +58,7 @@ impl TrafficCounters {
 
     /// The sum of all outcomes. Equals `received` if the ledger balances.
     pub(crate) fn outcomes(&self) -> u64 {
-        self.dropped_nic
-            + self.dropped_kernel
-            + self.dropped_queue
-            + self.dropped_cache_full
-            + self.refused.total()
-            + self.filtered
-            + self.sampled_out
-            + self.metered
+        self.dropped() + self.refused.total() + self.filtered + self.sampled_out + self.metered
     }
 }
 

@@ -57,14 +57,7 @@ pub(crate) struct Exchange {
 }
 
 /// Answers a request to reload: what was reloaded, or why not.
-pub struct ReloadReply(oneshot::Sender<Result<String, String>>);
-
-impl ReloadReply {
-    /// Sends the answer. The client may have gone.
-    pub fn send(self, result: Result<String, String>) {
-        let _ = self.0.send(result);
-    }
-}
+pub type ReloadReply = oneshot::Sender<Result<String, String>>;
 
 /// A request of a client that the main thread of the probe passes on.
 pub enum Request {
@@ -169,7 +162,7 @@ impl Client {
     /// Requests a reload. `None` if too many requests wait already, or the probe is ending.
     pub fn reload(&self) -> Option<oneshot::Receiver<Result<String, String>>> {
         let (sender, result) = oneshot::channel();
-        self.request(Request::Reload(ReloadReply(sender))).then_some(result)
+        self.request(Request::Reload(sender)).then_some(result)
     }
 
     /// Requests a search. Each thread that meters answers once. `None` as for a reload.

@@ -1,10 +1,10 @@
 //! Which frames are admitted: sampling, then the packet filter, and after decoding the self-traffic
 //! filter. The counters of what is left out go into the ledger.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_capture::{Burst, Frame, PacketFilter};
 use weir_ledger::{Ledger, TrafficCounters};
-use weir_packet::{Flags, Packet, ipv4_mapped};
+use weir_packet::{Flags, Packet, address_octets};
 
 const UDP: u8 = 17;
 
@@ -113,16 +113,13 @@ impl SelfTrafficFilter {
 }
 
 fn endpoint(address: SocketAddr) -> ([u8; 16], u16) {
-    let octets = match address.ip() {
-        IpAddr::V4(address) => ipv4_mapped(address.octets()),
-        IpAddr::V6(address) => address.octets(),
-    };
-    (octets, address.port())
+    (address_octets(address.ip()), address.port())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_packet::ipv4_mapped;
 
     #[test]
     fn later_udp_fragments_match_by_the_addresses_alone() {
