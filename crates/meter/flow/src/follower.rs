@@ -4,8 +4,8 @@
 use crate::{FlowRecord, FlowTuple};
 use weir_packet::Packet;
 
-/// Sees each packet of a burst after it was counted in its flow, in the order of the burst. It does not see
-/// packets of no flow: the cache was full, or it is under overload.
+/// Sees each packet of a burst after it was counted in its flow, in the order of the burst. It does
+/// not see packets of no flow: the cache was full, or it is under overload.
 pub trait PacketFollower {
     /// Whether there is anything to do. If not, the loop over packets is compiled without it.
     const ACTIVE: bool;

@@ -107,7 +107,8 @@ struct Metric<'a> {
 }
 
 impl Page {
-    /// A counter if its name ends with `_total`, else a gauge. `help` has no line feed and no backslash.
+    /// A counter if its name ends with `_total`, else a gauge. `help` has no line feed and no
+    /// backslash.
     fn metric<'a>(&'a mut self, name: &'a str, help: &str) -> Metric<'a> {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");

@@ -166,8 +166,8 @@ impl Meter {
         self.count_exported(record);
     }
 
-    /// Fills an empty record with what a slot holds: key, directions, TCP reports. Returns the flags of
-    /// the slot.
+    /// Fills an empty record with what a slot holds: key, directions, TCP reports. Returns the flags
+    /// of the slot.
     #[inline(always)]
     fn fill_record(&mut self, slot: u32, record: &mut FlowRecord) -> SlotFlags {
         let state = self.cache.slots[slot as usize].state;

@@ -128,8 +128,8 @@ impl Meter {
         self.start_and_process(burst, &NoPayloads, &mut NoFollower, out);
     }
 
-    /// As [`Meter::process`]. Inspects the payload of the first packets of flows, and hands each packet
-    /// with the mark of its flow to a follower, which needs [`Config::marks`].
+    /// As [`Meter::process`]. Inspects the payload of the first packets of flows, and hands each
+    /// packet with the mark of its flow to a follower, which needs [`Config::marks`].
     pub fn process_with(
         &mut self,
         burst: &[Packet],

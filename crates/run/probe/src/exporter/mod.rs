@@ -63,7 +63,7 @@ pub enum SinkChange {
     Open(Box<dyn Sink + Send>),
 }
 
-/// An entry of the new list of sinks that is ready: the worker of a new sink, or an index in the old list.
+/// What a [`SinkChange`] has led to: the worker of a new sink, or an index in the old list.
 pub(crate) type StartedSink = Result<SinkWorker, usize>;
 
 impl Exporter {
@@ -81,8 +81,8 @@ impl Exporter {
         sinks * (queue_batches + 1) * MAX_BATCH * size_of::<FlowRecord>()
     }
 
-    /// Starts a thread for each sink, with the length of queues, the observer, the enricher and the times
-    /// of the settings. A panic of a sink is reported as its error.
+    /// Starts a thread for each sink, with the length of queues, the observer, the enricher and the
+    /// times of the settings. A panic of a sink is reported as its error.
     ///
     /// # Errors
     /// The system cannot start a thread.

@@ -20,8 +20,8 @@ pub(crate) struct MeterInput {
     pub(super) seen_task: u64,
     /// The task of the present migration.
     pub(super) task: Option<MigrationTask>,
-    /// With [`MigrationTask::MigrateOut`]: the flows are collected; packets sent before the new generation
-    /// are still in the queues.
+    /// With [`MigrationTask::MigrateOut`]: the flows are collected; packets sent before the new
+    /// generation are still in the queues.
     pub(super) is_collected: bool,
     /// Flows from other meters, and the channels to all meters.
     pub(super) flows_in: Receiver<Vec<MigratedFlow>>,

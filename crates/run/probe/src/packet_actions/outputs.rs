@@ -11,8 +11,8 @@ use weir_rules::{Action, Slice};
 pub(crate) struct PacketOutputs {
     pub egresses: Vec<Egress>,
     pub decode: DecodeOptions,
-    /// What is added to packet times to give the time of the system's clock, which was set since the source
-    /// was opened.
+    /// What is added to packet times to give the time of the system's clock, which was set since the
+    /// source was opened.
     pub clock_offset_ns: i64,
     pub interfaces: FrameInterfaces,
 }
