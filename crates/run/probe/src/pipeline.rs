@@ -16,14 +16,14 @@ use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
 use weir_capture::{FilterError, Input, LiveSource, MAX_BURST_FRAMES, Source};
-use weir_flow::{Meter, NoFollower};
+use weir_flow::NoFollower;
 use weir_packet::Packet;
 
 /// A pipeline for one source, or for several sources one after another.
 pub struct Pipeline {
     reader: ReadingStage,
     packets: PacketBurst,
-    metering: MeteringStage,
+    pub(crate) metering: MeteringStage,
     actions: Option<PacketActions>,
 }
 
@@ -88,11 +88,6 @@ impl Pipeline {
             }
         });
         Ok(true)
-    }
-
-    /// The meter, for a search among its flows.
-    pub(crate) fn meter(&mut self) -> &mut Meter {
-        &mut self.metering.meter
     }
 
     /// Counts what a live source has lost so far.

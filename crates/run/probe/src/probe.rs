@@ -17,7 +17,7 @@ use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
-use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
+use crate::worker_group::{GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
 use std::iter::{self, zip};
 use std::sync::Arc;
@@ -36,10 +36,10 @@ const WAITING_REPLY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Running worker groups and sinks.
 pub struct Probe {
-    groups: Vec<RunningGroup>,
-    exporter: Exporter,
-    stop: Arc<AtomicBool>,
-    settings: Settings,
+    pub(crate) groups: Vec<RunningGroup>,
+    pub(crate) exporter: Exporter,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) settings: Settings,
     /// Without overload, 1 in this number of packets is metered.
     sampling_population: u32,
     /// Numbers and names of interfaces.
@@ -87,25 +87,14 @@ impl Probe {
             groups: Vec::new(),
             exporter,
             stop: Arc::default(),
-            settings: settings.clone(),
+            settings,
             sampling_population: without_overload.population,
             interfaces,
         };
         probe.report_status(&[]);
         for group in groups {
-            let threads =
-                |of: fn(&RunningGroup) -> &Vec<WorkerThread>| probe.groups.iter().map(|group| of(group).len()).sum();
             // If this fails, dropping the probe ends the groups that are already running.
-            let running = RunningGroup::start(
-                group,
-                &GroupContext {
-                    settings: &settings,
-                    back_pressure,
-                    stop: &probe.stop,
-                    exporter: &probe.exporter,
-                    first_numbers: [threads(|group| &group.readers), threads(|group| &group.meters)],
-                },
-            )?;
+            let running = RunningGroup::start(group, &probe)?;
             probe.groups.push(running);
         }
         Ok(probe)
@@ -132,9 +121,10 @@ impl Probe {
 
     fn group_statuses(&self) -> Vec<GroupStatus> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
-        // A flow on its way between two meters would be in no account.
+        // A flow on its way between two meters would be in no account. While the guards live, none migrates.
         let rebalancers = self.groups.iter().filter_map(|group| group.rebalancer.as_ref());
-        let guards: Vec<_> = rebalancers.map(|rebalancer| rebalancer.pause(deadline)).collect();
+        let guards: Vec<_> =
+            rebalancers.map(|rebalancer| rebalancer.group.migrating.try_lock_until(deadline)).collect();
         let meters = self.reports(|group| &group.meters, deadline);
         let readers = self.reports(|group| &group.readers, deadline);
         let reports = zip(readers, meters);

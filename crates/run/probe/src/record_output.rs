@@ -20,7 +20,7 @@ pub(crate) const BATCH: usize = 128;
 /// Records in a batch at most.
 pub(crate) const MAX_BATCH: usize = 2 * BATCH;
 /// Records that wait for loss snapshots of their readers, at most about.
-const MAX_WAITING: usize = 64 * BATCH;
+pub(crate) const MAX_WAITING: usize = 64 * BATCH;
 /// While the pipeline is idle, records are exported after this time even if the batch is not full.
 /// Together with the time until the meter detects the end of a flow, this is below a second.
 const EXPORT_INTERVAL: Duration = Duration::from_millis(250);
@@ -63,11 +63,6 @@ impl RecordOutput {
     /// Checks whether records have waited too long. For idle pipelines.
     pub fn check_overdue(&mut self, now: Instant) {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
-    }
-
-    /// Whether the waiting records must be exported now because of their number.
-    pub fn limit_reached(&self) -> bool {
-        self.records.len() >= MAX_WAITING
     }
 
     /// The latest end of a flow of all records, ns.

@@ -71,7 +71,7 @@ pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: 
                 search = mailbox.take_search().or(search);
             }
             if let Some(running) = search.take() {
-                search = running.advance(pipeline.meter());
+                search = running.advance(&mut pipeline.metering.meter);
             }
             if stop.apply(&mut source) {
                 break;

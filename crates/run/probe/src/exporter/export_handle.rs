@@ -47,7 +47,7 @@ impl ExportHandle {
     /// of records.
     pub(crate) fn start_draining(&mut self, flows: u64) {
         self.draining_since = Some(Instant::now());
-        self.sinks.lock().open.iter().for_each(|sink| sink.state.lock().expect(flows));
+        self.sinks.lock().open.iter().for_each(|sink| sink.state.lock().expected_flows += flows);
     }
 
     /// Whether the sinks get no more records, because the end of the run is over.

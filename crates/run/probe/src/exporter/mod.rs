@@ -49,7 +49,7 @@ pub(crate) type Deadline<'a> = &'a mut dyn FnMut() -> Option<Instant>;
 pub struct Exporter {
     sinks: Arc<Mutex<SinkWorkers>>,
     affinity: CpuAffinity,
-    back_pressure: BackPressure,
+    pub(crate) back_pressure: BackPressure,
     observer: Option<RecordObserver>,
     enricher: Option<RecordEnricher>,
     timing: Timing,

@@ -7,7 +7,6 @@
 use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
 use super::indirection_table::{self, IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads};
 use crate::heartbeat::{Pulse, beat, catch_panic};
-use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -56,12 +55,6 @@ impl RebalancerThread {
             .name(pulse.name.clone())
             .spawn(move || heartbeat.adopt(|| catch_panic(run).unwrap_or_default()))?;
         Ok(Self { stop: Some(stop), thread: Some(thread), pulse, group })
-    }
-
-    /// Waits until no flow is on its way between meters, and prevents migrations while the guard
-    /// lives. `None` if flows are still on their way at the deadline.
-    pub fn pause(&self, deadline: Instant) -> Option<MutexGuard<'_, ()>> {
-        self.group.migrating.try_lock_until(deadline)
     }
 }
 
