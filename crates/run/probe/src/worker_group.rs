@@ -2,7 +2,6 @@
 
 use crate::account::Account;
 use crate::control_mailbox::{ControlMailbox, PipelineError, WorkerReport};
-use crate::exporter::Exporter;
 use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
