@@ -17,7 +17,7 @@ use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::load_shedder::LevelSettings;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
-use crate::worker_group::{GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
+use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
 use std::iter::{self, zip};
 use std::sync::Arc;
@@ -36,10 +36,10 @@ const WAITING_REPLY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Running worker groups and sinks.
 pub struct Probe {
-    pub(crate) groups: Vec<RunningGroup>,
-    pub(crate) exporter: Exporter,
-    pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) settings: Settings,
+    groups: Vec<RunningGroup>,
+    exporter: Exporter,
+    stop: Arc<AtomicBool>,
+    settings: Settings,
     /// Without overload, 1 in this number of packets is metered.
     sampling_population: u32,
     /// Numbers and names of interfaces.
@@ -87,14 +87,25 @@ impl Probe {
             groups: Vec::new(),
             exporter,
             stop: Arc::default(),
-            settings,
+            settings: settings.clone(),
             sampling_population: without_overload.population,
             interfaces,
         };
         probe.report_status(&[]);
         for group in groups {
+            let threads =
+                |of: fn(&RunningGroup) -> &Vec<WorkerThread>| probe.groups.iter().map(|group| of(group).len()).sum();
             // If this fails, dropping the probe ends the groups that are already running.
-            let running = RunningGroup::start(group, &probe)?;
+            let running = RunningGroup::start(
+                group,
+                &GroupContext {
+                    settings: &settings,
+                    back_pressure,
+                    stop: &probe.stop,
+                    exporter: &probe.exporter,
+                    first_numbers: [threads(|group| &group.readers), threads(|group| &group.meters)],
+                },
+            )?;
             probe.groups.push(running);
         }
         Ok(probe)

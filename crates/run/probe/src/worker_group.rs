@@ -2,15 +2,15 @@
 
 use crate::account::Account;
 use crate::control_mailbox::{ControlMailbox, PipelineError, WorkerReport};
+use crate::exporter::Exporter;
 use crate::heartbeat::{Pulse, ThreadPanic};
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::migration::{RebalancerThread, connect};
 use crate::packet_actions::PacketActions;
 use crate::pipeline::Pipeline;
-use crate::probe::Probe;
 use crate::reading_stage::ReadingStage;
-use crate::settings::Settings;
+use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker::{self, StopSignal};
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ use std::io;
 use std::iter::zip;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -79,6 +79,16 @@ pub struct LoadBalance {
     pub moved_buckets: u64,
 }
 
+/// What the threads of a group need to start.
+pub(crate) struct GroupContext<'a> {
+    pub settings: &'a Settings,
+    pub back_pressure: BackPressure,
+    pub stop: &'a Arc<AtomicBool>,
+    pub exporter: &'a Exporter,
+    /// Numbers of its first reading thread and of its first metering thread, for their names.
+    pub first_numbers: [usize; 2],
+}
+
 #[derive(Default)]
 pub(crate) struct RunningGroup {
     name: String,
@@ -96,26 +106,25 @@ pub(crate) struct WorkerThread {
 }
 
 impl RunningGroup {
-    /// Starts the next group of a probe.
-    pub fn start(group: WorkerGroupSpec, probe: &Probe) -> io::Result<Self> {
+    pub fn start(group: WorkerGroupSpec, context: &GroupContext<'_>) -> io::Result<Self> {
         let WorkerGroupSpec { name, mut queues, meters } = group;
-        let poll_timeout = if probe.settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };
+        let poll_timeout = if context.settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };
         for live in queues.iter_mut().filter_map(|queue| queue.source.live()) {
             live.set_poll_timeout(poll_timeout);
         }
         let running = Self { name, ..Self::default() };
         if meters.is_empty() {
-            running.start_fused(queues, probe)
+            running.start_fused(queues, context)
         } else {
-            running.start_separate_threads(queues, meters, poll_timeout, probe)
+            running.start_separate_threads(queues, meters, poll_timeout, context)
         }
     }
 
-    fn start_fused(mut self, queues: Vec<ReceiveQueue>, probe: &Probe) -> io::Result<Self> {
-        let first_number: usize = probe.groups.iter().map(|group| group.readers.len()).sum();
+    fn start_fused(mut self, queues: Vec<ReceiveQueue>, context: &GroupContext<'_>) -> io::Result<Self> {
+        let [first_number, _] = context.first_numbers;
         for (number, ReceiveQueue { source, affinity, actions }) in zip(first_number.., queues) {
-            let (settings, handle) = (probe.settings.clone(), probe.exporter.handle());
-            let stop = StopSignal::new(probe.stop.clone());
+            let (settings, handle) = (context.settings.clone(), context.exporter.handle());
+            let stop = StopSignal::new(context.stop.clone());
             self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
                 let pipeline = Pipeline::new(settings, handle, actions)?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
@@ -129,22 +138,21 @@ impl RunningGroup {
         queues: Vec<ReceiveQueue>,
         meters: Vec<CpuAffinity>,
         poll_timeout: Duration,
-        probe: &Probe,
+        context: &GroupContext<'_>,
     ) -> io::Result<Self> {
         if queues.iter().any(|queue| queue.actions.is_some()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "packets are forwarded by Layout::Fused only"));
         }
         // Flows can migrate only between meters with the same secret.
-        let meter = probe.settings.meter;
+        let meter = context.settings.meter;
         let secret = meter.secret.unwrap_or_else(|| RandomState::new().hash_one(0));
         let meter = weir_flow::Config { secret: Some(secret), ..meter };
-        let settings = Settings { meter, ..probe.settings.clone() };
+        let settings = Settings { meter, ..context.settings.clone() };
         let keys = (secret, meter.key);
-        let connections = connect(queues.len(), meters.len(), probe.exporter.back_pressure, poll_timeout, keys)?;
-        let count = |of: fn(&RunningGroup) -> usize| probe.groups.iter().map(of).sum::<usize>();
-        let (first_reader, first_meter) = (count(|group| group.readers.len()), count(|group| group.meters.len()));
+        let connections = connect(queues.len(), meters.len(), context.back_pressure, poll_timeout, keys)?;
+        let [first_reader, first_meter] = context.first_numbers;
         for ((number, affinity), (input, receivers)) in zip(zip(first_meter.., meters), connections.inputs) {
-            let (settings, handle) = (settings.clone(), probe.exporter.handle());
+            let (settings, handle) = (settings.clone(), context.exporter.handle());
             self.meters.push(WorkerThread::start(format!("weir-meter-{number}"), affinity, move || {
                 let metering = MeteringStage::new(&settings, handle, LossHistories::from_receivers(receivers))?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_meter(metering, input, settings.busy_poll, mailbox))
@@ -152,7 +160,7 @@ impl RunningGroup {
         }
         for ((number, queue), dispatcher) in zip(zip(first_reader.., queues), connections.dispatchers) {
             let ReceiveQueue { source, affinity, .. } = queue;
-            let (reader, stop) = (ReadingStage::new(&settings), StopSignal::new(probe.stop.clone()));
+            let (reader, stop) = (ReadingStage::new(&settings), StopSignal::new(context.stop.clone()));
             self.readers.push(WorkerThread::start(format!("weir-read-{number}"), affinity, move || {
                 Ok(move |mailbox: &ControlMailbox| worker::run_reader(source, reader, dispatcher, mailbox, stop))
             })?);

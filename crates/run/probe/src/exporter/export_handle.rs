@@ -1,7 +1,6 @@
 //! The handle through which a pipeline exports its records: batches to the queues of all sinks, and
 //! empty batches back.
 
-use super::Exporter;
 use super::record_batch::RecordBatch;
 use super::sink_state::{Drain, SinkState};
 use super::sink_worker::{Offer, SinkWorkers};
@@ -36,11 +35,14 @@ pub struct ExportHandle {
 }
 
 impl ExportHandle {
-    pub(super) fn new(exporter: &Exporter) -> Self {
-        let Exporter { sinks, back_pressure, observer, enricher, .. } = exporter;
-        let (sinks, observer, enricher) = (sinks.clone(), observer.clone(), enricher.clone());
+    pub(super) fn new(
+        sinks: Arc<Mutex<SinkWorkers>>,
+        back_pressure: BackPressure,
+        observer: Option<RecordObserver>,
+        enricher: Option<RecordEnricher>,
+    ) -> Self {
         let (recycle, empty) = sync_channel(EMPTY_BATCHES);
-        Self { sinks, empty, recycle, back_pressure: *back_pressure, observer, enricher, draining_since: None }
+        Self { sinks, empty, recycle, back_pressure, observer, enricher, draining_since: None }
     }
 
     /// From now on waits for slow sinks: the pipeline reads no more packets, and has about this number

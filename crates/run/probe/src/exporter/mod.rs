@@ -49,7 +49,7 @@ pub(crate) type Deadline<'a> = &'a mut dyn FnMut() -> Option<Instant>;
 pub struct Exporter {
     sinks: Arc<Mutex<SinkWorkers>>,
     affinity: CpuAffinity,
-    pub(crate) back_pressure: BackPressure,
+    back_pressure: BackPressure,
     observer: Option<RecordObserver>,
     enricher: Option<RecordEnricher>,
     timing: Timing,
@@ -102,7 +102,7 @@ impl Exporter {
 
     /// A handle for one more pipeline.
     pub fn handle(&self) -> ExportHandle {
-        ExportHandle::new(self)
+        ExportHandle::new(self.sinks.clone(), self.back_pressure, self.observer.clone(), self.enricher.clone())
     }
 
     /// Starts the threads of new sinks, which get no records before [`Exporter::replace_sinks`].
