@@ -4,6 +4,11 @@ use crate::reasons::{ExportLossReason, OutputDropReason, ReasonCounters, Refusal
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Whether a value is left out of JSON.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Packets by outcome, or their octets on the wire (layer 2; no preamble, no FCS unless captured).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TrafficCounters {
@@ -32,8 +37,11 @@ impl TrafficCounters {
     /// Neither metered nor left out on purpose: dropped, or refused for another reason than that the
     /// frame carries no IP packet.
     pub fn ignored(&self) -> u64 {
-        self.dropped_nic + self.dropped_kernel + self.dropped_queue + self.dropped_cache_full + self.refused.total()
-            - self.refused.get(RefusalReason::NonIp)
+        self.dropped() + self.refused.total() - self.refused.get(RefusalReason::NonIp)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped_nic + self.dropped_kernel + self.dropped_queue + self.dropped_cache_full
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -50,14 +58,7 @@ impl TrafficCounters {
 
     /// The sum of all outcomes. Equals `received` if the ledger balances.
     pub(crate) fn outcomes(&self) -> u64 {
-        self.dropped_nic
-            + self.dropped_kernel
-            + self.dropped_queue
-            + self.dropped_cache_full
-            + self.refused.total()
-            + self.filtered
-            + self.sampled_out
-            + self.metered
+        self.dropped() + self.refused.total() + self.filtered + self.sampled_out + self.metered
     }
 }
 
@@ -118,10 +119,6 @@ impl InspectionCounters {
         self.given_up += other.given_up;
         self.facts_left_out += other.facts_left_out;
     }
-
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Steps of the system's clock during live capture (docs/metering.md, *Clock*).
@@ -141,10 +138,6 @@ impl ClockCounters {
         if other.steps_forward + other.steps_backward > self.steps_forward + self.steps_backward {
             *self = other;
         }
-    }
-
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 
@@ -172,10 +165,6 @@ impl RecordTotals {
         self.flows += other.flows;
         self.packets += other.packets;
         self.bytes += other.bytes;
-    }
-
-    fn is_zero(&self) -> bool {
-        *self == Self::default()
     }
 
     /// Subtracts other totals. A counter that would be negative becomes 0.
@@ -362,14 +351,14 @@ pub struct SinkCounters {
     /// Accepted by the operating system. Over UDP this does not mean delivered.
     pub exported: RecordTotals,
     /// Not selected by the expression of the sink (`where`).
-    #[serde(skip_serializing_if = "RecordTotals::is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub filtered: RecordTotals,
     /// Ended before this sink was opened or after it was closed, while the program ran.
-    #[serde(skip_serializing_if = "RecordTotals::is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub not_open: RecordTotals,
     /// Queued for this sink, or collected by it until it is finished, as by a table. 0 at the end
     /// of a run.
-    #[serde(skip_serializing_if = "RecordTotals::is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub waiting: RecordTotals,
     /// Not delivered, by key of the [`ExportLossReason`].
     pub lost: BTreeMap<&'static str, RecordTotals>,

@@ -2,6 +2,7 @@
 
 use crate::counters::{
     ActionCounters, ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters,
+    is_default,
 };
 use crate::reasons::{PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
@@ -133,7 +134,7 @@ impl Ledger {
         struct Flows<'a> {
             created: u64,
             exported: u64,
-            #[serde(skip_serializing_if = "is_zero")]
+            #[serde(skip_serializing_if = "is_default")]
             filtered: u64,
             lost: BTreeMap<&'a str, u64>,
             live: u64,
@@ -148,9 +149,9 @@ impl Ledger {
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             link_types: &'a BTreeMap<u16, u64>,
             overload: OverloadCounters,
-            #[serde(skip_serializing_if = "InspectionCounters::is_default")]
+            #[serde(skip_serializing_if = "is_default")]
             inspection: InspectionCounters,
-            #[serde(skip_serializing_if = "ClockCounters::is_default")]
+            #[serde(skip_serializing_if = "is_default")]
             clock: ClockCounters,
             #[serde(skip_serializing_if = "Option::is_none")]
             actions: &'a Option<ActionCounters>,
@@ -181,10 +182,6 @@ impl Ledger {
             balanced: self.balanced(),
         }
     }
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 fn merge_map(counts: &mut BTreeMap<u16, u64>, other: &BTreeMap<u16, u64>) {

@@ -460,10 +460,10 @@ fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunSt
     };
     let packet_actions = actions.with_outputs(1, count)?.remove(0);
     let settings = Settings { enricher, ..settings };
-    let mut exporter = Exporter::with_settings(Vec::new(), CpuAffinity::default(), BackPressure::Block, &settings)
-        .map_err(Error::Thread)?;
+    let mut exporter =
+        Exporter::new(Vec::new(), CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
     let config = settings.meter;
-    let mut pipeline = Pipeline::with_actions(settings, exporter.handle(), packet_actions)
+    let mut pipeline = Pipeline::new(settings, exporter.handle(), Some(packet_actions))
         .map_err(|error| start_error(&config, check.metering.flows.is_some(), error))?;
     let mut damage = DamageLog::default();
     loop {

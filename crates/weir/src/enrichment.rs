@@ -61,13 +61,13 @@ impl Enricher {
     /// Sets places, tags and names of interfaces of records.
     pub fn record_enricher(&self) -> RecordEnricher {
         let (current, names) = (self.current.clone(), self.interface_names.clone());
-        RecordEnricher(Arc::new(move |records: &mut [FlowRecord]| {
+        Arc::new(move |records: &mut [FlowRecord]| {
             let enrichment = get(&current);
             for record in records {
                 let interface = names.as_ref().and_then(|names| names.name(record.interface));
                 record.places = Some(Arc::new(Places { interface, ..enrichment.places(record) }));
             }
-        }))
+        })
     }
 
     /// The files, which a reload reads again.

@@ -113,13 +113,10 @@ fn start_pipeline(
     actions: Option<Vec<PacketActions>>,
     flows_requested: bool,
 ) -> Result<(Pipeline, Exporter), Error> {
-    let exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings)
-        .map_err(Error::Thread)?;
+    let exporter =
+        Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
     let (config, handle) = (settings.meter, exporter.handle());
-    let pipeline = match actions.into_iter().flatten().next() {
-        Some(actions) => Pipeline::with_actions(settings, handle, actions),
-        None => Pipeline::new(settings, handle),
-    };
+    let pipeline = Pipeline::new(settings, handle, actions.into_iter().flatten().next());
     let pipeline = pipeline.map_err(|error| start_error(&config, flows_requested, error))?;
     Ok((pipeline, exporter))
 }

@@ -91,10 +91,10 @@ impl TcpSummary {
 /// Sums up the records of all pipelines in a summary, which is locked once per batch.
 pub fn observer(summary: &Arc<Mutex<TrafficSummary>>) -> RecordObserver {
     let summary = summary.clone();
-    RecordObserver(Arc::new(move |flows| {
+    Arc::new(move |flows| {
         let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
         flows.iter().for_each(|flow| summary.add(flow));
-    }))
+    })
 }
 
 /// The facts as text, wrapped at the width of the terminal.

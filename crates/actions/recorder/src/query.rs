@@ -3,9 +3,9 @@
 use crate::flow_key::FlowKey;
 use crate::index::community_ids;
 use ahash::AHashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_flow::FlowRecord;
-use weir_packet::{Network, ipv4_mapped};
+use weir_packet::{Network, address_octets};
 use weir_query::Expression;
 
 /// Fields that a flow has as soon as its addresses, ports and protocol are known.
@@ -112,16 +112,12 @@ fn id_of_tuple(text: &str) -> Option<[u8; 30]> {
     };
     let (source, destination) = addresses.split_once('-')?;
     let (source, destination) = (source.parse::<SocketAddr>().ok()?, destination.parse::<SocketAddr>().ok()?);
-    let octets = |address| match address {
-        IpAddr::V4(address) => ipv4_mapped(address.octets()),
-        IpAddr::V6(address) => address.octets(),
-    };
     let network = if source.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
     let flow = FlowRecord {
         network,
         protocol,
-        source: octets(source.ip()),
-        destination: octets(destination.ip()),
+        source: address_octets(source.ip()),
+        destination: address_octets(destination.ip()),
         source_port: source.port(),
         destination_port: destination.port(),
         ..FlowRecord::default()

@@ -12,7 +12,7 @@ use crate::query::{Classifier, Query, Verdict, Wanted};
 use ahash::AHashMap;
 use std::io;
 use weir_capture::{Burst, Frame, MAX_BURST_FRAMES};
-use weir_flow::{Approximate, Config, FlowRecord, Meter, Payloads};
+use weir_flow::{Approximate, Config, FlowRecord, Meter, NoFollower, Payloads};
 use weir_packet::{DecodeOptions, Flags, Network, Packet, payload};
 
 /// First fragments that are stored, and for how long.
@@ -76,7 +76,7 @@ impl RecordSearch {
             }
         }
         let packets = &self.packets[..frames.len()];
-        self.meter.process_and_inspect(packets, &BurstPayloads { frames: &frames }, &mut self.ended);
+        self.meter.process_with(packets, &BurstPayloads { frames: &frames }, &mut NoFollower, &mut self.ended);
         self.select();
     }
 

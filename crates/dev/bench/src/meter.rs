@@ -10,7 +10,7 @@ use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
 use weir_ledger::{InspectionCounters, Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
-use weir_probe::{BackPressure, CpuAffinity, ExportHandle, Exporter, PacketActions, Pipeline, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
 
 /// Records that are counted together.
 const BATCH: usize = 128;
@@ -33,24 +33,25 @@ pub struct Fused {
 impl Fused {
     /// A pipeline with this meter.
     pub fn new(meter: Config) -> Result<Self, Error> {
-        Self::start(meter, Pipeline::new)
+        Self::start(meter, None)
     }
 
     /// A pipeline that also hands packets on.
     pub fn with_actions(meter: Config, actions: PacketActions) -> Result<Self, Error> {
-        Self::start(meter, |settings, handle| Pipeline::with_actions(settings, handle, actions))
+        Self::start(meter, Some(actions))
     }
 
-    fn start(
-        meter: Config,
-        pipeline: impl FnOnce(Settings, ExportHandle) -> std::io::Result<Pipeline>,
-    ) -> Result<Self, Error> {
+    fn start(meter: Config, actions: Option<PacketActions>) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
-        let exporter =
-            Exporter::new(vec![Box::new(CountingSink::default())], CpuAffinity::default(), BackPressure::Block)
-                .map_err(failed)?;
-        let pipeline = pipeline(settings, exporter.handle()).map_err(failed)?;
+        let exporter = Exporter::new(
+            vec![Box::new(CountingSink::default())],
+            CpuAffinity::default(),
+            BackPressure::Block,
+            &settings,
+        )
+        .map_err(failed)?;
+        let pipeline = Pipeline::new(settings, exporter.handle(), actions).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0, inspection: InspectionCounters::default() })
     }
 

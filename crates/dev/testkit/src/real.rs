@@ -40,9 +40,9 @@ pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
     let flows = Arc::default();
     let counters = SinkCounters { sink: "memory".into(), ..SinkCounters::default() };
     let sink = MemorySink { flows: Arc::clone(&flows), counters };
-    let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
+    let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block, &settings)
         .expect("a thread can be started");
-    let mut pipeline = Pipeline::new(settings, exporter.handle()).expect("there is memory for it");
+    let mut pipeline = Pipeline::new(settings, exporter.handle(), None).expect("there is memory for it");
     let mut damage = Vec::new();
     loop {
         match pipeline.process_burst(&mut source) {

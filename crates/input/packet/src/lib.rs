@@ -39,4 +39,6 @@ mod tests;
 
 pub use decode::{DecodeOptions, decode, decode_general, decode_with_mac_addresses, header_octets, payload};
 pub use link::link_type_name;
-pub use packet::{AnomalySet, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address, ipv4_mapped};
+pub use packet::{
+    AnomalySet, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, address_octets, ip_address, ipv4_mapped,
+};

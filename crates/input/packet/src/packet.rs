@@ -350,6 +350,14 @@ pub fn ip_address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
     }
 }
 
+/// Converts an IP address to the layout of [`Packet::source`].
+pub fn address_octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => ipv4_mapped(address.octets()),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
 /// Converts an IPv4 address to the layout of [`Packet::source`].
 #[inline]
 pub fn ipv4_mapped(octets: [u8; 4]) -> [u8; 16] {

@@ -28,7 +28,7 @@ pub(crate) struct FlowCache {
     pub hasher: KeyHasher,
     pub timeouts: Timeouts,
     pub schedule: ExpirySchedule,
-    free: FreeSlots,
+    pub free: FreeSlots,
     /// Gets the blocks of slots that are used next.
     pub notices: BlockNotices,
     /// Working memory of expiry and migration: slots and their hashes; empty between calls.
@@ -98,7 +98,7 @@ impl FlowCache {
     /// Slots that were ever used or soon will be: those below.
     #[inline(always)]
     pub fn used(&self) -> u32 {
-        self.free.used()
+        self.free.used
     }
 
     pub fn take_free(&mut self, kind: FlowKind) -> Option<u32> {
@@ -108,17 +108,6 @@ impl FlowCache {
             block.clone().for_each(|slot| schedule.clear(slot));
             notices.send(kind, block);
         })
-    }
-
-    pub fn has_freed_slot(&self) -> bool {
-        self.free.has_freed()
-    }
-
-    /// The slot that the `nth` next call of [`FlowCache::take_free`] will probably return (`nth`
-    /// from 1). May be out of bounds.
-    #[inline(always)]
-    pub fn nth_free(&self, kind: FlowKind, nth: usize) -> u32 {
-        self.free.nth(kind, nth)
     }
 
     /// Forgets the free slots below `used`, and the slots from there on, which are taken again.
@@ -147,13 +136,13 @@ impl FlowCache {
     /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `scratch`.
     #[inline(always)]
     pub fn find_due(&mut self, clock: &Clock) {
-        self.schedule.rebase_ticks(self.free.used(), clock.now_ns);
-        self.schedule.scan(self.free.used(), clock.now_ns, |slot| self.scratch.push((slot, 0)));
+        self.schedule.rebase_ticks(self.free.used, clock.now_ns);
+        self.schedule.scan(self.free.used, clock.now_ns, |slot| self.scratch.push((slot, 0)));
     }
 
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
-        self.schedule.mark_all_due(self.free.used());
+        self.schedule.mark_all_due(self.free.used);
     }
 
     /// Prefetches the counters of a slot and its index bucket; its state is in the CPU cache.

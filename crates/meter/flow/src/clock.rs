@@ -8,9 +8,10 @@ const REORDERING_NS: u64 = 1_000_000_000;
 /// Start: nine years above 0, 575 years below the end.
 const START_NS: u64 = 1 << 58;
 
-/// Time that has passed by packet times.
+/// Time that has passed by packet times. If `newest_ns` is `u64::MAX`, the first packet begins it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
+    /// Time that has passed, ns, from an arbitrary start.
     pub now_ns: u64,
     /// Packet time at which it shows `now_ns`, ns since 1970 UTC.
     pub newest_ns: u64,
@@ -63,6 +64,19 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_passes_by_forward_steps_alone() {
+        const S: u64 = 1_000_000_000;
+        let mut clock = Clock { newest_ns: u64::MAX, ..Clock::default() };
+        // A clock that goes back an hour does not stop it; packets out of order do not move it.
+        for (time_ns, passed_ns) in
+            [(5000, 0), (5001, 1), (5000, 1), (8601, 3601), (5001, 3601), (5002, 3602), (5002, 3602), (5004, 3604)]
+        {
+            clock.advance(time_ns * S);
+            assert_eq!(clock.since(START_NS), passed_ns * S, "{time_ns}");
+        }
+    }
 
     #[test]
     fn times_translate_between_clocks_by_packet_time() {

@@ -4,14 +4,15 @@
 use crate::{FlowRecord, FlowTuple};
 use weir_packet::Packet;
 
-/// Sees each packet of a burst after it was counted, in the order of the burst.
+/// Sees each packet of a burst after it was counted in its flow, in the order of the burst. It does
+/// not see packets of no flow: the cache was full, or it is under overload.
 pub trait PacketFollower {
     /// Whether there is anything to do. If not, the loop over packets is compiled without it.
     const ACTIVE: bool;
 
     /// Whether [`PacketFollower::follow`] needs the record of a flow with this mark, as far as it has
-    /// come. `inspection_ended`: no later packet can tell more about its application.
-    fn needs_record(&self, mark: u64, inspection_ended: bool) -> bool;
+    /// come.
+    fn needs_record(&self, mark: u64) -> bool;
 
     /// Whether [`PacketFollower::follow`] needs the five-tuples of flows.
     fn needs_tuple(&self) -> bool;
@@ -19,9 +20,6 @@ pub trait PacketFollower {
     /// A packet of a flow. `mark` is what the last call for this flow has left there, 0 for a new
     /// flow. It outlives the record at the active timeout.
     fn follow(&mut self, followed: &mut FollowedPacket<'_>, mark: &mut u64);
-
-    /// A packet of no flow: the cache was full, or it is under overload.
-    fn follow_without_flow(&mut self, index: usize, packet: &Packet);
 }
 
 /// A packet and its flow.
@@ -44,12 +42,12 @@ pub struct FollowedPacket<'a> {
 
 /// Does nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NoFollower;
+pub struct NoFollower;
 
 impl PacketFollower for NoFollower {
     const ACTIVE: bool = false;
 
-    fn needs_record(&self, _: u64, _: bool) -> bool {
+    fn needs_record(&self, _: u64) -> bool {
         false
     }
 
@@ -58,6 +56,4 @@ impl PacketFollower for NoFollower {
     }
 
     fn follow(&mut self, _: &mut FollowedPacket<'_>, _: &mut u64) {}
-
-    fn follow_without_flow(&mut self, _: usize, _: &Packet) {}
 }

@@ -55,8 +55,4 @@ impl FullCounters {
     pub fn insert(&mut self, slot: u32, endpoint: usize, direction: Direction) {
         self.0.insert((slot, endpoint as u8), direction);
     }
-
-    pub fn packets(&self, slot: u32, endpoint: usize) -> u64 {
-        self.0.get(&(slot, endpoint as u8)).map_or(0, |direction| direction.packets)
-    }
 }

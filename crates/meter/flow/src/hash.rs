@@ -100,28 +100,16 @@ fn fold(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::udp;
     use std::collections::HashSet;
-    use weir_packet::ipv4_mapped;
-
-    fn packet(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> Packet {
-        let (source, destination) = (ipv4_mapped(source), ipv4_mapped(destination));
-        Packet {
-            source,
-            destination,
-            source_port: ports[0],
-            destination_port: ports[1],
-            protocol: 17,
-            ..Packet::default()
-        }
-    }
 
     /// Keys as in real networks: neighbouring hosts, and consecutive ports.
     fn similar_keys() -> [Vec<Packet>; 3] {
         let hosts = || (0..=255_u8).flat_map(|a| (0..=255_u8).map(move |b| (a, b)));
         [
-            hosts().filter(|(a, b)| a < b).map(|(a, b)| packet([192, 0, 2, a], [192, 0, 2, b], [53, 53])).collect(),
-            hosts().map(|(a, b)| packet([10, 1, 2, a], [192, 0, 2, b], [53, 53])).collect(),
-            (0..=u16::MAX).map(|port| packet([10, 0, 0, 1], [10, 0, 0, 2], [port, 443])).collect(),
+            hosts().filter(|(a, b)| a < b).map(|(a, b)| udp([192, 0, 2, a], [192, 0, 2, b], [53, 53])).collect(),
+            hosts().map(|(a, b)| udp([10, 1, 2, a], [192, 0, 2, b], [53, 53])).collect(),
+            (0..=u16::MAX).map(|port| udp([10, 0, 0, 1], [10, 0, 0, 2], [port, 443])).collect(),
         ]
     }
 

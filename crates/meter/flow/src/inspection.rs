@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::key::Endpoint;
-use crate::mapped_array::{ArrayMemory, MappedArray};
+use crate::mapped_array::MappedArray;
 use crate::second_opinion::SecondOpinion;
 use crate::slot::TCP;
 use std::io;
@@ -38,12 +38,12 @@ impl Payloads for NoPayloads {
 #[derive(Debug)]
 pub(crate) struct Inspection {
     /// Per slot; empty without an inspector.
-    flows: MappedArray<FlowInspection>,
+    pub flows: MappedArray<FlowInspection>,
     inspector: Option<Inspector>,
     /// nDPI, if it inspects too.
     second: Option<SecondOpinion>,
     /// Packets of a direction and record that are inspected; 0 if none are.
-    packets: u64,
+    pub packets: u64,
 }
 
 impl Inspection {
@@ -59,22 +59,11 @@ impl Inspection {
         })
     }
 
-    /// The memory of the state of each slot.
-    pub fn memory(&self) -> ArrayMemory {
-        self.flows.memory()
-    }
-
     pub fn memory_bytes_for(config: &Config, slots: usize) -> usize {
         let Some(settings) = config.inspection else { return 0 };
         let own = slots * size_of::<FlowInspection>() + Inspector::memory_octets_for(&settings, slots) as usize;
         let sessions = settings.sessions as usize;
         own + if config.second_opinion { SecondOpinion::memory_bytes_for(slots, sessions) } else { 0 }
-    }
-
-    /// The number of packets of a direction that are inspected.
-    #[inline(always)]
-    pub fn packets(&self) -> u64 {
-        self.packets
     }
 
     /// Suspends or resumes it. Flows that begin while it is suspended are not inspected later.
@@ -87,12 +76,6 @@ impl Inspection {
 
     pub fn counters(&self) -> InspectionCounters {
         self.inspector.as_ref().map_or_else(InspectionCounters::default, |inspector| *inspector.counters())
-    }
-
-    /// Prefetches the state of a slot.
-    #[inline(always)]
-    pub fn prefetch(&self, slot: u32) {
-        self.flows.prefetch_line(slot, 0);
     }
 
     /// Inspects a packet of a flow: the one with this number in its direction and record. Returns

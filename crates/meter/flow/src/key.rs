@@ -98,7 +98,8 @@ pub(crate) fn tunnel_id(packet: &Packet) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::hash::{HashedKey, KeyHasher};
-    use weir_packet::{Network, TunnelType, ipv4_mapped};
+    use crate::tests::udp;
+    use weir_packet::{Network, TunnelType};
 
     fn key(packet: &Packet, options: KeyOptions) -> (Key, Endpoint) {
         let HashedKey { endpoint, ports_and_protocol, .. } = KeyHasher::new(Some(1)).hash_packet(packet, options);
@@ -106,14 +107,7 @@ mod tests {
     }
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {
-        Packet {
-            source: ipv4_mapped([10, 0, 0, source]),
-            destination: ipv4_mapped([10, 0, 0, destination]),
-            source_port,
-            destination_port,
-            protocol: 6,
-            ..Packet::default()
-        }
+        udp([10, 0, 0, source], [10, 0, 0, destination], [source_port, destination_port])
     }
 
     #[test]

@@ -42,8 +42,9 @@ mod tests;
 mod timeouts;
 mod tuple;
 
+pub use clock::Clock;
 pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};
-pub use follower::{FollowedPacket, PacketFollower};
+pub use follower::{FollowedPacket, NoFollower, PacketFollower};
 pub use hash::KeyHasher;
 pub use inspection::{NoPayloads, Payloads};
 pub use instructions::prefetch;

@@ -5,7 +5,7 @@
 
 use crate::instructions::prefetch_address;
 use bytemuck::Zeroable;
-use memmap2::{MmapMut, MmapRaw};
+use memmap2::{Advice, MmapMut, MmapRaw};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
@@ -35,12 +35,9 @@ impl ArrayMemory {
     pub fn provide(&self, values: Range<u32>) -> io::Result<()> {
         let [start, end] = [values.start, values.end].map(|value| value as usize * self.value_bytes);
         let bytes = end.min(self.map.len()).saturating_sub(start);
-        #[cfg(all(target_os = "linux", not(miri)))]
-        if bytes > 0 {
-            self.map.advise_range(memmap2::Advice::PopulateWrite, start, bytes)?;
+        if bytes > 0 && !cfg!(miri) {
+            self.map.advise_range(Advice::PopulateWrite, start, bytes)?;
         }
-        #[cfg(not(all(target_os = "linux", not(miri))))]
-        let _ = (start, bytes);
         Ok(())
     }
 }
@@ -48,25 +45,22 @@ impl ArrayMemory {
 impl<T: Zeroable + Copy> MappedArray<T> {
     /// An array in transparent huge pages, as far as the system has some.
     pub fn with_huge_pages(length: usize) -> io::Result<Self> {
-        let memory = Self::new(length)?;
-        // Affects only speed: a system may ignore the advice.
-        #[cfg(all(target_os = "linux", not(miri)))]
-        let _ = memory.map.advise(memmap2::Advice::HugePage);
-        Ok(memory)
+        Self::new(length, Advice::HugePage)
     }
 
     /// An array in 4 KiB pages, for arrays of which few values are touched.
     pub fn with_small_pages(length: usize) -> io::Result<Self> {
-        let memory = Self::new(length)?;
-        #[cfg(all(target_os = "linux", not(miri)))]
-        let _ = memory.map.advise(memmap2::Advice::NoHugePage);
-        Ok(memory)
+        Self::new(length, Advice::NoHugePage)
     }
 
-    fn new(length: usize) -> io::Result<Self> {
+    fn new(length: usize, advice: Advice) -> io::Result<Self> {
         let bytes = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
         let map = MmapRaw::from(MmapMut::map_anon(bytes)?);
         assert!(map.as_ptr().cast::<T>().is_aligned(), "pages are aligned to more than a cache line");
+        if !cfg!(miri) {
+            // Affects only speed: a system may ignore the advice.
+            let _ = map.advise(advice);
+        }
         Ok(Self { map: Arc::new(map), length, of: PhantomData })
     }
 
@@ -116,17 +110,15 @@ impl<T> DerefMut for MappedArray<T> {
 /// speed, for any addresses.
 #[allow(unsafe_code)]
 pub(crate) fn advise_huge_pages(start: *const u8, bytes: usize) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        let first = start.align_offset(rustix::param::page_size());
-        if let Some(length) = bytes.checked_sub(first) {
-            let start = start.wrapping_add(first).cast_mut().cast();
-            // SAFETY: the advice changes the content of no page.
-            let _ = unsafe { rustix::mm::madvise(start, length, rustix::mm::Advice::LinuxHugepage) };
-        }
+    if cfg!(miri) {
+        return;
     }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = (start, bytes);
+    let first = start.align_offset(rustix::param::page_size());
+    if let Some(length) = bytes.checked_sub(first) {
+        let start = start.wrapping_add(first).cast_mut().cast();
+        // SAFETY: the advice changes the content of no page.
+        let _ = unsafe { rustix::mm::madvise(start, length, rustix::mm::Advice::LinuxHugepage) };
+    }
 }
 
 #[cfg(test)]
@@ -143,8 +135,8 @@ mod tests {
             memory[999] = [1, 2, 3];
             assert_eq!((memory[998], memory[999]), ([0; 3], [1, 2, 3]));
         }
-        assert!(MappedArray::<u64>::new(0).unwrap().is_empty());
-        assert!(MappedArray::<u64>::new(usize::MAX / 8).is_err());
-        assert!(MappedArray::<u64>::new(usize::MAX).is_err());
+        assert!(MappedArray::<u64>::with_small_pages(0).unwrap().is_empty());
+        assert!(MappedArray::<u64>::with_small_pages(usize::MAX / 8).is_err());
+        assert!(MappedArray::<u64>::with_small_pages(usize::MAX).is_err());
     }
 }

@@ -94,15 +94,15 @@ impl MigratedFlow {
 /// The search for the flows of some buckets, and the list of slots that were found.
 #[derive(Debug)]
 pub(crate) struct MigrationSearch {
-    active: bool,
-    buckets: BucketSet,
+    pub active: bool,
+    pub buckets: BucketSet,
     /// Slots that are not searched yet. Flows that start during the search are listed when they do.
     from: u32,
     until: u32,
     /// The slot that was listed last plus 1, or [`END`].
     first: u32,
     /// Per slot: the one listed before it plus 1, or [`END`]; 0 if the slot is not listed.
-    next: MappedArray<u32>,
+    pub next: MappedArray<u32>,
 }
 
 const END: u32 = u32::MAX;
@@ -118,10 +118,6 @@ impl MigrationSearch {
         slots * size_of::<u32>()
     }
 
-    pub fn memory_bytes(&self) -> usize {
-        self.next.memory_bytes()
-    }
-
     /// Starts a search of the slots below `until`; another one is cancelled.
     pub fn start(&mut self, buckets: BucketSet, until: u32) {
         self.cancel();
@@ -134,11 +130,6 @@ impl MigrationSearch {
     }
 
     #[inline(always)]
-    pub fn is_active(&self) -> bool {
-        self.active
-    }
-
-    #[inline(always)]
     pub fn has_unsearched(&self) -> bool {
         self.from < self.until
     }
@@ -147,10 +138,6 @@ impl MigrationSearch {
         let from = self.from;
         self.from = self.until.min(from.saturating_add(count));
         from..self.from
-    }
-
-    pub fn covers(&self, bucket: u16) -> bool {
-        self.buckets.contains(bucket)
     }
 
     pub fn push(&mut self, slot: u32) {

@@ -126,18 +126,11 @@ fn prefix(network: Network, mut address: [u8; 16]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::udp;
 
     fn packet(host: u8, port: u16) -> Packet {
-        Packet {
-            source: ipv4_mapped([10, 0, 0, host]),
-            destination: ipv4_mapped([192, 0, 2, 9]),
-            source_port: 40_000 + port,
-            destination_port: port,
-            protocol: 17,
-            ip_bytes: 28,
-            frame_bytes: 60,
-            ..Packet::default()
-        }
+        let packet = udp([10, 0, 0, host], [192, 0, 2, 9], [40_000 + port, port]);
+        Packet { ip_bytes: 28, frame_bytes: 60, ..packet }
     }
 
     #[test]

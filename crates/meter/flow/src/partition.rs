@@ -96,18 +96,10 @@ impl Partitioner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_packet::ipv4_mapped;
+    use crate::tests::udp;
 
     fn packet(host: u32, port: u16) -> Packet {
-        Packet {
-            source: ipv4_mapped(host.to_be_bytes()),
-            destination: ipv4_mapped([192, 0, 2, 1]),
-            source_port: port,
-            destination_port: 443,
-            protocol: 17,
-            flags: Flags(Flags::PORTS),
-            ..Packet::default()
-        }
+        udp(host.to_be_bytes(), [192, 0, 2, 1], [port, 443])
     }
 
     fn reversed(packet: Packet) -> Packet {

@@ -5,7 +5,7 @@
 
 use crate::instructions::prefetch;
 use crate::key::Endpoint;
-use crate::mapped_array::{ArrayMemory, MappedArray, advise_huge_pages};
+use crate::mapped_array::{MappedArray, advise_huge_pages};
 use crate::slot::FlowKeyState;
 use std::io;
 use weir_packet::Packet;
@@ -17,7 +17,7 @@ const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
 #[derive(Debug)]
 pub(crate) struct TcpAnalysis {
     /// Per slot; untouched memory in slots of other protocols.
-    connections: MappedArray<Connection>,
+    pub connections: MappedArray<Connection>,
     anomalies: AnomalyPool,
     /// Times that packets of this chunk completed. They are entered at its end, when their cache
     /// lines have been prefetched, or before a record is written or a connection ends.
@@ -80,11 +80,6 @@ impl TcpAnalysis {
             unanalysed: SlotSet::new(slots)?,
             analysed_from_ns: 0,
         })
-    }
-
-    /// The memory of the connections.
-    pub fn memory(&self) -> ArrayMemory {
-        self.connections.memory()
     }
 
     pub fn memory_bytes_for(slots: usize) -> usize {

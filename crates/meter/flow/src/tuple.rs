@@ -11,8 +11,10 @@ pub struct FlowTuple {
     /// Address and port of both ends, the smaller one first. Numbers are compared and hashed faster than
     /// octets.
     ends: [(u128, u16); 2],
-    protocol: u8,
-    network: Network,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Layout of the addresses.
+    pub network: Network,
 }
 
 impl Hash for FlowTuple {
@@ -37,16 +39,6 @@ impl FlowTuple {
     /// Address and port of both ends, in a fixed order.
     pub fn ends(&self) -> [([u8; 16], u16); 2] {
         self.ends.map(|(address, port)| (address.to_be_bytes(), port))
-    }
-
-    /// IP protocol number.
-    pub fn protocol(&self) -> u8 {
-        self.protocol
-    }
-
-    /// Layout of the addresses.
-    pub fn network(&self) -> Network {
-        self.network
     }
 }
 

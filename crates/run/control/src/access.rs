@@ -65,7 +65,7 @@ impl Token {
 /// Who may read, who may change, and how the connection is protected.
 pub struct Access {
     token: Option<Token>,
-    tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
 impl Access {
@@ -78,11 +78,6 @@ impl Access {
             return Err(Error::NotLoopback(address));
         }
         Ok(Self { token: token.map(Token::read).transpose()?, tls: tls.map(server_config).transpose()?.map(Arc::new) })
-    }
-
-    /// The settings of TLS.
-    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.clone()
     }
 
     /// Whether a request that arrived at an address is permitted; otherwise status and reason.

@@ -101,7 +101,7 @@ impl Query {
         }
         let id_column = column("community_id").expect("this column exists");
         let rank = move |record: &mut FlowRecord| -> Option<FlowRank> {
-            if let Some(RecordEnricher(enrich)) = &enricher {
+            if let Some(enrich) = &enricher {
                 enrich(std::slice::from_mut(record));
             }
             let is_flow = |id: &String| {
@@ -120,27 +120,27 @@ impl Search {
     /// The answers of all threads together.
     pub async fn found(&self, mut answers: UnboundedReceiver<FoundFlows>) -> FoundFlows {
         let deadline = (self.search.deadline + REPLY_TIME).into();
-        let (mut records, mut matching, mut searched, mut is_complete) = (Vec::new(), 0, 0, true);
+        let mut all = FoundFlows { is_complete: true, ..FoundFlows::default() };
         loop {
             match timeout_at(deadline, answers.recv()).await {
                 Ok(Some(found)) => {
-                    records.extend(found.records);
-                    matching += found.matching;
-                    searched += found.searched;
-                    is_complete &= found.is_complete;
+                    all.records.extend(found.records);
+                    all.matching += found.matching;
+                    all.searched += found.searched;
+                    all.is_complete &= found.is_complete;
                 }
                 // All threads have answered, or ended.
                 Ok(None) => break,
                 // A thread waits for a pipe, or is blocked.
                 Err(_) => {
-                    is_complete = false;
+                    all.is_complete = false;
                     break;
                 }
             }
         }
-        records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
-        records.truncate(self.search.limit);
-        FoundFlows { records, matching, searched, is_complete }
+        all.records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+        all.records.truncate(self.search.limit);
+        all
     }
 
     /// They as one object.

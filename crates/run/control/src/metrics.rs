@@ -23,6 +23,79 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Name, help, and the value in what has it.
 type Figure<T> = (&'static str, &'static str, fn(&T) -> u64);
 
+const OF_PIPELINES: &[Figure<GroupStatus>] = &[
+    (
+        "weir_pipeline_up",
+        "1 if the pipeline receives and responds, 0 if its source has ended or it does not respond",
+        |pipeline| u64::from(!pipeline.finished && !pipeline.timed_out),
+    ),
+    ("weir_flows_active", "Flow records that are open, or have ended and await export", |of| {
+        of.account.ledger.live.flows
+    }),
+    ("weir_overload_level", "Level of the load shedder; 0 without overload (docs/overload.md)", |of| {
+        of.account.ledger.overload.level.into()
+    }),
+    ("weir_flows_created_total", "Flow records that the meter created", |of| of.account.ledger.flows_created),
+    ("weir_overload_level_changes_total", "Changes of the overload level, up and down", |of| {
+        of.account.ledger.overload.level_changes
+    }),
+    ("weir_flows_uninspected_total", "Flow records without an application because of overload", |of| {
+        of.account.ledger.overload.uninspected_flows
+    }),
+    (
+        "weir_flows_unanalysed_total",
+        "Exported flow records of which not all packets had TCP analysis, because of overload",
+        |of| of.account.ledger.overload.unanalysed_flows,
+    ),
+    ("weir_flows_sampled_total", "Flow records of which packets were sampled", |of| {
+        of.account.ledger.overload.sampled_flows
+    }),
+    ("weir_flows_inspected_total", "Flows with payload that was inspected", |of| of.account.ledger.inspection.flows),
+    ("weir_flows_recognised_total", "Flows whose application was recognised", |of| {
+        of.account.ledger.inspection.recognised
+    }),
+    ("weir_inspection_given_up_total", "Flows given up because too many were undecided", |of| {
+        of.account.ledger.inspection.given_up
+    }),
+    ("weir_buckets_moved_total", "Buckets moved between the meters of --layout spread", |pipeline| {
+        pipeline.balance.map_or(0, |balance| balance.moved_buckets)
+    }),
+];
+
+const OF_OUTPUTS: &[Figure<OutputCounters>] = &[
+    ("weir_output_packets_sent_total", "Packets that the output accepted", |output| output.sent.packets),
+    ("weir_output_bytes_sent_total", "Their octets, after cutting", |output| output.sent.octets),
+];
+
+const OF_RECORDERS: &[Figure<RecorderCounters>] = &[
+    ("weir_recorder_files_total", "Capture files that were begun", |of| of.files),
+    ("weir_recorder_files_removed_total", "Oldest capture files that were removed", |of| of.files_removed),
+    ("weir_recorder_bytes_removed_total", "Octets of these files and their indexes", |of| of.octets_removed),
+    ("weir_recorder_stopped", "1 if nothing is recorded, because a write failed", |of| of.is_stopped.into()),
+];
+
+const OF_SINKS: &[Figure<SinkCounters>] = &[
+    (
+        "weir_records_exported_total",
+        "Flow records that the operating system accepted; over UDP this does not mean delivered",
+        |sink| sink.exported.flows,
+    ),
+    ("weir_records_filtered_total", "Flow records that the expression of the sink did not select", |of| {
+        of.filtered.flows
+    }),
+    ("weir_records_not_open_total", "Flow records that ended while the sink was not open", |of| of.not_open.flows),
+    ("weir_sink_records_written_total", "Records as the format counts them", |of| of.wire_records),
+    ("weir_sink_messages_total", "Messages or datagrams written", |of| of.messages),
+    ("weir_sink_bytes_total", "Octets written", |of| of.octets),
+];
+
+const OF_TRAFFIC: &[Figure<TrafficCounters>] = &[
+    ("received", "that the source delivered or reported as lost", |counters| counters.received),
+    ("metered", "in flow records", |counters| counters.metered),
+    ("filtered", "that the filter rejected", |counters| counters.filtered),
+    ("sampled_out", "that sampling did not select", |counters| counters.sampled_out),
+];
+
 /// A page under construction.
 #[derive(Default)]
 struct Page(String);
@@ -34,19 +107,20 @@ struct Metric<'a> {
 }
 
 impl Page {
-    fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Metric<'a> {
-        assert!(name.ends_with("_total"), "{name}: the name of a counter ends with _total");
-        self.metric(name, "counter", help)
-    }
-
-    fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Metric<'a> {
-        self.metric(name, "gauge", help)
-    }
-
-    /// `help` has no line feed and no backslash.
-    fn metric<'a>(&'a mut self, name: &'a str, kind: &str, help: &str) -> Metric<'a> {
+    /// A counter if its name ends with `_total`, else a gauge. `help` has no line feed and no
+    /// backslash.
+    fn metric<'a>(&'a mut self, name: &'a str, help: &str) -> Metric<'a> {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Metric { page: &mut self.0, name }
+    }
+
+    /// A metric per figure, with a sample per item, whose name is in the label.
+    fn add_all<T>(&mut self, label: &str, items: &[(String, &T)], figures: &[Figure<T>]) {
+        for (name, help, value) in figures {
+            let mut metric = self.metric(name, help);
+            items.iter().for_each(|(item, of)| metric.add(&[(label, item)], value(of)));
+        }
     }
 }
 
@@ -64,11 +138,11 @@ impl Metric<'_> {
 /// The metrics of a report, of a probe that was started at this time.
 pub fn page(report: &Report, started: SystemTime) -> String {
     let mut page = Page::default();
-    page.gauge("weir_build_info", "Version of Weir; the value is always 1")
+    page.metric("weir_build_info", "Version of Weir; the value is always 1")
         .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     add_process(&mut page, started);
     let pipelines = named(report.pipelines.iter().map(|pipeline| (pipeline.name.as_str(), pipeline)));
-    let mut metric = page.gauge("weir_interface_up", "1 if the interface is up and has a link");
+    let mut metric = page.metric("weir_interface_up", "1 if the interface is up and has a link");
     report.interfaces.iter().for_each(|(interface, is_up)| metric.add(&[("interface", interface)], u8::from(*is_up)));
     add_pipelines(&mut page, &pipelines);
     for (what, field) in
@@ -100,14 +174,14 @@ fn named<'a, T>(all: impl Iterator<Item = (&'a str, &'a T)>) -> Vec<(String, &'a
 /// these files.
 fn add_process(page: &mut Page, started: SystemTime) {
     let seconds = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    page.gauge("process_start_time_seconds", "Start of the process, Unix time").add(&[], seconds);
+    page.metric("process_start_time_seconds", "Start of the process, Unix time").add(&[], seconds);
     // The second field is the program's name in parentheses; user and system time are fields 14 and 15.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let times = fields.get(11..13).map(|times| times.iter().filter_map(|time| time.parse::<u64>().ok()).sum::<u64>());
     if let Some(ticks) = times {
         let seconds = ticks as f64 / clock_ticks_per_second() as f64;
-        page.counter("process_cpu_seconds_total", "CPU time of all threads").add(&[], seconds);
+        page.metric("process_cpu_seconds_total", "CPU time of all threads").add(&[], seconds);
     }
     let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let sizes = pages.split_whitespace().filter_map(|pages| pages.parse::<u64>().ok());
@@ -118,71 +192,20 @@ fn add_process(page: &mut Page, started: SystemTime) {
     .into_iter()
     .zip(sizes)
     {
-        page.gauge(name, help).add(&[], pages * page_size() as u64);
+        page.metric(name, help).add(&[], pages * page_size() as u64);
     }
 }
 
 fn add_pipelines(page: &mut Page, pipelines: &[(String, &GroupStatus)]) {
-    let gauges: [Figure<GroupStatus>; 3] = [
-        (
-            "weir_pipeline_up",
-            "1 if the pipeline receives and responds, 0 if its source has ended or it does not respond",
-            |pipeline| u64::from(!pipeline.finished && !pipeline.timed_out),
-        ),
-        ("weir_flows_active", "Flow records that are open, or have ended and await export", |pipeline| {
-            pipeline.account.ledger.live.flows
-        }),
-        ("weir_overload_level", "Level of the load shedder; 0 without overload (docs/overload.md)", |pipeline| {
-            pipeline.account.ledger.overload.level.into()
-        }),
-    ];
-    for (name, help, value) in gauges {
-        let mut metric = page.gauge(name, help);
-        pipelines.iter().for_each(|(pipeline, of)| metric.add(&[("pipeline", pipeline)], value(of)));
-    }
-    let counters: [Figure<GroupStatus>; 9] = [
-        ("weir_flows_created_total", "Flow records that the meter created", |pipeline| {
-            pipeline.account.ledger.flows_created
-        }),
-        ("weir_overload_level_changes_total", "Changes of the overload level, up and down", |pipeline| {
-            pipeline.account.ledger.overload.level_changes
-        }),
-        ("weir_flows_uninspected_total", "Flow records without an application because of overload", |pipeline| {
-            pipeline.account.ledger.overload.uninspected_flows
-        }),
-        (
-            "weir_flows_unanalysed_total",
-            "Exported flow records of which not all packets had TCP analysis, because of overload",
-            |pipeline| pipeline.account.ledger.overload.unanalysed_flows,
-        ),
-        ("weir_flows_sampled_total", "Flow records of which packets were sampled", |pipeline| {
-            pipeline.account.ledger.overload.sampled_flows
-        }),
-        ("weir_flows_inspected_total", "Flows with payload that was inspected", |pipeline| {
-            pipeline.account.ledger.inspection.flows
-        }),
-        ("weir_flows_recognised_total", "Flows whose application was recognised", |pipeline| {
-            pipeline.account.ledger.inspection.recognised
-        }),
-        ("weir_inspection_given_up_total", "Flows given up because too many were undecided", |pipeline| {
-            pipeline.account.ledger.inspection.given_up
-        }),
-        ("weir_buckets_moved_total", "Buckets moved between the meters of --layout spread", |pipeline| {
-            pipeline.balance.map_or(0, |balance| balance.moved_buckets)
-        }),
-    ];
-    for (name, help, value) in counters {
-        let mut metric = page.counter(name, help);
-        pipelines.iter().for_each(|(pipeline, of)| metric.add(&[("pipeline", pipeline)], value(of)));
-    }
+    page.add_all("pipeline", pipelines, OF_PIPELINES);
     let help = "CPU time of each thread: first those that read, then those that meter";
-    let mut metric = page.counter("weir_thread_cpu_seconds_total", help);
+    let mut metric = page.metric("weir_thread_cpu_seconds_total", help);
     for (pipeline, of) in pipelines {
         for (number, &ns) in of.cpu_time_ns.iter().enumerate() {
             metric.add(&[("pipeline", pipeline), ("thread", &number.to_string())], ns as f64 / 1e9);
         }
     }
-    let mut metric = page.counter("weir_packets_anomalous_total", "Metered packets with something unusual, by anomaly");
+    let mut metric = page.metric("weir_packets_anomalous_total", "Metered packets with something unusual, by anomaly");
     for (pipeline, of) in pipelines {
         for &anomaly in PacketAnomaly::ALL {
             let count = of.account.ledger.anomalies.get(anomaly);
@@ -200,19 +223,13 @@ fn add_traffic(
 ) {
     let unit = if what == "bytes" { "Octets on the wire of packets" } else { "Packets" };
     let of_pipelines = || pipelines.iter().map(|(name, status)| (name.as_str(), counters(&status.account.ledger)));
-    let outcomes: [Figure<TrafficCounters>; 4] = [
-        ("received", "that the source delivered or reported as lost", |counters| counters.received),
-        ("metered", "in flow records", |counters| counters.metered),
-        ("filtered", "that the filter rejected", |counters| counters.filtered),
-        ("sampled_out", "that sampling did not select", |counters| counters.sampled_out),
-    ];
-    for (outcome, help, value) in outcomes {
+    for (outcome, help, value) in OF_TRAFFIC {
         let name = format!("weir_{what}_{outcome}_total");
-        let mut metric = page.counter(&name, &format!("{unit} {help}"));
+        let mut metric = page.metric(&name, &format!("{unit} {help}"));
         of_pipelines().for_each(|(pipeline, counters)| metric.add(&[("pipeline", pipeline)], value(counters)));
     }
     let name = format!("weir_{what}_dropped_total");
-    let mut metric = page.counter(&name, &format!("{unit} that were lost, by place"));
+    let mut metric = page.metric(&name, &format!("{unit} that were lost, by place"));
     for (pipeline, counters) in of_pipelines() {
         for (place, count) in [
             ("nic", counters.dropped_nic),
@@ -224,7 +241,7 @@ fn add_traffic(
         }
     }
     let name = format!("weir_{what}_refused_total");
-    let mut metric = page.counter(&name, &format!("{unit} that the decoder refused, by reason"));
+    let mut metric = page.metric(&name, &format!("{unit} that the decoder refused, by reason"));
     for (pipeline, counters) in of_pipelines() {
         for &reason in RefusalReason::ALL {
             metric.add(&[("pipeline", pipeline), ("reason", reason.key())], counters.refused.get(reason));
@@ -233,14 +250,14 @@ fn add_traffic(
 }
 
 fn add_clock(page: &mut Page, ledger: &Ledger) {
-    let mut metric = page.counter("weir_clock_steps_total", "Steps of the system's clock");
+    let mut metric = page.metric("weir_clock_steps_total", "Steps of the system's clock");
     metric.add(&[("direction", "forward")], ledger.clock.steps_forward);
     metric.add(&[("direction", "backward")], ledger.clock.steps_backward);
 }
 
 /// What rules did with packets. Without rules these metrics have no series.
 fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
-    let mut metric = page.counter("weir_action_packets_total", "Packets that rules decided about, by action");
+    let mut metric = page.metric("weir_action_packets_total", "Packets that rules decided about, by action");
     if let Some(actions) = actions {
         for (action, packets) in
             [("forwarded", actions.forwarded), ("dropped", actions.dropped), ("shunted", actions.shunted)]
@@ -248,10 +265,10 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
             metric.add(&[("action", action)], packets.packets);
         }
     }
-    let mut metric = page.gauge("weir_action_packets_held", "Packets held back until the application is known");
+    let mut metric = page.metric("weir_action_packets_held", "Packets held back until the application is known");
     actions.iter().for_each(|actions| metric.add(&[], actions.held.packets));
     let help = "Flows that were decided without their application";
-    let mut metric = page.counter("weir_flows_decided_early_total", help);
+    let mut metric = page.metric("weir_flows_decided_early_total", help);
     if let Some(actions) = actions {
         metric.add(&[("cause", "application_unknown")], actions.decided_late);
         metric.add(&[("cause", "memory_full")], actions.decided_full);
@@ -262,75 +279,40 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
         ("weir_rule_packets_forwarded_total", "Those of them that were forwarded", |rule| rule.forwarded.packets),
     ];
     for (name, help, value) in of_rules {
-        let mut metric = page.counter(name, help);
+        let mut metric = page.metric(name, help);
         for rule in actions.iter().flat_map(|actions| &actions.rules) {
             metric.add(&[("level", rule.level), ("rule", &rule.rule)], value(rule));
         }
     }
-    let outputs = || actions.iter().flat_map(|actions| &actions.outputs);
-    let of_outputs: [Figure<OutputCounters>; 2] = [
-        ("weir_output_packets_sent_total", "Packets that the output accepted", |output| output.sent.packets),
-        ("weir_output_bytes_sent_total", "Their octets, after cutting", |output| output.sent.octets),
-    ];
-    for (name, help, value) in of_outputs {
-        let mut metric = page.counter(name, help);
-        outputs().for_each(|output| metric.add(&[("output", &output.output)], value(output)));
-    }
-    let mut metric = page.counter("weir_output_packets_dropped_total", "Packets that the output lost, by reason");
-    for output in outputs() {
+    let outputs: Vec<_> =
+        actions.iter().flat_map(|actions| &actions.outputs).map(|of| (of.output.clone(), of)).collect();
+    page.add_all("output", &outputs, OF_OUTPUTS);
+    let mut metric = page.metric("weir_output_packets_dropped_total", "Packets that the output lost, by reason");
+    for (output, of) in &outputs {
         for reason in OutputDropReason::ALL.iter().map(|reason| reason.key()) {
-            let dropped = output.dropped.get(reason).map_or(0, |dropped| dropped.packets);
-            metric.add(&[("output", &output.output), ("reason", reason)], dropped);
+            let dropped = of.dropped.get(reason).map_or(0, |dropped| dropped.packets);
+            metric.add(&[("output", output), ("reason", reason)], dropped);
         }
     }
-    let mut metric = page.gauge("weir_output_packets_waiting", "Packets in the queue of the output");
-    outputs().for_each(|output| metric.add(&[("output", &output.output)], output.waiting.packets));
-    let recorders = || outputs().filter_map(|output| Some((output, output.recorder?)));
-    let of_recorders: [Figure<RecorderCounters>; 3] = [
-        ("weir_recorder_files_total", "Capture files that were begun", |recorder| recorder.files),
-        ("weir_recorder_files_removed_total", "Oldest capture files that were removed", |recorder| {
-            recorder.files_removed
-        }),
-        ("weir_recorder_bytes_removed_total", "Octets of these files and their indexes", |recorder| {
-            recorder.octets_removed
-        }),
-    ];
-    for (name, help, value) in of_recorders {
-        let mut metric = page.counter(name, help);
-        recorders().for_each(|(output, recorder)| metric.add(&[("output", &output.output)], value(&recorder)));
-    }
-    let mut metric = page.gauge("weir_recorder_stopped", "1 if nothing is recorded, because a write failed");
-    recorders().for_each(|(output, recorder)| metric.add(&[("output", &output.output)], u8::from(recorder.is_stopped)));
+    page.add_all(
+        "output",
+        &outputs,
+        &[("weir_output_packets_waiting", "Packets in the queue of the output", |output| output.waiting.packets)],
+    );
+    let recorders = outputs.iter().filter_map(|(output, of)| Some((output.clone(), of.recorder.as_ref()?)));
+    page.add_all("output", &recorders.collect::<Vec<_>>(), OF_RECORDERS);
 }
 
 fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)], on_the_way: u64) {
-    let counters: [Figure<SinkCounters>; 6] = [
-        (
-            "weir_records_exported_total",
-            "Flow records that the operating system accepted; over UDP this does not mean delivered",
-            |sink| sink.exported.flows,
-        ),
-        ("weir_records_filtered_total", "Flow records that the expression of the sink did not select", |sink| {
-            sink.filtered.flows
-        }),
-        ("weir_records_not_open_total", "Flow records that ended while the sink was not open", |sink| {
-            sink.not_open.flows
-        }),
-        ("weir_sink_records_written_total", "Records as the format counts them", |sink| sink.wire_records),
-        ("weir_sink_messages_total", "Messages or datagrams written", |sink| sink.messages),
-        ("weir_sink_bytes_total", "Octets written", |sink| sink.octets),
-    ];
-    for (name, help, value) in counters {
-        let mut metric = page.counter(name, help);
-        sinks.iter().for_each(|(sink, counters)| metric.add(&[("sink", sink)], value(counters)));
-    }
-    let mut metric = page.counter("weir_records_lost_total", "Flow records that were not delivered, by reason");
+    page.add_all("sink", sinks, OF_SINKS);
+    let mut metric = page.metric("weir_records_lost_total", "Flow records that were not delivered, by reason");
     for (sink, counters) in sinks {
         for reason in ExportLossReason::ALL.iter().map(|reason| reason.key()) {
             metric.add(&[("sink", sink), ("reason", reason)], counters.lost.get(reason).map_or(0, |lost| lost.flows));
         }
     }
-    let mut metric = page.gauge("weir_records_waiting", "Flow records in the queue of the sink, or on their way there");
+    let mut metric =
+        page.metric("weir_records_waiting", "Flow records in the queue of the sink, or on their way there");
     let waiting = |counters: &SinkCounters| counters.waiting.flows + on_the_way;
     sinks.iter().for_each(|(sink, counters)| metric.add(&[("sink", sink)], waiting(counters)));
 }

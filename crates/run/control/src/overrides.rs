@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
 use weir_fields::{community_id, community_id_has_ports, protocol_name};
 use weir_flow::{FlowRecord, FlowTuple};
-use weir_packet::{Network, ipv4_mapped};
+use weir_packet::{Network, address_octets};
 use weir_probe::{Override, OverrideAction, Overrides};
 use weir_query::protocol_number;
 
@@ -195,12 +195,8 @@ impl FlowName {
                 if ICMP.contains(&protocol) {
                     return Err(InvalidOverride::Icmp);
                 }
-                let octets = |address: &IpAddr| match address {
-                    IpAddr::V4(address) => ipv4_mapped(address.octets()),
-                    IpAddr::V6(address) => address.octets(),
-                };
                 let network = if src.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
-                let (source, destination) = (octets(src), octets(dst));
+                let [source, destination] = [*src, *dst].map(address_octets);
                 let mut flow = FlowRecord { network, source, destination, protocol, ..FlowRecord::default() };
                 match (src_port, dst_port) {
                     (Some(src_port), Some(dst_port)) if flow.has_ports() => {
@@ -235,7 +231,7 @@ impl From<&FlowTuple> for FlowName {
 /// A record of the flow. An ICMP message that is not answered has a type in place of the port of its
 /// source, and more than that of its destination.
 fn record_of(tuple: &FlowTuple) -> FlowRecord {
-    let (network, protocol, [one, other]) = (tuple.network(), tuple.protocol(), tuple.ends());
+    let (FlowTuple { network, protocol, .. }, [one, other]) = (*tuple, tuple.ends());
     let flow = |(source, source_port), (destination, destination_port)| FlowRecord {
         network,
         source,

@@ -5,11 +5,12 @@
 //! does not matter, and a probe that no client asks does nothing.
 
 use crate::in_effect::InEffect;
+use parking_lot::RwLock;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc as mpsc_async, oneshot};
@@ -56,14 +57,7 @@ pub(crate) struct Exchange {
 }
 
 /// Answers a request to reload: what was reloaded, or why not.
-pub struct ReloadReply(oneshot::Sender<Result<String, String>>);
-
-impl ReloadReply {
-    /// Sends the answer. The client may have gone.
-    pub fn send(self, result: Result<String, String>) {
-        let _ = self.0.send(result);
-    }
-}
+pub type ReloadReply = oneshot::Sender<Result<String, String>>;
 
 /// A request of a client that the main thread of the probe passes on.
 pub enum Request {
@@ -129,7 +123,7 @@ impl Control {
     /// Publishes a report.
     pub fn publish(&self, report: Report) {
         let snapshot = Arc::new(Snapshot { report, published: Instant::now() });
-        *self.exchange.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        *self.exchange.snapshot.write() = snapshot;
         self.exchange.is_wanted.store(false, Ordering::Relaxed);
         self.exchange.published.notify_waiters();
     }
@@ -142,7 +136,7 @@ impl Control {
 
 impl Client {
     fn snapshot(&self) -> Arc<Snapshot> {
-        self.exchange.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.exchange.snapshot.read().clone()
     }
 
     /// A report that is at most [`REPORT_AGE`] older than the call, or that of the end. `None` if the
@@ -168,7 +162,7 @@ impl Client {
     /// Requests a reload. `None` if too many requests wait already, or the probe is ending.
     pub fn reload(&self) -> Option<oneshot::Receiver<Result<String, String>>> {
         let (sender, result) = oneshot::channel();
-        self.request(Request::Reload(ReloadReply(sender))).then_some(result)
+        self.request(Request::Reload(sender)).then_some(result)
     }
 
     /// Requests a search. Each thread that meters answers once. `None` as for a reload.

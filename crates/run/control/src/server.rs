@@ -44,18 +44,7 @@ pub struct Server {
     address: SocketAddr,
     access: Access,
     runtime: Runtime,
-    times: ConnectionTimes,
-}
-
-/// The times of a connection.
-#[derive(Clone, Copy)]
-struct ConnectionTimes {
-    /// For the TLS handshake, for the headers of a request, and between two requests.
-    header: Duration,
-    /// After this time it gets no further requests.
-    keep_alive: Duration,
-    /// After this time it is closed.
-    total: Duration,
+    times: Timing,
 }
 
 impl Server {
@@ -71,8 +60,7 @@ impl Server {
             Ok((listener.local_addr()?, listener, runtime))
         };
         let (address, listener, runtime) = bind().map_err(|error| Error::Listen { address, error })?;
-        let Timing { http_header: header, http_keep_alive: keep_alive, http_total: total, .. } = *timing;
-        Ok(Self { listener, address, access, runtime, times: ConnectionTimes { header, keep_alive, total } })
+        Ok(Self { listener, address, access, runtime, times: *timing })
     }
 
     /// Starts the thread, with the first report, what adds places to flows, and the overrides of a probe
@@ -89,7 +77,7 @@ impl Server {
         overrides: Option<Overrides>,
     ) -> io::Result<Control> {
         let (control, client) = connect(first, self.address);
-        let acceptor = self.access.tls().map(TlsAcceptor::from);
+        let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
         let router = api::router(client, self.access, self.address, enricher, overrides);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
@@ -100,7 +88,7 @@ impl Server {
     }
 }
 
-async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, times: ConnectionTimes) {
+async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, times: Timing) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime has its poll descriptor");
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -117,16 +105,16 @@ async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, 
         let (tls, router) = (tls.clone(), router.clone());
         tokio::spawn(async move {
             let _place = place;
-            let _ = timeout(times.total, serve_connection(stream, tls, router, times)).await;
+            let _ = timeout(times.http_total, serve_connection(stream, tls, router, times)).await;
         });
     }
 }
 
-async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, times: ConnectionTimes) {
+async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, times: Timing) {
     match tls {
         None => serve_requests(stream, router, times).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(times.header, tls.accept(stream)).await {
+            if let Ok(Ok(stream)) = timeout(times.http_header, tls.accept(stream)).await {
                 serve_requests(stream, router, times).await;
             }
         }
@@ -134,11 +122,11 @@ async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: R
 }
 
 /// An error of the connection concerns its client only.
-async fn serve_requests(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, times: ConnectionTimes) {
+async fn serve_requests(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, times: Timing) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(times.header).max_buf_size(MAX_HEADER_OCTETS);
+    http.timer(TokioTimer::new()).header_read_timeout(times.http_header).max_buf_size(MAX_HEADER_OCTETS);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
-    if timeout(times.keep_alive, connection.as_mut()).await.is_err() {
+    if timeout(times.http_keep_alive, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }

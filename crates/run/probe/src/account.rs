@@ -1,7 +1,7 @@
 //! What a pipeline reports about itself, and how the reports of its two stages are combined.
 
 use weir_flow::FlowRecord;
-use weir_ledger::{Ledger, RecordTotals};
+use weir_ledger::{Ledger, RecordTotals, TrafficCounters};
 
 /// The counters of a pipeline, without what became of the records that it sent to the sinks.
 #[derive(Clone, Debug, Default)]
@@ -34,14 +34,10 @@ impl Account {
 
     /// The same if packets are in the queues between reader and meter: these do not count yet.
     pub(crate) fn combined_in_transit(reader: &Ledger, meter: Account) -> Self {
-        let mut reader = reader.clone();
-        let [packets, bytes] = meter.processed();
-        for (counters, processed) in [(&mut reader.packets, packets), (&mut reader.bytes, bytes)] {
-            // The reader may have reported before the meter, which has then processed more.
+        // The reader may have reported before the meter, which has then processed more.
+        Self::combined_as_processed(reader, meter, |counters, processed| {
             counters.received = (counters.received + processed).saturating_sub(counters.metered);
-            counters.metered = processed;
-        }
-        Self::combined(&reader, meter)
+        })
     }
 
     /// The same after a panic of the reader or the meter. Packets in no record count as lost by
@@ -55,12 +51,19 @@ impl Account {
     /// The same if nothing comes from the queues between reader and meter any more. Packets in no
     /// record count as lost by Weir.
     pub(crate) fn combined_with_losses(reader: &Ledger, meter: Account) -> Self {
+        // A reader that panics or is stuck has sent packets that it has not counted.
+        Self::combined_as_processed(reader, meter, |counters, processed| {
+            counters.received += processed.saturating_sub(counters.metered);
+            counters.dropped_queue += counters.metered.saturating_sub(processed);
+        })
+    }
+
+    /// What the meter has processed is metered. `settle` changes the other counters of the reader.
+    fn combined_as_processed(reader: &Ledger, meter: Account, settle: fn(&mut TrafficCounters, u64)) -> Self {
         let mut reader = reader.clone();
         let [packets, bytes] = meter.processed();
         for (counters, processed) in [(&mut reader.packets, packets), (&mut reader.bytes, bytes)] {
-            // A reader that panics or is stuck has sent packets that it has not counted.
-            counters.received += processed.saturating_sub(counters.metered);
-            counters.dropped_queue += counters.metered.saturating_sub(processed);
+            settle(counters, processed);
             counters.metered = processed;
         }
         Self::combined(&reader, meter)

@@ -1,30 +1,22 @@
 //! Which frames are admitted: sampling, then the packet filter, and after decoding the self-traffic
 //! filter. The counters of what is left out go into the ledger.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_capture::{Burst, Frame, PacketFilter};
 use weir_ledger::{Ledger, TrafficCounters};
-use weir_packet::{Flags, Packet, ipv4_mapped};
+use weir_packet::{Flags, Packet, address_octets};
 
 const UDP: u8 = 17;
 
+/// What each frame has to pass.
 pub(crate) struct Admission {
     /// `None` if every packet is metered.
-    sampler: Option<Sampler>,
+    pub sampler: Option<Sampler>,
     /// Frames that do not match are not admitted; `None` is no filter.
     pub filter: Option<PacketFilter>,
 }
 
 impl Admission {
-    pub fn new(filter: Option<PacketFilter>) -> Self {
-        Self { sampler: None, filter }
-    }
-
-    /// Samples one packet in `population` from the next burst on; 1 admits all.
-    pub fn set_sampling(&mut self, population: u32) {
-        self.sampler = (population > 1).then(|| Sampler::new(population));
-    }
-
     /// Removes the frames of a burst that are not admitted, and counts them.
     #[inline]
     pub fn admit(&mut self, burst: &mut Burst<'_>, ledger: &mut Ledger) {
@@ -63,7 +55,7 @@ fn remove_unless(
 /// Of each N consecutive packets exactly one is chosen, independent of how they are grouped into
 /// bursts. So the share is exact, and neither periodic traffic nor a sender that times its packets
 /// can avoid the sample, as is possible with systematic sampling (every Nth packet).
-struct Sampler {
+pub(crate) struct Sampler {
     /// N, the packets of a group.
     population: u32,
     /// Packets of the current group so far.
@@ -75,7 +67,7 @@ struct Sampler {
 
 impl Sampler {
     /// A sampler that chooses one packet in `population`, which is at least 1.
-    fn new(population: u32) -> Self {
+    pub fn new(population: u32) -> Self {
         let mut random = fastrand::Rng::new();
         Self { population, seen: 0, chosen: random.u32(..population), random }
     }
@@ -121,16 +113,13 @@ impl SelfTrafficFilter {
 }
 
 fn endpoint(address: SocketAddr) -> ([u8; 16], u16) {
-    let octets = match address.ip() {
-        IpAddr::V4(address) => ipv4_mapped(address.octets()),
-        IpAddr::V6(address) => address.octets(),
-    };
-    (octets, address.port())
+    (address_octets(address.ip()), address.port())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_packet::ipv4_mapped;
 
     #[test]
     fn later_udp_fragments_match_by_the_addresses_alone() {

@@ -7,10 +7,9 @@
 use crate::account::Account;
 use crate::flow_search::RunningSearch;
 use crate::settings::Settings;
-use crate::sync::lock;
 use crate::thread::cpu_time_ns;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use weir_capture::FilterError;
 
@@ -68,13 +67,13 @@ impl ControlMailbox {
 
     /// Requests to apply settings. Returns the number of the request.
     pub fn request_settings(&self, settings: &Settings) -> u64 {
-        lock(&self.contents).settings = Some(settings.clone());
+        self.contents.lock().settings = Some(settings.clone());
         self.request_report()
     }
 
     /// Requests a search, which replaces one that has not ended. A worker that has finished has no flows.
     pub fn request_search(&self, search: RunningSearch) {
-        let mut contents = lock(&self.contents);
+        let mut contents = self.contents.lock();
         if !contents.report.is_finished {
             contents.search = Some(search);
             self.request_report();
@@ -83,19 +82,14 @@ impl ControlMailbox {
 
     /// For the worker, after a reply: a search that it is to begin.
     pub fn take_search(&self) -> Option<RunningSearch> {
-        lock(&self.contents).search.take()
+        self.contents.lock().search.take()
     }
 
     /// Waits for the reply to a request, no longer than to a deadline.
     pub fn wait_for_reply(&self, request: u64, deadline: Instant) -> MutexGuard<'_, Contents> {
-        let mut contents = lock(&self.contents);
-        while contents.answered_request < request && !contents.report.is_finished {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            contents = self.replied.wait_timeout(contents, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let mut contents = self.contents.lock();
+        let waits = |contents: &mut Contents| contents.answered_request < request && !contents.report.is_finished;
+        self.replied.wait_while_until(&mut contents, waits, deadline);
         contents
     }
 
@@ -117,7 +111,7 @@ impl ControlMailbox {
 
     /// For the worker: answers a request. `reply` applies the settings, if there are any.
     pub fn reply(&self, request: u64, reply: impl FnOnce(Option<Settings>) -> (Account, Vec<FilterError>)) {
-        let mut contents = lock(&self.contents);
+        let mut contents = self.contents.lock();
         let settings = contents.settings.take();
         let (account, errors) = reply(settings);
         (contents.report.account, contents.report.cpu_time_ns) = (account, cpu_time_ns());
@@ -128,7 +122,7 @@ impl ControlMailbox {
 
     /// For the worker: adds an error to the next report.
     pub fn add_error(&self, error: impl Into<PipelineError>) {
-        let report = &mut lock(&self.contents).report;
+        let report = &mut self.contents.lock().report;
         if report.errors.len() < MAX_ERRORS {
             report.errors.push(error.into());
         } else {
@@ -137,7 +131,7 @@ impl ControlMailbox {
     }
 
     pub fn finish(&self, account: Account) {
-        let mut contents = lock(&self.contents);
+        let mut contents = self.contents.lock();
         contents.search = None;
         let report = &mut contents.report;
         (report.account, report.cpu_time_ns, report.is_finished) = (account, cpu_time_ns(), true);

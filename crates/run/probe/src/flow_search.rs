@@ -6,7 +6,8 @@
 //! during the search may be missing, and one that begins behind the place of the search, too. With
 //! several meters, a flow that migrates meanwhile may be found twice or not at all.
 
-use std::collections::BinaryHeap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_flow::{FlowRecord, Meter};
@@ -55,7 +56,8 @@ pub type FlowReply = Box<dyn FnOnce(FoundFlows) + Send>;
 pub(crate) struct RunningSearch {
     search: FlowSearch,
     reply: FlowReply,
-    found: BinaryHeap<Candidate>,
+    /// By rank; of one rank, the newest first.
+    found: BTreeMap<(FlowRank, Reverse<u64>), Box<FlowRecord>>,
     matching: u64,
     searched: u64,
     next_slot: u32,
@@ -64,32 +66,9 @@ pub(crate) struct RunningSearch {
     worked: Duration,
 }
 
-/// A record in the heap, whose first is the one of the lowest rank.
-struct Candidate(FlowRank, Box<FlowRecord>);
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        other.0.cmp(&self.0)
-    }
-}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Candidate {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Candidate {}
-
 impl RunningSearch {
     pub fn new(search: FlowSearch, reply: FlowReply) -> Self {
-        let (found, worked) = (BinaryHeap::new(), Duration::ZERO);
+        let (found, worked) = (BTreeMap::new(), Duration::ZERO);
         Self { search, reply, found, matching: 0, searched: 0, next_slot: 0, started: None, worked }
     }
 
@@ -101,7 +80,9 @@ impl RunningSearch {
         let mut now = began;
         while now < until && self.next_slot < meter.used_slots() {
             for slot in self.next_slot..meter.used_slots().min(self.next_slot + STEP_SLOTS) {
-                meter.live_record(slot).into_iter().for_each(|record| self.look_at(record));
+                if let Some(record) = meter.live_record(slot) {
+                    self.look_at(record);
+                }
             }
             self.next_slot += STEP_SLOTS;
             now = Instant::now();
@@ -111,8 +92,7 @@ impl RunningSearch {
         if !is_complete && now < self.search.deadline {
             return Some(self);
         }
-        let mut records: Vec<_> = self.found.into_iter().map(|Candidate(rank, record)| (rank, record)).collect();
-        records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+        let records = self.found.into_iter().rev().map(|((rank, _), record)| (rank, record)).collect();
         (self.reply)(FoundFlows { records, matching: self.matching, searched: self.searched, is_complete });
         None
     }
@@ -121,12 +101,9 @@ impl RunningSearch {
         self.searched += 1;
         let Some(rank) = (self.search.rank)(&mut record) else { return };
         self.matching += 1;
-        if self.found.len() < self.search.limit {
-            self.found.push(Candidate(rank, record));
-        } else if let Some(mut lowest) = self.found.peek_mut()
-            && lowest.0 < rank
-        {
-            *lowest = Candidate(rank, record);
+        self.found.insert((rank, Reverse(self.matching)), record);
+        if self.found.len() > self.search.limit {
+            self.found.pop_first();
         }
     }
 }

@@ -39,8 +39,8 @@ pub struct ThreadPanic {
 
 /// The heartbeat of a thread, as the main thread sees it.
 pub(crate) struct Pulse {
-    name: String,
-    heartbeat: Arc<Heartbeat>,
+    pub name: String,
+    pub heartbeat: Arc<Heartbeat>,
     /// Turns at the last check that found another number, or that the thread waits.
     turns: u64,
     /// Time of that check.
@@ -52,14 +52,6 @@ impl Pulse {
     /// The pulse of a thread with this name, which calls [`Heartbeat::adopt`].
     pub fn new(name: String) -> Self {
         Self { name, heartbeat: Arc::default(), turns: 0, advanced: Instant::now(), is_panic_taken: false }
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub fn heartbeat(&self) -> Arc<Heartbeat> {
-        self.heartbeat.clone()
     }
 
     /// Whether the thread has not advanced for this time, as far as calls of this function noticed,
@@ -141,7 +133,7 @@ mod tests {
     #[test]
     fn a_thread_is_stuck_while_it_neither_advances_nor_waits_nor_has_ended() {
         let mut pulse = Pulse::new("test".into());
-        let heartbeat = pulse.heartbeat();
+        let heartbeat = pulse.heartbeat.clone();
         let (step, steps) = channel::<()>();
         let (done, dones) = channel::<()>();
         let thread = thread::spawn(move || {

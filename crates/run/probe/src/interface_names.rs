@@ -3,32 +3,20 @@
 //! Reading stages add the names of interfaces before they hand over their first packets, so a name
 //! is there when the first record of its interface is exported.
 
-use crate::sync::lock;
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use weir_capture::{Input, Source};
 use weir_packet::Packet;
 
-type NamesByNumber = Vec<(u32, Arc<str>)>;
-
 /// Names by interface number. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct InterfaceNames(Arc<Mutex<NamesByNumber>>);
+pub struct InterfaceNames(Arc<Mutex<BTreeMap<u32, Arc<str>>>>);
 
 impl InterfaceNames {
     /// The name of an interface, as far as it is known.
     pub fn name(&self, interface: u32) -> Option<Arc<str>> {
-        lock(&self.0).iter().find(|(number, _)| *number == interface).map(|(_, name)| name.clone())
-    }
-
-    fn add(&self, names: Vec<(u32, String)>) {
-        let mut known = lock(&self.0);
-        for (number, name) in names {
-            match known.iter_mut().find(|(of, _)| *of == number) {
-                Some((_, old)) if **old != *name => *old = name.into(),
-                Some(_) => {}
-                None => known.push((number, name.into())),
-            }
-        }
+        self.0.lock().get(&interface).cloned()
     }
 }
 
@@ -49,7 +37,8 @@ impl SeenInterfaces {
         for packet in packets {
             if self.last != Some(packet.interface) {
                 self.last = Some(packet.interface);
-                self.names.add(source.interfaces());
+                let names = source.interfaces().into_iter().map(|(number, name)| (number, name.into()));
+                self.names.0.lock().extend(names);
             }
         }
     }

@@ -33,7 +33,6 @@ mod probe;
 mod reading_stage;
 mod record_output;
 mod settings;
-mod sync;
 #[cfg(test)]
 mod test_sink;
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl LevelSettings {
 /// The level of one pipeline: one up per update under overload, one down after a hold time without.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadShedder {
-    level: u8,
+    pub level: u8,
     is_fixed: bool,
     /// Time of the last update, ns; packets read and lost until then.
     updated_ns: u64,
@@ -103,10 +103,6 @@ impl LoadShedder {
             hold_ns: HOLD_NS[0],
             lowered_ns: None,
         }
-    }
-
-    pub fn level(&self) -> u8 {
-        self.level
     }
 
     /// Adapts the level to the packets read and lost so far, and to the fill of Weir's own queues.
@@ -251,27 +247,14 @@ mod tests {
     fn levels_have_the_documented_settings() {
         let settings = |level| {
             let LevelSettings { detail, population } = LevelSettings::new(level, 1);
-            (detail.inspection, detail.tcp_analysis, detail.small_flows, population)
+            let Detail { inspection, tcp_analysis, small_flows } = detail;
+            ([inspection, tcp_analysis, small_flows].map(u8::from), population)
         };
-        assert_eq!(
-            [0, 1, 2, 3, 4, 5].map(settings),
-            [
-                (true, true, true, 1),
-                (false, true, true, 1),
-                (false, false, true, 1),
-                (false, false, false, 1),
-                (false, false, false, 2),
-                (false, false, false, 4)
-            ]
-        );
-        assert_eq!(settings(MAX_LEVEL), (false, false, false, 1024));
-        assert_eq!(
-            LevelSettings::new(0, 7),
-            LevelSettings {
-                detail: Detail { tcp_analysis: false, small_flows: true, inspection: false },
-                population: 7
-            }
-        );
+        let expected = [([1, 1, 1], 1), ([0, 1, 1], 1), ([0, 0, 1], 1), ([0, 0, 0], 1), ([0, 0, 0], 2), ([0, 0, 0], 4)];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(settings), expected);
+        assert_eq!(settings(MAX_LEVEL), ([0, 0, 0], 1024));
+        let detail = Detail { tcp_analysis: false, small_flows: true, inspection: false };
+        assert_eq!(LevelSettings::new(0, 7), LevelSettings { detail, population: 7 });
         assert_eq!(LevelSettings::new(5, 3).population, 4);
     }
 }

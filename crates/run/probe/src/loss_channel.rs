@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread;
 use std::time::Duration;
-use weir_capture::ClockSteps;
 
 /// Snapshots in a queue: those of 6 s.
 const QUEUE_SNAPSHOTS: usize = 64;
@@ -123,35 +122,8 @@ impl LossHistories {
         self.0.iter().all(|(receiver, history)| history.covers(time_ns) || is_finished(receiver))
     }
 
-    /// The lowest and the highest level of all readers between two times, both included.
-    pub fn levels_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
-        let levels = self.0.iter().map(|(_, history)| history.levels_between(first_ns, last_ns));
-        levels.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])]).unwrap_or_default()
-    }
-
-    /// Whether no packet was lost and all levels were always 0.
-    pub fn are_empty(&self) -> bool {
-        self.0.iter().all(|(_, history)| history.is_empty())
-    }
-
-    /// Steps of the system's clock, as far as a reader knows them.
-    pub fn clock(&self) -> ClockSteps {
-        let clocks = self.0.iter().map(|(_, history)| history.clock());
-        clocks.max_by_key(|clock| clock.forward + clock.backward).unwrap_or_default()
-    }
-
-    /// Whether the system's clock may have been set between two times, both included.
-    pub fn clock_was_set(&self, first_ns: u64, last_ns: u64) -> bool {
-        self.0.iter().any(|(_, history)| history.clock_was_set(first_ns, last_ns))
-    }
-
-    pub fn level(&self) -> u8 {
-        self.0.iter().map(|(_, history)| history.level()).max().unwrap_or_default()
-    }
-
-    /// Packets that all readers may have lost between two times, both included: an upper bound.
-    pub fn lost_between(&self, first_ns: u64, last_ns: u64) -> u64 {
-        self.0.iter().map(|(_, history)| history.lost_between(first_ns, last_ns)).sum()
+    pub fn iter(&self) -> impl Iterator<Item = &LossHistory> {
+        self.0.iter().map(|(_, history)| history)
     }
 }
 
@@ -170,10 +142,10 @@ impl SnapshotReceiver {
         if history.covers(time_ns) || self.is_finished {
             return;
         }
-        if history.answered_request() >= self.request {
+        if history.newest.request >= self.request {
             self.request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         }
-        while wait && history.answered_request() < self.request && !self.is_finished {
+        while wait && history.newest.request < self.request && !self.is_finished {
             beat();
             thread::sleep(RETRY_INTERVAL);
             self.receive(history);
@@ -184,6 +156,10 @@ impl SnapshotReceiver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn lost(histories: &LossHistories) -> u64 {
+        histories.iter().map(|history| history.lost_between(0, u64::MAX)).sum()
+    }
 
     fn snapshot(complete_until_ns: u64, lost: u64) -> LossSnapshot {
         LossSnapshot { complete_until_ns, latest_ns: complete_until_ns, lost, ..LossSnapshot::default() }
@@ -197,11 +173,11 @@ mod tests {
             sender.send(LossSnapshot { levels: [(at > 100).into(); 2], ..snapshot(at, at) });
         }
         histories.receive();
-        assert_eq!(histories.lost_between(0, u64::MAX), QUEUE_SNAPSHOTS as u64);
+        assert_eq!(lost(&histories), QUEUE_SNAPSHOTS as u64);
         sender.send(snapshot(1000, 1000));
         histories.receive();
-        assert_eq!(histories.lost_between(0, u64::MAX), 1000);
-        assert_eq!(histories.levels_between(0, 1000), [0, 1]);
+        assert_eq!(lost(&histories), 1000);
+        assert_eq!(histories.iter().next().unwrap().levels_between(0, 1000), [0, 1]);
     }
 
     #[test]
@@ -222,7 +198,7 @@ mod tests {
         });
         let finishing = thread::spawn(move || finishing.send_last(snapshot(15, 2)));
         histories.request(12, true);
-        assert_eq!(histories.lost_between(0, u64::MAX), 7);
+        assert_eq!(lost(&histories), 7);
         finishing.join().unwrap();
         assert!(!answering.join().unwrap().is_requested());
     }

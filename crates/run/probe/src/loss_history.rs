@@ -54,7 +54,7 @@ pub(crate) struct LossHistory {
     episodes: VecDeque<LossEpisode>,
     /// When the system's clock was set: time of the snapshot before, and when it was noticed.
     clock_steps: VecDeque<[u64; 2]>,
-    newest: LossSnapshot,
+    pub newest: LossSnapshot,
     is_live: bool,
 }
 
@@ -164,15 +164,6 @@ impl LossHistory {
         self.episodes.is_empty() && self.spans.is_empty()
     }
 
-    pub fn level(&self) -> u8 {
-        self.newest.level
-    }
-
-    /// Steps of the system's clock so far.
-    pub fn clock(&self) -> ClockSteps {
-        self.newest.clock
-    }
-
     /// Whether the system's clock may have been set between two times, both included.
     pub fn clock_was_set(&self, first_ns: u64, last_ns: u64) -> bool {
         self.clock_steps.iter().any(|&[since_ns, until_ns]| since_ns <= last_ns && until_ns >= first_ns)
@@ -181,10 +172,6 @@ impl LossHistory {
     /// Whether all losses up to a time are known. Without snapshots there are none: a file.
     pub fn covers(&self, time_ns: u64) -> bool {
         !self.is_live || time_ns <= self.newest.complete_until_ns
-    }
-
-    pub fn answered_request(&self) -> u64 {
-        self.newest.request
     }
 
     /// Packets that may have been lost between two times, both included: an upper bound.

@@ -5,7 +5,7 @@ use crate::exporter::export_handle::ExportHandle;
 use crate::heartbeat::catch_panic;
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossSnapshot;
-use crate::record_output::{BATCH, RecordAnnotator, RecordOutput};
+use crate::record_output::{BATCH, MAX_WAITING, RecordAnnotator, RecordOutput};
 use crate::settings::Settings;
 use std::io;
 use std::thread::Builder;
@@ -78,18 +78,8 @@ impl MeteringStage {
     }
 
     #[inline]
-    pub fn process_and_inspect(&mut self, packets: &[Packet], payloads: &impl Payloads) {
-        self.meter.process_and_inspect(packets, payloads, &mut self.output.records);
-    }
-
-    #[inline]
-    pub fn process_and_follow(
-        &mut self,
-        packets: &[Packet],
-        payloads: &impl Payloads,
-        follower: &mut impl PacketFollower,
-    ) {
-        self.meter.process_and_follow(packets, payloads, follower, &mut self.output.records);
+    pub fn process_with(&mut self, packets: &[Packet], payloads: &impl Payloads, follower: &mut impl PacketFollower) {
+        self.meter.process_with(packets, payloads, follower, &mut self.output.records);
     }
 
     /// Exports records if a batch is full or they have waited too long. If the loss histories do
@@ -100,7 +90,7 @@ impl MeteringStage {
         if self.output.is_due() {
             let end_ns = self.output.latest_end_ns();
             if !self.annotator.histories.cover(end_ns) {
-                let limit_reached = self.output.limit_reached();
+                let limit_reached = self.output.records.len() >= MAX_WAITING;
                 request_snapshots(&mut self.annotator.histories, end_ns, limit_reached);
                 self.apply_level();
                 if !limit_reached && !self.annotator.histories.cover(end_ns) {

@@ -8,10 +8,10 @@
 //! that another thread writes, but the number of packets before a shunt begins, while there are some. A
 //! pipeline checks whether an override has expired when a packet of the flow arrives.
 
-use crate::sync::lock;
+use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_flow::FlowTuple;
 use weir_ledger::{PacketTotals, RuleCounters};
@@ -36,11 +36,6 @@ impl OverrideAction {
             Self::Drop => 1,
             Self::Shunt(_) => 2,
         }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self.index()]
     }
 }
 
@@ -145,7 +140,7 @@ impl Overrides {
         time: Duration,
     ) -> Result<(Arc<Override>, bool), TooManyOverrides> {
         let now = Instant::now();
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         let State { table, inboxes } = &mut *state;
         if table.len() >= Self::MAX {
             table.retain(|_, present| present.is_valid(now));
@@ -186,7 +181,7 @@ impl Overrides {
 
     /// Takes an override back. Returns it, if there was one.
     pub fn remove(&self, tuple: &FlowTuple) -> Option<Arc<Override>> {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         let removed = state.table.remove(tuple)?;
         let was_valid = removed.is_valid(Instant::now());
         removed.is_removed.store(true, Ordering::Relaxed);
@@ -197,14 +192,14 @@ impl Overrides {
     /// Those in effect, the next one to end first.
     pub fn list(&self) -> Vec<Arc<Override>> {
         let now = Instant::now();
-        let mut list: Vec<_> = lock(&self.0.state).table.values().filter(|of| of.is_valid(now)).cloned().collect();
+        let mut list: Vec<_> = self.0.state.lock().table.values().filter(|of| of.is_valid(now)).cloned().collect();
         list.sort_by_key(|of| of.until);
         list
     }
 
     /// The side of one more pipeline, which gets those that are added from now on.
     pub(crate) fn subscribe(&self) -> OverrideTable {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         state.inboxes.push(Vec::new());
         OverrideTable {
             source: Some((self.clone(), state.inboxes.len() - 1)),
@@ -248,7 +243,7 @@ impl OverrideTable {
         let Some((source, inbox)) = &self.source else { return };
         let changes = source.0.changes.load(Ordering::Acquire);
         if changes != std::mem::replace(&mut self.changes, changes) {
-            for changed in std::mem::take(&mut lock(&source.0.state).inboxes[*inbox]) {
+            for changed in std::mem::take(&mut source.0.state.lock().inboxes[*inbox]) {
                 if changed.is_valid(now) {
                     self.until = self.until.max(Some(changed.until));
                     self.table.insert(changed.tuple, changed);
@@ -368,7 +363,7 @@ mod tests {
                 overrides.remove(&tuple(number));
             }
         }
-        assert!(lock(&overrides.0.state).inboxes[0].len() <= 2 * Overrides::MAX);
+        assert!(overrides.0.state.lock().inboxes[0].len() <= 2 * Overrides::MAX);
         assert!(table.update());
         assert_eq!(table.table.len(), 100);
     }

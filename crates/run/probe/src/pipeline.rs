@@ -16,39 +16,33 @@ use crate::reading_stage::{BurstPayloads, PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
 use weir_capture::{FilterError, Input, LiveSource, MAX_BURST_FRAMES, Source};
-use weir_flow::Meter;
+use weir_flow::NoFollower;
 use weir_packet::Packet;
 
 /// A pipeline for one source, or for several sources one after another.
 pub struct Pipeline {
     reader: ReadingStage,
     packets: PacketBurst,
-    metering: MeteringStage,
+    pub(crate) metering: MeteringStage,
     actions: Option<PacketActions>,
 }
 
 impl Pipeline {
-    /// Allocates the memory of the meter.
+    /// Allocates the memory of the meter. With `actions`, hands packets on by rules.
     ///
     /// # Errors
     /// The system has too little memory.
-    pub fn new(settings: Settings, handle: ExportHandle) -> io::Result<Self> {
+    pub fn new(mut settings: Settings, handle: ExportHandle, mut actions: Option<PacketActions>) -> io::Result<Self> {
+        if let Some(actions) = &mut actions {
+            settings.meter.marks = true;
+            actions.start(settings.enricher.clone(), settings.decode);
+        }
         Ok(Self {
             metering: MeteringStage::new(&settings, handle, LossHistories::same_thread())?,
             packets: Box::new([Packet::default(); MAX_BURST_FRAMES]),
             reader: ReadingStage::new(&settings),
-            actions: None,
+            actions,
         })
-    }
-
-    /// A pipeline that also hands packets on, by rules.
-    ///
-    /// # Errors
-    /// As [`Pipeline::new`].
-    pub fn with_actions(settings: Settings, handle: ExportHandle, mut actions: PacketActions) -> io::Result<Self> {
-        let meter = weir_flow::Config { marks: true, ..settings.meter };
-        actions.start(settings.enricher.clone(), settings.decode);
-        Ok(Self { actions: Some(actions), ..Self::new(Settings { meter, ..settings }, handle)? })
     }
 
     /// Reads and meters one burst. Returns `Ok(false)` at the end of the source.
@@ -57,16 +51,16 @@ impl Pipeline {
     /// The source is damaged at this place. The next call continues behind the damage, see
     /// [`weir_capture::Source::fill`].
     pub fn process_burst(&mut self, source: &mut Input<'_>) -> Result<bool, weir_capture::Error> {
-        if source.live().is_some() && self.reader.loss_update_is_due() {
+        if source.live().is_some() && self.reader.losses.update_is_due() {
             self.update_losses(source);
         }
         let (metering, actions) = (&mut self.metering, &mut self.actions);
         let meter = |packets: &[Packet], payloads: &BurstPayloads<'_>| match actions {
-            None => metering.process_and_inspect(packets, payloads),
+            None => metering.process_with(packets, payloads, &mut NoFollower),
             Some(actions) => {
-                actions.set_inspection(metering.inspects());
+                actions.inspects = metering.inspects();
                 let BurstPayloads { burst, frame_of, self_traffic, .. } = *payloads;
-                metering.process_and_follow(packets, payloads, &mut actions.follow(burst, frame_of, self_traffic));
+                metering.process_with(packets, payloads, &mut actions.follow(burst, frame_of, self_traffic));
                 actions.dispatch(burst, packets, frame_of);
             }
         };
@@ -74,7 +68,7 @@ impl Pipeline {
             self.update_losses(source);
             return Ok(false);
         };
-        if self.actions.as_ref().is_some_and(PacketActions::has_new_interface) {
+        if self.actions.as_ref().is_some_and(|actions| actions.outputs.interfaces.has_new()) {
             self.describe_interfaces(source);
         }
         if burst_was_short {
@@ -96,11 +90,6 @@ impl Pipeline {
         Ok(true)
     }
 
-    /// The meter, for a search among its flows.
-    pub(crate) fn meter(&mut self) -> &mut Meter {
-        &mut self.metering.meter
-    }
-
     /// Counts what a live source has lost so far.
     pub fn update_losses(&mut self, source: &mut Input<'_>) {
         if let Some(live) = source.live() {
@@ -113,7 +102,7 @@ impl Pipeline {
     fn describe_interfaces(&mut self, source: &mut Input<'_>) {
         let Some(actions) = &mut self.actions else { return };
         let received = source.live().map(|_| self.reader.received_packets());
-        actions.describe_interfaces(&source.interfaces(), received);
+        actions.outputs.describe_interfaces(&source.interfaces(), received);
     }
 
     /// Applies settings that may change while the pipeline runs: timeouts, also of existing flows,
@@ -161,7 +150,7 @@ fn update_losses_of(
 ) -> LossSnapshot {
     let snapshot = reader.update_losses(live, false);
     if let Some(actions) = actions {
-        actions.set_clock_offset(snapshot.clock.offset_ns);
+        actions.outputs.clock_offset_ns = snapshot.clock.offset_ns;
     }
     snapshot
 }

@@ -82,7 +82,7 @@ impl Probe {
         let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
         interfaces.sort();
         interfaces.dedup();
-        let exporter = Exporter::with_settings(sinks, sink_affinity, back_pressure, &settings)?;
+        let exporter = Exporter::new(sinks, sink_affinity, back_pressure, &settings)?;
         let mut probe = Self {
             groups: Vec::new(),
             exporter,
@@ -132,9 +132,10 @@ impl Probe {
 
     fn group_statuses(&self) -> Vec<GroupStatus> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
-        // A flow on its way between two meters would be in no account.
+        // A flow on its way between two meters would be in no account. While the guards live, none migrates.
         let rebalancers = self.groups.iter().filter_map(|group| group.rebalancer.as_ref());
-        let guards: Vec<_> = rebalancers.map(|rebalancer| rebalancer.pause(deadline)).collect();
+        let guards: Vec<_> =
+            rebalancers.map(|rebalancer| rebalancer.group.migrating.try_lock_until(deadline)).collect();
         let meters = self.reports(|group| &group.meters, deadline);
         let readers = self.reports(|group| &group.readers, deadline);
         let reports = zip(readers, meters);
@@ -241,7 +242,7 @@ impl Probe {
     /// sink, as far as calls of this function have noticed.
     pub fn stuck_threads(&mut self, time: Duration) -> Vec<String> {
         let mut stuck = Vec::new();
-        self.check_pulses(|pulse| stuck.extend(pulse.is_stuck(time).then(|| pulse.name().to_owned())));
+        self.check_pulses(|pulse| stuck.extend(pulse.is_stuck(time).then(|| pulse.name.clone())));
         stuck
     }
 
@@ -292,22 +293,18 @@ impl Probe {
             self.exporter.abandon(&mut report.groups[number].account, sent);
         }
         self.report_status(&report.groups);
-        self.exporter.finish_until(&mut deadline);
+        self.exporter.finish_until(Some(&mut deadline));
         report.ledger = self.exporter.ledger(report.groups.iter().map(|group| group.account.clone()));
         self.exporter.check_pulses(|pulse| report.panics.extend(pulse.take_panic()));
         report.sink_errors = self.exporter.take_errors();
         report
     }
-
-    fn stop(&mut self) -> Vec<RunningGroup> {
-        self.stop.store(true, Ordering::Relaxed);
-        std::mem::take(&mut self.groups)
-    }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        for group in self.stop() {
+        self.stop.store(true, Ordering::Relaxed);
+        for group in self.groups.drain(..) {
             for worker in group.readers.into_iter().chain(group.meters) {
                 let _ = worker.thread.join();
             }

@@ -8,7 +8,7 @@
 //! call.
 
 use crate::account::Account;
-use crate::admission::{Admission, SelfTrafficFilter};
+use crate::admission::{Admission, Sampler, SelfTrafficFilter};
 use crate::interface_names::SeenInterfaces;
 use crate::load_shedder::{LevelSettings, LoadShedder};
 use crate::loss_counter::LossCounter;
@@ -49,7 +49,7 @@ pub(crate) struct ReadingStage {
     decode: DecodeOptions,
     layer2: bool,
     mac_addresses: bool,
-    losses: LossCounter,
+    pub losses: LossCounter,
     shedder: LoadShedder,
     sampling_population: u32,
     interfaces: Option<SeenInterfaces>,
@@ -59,34 +59,20 @@ pub(crate) struct ReadingStage {
 
 impl ReadingStage {
     pub fn new(settings: &Settings) -> Self {
-        let Settings {
-            filter,
-            decode,
-            layer2,
-            meter,
-            self_traffic,
-            overload,
-            sampling_population,
-            interface_names,
-            ..
-        } = settings.clone();
-        let mac_addresses = meter.mac_addresses;
-        let shedder = LoadShedder::new(overload);
-        let mut ledger = Ledger::default();
-        (ledger.overload.level, ledger.overload.highest) = (shedder.level(), shedder.level());
-        let (admission, losses) = (Admission::new(filter), LossCounter::default());
         let mut reader = Self {
-            admission,
-            self_traffic,
-            decode,
-            layer2,
-            mac_addresses,
-            losses,
-            shedder,
-            sampling_population,
-            interfaces: interface_names.map(SeenInterfaces::new),
-            ledger,
+            admission: Admission { sampler: None, filter: settings.filter.clone() },
+            self_traffic: settings.self_traffic.clone(),
+            decode: settings.decode,
+            layer2: settings.layer2,
+            mac_addresses: settings.meter.mac_addresses,
+            losses: LossCounter::default(),
+            shedder: LoadShedder::new(settings.overload),
+            sampling_population: settings.sampling_population,
+            interfaces: settings.interface_names.clone().map(SeenInterfaces::new),
+            ledger: Ledger::default(),
         };
+        let level = reader.shedder.level;
+        (reader.ledger.overload.level, reader.ledger.overload.highest) = (level, level);
         reader.apply_level();
         reader
     }
@@ -141,12 +127,6 @@ impl ReadingStage {
         Ok(Some((count, burst_was_short)))
     }
 
-    /// Whether the losses of a live source should be updated before the next burst.
-    #[inline]
-    pub fn loss_update_is_due(&self) -> bool {
-        self.losses.update_is_due()
-    }
-
     /// Counts what a live source has lost, and adapts the level of load shedding.
     /// `queue_nearly_full` is the state of the queues to the meters.
     pub fn update_losses(&mut self, source: &mut dyn LiveSource, queue_nearly_full: bool) -> LossSnapshot {
@@ -154,15 +134,15 @@ impl ReadingStage {
         let LossSnapshot { latest_ns, lost, clock, .. } = snapshot;
         let ClockSteps { forward, backward, offset_ns, .. } = clock;
         self.ledger.clock = ClockCounters { steps_forward: forward, steps_backward: backward, offset_ns };
-        let previous_level = self.shedder.level();
+        let previous_level = self.shedder.level;
         if self.shedder.update(latest_ns, (self.ledger.packets.received - lost, lost), queue_nearly_full) {
             self.apply_level();
-            let (level, overload) = (self.shedder.level(), &mut self.ledger.overload);
+            let (level, overload) = (self.shedder.level, &mut self.ledger.overload);
             (overload.level, overload.since_ns) = (level, latest_ns.saturating_add_signed(clock.offset_ns));
             overload.highest = overload.highest.max(level);
             overload.level_changes += 1;
         }
-        LossSnapshot { levels: [previous_level; 2], level: self.shedder.level(), ..snapshot }
+        LossSnapshot { levels: [previous_level; 2], level: self.shedder.level, ..snapshot }
     }
 
     /// What the source has received and lost so far.
@@ -188,8 +168,8 @@ impl ReadingStage {
     }
 
     fn apply_level(&mut self) {
-        let LevelSettings { population, .. } = LevelSettings::new(self.shedder.level(), self.sampling_population);
-        self.admission.set_sampling(population);
+        let LevelSettings { population, .. } = LevelSettings::new(self.shedder.level, self.sampling_population);
+        self.admission.sampler = (population > 1).then(|| Sampler::new(population));
     }
 
     fn decode<const MAC_ADDRESSES: bool>(

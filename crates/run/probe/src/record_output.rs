@@ -6,6 +6,7 @@ use crate::account::totals;
 use crate::exporter::export_handle::ExportHandle;
 use crate::load_shedder::LevelSettings;
 use crate::loss_channel::LossHistories;
+use crate::loss_history::LossHistory;
 use crate::settings::Settings;
 use std::time::{Duration, Instant};
 use weir_capture::ClockSteps;
@@ -19,7 +20,7 @@ pub(crate) const BATCH: usize = 128;
 /// Records in a batch at most.
 pub(crate) const MAX_BATCH: usize = 2 * BATCH;
 /// Records that wait for loss snapshots of their readers, at most about.
-const MAX_WAITING: usize = 64 * BATCH;
+pub(crate) const MAX_WAITING: usize = 64 * BATCH;
 /// While the pipeline is idle, records are exported after this time even if the batch is not full.
 /// Together with the time until the meter detects the end of a flow, this is below a second.
 const EXPORT_INTERVAL: Duration = Duration::from_millis(250);
@@ -62,11 +63,6 @@ impl RecordOutput {
     /// Checks whether records have waited too long. For idle pipelines.
     pub fn check_overdue(&mut self, now: Instant) {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
-    }
-
-    /// Whether the waiting records must be exported now because of their number.
-    pub fn limit_reached(&self) -> bool {
-        self.records.len() >= MAX_WAITING
     }
 
     /// The latest end of a flow of all records, ns.
@@ -129,7 +125,7 @@ impl RecordAnnotator {
     }
 
     pub fn level(&self) -> u8 {
-        self.histories.level().max(self.base_level)
+        self.histories.iter().map(|history| history.newest.level).max().unwrap_or_default().max(self.base_level)
     }
 
     pub fn settings_of(&self, level: u8) -> LevelSettings {
@@ -137,8 +133,11 @@ impl RecordAnnotator {
     }
 
     pub fn annotate(&mut self, records: &mut [FlowRecord]) {
-        let clock = self.histories.clock();
-        let nothing_missing = self.base_level == 0 && self.sampling_population == 1 && self.histories.are_empty();
+        // The reader that looked last knows most steps.
+        let clocks = self.histories.iter().map(|history| history.newest.clock);
+        let clock = clocks.max_by_key(|clock| clock.forward + clock.backward).unwrap_or_default();
+        let is_complete = self.base_level == 0 && self.sampling_population == 1;
+        let nothing_missing = is_complete && self.histories.iter().all(LossHistory::is_empty);
         for record in records {
             self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
             if !nothing_missing {
@@ -152,7 +151,7 @@ impl RecordAnnotator {
 
     fn annotate_one(&mut self, record: &mut FlowRecord) {
         let (start_ns, end_ns) = (record.start_ns(), record.end_ns());
-        record.queue_lost = self.histories.lost_between(start_ns, end_ns);
+        record.queue_lost = self.histories.iter().map(|history| history.lost_between(start_ns, end_ns)).sum();
         let levels = self.levels_between(start_ns, end_ns);
         let populations = levels.map(|level| self.settings_of(level).population);
         let flags = &mut record.approximate.0;
@@ -182,7 +181,8 @@ impl RecordAnnotator {
 
     /// Moves a record to the time of the system's clock, and marks it if that was set during it.
     fn apply_clock_steps(&self, record: &mut FlowRecord, offset_ns: i64) {
-        if self.histories.clock_was_set(record.start_ns(), record.end_ns()) {
+        let (start_ns, end_ns) = (record.start_ns(), record.end_ns());
+        if self.histories.iter().any(|history| history.clock_was_set(start_ns, end_ns)) {
             record.approximate.0 |= Approximate::CLOCK_SET;
         }
         for direction in [&mut record.forward, &mut record.reverse] {
@@ -191,8 +191,11 @@ impl RecordAnnotator {
         }
     }
 
+    /// The lowest and the highest level of all readers between two times, both included.
     fn levels_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
-        self.histories.levels_between(first_ns, last_ns).map(|level| level.max(self.base_level))
+        let levels = self.histories.iter().map(|history| history.levels_between(first_ns, last_ns));
+        let levels = levels.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])]).unwrap_or_default();
+        levels.map(|level| level.max(self.base_level))
     }
 }
 
@@ -203,17 +206,19 @@ mod tests {
     use crate::settings::BackPressure;
     use crate::test_sink::sink;
     use crate::thread::CpuAffinity;
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     #[test]
     fn any_number_of_records_is_exported_in_order_in_batches_of_limited_size() {
         let batches = Arc::new(Mutex::new(Vec::<Vec<u16>>::new()));
         let written = batches.clone();
         let memory = sink("memory", move |flows| {
-            written.lock().unwrap().push(flows.iter().map(|flow| flow.source_port).collect());
+            written.lock().push(flows.iter().map(|flow| flow.source_port).collect());
             true
         });
-        let mut exporter = Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut exporter =
+            Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block, &Settings::default()).unwrap();
         let mut output = RecordOutput::new(exporter.handle());
         let mut annotator = RecordAnnotator::new(&Settings::default(), LossHistories::same_thread());
         let (mut next, mut expected) = (0, Vec::new());
@@ -229,7 +234,7 @@ mod tests {
         assert_eq!((output.sent.flows, output.lost.flows), (next.into(), 0));
         drop(output);
         exporter.finish();
-        let batches = batches.lock().unwrap();
+        let batches = batches.lock();
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), expected);
         assert!(batches.concat().into_iter().eq(0..next));
     }

@@ -12,7 +12,7 @@ use weir_ledger::Timing;
 use weir_rules::Rules;
 
 /// Settings of one pipeline.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Settings {
     /// Frames that do not match are not metered; `None` admits all frames.
     pub filter: Option<PacketFilter>,
@@ -48,30 +48,19 @@ pub struct Settings {
     pub timing: Timing,
 }
 
-/// Called by pipelines with each batch of records that they export. It must not wait.
-#[derive(Clone)]
-pub struct RecordObserver(pub Arc<ObserveRecords>);
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { meter, decode, layer2, .. } = self;
+        write!(f, "{meter:?} {decode:?} layer2: {layer2}")
+    }
+}
 
-type ObserveRecords = dyn Fn(&[FlowRecord]) + Send + Sync;
+/// Called by pipelines with each batch of records that they export. It must not wait.
+pub type RecordObserver = Arc<dyn Fn(&[FlowRecord]) + Send + Sync>;
 
 /// Called once for each batch of records, on the thread of the sink that gets it first. Other sinks
 /// wait for it; pipelines do not.
-#[derive(Clone)]
-pub struct RecordEnricher(pub Arc<EnrichRecords>);
-
-type EnrichRecords = dyn Fn(&mut [FlowRecord]) + Send + Sync;
-
-impl fmt::Debug for RecordEnricher {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("RecordEnricher")
-    }
-}
-
-impl fmt::Debug for RecordObserver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("RecordObserver")
-    }
-}
+pub type RecordEnricher = Arc<dyn Fn(&mut [FlowRecord]) + Send + Sync>;
 
 /// What a thread does when the queue to a sink, or from a reading to a metering thread, is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

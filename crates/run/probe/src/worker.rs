@@ -71,7 +71,7 @@ pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: 
                 search = mailbox.take_search().or(search);
             }
             if let Some(running) = search.take() {
-                search = running.advance(pipeline.meter());
+                search = running.advance(&mut pipeline.metering.meter);
             }
             if stop.apply(&mut source) {
                 break;
@@ -96,7 +96,7 @@ pub(crate) fn run_reader(
         loop {
             beat();
             if let Some(live) = source.live()
-                && (reader.loss_update_is_due() || dispatcher.snapshot_is_requested())
+                && (reader.losses.update_is_due() || dispatcher.snapshot_is_requested())
             {
                 dispatcher.update_losses(&mut reader, live);
             }

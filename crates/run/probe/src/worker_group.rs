@@ -126,10 +126,7 @@ impl RunningGroup {
             let (settings, handle) = (context.settings.clone(), context.exporter.handle());
             let stop = StopSignal::new(context.stop.clone());
             self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
-                let pipeline = match actions {
-                    Some(actions) => Pipeline::with_actions(settings, handle, actions),
-                    None => Pipeline::new(settings, handle),
-                }?;
+                let pipeline = Pipeline::new(settings, handle, actions)?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
             })?);
         }
@@ -191,7 +188,7 @@ impl RunningGroup {
             if worker.thread.is_finished() {
                 worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             } else {
-                stuck.push(worker.pulse.name().to_owned());
+                stuck.push(worker.pulse.name.clone());
             }
             panics.extend(worker.pulse.take_panic());
             WorkerReport { has_panicked: worker.pulse.has_panicked(), ..worker.mailbox.report(0, Instant::now()) }
@@ -263,7 +260,7 @@ impl WorkerThread {
         let mailbox = Arc::new(ControlMailbox::default());
         let of_thread = mailbox.clone();
         let pulse = Pulse::new(name.clone());
-        let heartbeat = pulse.heartbeat();
+        let heartbeat = pulse.heartbeat.clone();
         let (ready, started) = sync_channel(1);
         let thread = thread::Builder::new().name(name).spawn(move || {
             affinity.apply();

@@ -2,9 +2,9 @@
 
 use crate::endpoint_pairs::{EndpointPairs, PayloadTimes};
 use crate::reader::TCP;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_flow::{Direction, FlowRecord};
-use weir_packet::{Network, ipv4_mapped};
+use weir_packet::{Network, address_octets};
 use weir_tcp::{CompactReport, Degradation, SegmentClass, TcpReport};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
@@ -128,10 +128,6 @@ impl Connection {
 
     /// A flow record with the fields of this connection.
     pub fn to_flow_record(&self) -> FlowRecord {
-        let octets = |endpoint: SocketAddr| match endpoint.ip() {
-            IpAddr::V4(address) => ipv4_mapped(address.octets()),
-            IpAddr::V6(address) => address.octets(),
-        };
         let [forward, reverse] = self.packets.map(|packets| Direction {
             packets,
             first_ns: self.first_ns,
@@ -139,8 +135,8 @@ impl Connection {
             ..Direction::default()
         });
         FlowRecord {
-            source: octets(self.client),
-            destination: octets(self.server),
+            source: address_octets(self.client.ip()),
+            destination: address_octets(self.server.ip()),
             source_port: self.client.port(),
             destination_port: self.server.port(),
             protocol: TCP,

@@ -91,7 +91,8 @@ impl Requests {
             }
             done.retain(|text| !text.is_empty());
             let result = if errors.is_empty() { Ok(done.join("; ")) } else { Err(errors.join("; ")) };
-            self.running.drain(..).for_each(|reply| reply.send(result.clone()));
+            // A client may have gone.
+            self.running.drain(..).for_each(|reply| drop(reply.send(result.clone())));
         }
     }
 }

@@ -151,26 +151,34 @@ impl Meter {
             out.push(FlowRecord::NONE);
         }
         let Some(record) = out.last_mut() else { return };
-        let state = self.cache.slots[slot as usize].state;
-        let initiator = state.write_key(record);
+        let flags = self.fill_record(slot, record);
         record.end_reason = end_reason;
         if unanalysed {
             record.approximate.0 |= Approximate::UNANALYSED;
             self.tcp.unanalysed.remove(slot);
         }
-        record.interface = self.encapsulation.interface(slot as usize, state.flags());
-        record.approximate.0 |= self.write_direction(slot, initiator, &state, &mut record.forward);
-        record.approximate.0 |= self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
-        if state.flags().has(SlotFlags::FULL_COUNTERS) {
+        if flags.has(SlotFlags::FULL_COUNTERS) {
             for endpoint in [0, 1] {
                 self.full_counters.remove(slot, endpoint);
             }
         }
+        record.findings = self.inspection.findings(slot);
+        self.count_exported(record);
+    }
+
+    /// Fills an empty record with what a slot holds: key, directions, TCP reports. Returns the flags
+    /// of the slot.
+    #[inline(always)]
+    fn fill_record(&mut self, slot: u32, record: &mut FlowRecord) -> SlotFlags {
+        let state = self.cache.slots[slot as usize].state;
+        let initiator = state.write_key(record);
+        record.interface = self.encapsulation.interface(slot as usize, state.flags());
+        record.approximate.0 |= self.write_direction(slot, initiator, &state, &mut record.forward);
+        record.approximate.0 |= self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
         if let Some(reports) = &mut record.tcp {
             self.tcp.write_reports(slot, initiator, [record.forward.packets, record.reverse.packets], reports);
         }
-        record.findings = self.inspection.findings(slot);
-        self.count_exported(record);
+        state.flags()
     }
 
     /// Slots that were ever used: those below.
@@ -189,17 +197,8 @@ impl Meter {
     pub fn record_so_far(&mut self, slot: u32) -> Box<FlowRecord> {
         let analysed = self.is_connection(slot) && !self.tcp.unanalysed.contains(slot);
         let mut record = Box::new(if analysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
-        let state = self.cache.slots[slot as usize].state;
-        let initiator = state.write_key(&mut record);
-        record.end_reason = EndReason::Forced;
-        record.interface = self.encapsulation.interface(slot as usize, state.flags());
-        record.approximate.0 |= self.write_direction(slot, initiator, &state, &mut record.forward);
-        record.approximate.0 |= self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
-        let packets = [record.forward.packets, record.reverse.packets];
-        if let Some(reports) = &mut record.tcp {
-            self.tcp.write_reports(slot, initiator, packets, reports);
-        }
-        record.findings = match state.needs_inspection() {
+        self.fill_record(slot, &mut record);
+        record.findings = match self.cache.slots[slot as usize].state.needs_inspection() {
             true => self.inspection.findings_so_far(slot),
             false => self.inspection.findings(slot),
         };

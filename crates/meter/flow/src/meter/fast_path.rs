@@ -100,7 +100,7 @@ impl Meter {
             let kind = FlowKind::of(packet.protocol);
             foreseen[kind as usize] += 1;
             lookup.is_new = true;
-            let next = self.cache.nth_free(kind, foreseen[kind as usize]);
+            let next = self.cache.free.nth(kind, foreseen[kind as usize]);
             self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - endpoint));
             next
         });
@@ -124,7 +124,7 @@ impl Meter {
             && let Some(flow) = self.cache.slots.get(slot as usize)
             && flow.state.needs_inspection()
         {
-            self.inspection.prefetch(slot);
+            self.inspection.flows.prefetch_line(slot, 0);
         }
         if packet.protocol == TCP && !self.tcp.is_suspended() {
             self.tcp.prefetch_displaced(slot, lookup.hashed.endpoint & 1, packet);
@@ -182,10 +182,10 @@ impl Meter {
                 let packets = self.packets_of(slot, endpoint);
                 self.inspect(slot, endpoint, packets, packet, payloads, index);
             }
-            match counted {
-                _ if !F::ACTIVE => {}
-                Some((slot, _)) => self.follow(slot, packet, index, follower),
-                None => follower.follow_without_flow(index, packet),
+            if F::ACTIVE
+                && let Some((slot, _)) = counted
+            {
+                self.follow(slot, packet, index, follower);
             }
         }
     }
@@ -194,11 +194,11 @@ impl Meter {
     #[inline(always)]
     fn follow<F: PacketFollower>(&mut self, slot: u32, packet: &Packet, index: usize, follower: &mut F) {
         let (Some(&mark), Some(flow)) = (self.marks.get(slot as usize), self.cache.slots.get(slot as usize)) else {
-            return follower.follow_without_flow(index, packet);
+            return;
         };
-        let inspection_ended = self.inspection.packets() == 0 || !flow.state.needs_inspection();
+        let inspection_ended = self.inspection.packets == 0 || !flow.state.needs_inspection();
         let tuple = follower.needs_tuple().then(|| flow.state.tuple());
-        let mut record = follower.needs_record(mark, inspection_ended).then(|| self.record_so_far(slot));
+        let mut record = follower.needs_record(mark).then(|| self.record_so_far(slot));
         let record = record.as_deref_mut();
         let mut followed = FollowedPacket { index, packet, slot, inspection_ended, record, tuple };
         follower.follow(&mut followed, &mut self.marks[slot as usize]);

@@ -34,7 +34,7 @@ impl Meter {
     /// Whether a search has covered all slots, so that [`Meter::migrate_out`] takes no longer than
     /// the flows that it found need.
     pub fn migration_ready(&self) -> bool {
-        self.migration_search.is_active() && !self.migration_search.has_unsearched()
+        self.migration_search.active && !self.migration_search.has_unsearched()
     }
 
     /// Cancels a search.
@@ -66,7 +66,7 @@ impl Meter {
             for (slot, hash) in found.drain(..) {
                 // The flow may have ended since, and another one have taken the slot.
                 let bucket = bucket_of(hash);
-                if !self.cache.slots[slot as usize].state.is_free() && self.migration_search.covers(bucket) {
+                if !self.cache.slots[slot as usize].state.is_free() && self.migration_search.buckets.contains(bucket) {
                     hand_over(bucket, self.remove_migrating(slot, hash));
                 }
             }
@@ -96,7 +96,7 @@ impl Meter {
     #[cold]
     #[inline(never)]
     pub(super) fn list_if_migrating(&mut self, slot: u32, hash: u64) {
-        if self.migration_search.covers(bucket_of(hash)) {
+        if self.migration_search.buckets.contains(bucket_of(hash)) {
             self.migration_search.push(slot);
         }
     }
@@ -174,7 +174,7 @@ impl Meter {
         }
         let hash = self.cache.hasher.hash_key(&state.key(extension));
         self.cache.insert(slot, hash, flow, extension);
-        if self.migration_search.is_active() {
+        if self.migration_search.active {
             self.list_if_migrating(slot, hash);
         }
     }

@@ -117,44 +117,35 @@ impl Meter {
     pub fn memory_ahead(&mut self) -> MemoryAhead {
         let cache = &self.cache;
         let tables =
-            vec![cache.slots.memory(), cache.extensions.memory(), self.inspection.memory(), self.marks.memory()];
-        let (ahead, notices) = MemoryAhead::new(tables, self.tcp.memory());
+            vec![cache.slots.memory(), cache.extensions.memory(), self.inspection.flows.memory(), self.marks.memory()];
+        let (ahead, notices) = MemoryAhead::new(tables, self.tcp.connections.memory());
         self.cache.notices = notices;
         ahead
     }
 
     /// Meters a burst of packets; records that end are appended to `out`. Inspects no payload.
     pub fn process(&mut self, burst: &[Packet], out: &mut Vec<FlowRecord>) {
-        self.process_with(burst, &NoPayloads, &mut NoFollower, out);
+        self.start_and_process(burst, &NoPayloads, &mut NoFollower, out);
     }
 
-    /// As [`Meter::process`], and inspects the payload of the first packets of flows.
-    pub fn process_and_inspect(&mut self, burst: &[Packet], payloads: &impl Payloads, out: &mut Vec<FlowRecord>) {
-        if self.inspection.packets() == 0 {
-            self.process(burst, out);
-        } else {
-            self.process_with(burst, payloads, &mut NoFollower, out);
-        }
-    }
-
-    /// As [`Meter::process_and_inspect`], and hands each packet with the mark of its flow to a
-    /// follower. Needs [`Config::marks`].
-    pub fn process_and_follow(
+    /// As [`Meter::process`]. Inspects the payload of the first packets of flows, and hands each
+    /// packet with the mark of its flow to a follower, which needs [`Config::marks`].
+    pub fn process_with(
         &mut self,
         burst: &[Packet],
         payloads: &impl Payloads,
         follower: &mut impl PacketFollower,
         out: &mut Vec<FlowRecord>,
     ) {
-        if self.inspection.packets() == 0 {
-            self.process_with(burst, &NoPayloads, follower, out);
+        if self.inspection.packets == 0 {
+            self.start_and_process(burst, &NoPayloads, follower, out);
         } else {
-            self.process_with(burst, payloads, follower, out);
+            self.start_and_process(burst, payloads, follower, out);
         }
     }
 
     #[inline(always)]
-    fn process_with<P: Payloads, F: PacketFollower>(
+    fn start_and_process<P: Payloads, F: PacketFollower>(
         &mut self,
         burst: &[Packet],
         payloads: &P,
@@ -254,7 +245,7 @@ impl Meter {
             cache + inspection + self.marks.memory_bytes(),
             self.tcp.memory_bytes(),
             tunnels,
-            self.migration_search.memory_bytes(),
+            self.migration_search.next.memory_bytes(),
         ]
     }
 

@@ -30,7 +30,7 @@ impl Meter {
         if let Some(mark) = self.marks.get_mut(slot as usize) {
             *mark = 0;
         }
-        if self.migration_search.is_active() {
+        if self.migration_search.active {
             self.list_if_migrating(slot, hash);
         }
         self.counters.created += 1;
@@ -62,7 +62,7 @@ impl Meter {
                 best = Some((rank, slot));
             }
         }
-        if !self.cache.has_freed_slot() {
+        if !self.cache.free.has_freed() {
             let (_, slot) = best?;
             if self.cache.slots[slot as usize].state.flags().has_unfinished_record() {
                 self.counters.anomalies.count(PacketAnomaly::Evicted);

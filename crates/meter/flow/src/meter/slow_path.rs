@@ -132,7 +132,8 @@ impl Meter {
     pub(super) fn packets_of(&self, slot: u32, endpoint: Endpoint) -> u64 {
         let FlowSlot { state, counters } = &self.cache.slots[slot as usize];
         let has_full = state.flags().has(SlotFlags::FULL_COUNTERS);
-        counters[endpoint].packets() + if has_full { self.full_counters.packets(slot, endpoint) } else { 0 }
+        let full = if has_full { self.full_counters.get(slot, endpoint) } else { None };
+        counters[endpoint].packets() + full.map_or(0, |direction| direction.packets)
     }
 
     /// Analyses a packet that was counted, if it is TCP.

@@ -1,7 +1,7 @@
 //! The meter against the rules of `docs/metering.md` section 5, one test per rule.
 
 use weir_dpi::InspectionSettings;
-use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter, Payloads};
+use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter, NoFollower, Payloads};
 use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Network, Packet, ipv4_mapped};
 
@@ -568,7 +568,7 @@ fn inspected(limit: u32, packets: &[Packet]) -> Option<(Option<&'static str>, Ve
     let settings = InspectionSettings { packets: limit, ..InspectionSettings::default() };
     let mut meter = Meter::new(Config { inspection: Some(settings), ..config() }).unwrap();
     let mut out = Vec::new();
-    packets.iter().for_each(|packet| meter.process_and_inspect(&[*packet], &Request, &mut out));
+    packets.iter().for_each(|packet| meter.process_with(&[*packet], &Request, &mut NoFollower, &mut out));
     meter.drain(&mut out);
     assert_eq!(out.len(), 1);
     let findings = out[0].findings.as_deref()?;

@@ -6,10 +6,10 @@ use super::sink_state::{Drain, SinkState};
 use super::sink_worker::{Offer, SinkWorkers};
 use crate::heartbeat::{beat, while_waiting};
 use crate::settings::{BackPressure, RecordEnricher, RecordObserver};
-use crate::sync::lock;
 use crossbeam_channel::{SendTimeoutError, Sender};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_flow::FlowRecord;
 use weir_ledger::RecordTotals;
@@ -35,7 +35,7 @@ pub struct ExportHandle {
 }
 
 impl ExportHandle {
-    pub(crate) fn new(
+    pub(super) fn new(
         sinks: Arc<Mutex<SinkWorkers>>,
         back_pressure: BackPressure,
         observer: Option<RecordObserver>,
@@ -49,22 +49,22 @@ impl ExportHandle {
     /// of records.
     pub(crate) fn start_draining(&mut self, flows: u64) {
         self.draining_since = Some(Instant::now());
-        lock(&self.sinks).open.iter().for_each(|sink| lock(&sink.state).expect(flows));
+        self.sinks.lock().open.iter().for_each(|sink| sink.state.lock().expected_flows += flows);
     }
 
     /// Whether the sinks get no more records, because the end of the run is over.
     pub(crate) fn is_closed(&self) -> bool {
-        lock(&self.sinks).drain.is_some_and(|drain| drain.is_over())
+        self.sinks.lock().drain.is_some_and(|drain| drain.is_over())
     }
 
     /// Whether most of the time for the end of the run is over.
     pub(crate) fn is_late(&self) -> bool {
-        lock(&self.sinks).drain.is_some_and(|drain| Instant::now() >= drain.target)
+        self.sinks.lock().drain.is_some_and(|drain| Instant::now() >= drain.target)
     }
 
     /// Counts records that no sink gets because the end of the run is over.
     pub(crate) fn lose(&self, records: RecordTotals) {
-        let mut sinks = lock(&self.sinks);
+        let mut sinks = self.sinks.lock();
         if !sinks.are_pipelines_abandoned {
             sinks.lose(records);
         }
@@ -74,7 +74,7 @@ impl ExportHandle {
     /// which is then lost. Records that only some sinks accept count as lost for the others.
     pub(crate) fn write(&mut self, records: Vec<FlowRecord>) -> Result<Vec<FlowRecord>, Vec<FlowRecord>> {
         beat();
-        if let Some(RecordObserver(observe)) = &self.observer {
+        if let Some(observe) = &self.observer {
             observe(&records);
         }
         let capacity = records.capacity();
@@ -86,7 +86,7 @@ impl ExportHandle {
     fn send_to_all(&mut self, records: Vec<FlowRecord>) -> bool {
         let batch = Arc::new(RecordBatch::new(records, self.enricher.clone(), self.recycle.clone()));
         let totals = batch.totals;
-        let mut sinks = lock(&self.sinks);
+        let mut sinks = self.sinks.lock();
         if sinks.are_pipelines_abandoned {
             return true;
         }
@@ -123,14 +123,14 @@ impl ExportHandle {
         let live_since = self.draining_since.filter(|_| self.back_pressure == BackPressure::Drop);
         let (since, records) = (Instant::now(), batch.totals);
         while !queues.is_empty() {
-            let drain = lock(&self.sinks).drain;
+            let drain = self.sinks.lock().drain;
             let mut timeout = RETRY_INTERVAL;
             queues.retain(|(queue, state)| {
                 let is_late = |drain: Drain| {
-                    drain.is_over() || is_accepted && !lock(state).is_worth_waiting(drain, since, records.flows)
+                    drain.is_over() || is_accepted && !state.lock().is_worth_waiting(drain, since, records.flows)
                 };
                 if drain.is_some_and(is_late) {
-                    lock(state).lose(records);
+                    state.lock().lose(records);
                     return false;
                 }
                 // Only for the first queue, so that the others are tried meanwhile.
@@ -138,7 +138,7 @@ impl ExportHandle {
                 is_accepted |= sent.is_ok();
                 // Disconnected: the sink has panicked, which `Exporter::finish` reports.
                 let is_full = matches!(sent, Err(SendTimeoutError::Timeout(_)));
-                is_full && !live_since.is_some_and(|since| lock(state).check_timeout(since))
+                is_full && !live_since.is_some_and(|since| state.lock().check_timeout(since))
             });
         }
     }

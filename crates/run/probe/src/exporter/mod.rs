@@ -19,15 +19,15 @@ use crate::heartbeat::Pulse;
 use crate::load_shedder::LevelSettings;
 use crate::record_output::MAX_BATCH;
 use crate::settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
-use crate::sync::lock;
 use crate::thread::CpuAffinity;
 pub use export_handle::ExportHandle;
+use parking_lot::Mutex;
 use sink_state::Drain;
 use sink_worker::{SinkWorker, SinkWorkers};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_export::{Error, MeteringStatus, Sink};
@@ -63,8 +63,8 @@ pub enum SinkChange {
     Open(Box<dyn Sink + Send>),
 }
 
-/// The new list of sinks: workers of new sinks, and indices in the old list.
-pub(crate) struct StartedSinks(Vec<Result<SinkWorker, usize>>);
+/// What a [`SinkChange`] has led to: the worker of a new sink, or an index in the old list.
+pub(crate) type StartedSink = Result<SinkWorker, usize>;
 
 impl Exporter {
     /// Batches in the queue of a sink, unless the settings say otherwise.
@@ -81,23 +81,12 @@ impl Exporter {
         sinks * (queue_batches + 1) * MAX_BATCH * size_of::<FlowRecord>()
     }
 
-    /// Starts a thread for each sink. A panic of a sink is reported as its error.
+    /// Starts a thread for each sink, with the length of queues, the observer, the enricher and the
+    /// times of the settings. A panic of a sink is reported as its error.
     ///
     /// # Errors
     /// The system cannot start a thread.
     pub fn new(
-        sinks: Vec<Box<dyn Sink + Send>>,
-        affinity: CpuAffinity,
-        back_pressure: BackPressure,
-    ) -> io::Result<Self> {
-        Self::with_settings(sinks, affinity, back_pressure, &Settings::default())
-    }
-
-    /// The same, with the length of queues, the observer, the enricher and the times of the settings.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
-    pub fn with_settings(
         sinks: Vec<Box<dyn Sink + Send>>,
         affinity: CpuAffinity,
         back_pressure: BackPressure,
@@ -124,7 +113,7 @@ impl Exporter {
         &self,
         changes: Vec<SinkChange>,
         queue_batches: Option<usize>,
-    ) -> io::Result<StartedSinks> {
+    ) -> io::Result<Vec<StartedSink>> {
         let queue_batches = queue_batches.unwrap_or(Self::queue_batches(self.back_pressure));
         let start = |change| match change {
             SinkChange::Keep(number) => Ok(Err(number)),
@@ -132,17 +121,17 @@ impl Exporter {
                 SinkWorker::start(sink, self.affinity.clone(), queue_batches, self.timing).map(Ok)
             }
         };
-        changes.into_iter().map(start).collect::<io::Result<_>>().map(StartedSinks)
+        changes.into_iter().map(start).collect()
     }
 
     /// Replaces the open sinks by a new list. Old sinks that are not kept are finished after the
     /// records in their queues.
-    pub(crate) fn replace_sinks(&self, StartedSinks(started): StartedSinks) {
-        let mut sinks = lock(&self.sinks);
+    pub(crate) fn replace_sinks(&self, started: Vec<StartedSink>) {
+        let mut sinks = self.sinks.lock();
         let mut old: Vec<_> = std::mem::take(&mut sinks.open).into_iter().map(Some).collect();
         let received = sinks.received;
         let opened = |worker| SinkWorker { opened_at: received, ..worker };
-        let new = |started: Result<SinkWorker, usize>| match started {
+        let new = |started: StartedSink| match started {
             Ok(worker) => Some(opened(worker)),
             Err(number) => old.get_mut(number)?.take(),
         };
@@ -163,7 +152,7 @@ impl Exporter {
         let mut sum = Account::default();
         accounts.into_iter().for_each(|account| sum.merge(account));
         let Account { ledger, lost, .. } = sum;
-        let mut sinks = lock(&self.sinks);
+        let mut sinks = self.sinks.lock();
         sinks.status = MeteringStatus {
             sampling_population: LevelSettings::new(ledger.overload.level, sampling_population.max(1)).population,
             ignored_packets: ledger.packets.ignored(),
@@ -177,12 +166,12 @@ impl Exporter {
     /// Begins the end of the run: records that a sink has not accepted at `deadline` are lost. Only
     /// the first call has an effect.
     pub(crate) fn drain_until(&self, deadline: Instant) {
-        let mut sinks = lock(&self.sinks);
+        let mut sinks = self.sinks.lock();
         if sinks.drain.is_none() {
             let drain = Drain::until(deadline);
             sinks.drain = Some(drain);
             for worker in sinks.all_mut() {
-                lock(&worker.state).start_drain(drain, worker.offered.saturating_sub(worker.lost));
+                worker.state.lock().start_drain(drain, worker.offered.saturating_sub(worker.lost));
             }
         }
     }
@@ -190,7 +179,7 @@ impl Exporter {
     /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records
     /// that all pipelines have sent by their accounts. Records in its flow cache are lost.
     pub(crate) fn abandon(&self, account: &mut Account, sent: RecordTotals) {
-        let mut sinks = lock(&self.sinks);
+        let mut sinks = self.sinks.lock();
         sinks.are_pipelines_abandoned = true;
         account.add_sent(sinks.received.saturating_sub(sent));
         let rest = std::mem::take(&mut account.ledger.live);
@@ -204,14 +193,12 @@ impl Exporter {
     /// # Panics
     /// If a sink has panicked.
     pub fn finish(&mut self) {
-        if let Some(panic) = self.join(None) {
-            resume_unwind(panic);
-        }
+        self.finish_until(None);
     }
 
     /// The same. `deadline` is called again and again; see [`Exporter::drain_until`].
-    pub(crate) fn finish_until(&mut self, deadline: Deadline<'_>) {
-        if let Some(panic) = self.join(Some(deadline)) {
+    pub(crate) fn finish_until(&mut self, deadline: Option<Deadline<'_>>) {
+        if let Some(panic) = self.join(deadline) {
             resume_unwind(panic);
         }
     }
@@ -220,16 +207,16 @@ impl Exporter {
     fn join(&mut self, mut deadline: Option<Deadline<'_>>) -> Option<Box<dyn std::any::Any + Send>> {
         let since = Instant::now();
         let mut threads = Vec::new();
-        for worker in lock(&self.sinks).all_mut() {
+        for worker in self.sinks.lock().all_mut() {
             worker.queue = None;
-            lock(&worker.state).metering_ended = true;
+            worker.state.lock().metering_ended = true;
             threads.extend(worker.thread.take().map(|thread| (thread, worker.state.clone())));
         }
         let may_time_out = self.back_pressure == BackPressure::Drop;
         let mut panic = None;
         for (thread, state) in threads {
             let is_abandoned = || {
-                let mut state = lock(&state);
+                let mut state = state.lock();
                 state.check_deadline(since) || (may_time_out && state.check_timeout(since))
             };
             while (may_time_out || deadline.is_some()) && !thread.is_finished() && !is_abandoned() {
@@ -248,7 +235,7 @@ impl Exporter {
     /// `accounts` must take their accounts when it is iterated: after those of the sinks, so that
     /// no record is counted as received before it is counted as sent.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
-        let sinks = lock(&self.sinks);
+        let sinks = self.sinks.lock();
         let (received, mut ledger) = (sinks.received, Ledger { sinks: sinks.counters(), ..Ledger::default() });
         drop(sinks);
         let (mut sent, mut lost) = (RecordTotals::default(), RecordTotals::default());
@@ -266,45 +253,45 @@ impl Exporter {
 
     /// CPU time of the thread of each open sink up to its last whole batch, ns.
     pub fn cpu_time_ns(&self) -> Vec<u64> {
-        lock(&self.sinks).open.iter().map(|worker| lock(&worker.state).cpu_time_ns).collect()
+        self.sinks.lock().open.iter().map(|worker| worker.state.lock().cpu_time_ns).collect()
     }
 
     /// Local and remote address of the datagrams of each open sink that sends some.
     pub(crate) fn udp_endpoints(&self) -> Vec<Option<[SocketAddr; 2]>> {
-        lock(&self.sinks).open.iter().map(|worker| lock(&worker.state).endpoints).collect()
+        self.sinks.lock().open.iter().map(|worker| worker.state.lock().endpoints).collect()
     }
 
     /// Confirms that the probe does not meter the datagrams of [`Exporter::udp_endpoints`].
     pub(crate) fn confirm_filtered(&self, endpoints: &[Option<[SocketAddr; 2]>]) {
-        for (worker, &endpoints) in lock(&self.sinks).open.iter().zip(endpoints) {
-            lock(&worker.state).filtered = endpoints;
+        for (worker, &endpoints) in self.sinks.lock().open.iter().zip(endpoints) {
+            worker.state.lock().filtered = endpoints;
         }
     }
 
     /// Number of sinks that were closed and still have records in their queues.
     pub fn closing_sinks(&self) -> usize {
-        lock(&self.sinks).closed.iter().filter(|worker| !worker.has_ended()).count()
+        self.sinks.lock().closed.iter().filter(|worker| !worker.has_ended()).count()
     }
 
     /// Lets all open sinks open their files again that another program has moved or removed.
     pub fn reopen_files(&self) {
-        lock(&self.sinks).open.iter().for_each(|worker| lock(&worker.state).must_reopen = true);
+        self.sinks.lock().open.iter().for_each(|worker| worker.state.lock().must_reopen = true);
     }
 
     /// Whether there are sinks and all of them have failed.
     pub fn all_sinks_failed(&self) -> bool {
-        let open = &lock(&self.sinks).open;
-        !open.is_empty() && open.iter().all(|worker| lock(&worker.state).has_failed)
+        let open = &self.sinks.lock().open;
+        !open.is_empty() && open.iter().all(|worker| worker.state.lock().has_failed)
     }
 
     /// Calls a function with the pulses of all sink threads.
     pub(crate) fn check_pulses(&self, check: impl FnMut(&mut Pulse)) {
-        lock(&self.sinks).all_mut().map(|worker| &mut worker.pulse).for_each(check);
+        self.sinks.lock().all_mut().map(|worker| &mut worker.pulse).for_each(check);
     }
 
     /// Errors of failed sinks; each is returned once.
     pub fn take_errors(&self) -> Vec<Error> {
-        lock(&self.sinks).all_mut().filter_map(|worker| lock(&worker.state).error.take()).collect()
+        self.sinks.lock().all_mut().filter_map(|worker| worker.state.lock().error.take()).collect()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::account::totals;
 use crate::settings::RecordEnricher;
-use crate::sync::lock;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, OnceLock};
 use weir_flow::FlowRecord;
 use weir_ledger::RecordTotals;
 
@@ -34,7 +34,7 @@ impl RecordBatch {
     /// Enriches the records, unless another sink has done it or does it now: then waits for that one.
     pub fn enrich(&self) {
         self.records.get_or_init(|| {
-            let Some((mut records, RecordEnricher(enrich))) = lock(&self.waiting).take() else { return Vec::new() };
+            let Some((mut records, enrich)) = self.waiting.lock().take() else { return Vec::new() };
             enrich(&mut records);
             records
         });
@@ -48,7 +48,7 @@ impl RecordBatch {
 
 impl Drop for RecordBatch {
     fn drop(&mut self) {
-        let waiting = || lock(&self.waiting).take().map(|(records, _)| records);
+        let waiting = || self.waiting.lock().take().map(|(records, _)| records);
         let mut records = self.records.take().or_else(waiting).unwrap_or_default();
         records.clear();
         // Fails if the pipeline has ended or has enough empty batches.

@@ -113,11 +113,6 @@ impl SinkState {
         self.expected_flows += offered.saturating_sub(self.written).flows;
     }
 
-    /// Announces records that a pipeline will send at its end.
-    pub fn expect(&mut self, flows: u64) {
-        self.expected_flows += flows;
-    }
-
     /// Prepares the sink for a batch. Returns false if it is too late for that.
     pub(super) fn prepare(&self, sink: &mut dyn Sink) -> bool {
         let Some(drain) = self.drain else { return true };

@@ -5,12 +5,12 @@
 use super::record_batch::RecordBatch;
 use super::sink_state::{Drain, SinkState};
 use crate::heartbeat::{Pulse, beat, catch_panic, while_waiting};
-use crate::sync::lock;
 use crate::thread::CpuAffinity;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_export::{MeteringStatus, Sink};
@@ -76,7 +76,7 @@ impl SinkWorkers {
         self.received.merge(records);
         for sink in &mut self.open {
             sink.offered.merge(records);
-            lock(&sink.state).lose(records);
+            sink.state.lock().lose(records);
         }
     }
 
@@ -85,7 +85,7 @@ impl SinkWorkers {
         for worker in &self.open {
             let mut status = self.status.clone();
             status.lost_before_sink.merge(worker.lost);
-            lock(&worker.state).status = (status, true);
+            worker.state.lock().status = (status, true);
         }
     }
 
@@ -146,30 +146,30 @@ impl SinkWorker {
             while let Some(batch) = next_batch(&batches, &mut *sink, &shared, &timing) {
                 pass_status(&mut *sink, &shared);
                 let totals = batch.totals;
-                if !lock(&shared).prepare(&mut *sink) {
-                    lock(&shared).lose(totals);
+                if !shared.lock().prepare(&mut *sink) {
+                    shared.lock().lose(totals);
                     continue;
                 }
                 batch.enrich();
                 let result = while_waiting(|| sink.write(batch.records()));
-                lock(&shared).update(sink.counters(), result, totals);
+                shared.lock().update(sink.counters(), result, totals);
             }
             // The sink has all of its records: the losses are complete.
-            lock(&shared).status.1 = true;
+            shared.lock().status.1 = true;
             pass_status(&mut *sink, &shared);
             let result = while_waiting(|| sink.finish());
-            let mut state = lock(&shared);
+            let mut state = shared.lock();
             state.update(sink.counters(), result, RecordTotals::default());
             state.is_finished = true;
         };
         const NAME: &str = "weir-export";
-        let pulse = Pulse::new(format!("{NAME} of {}", lock(&state).counters.sink));
-        let (heartbeat, of_thread) = (pulse.heartbeat(), state.clone());
+        let pulse = Pulse::new(format!("{NAME} of {}", state.lock().counters.sink));
+        let (heartbeat, of_thread) = (pulse.heartbeat.clone(), state.clone());
         let thread = thread::Builder::new().name(NAME.into()).spawn(move || {
             affinity.apply();
             heartbeat.adopt(|| {
                 if catch_panic(run).is_none() {
-                    lock(&of_thread).fail_after_panic();
+                    of_thread.lock().fail_after_panic();
                 }
             });
         })?;
@@ -180,7 +180,7 @@ impl SinkWorker {
 
     /// Whether the thread has ended without an error that has to be reported.
     pub fn has_ended(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.is_finished && state.error.is_none() && self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
@@ -195,7 +195,7 @@ impl SinkWorker {
 
     /// The counters of the sink, with the records that it did not get.
     fn counters(&self) -> SinkCounters {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let mut counters = state.counters.clone();
         let queued = self.offered.saturating_sub(self.lost).saturating_sub(state.late);
         let mut lost =
@@ -226,7 +226,7 @@ fn next_batch(
     loop {
         beat();
         connect(sink, state, timing.sink_filter);
-        if std::mem::take(&mut lock(state).must_reopen) {
+        if std::mem::take(&mut state.lock().must_reopen) {
             while_waiting(|| sink.reopen());
         }
         match batches.recv_timeout(timing.sink_tick) {
@@ -237,7 +237,7 @@ fn next_batch(
             Err(RecvTimeoutError::Timeout) => {
                 pass_status(sink, state);
                 while_waiting(|| sink.tick());
-                lock(state).update(sink.counters(), Ok(()), RecordTotals::default());
+                state.lock().update(sink.counters(), Ok(()), RecordTotals::default());
             }
             Err(RecvTimeoutError::Disconnected) => return None,
         }
@@ -251,10 +251,10 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>, timeout: Duration) {
         return;
     }
     let endpoints = sink.udp_endpoints();
-    lock(state).endpoints = endpoints;
+    state.lock().endpoints = endpoints;
     let since = Instant::now();
     let must_wait = || {
-        let state = lock(state);
+        let state = state.lock();
         state.filtered != endpoints && !state.metering_ended
     };
     while must_wait() && since.elapsed() < timeout {
@@ -265,7 +265,7 @@ fn connect(sink: &mut dyn Sink, state: &Mutex<SinkState>, timeout: Duration) {
 
 /// Notes that the sink begins to work, and passes a new status to it.
 fn pass_status(sink: &mut dyn Sink, state: &Mutex<SinkState>) {
-    let mut state = lock(state);
+    let mut state = state.lock();
     (state.last_progress, state.is_writing) = (Instant::now(), true);
     if std::mem::take(&mut state.status.1) {
         let mut status = state.status.0.clone();

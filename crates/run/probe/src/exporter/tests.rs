@@ -37,7 +37,7 @@ fn hanging(gate: Arc<AtomicBool>) -> Box<dyn Sink + Send> {
 }
 
 fn exporter(sinks: Vec<Box<dyn Sink + Send>>, back_pressure: BackPressure) -> Exporter {
-    Exporter::new(sinks, CpuAffinity::default(), back_pressure).unwrap()
+    Exporter::new(sinks, CpuAffinity::default(), back_pressure, &Settings::default()).unwrap()
 }
 
 fn batch(flows: usize) -> Vec<FlowRecord> {
@@ -150,7 +150,7 @@ fn drained(
     (0..batches).for_each(|_| write(&mut handle, &mut account, 1));
     then(&exporter, &mut handle, &mut account);
     drop(handle);
-    exporter.finish_until(&mut || None);
+    exporter.finish_until(Some(&mut || None));
     let late = |sink: &SinkCounters| sink.lost.get(ExportLossReason::DrainTimeout.key()).map_or(0, |lost| lost.flows);
     exporter.ledger([account]).sinks.iter().map(|sink| [sink.exported.flows, late(sink)]).collect()
 }
@@ -191,7 +191,7 @@ fn a_sink_that_is_opened_again_and_again_has_one_sum_and_the_ledger_balances() {
     for _ in 0..20 {
         write(&mut handle, &mut account, 2);
         replace(&exporter, vec![SinkChange::Open(good()), SinkChange::Open(good())]);
-        while !lock(&exporter.sinks).closed.is_empty() {
+        while !exporter.sinks.lock().closed.is_empty() {
             replace(&exporter, vec![SinkChange::Keep(0), SinkChange::Keep(1)]);
         }
     }
@@ -295,7 +295,7 @@ impl Sink for StatusSink {
     }
 
     fn set_metering_status(&mut self, status: &MeteringStatus) {
-        lock(&self.status).clone_from(status);
+        self.status.lock().clone_from(status);
     }
 
     fn finish(&mut self) -> Result<(), Error> {
@@ -331,7 +331,7 @@ fn the_last_status_of_a_sink_has_the_losses_of_the_ledger() {
     let lost = &exporter.ledger([account]).sinks[0].lost;
     let [behind, late] =
         [ExportLossReason::ExporterBehind, ExportLossReason::DrainTimeout].map(|reason| lost[reason.key()]);
-    let status = lock(&status).clone();
+    let status = status.lock().clone();
     assert_eq!(status.lost_before_sink.flows, behind.flows + late.flows);
     assert!(behind.flows > 30 && late.flows > 100, "{lost:?}");
     assert_eq!((status.sampling_population, status.ignored_packets), (10, 7));
@@ -344,18 +344,18 @@ fn records_are_enriched_once_for_all_sinks_on_the_thread_of_one() {
     let collecting = |name| {
         let ports = ports.clone();
         sink(name, move |flows| {
-            lock(&ports).extend(flows.iter().map(|flow| flow.source_port));
+            ports.lock().extend(flows.iter().map(|flow| flow.source_port));
             true
         })
     };
     let by_thread = threads.clone();
     let enrich = move |flows: &mut [FlowRecord]| {
-        lock(&by_thread).push(thread::current().name().map(String::from));
+        by_thread.lock().push(thread::current().name().map(String::from));
         flows.iter_mut().for_each(|flow| flow.source_port += 1);
     };
-    let settings = Settings { enricher: Some(RecordEnricher(Arc::new(enrich))), ..Settings::default() };
+    let settings = Settings { enricher: Some(Arc::new(enrich)), ..Settings::default() };
     let sinks = vec![collecting("a"), collecting("b")];
-    let mut exporter = Exporter::with_settings(sinks, CpuAffinity::default(), BackPressure::Block, &settings).unwrap();
+    let mut exporter = Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).unwrap();
     let (mut handle, mut account) = (exporter.handle(), Account::default());
     for _ in 0..3 {
         write(&mut handle, &mut account, 5);
@@ -364,6 +364,6 @@ fn records_are_enriched_once_for_all_sinks_on_the_thread_of_one() {
     exporter.finish();
     let counters = exporter.ledger([account]).sinks;
     assert!(counters.iter().all(|sink| sink.exported.flows == 15), "{counters:?}");
-    assert_eq!(*lock(&ports), [1; 30]);
-    assert_eq!(*lock(&threads), vec![Some("weir-export".to_owned()); 3]);
+    assert_eq!(*ports.lock(), [1; 30]);
+    assert_eq!(*threads.lock(), vec![Some("weir-export".to_owned()); 3]);
 }

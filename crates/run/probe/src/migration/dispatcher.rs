@@ -2,13 +2,12 @@
 //! updates of the indirection table between bursts.
 
 use super::group_state::GroupState;
-use super::indirection_table::{IndirectionTable, even_table};
+use super::indirection_table::IndirectionTable;
 use crate::heartbeat::beat;
 use crate::loss_channel::SnapshotSender;
 use crate::loss_history::LossSnapshot;
 use crate::reading_stage::ReadingStage;
 use crate::settings::BackPressure;
-use crate::sync::lock;
 use rtrb::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,48 +25,24 @@ const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 const FAST_POLL_TIMEOUT: Duration = Duration::from_millis(1);
 
 pub(crate) struct Dispatcher {
-    group: Arc<GroupState>,
-    number: usize,
-    queues: Vec<Producer<Packet>>,
+    pub(super) group: Arc<GroupState>,
+    pub(super) number: usize,
+    pub(super) queues: Vec<Producer<Packet>>,
     /// Packets sent to each meter.
-    sent: Vec<u64>,
-    snapshots: Vec<SnapshotSender>,
-    back_pressure: BackPressure,
+    pub(super) sent: Vec<u64>,
+    pub(super) snapshots: Vec<SnapshotSender>,
+    pub(super) back_pressure: BackPressure,
     /// Poll timeout of a live source while no flows migrate.
-    poll_timeout: Duration,
+    pub(super) poll_timeout: Duration,
     /// `None` with a single meter.
-    partitioner: Option<Partitioner>,
-    table: IndirectionTable,
-    generation: u64,
+    pub(super) partitioner: Option<Partitioner>,
+    pub(super) table: IndirectionTable,
+    pub(super) generation: u64,
     /// The last table update that was applied.
-    update: u64,
+    pub(super) update: u64,
 }
 
 impl Dispatcher {
-    /// The dispatcher of reader `number`, with one queue and one snapshot sender for each meter.
-    pub fn new(
-        (group, number): (Arc<GroupState>, usize),
-        (queues, snapshots): (Vec<Producer<Packet>>, Vec<SnapshotSender>),
-        (back_pressure, poll_timeout): (BackPressure, Duration),
-        partitioner: Option<Partitioner>,
-    ) -> Self {
-        let (sent, table) = (vec![0; queues.len()], even_table(queues.len()));
-        let (generation, update) = (0, 0);
-        Self {
-            group,
-            number,
-            queues,
-            sent,
-            snapshots,
-            back_pressure,
-            poll_timeout,
-            partitioner,
-            table,
-            generation,
-            update,
-        }
-    }
-
     /// Sends packets to their meters. If a queue is full, waits, or drops and counts packets.
     pub fn send(&mut self, packets: &mut [Packet], reader: &mut ReadingStage) {
         let Some(partitioner) = &mut self.partitioner else {
@@ -97,7 +72,7 @@ impl Dispatcher {
 
     #[cold]
     fn apply_new_update(&mut self, source: Option<&mut dyn LiveSource>) {
-        let new = lock(&self.group.table_update);
+        let new = self.group.table_update.lock();
         let number = self.group.last_update.load(Ordering::Relaxed);
         let (table, generation, poll_fast) = (new.table, new.generation, new.poll_fast);
         drop(new);

@@ -2,8 +2,7 @@
 //! group share.
 
 use super::indirection_table::{IndirectionTable, even_table};
-use crate::sync::lock;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_flow::{BUCKETS, BucketSet};
 
@@ -127,7 +126,7 @@ impl GroupState {
 
     /// Publishes a table, which readers adopt if its generation is new. Returns the update number.
     pub fn publish(&self, table: &IndirectionTable, generation: u64, poll_fast: bool) -> u64 {
-        let mut update = lock(&self.table_update);
+        let mut update = self.table_update.lock();
         *update = TableUpdate { table: *table, generation, poll_fast };
         self.generation.store(generation, Ordering::Release);
         self.last_update.fetch_add(1, Ordering::Relaxed) + 1
@@ -142,7 +141,7 @@ impl GroupState {
 
     pub fn assign(&self, meter: usize, task: MigrationTask) -> Result<(), MeterFinished> {
         let state = &self.meters[meter];
-        let mut next = lock(&state.next_task);
+        let mut next = state.next_task.lock();
         if next.is_closed {
             return Err(MeterFinished);
         }
@@ -164,7 +163,7 @@ impl GroupState {
         let state = &self.meters[meter];
         let has_reached = || step(state).load(Ordering::Acquire) >= generation;
         // The meter may have finished after it reached this step: check again.
-        if !has_reached() && lock(&state.next_task).is_closed && !has_reached() {
+        if !has_reached() && state.next_task.lock().is_closed && !has_reached() {
             Err(MeterFinished)
         } else {
             Ok(has_reached())

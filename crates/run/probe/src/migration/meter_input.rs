@@ -1,9 +1,8 @@
 //! The receiving end of a meter: it takes packets from the queues of all readers, and carries out
 //! the tasks of its meter in migrations (see [`super`]).
 
-use super::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
+use super::group_state::{GroupState, MigrationTask, ReaderState};
 use crate::metering_stage::MeteringStage;
-use crate::sync::lock;
 use rtrb::Consumer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,60 +13,37 @@ use weir_flow::{BUCKETS, MigratedFlow};
 use weir_packet::Packet;
 
 pub(crate) struct MeterInput {
-    group: Arc<GroupState>,
-    number: usize,
-    queues: Vec<PacketQueue>,
+    pub(super) group: Arc<GroupState>,
+    pub(super) number: usize,
+    pub(super) queues: Vec<PacketQueue>,
     /// Number of the last task that was started.
-    seen_task: u64,
-    migration: MigrationState,
+    pub(super) seen_task: u64,
+    /// The task of the present migration.
+    pub(super) task: Option<MigrationTask>,
+    /// With [`MigrationTask::MigrateOut`]: the flows are collected; packets sent before the new
+    /// generation are still in the queues.
+    pub(super) is_collected: bool,
     /// Flows from other meters, and the channels to all meters.
-    flows_in: Receiver<Vec<MigratedFlow>>,
-    flows_out: Vec<Sender<Vec<MigratedFlow>>>,
+    pub(super) flows_in: Receiver<Vec<MigratedFlow>>,
+    pub(super) flows_out: Vec<Sender<Vec<MigratedFlow>>>,
     /// Flows received for the current migration, one entry per old meter.
-    received: Vec<Vec<MigratedFlow>>,
+    pub(super) received: Vec<Vec<MigratedFlow>>,
 }
 
-struct PacketQueue {
-    packets: Consumer<Packet>,
-    taken: u64,
-}
-
-/// The state of this meter in a migration.
-enum MigrationState {
-    None,
-    /// The flows are being collected.
-    Collecting(Box<Handoff>),
-    /// The flows are collected; packets sent before the new generation are still in the queues.
-    Out(Box<Handoff>),
-    In {
-        generation: u64,
-        old_meters: usize,
-    },
+pub(super) struct PacketQueue {
+    pub(super) packets: Consumer<Packet>,
+    pub(super) taken: u64,
 }
 
 impl MeterInput {
-    /// The input of meter `number`, without queues.
-    pub fn new(
-        (group, number): (Arc<GroupState>, usize),
-        flows_in: Receiver<Vec<MigratedFlow>>,
-        flows_out: Vec<Sender<Vec<MigratedFlow>>>,
-    ) -> Self {
-        let (queues, received) = (Vec::new(), Vec::new());
-        Self { group, number, queues, seen_task: 0, migration: MigrationState::None, flows_in, flows_out, received }
-    }
-
-    pub fn add_queue(&mut self, packets: Consumer<Packet>) {
-        self.queues.push(PacketQueue { packets, taken: 0 });
-    }
-
     /// Processes at most a burst of packets from each queue, and during a migration none that was
     /// sent with the new table. Returns the number of packets, and whether the queues were emptied,
     /// so that the clock of the meter may advance to that of the readers.
     pub fn process(&mut self, metering: &mut MeteringStage) -> (usize, bool) {
-        let generation = match &self.migration {
-            MigrationState::None | MigrationState::Collecting(_) => None,
-            MigrationState::Out(handoff) => Some(handoff.generation),
-            MigrationState::In { generation, .. } => Some(*generation),
+        let generation = match &self.task {
+            Some(MigrationTask::MigrateOut(handoff)) => self.is_collected.then_some(handoff.generation),
+            Some(MigrationTask::MigrateIn { generation, .. }) => Some(*generation),
+            Some(MigrationTask::Cancel) | None => None,
         };
         let (mut sum, mut emptied) = (0, generation.is_none());
         for (reader, queue) in self.queues.iter_mut().enumerate() {
@@ -123,56 +99,51 @@ impl MeterInput {
         if state.last_task.load(Ordering::Relaxed) != self.seen_task {
             self.take_task(metering);
         }
-        if !matches!(self.migration, MigrationState::None) {
-            self.continue_migration(metering);
+        if let Some(task) = self.task.take() {
+            self.task = self.continue_migration(task, metering);
         }
     }
 
     #[cold]
     fn take_task(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
-        let mut next = lock(&state.next_task);
+        let mut next = state.next_task.lock();
         self.seen_task = state.last_task.load(Ordering::Relaxed);
-        match next.task.take() {
-            Some(MigrationTask::MigrateOut(handoff)) => {
+        let Some(task) = next.task.take() else { return };
+        match &task {
+            MigrationTask::MigrateOut(handoff) => {
                 metering.meter.start_migration(handoff.buckets);
-                self.migration = MigrationState::Collecting(handoff);
+                self.is_collected = false;
             }
-            Some(MigrationTask::MigrateIn { generation, old_meters }) => {
-                self.migration = MigrationState::In { generation, old_meters };
-                state.ready_generation.store(generation, Ordering::Release);
-            }
-            Some(MigrationTask::Cancel) => {
+            MigrationTask::MigrateIn { generation, .. } => state.ready_generation.store(*generation, Ordering::Release),
+            MigrationTask::Cancel => {
                 metering.meter.cancel_migration();
-                self.migration = MigrationState::None;
+                self.task = None;
                 // There are some if another old meter has panicked.
                 self.received.extend(self.flows_in.try_iter());
                 self.received.drain(..).flatten().for_each(|flow| metering.migrate_in(flow));
+                return;
             }
-            None => {}
         }
+        self.task = Some(task);
     }
 
+    /// Does what can be done of a task. Returns it unless it is done.
     #[cold]
-    fn continue_migration(&mut self, metering: &mut MeteringStage) {
+    fn continue_migration(&mut self, task: MigrationTask, metering: &mut MeteringStage) -> Option<MigrationTask> {
         let state = &self.group.meters[self.number];
-        let done = match std::mem::replace(&mut self.migration, MigrationState::None) {
-            MigrationState::None => return,
-            MigrationState::Collecting(handoff) if !metering.meter.migration_ready() => {
-                self.migration = MigrationState::Collecting(handoff);
-                return;
+        let done = match &task {
+            MigrationTask::MigrateOut(handoff) if !self.is_collected => {
+                if metering.meter.migration_ready() {
+                    self.is_collected = true;
+                    state.ready_generation.store(handoff.generation, Ordering::Release);
+                }
+                return Some(task);
             }
-            MigrationState::Collecting(handoff) => {
-                let generation = handoff.generation;
-                self.migration = MigrationState::Out(handoff);
-                state.ready_generation.store(generation, Ordering::Release);
-                return;
+            MigrationTask::MigrateOut(handoff) if !self.has_processed_all_before(handoff.generation) => {
+                return Some(task);
             }
-            MigrationState::Out(handoff) if !self.has_processed_all_before(handoff.generation) => {
-                self.migration = MigrationState::Out(handoff);
-                return;
-            }
-            MigrationState::Out(handoff) => {
+            MigrationTask::MigrateOut(handoff) => {
                 let new_meter = |bucket: u16| usize::from(handoff.table[usize::from(bucket)]);
                 let new_meters = (0..BUCKETS as u16).filter(|&bucket| handoff.buckets.contains(bucket)).map(new_meter);
                 let mut flows: BTreeMap<usize, Vec<MigratedFlow>> =
@@ -184,17 +155,18 @@ impl MeterInput {
                 }
                 handoff.generation
             }
-            MigrationState::In { generation, old_meters } => {
+            MigrationTask::MigrateIn { generation, old_meters } => {
                 self.received.extend(self.flows_in.try_iter());
-                if self.received.len() < old_meters {
-                    self.migration = MigrationState::In { generation, old_meters };
-                    return;
+                if self.received.len() < *old_meters {
+                    return Some(task);
                 }
                 self.received.drain(..).flatten().for_each(|flow| metering.migrate_in(flow));
-                generation
+                *generation
             }
+            MigrationTask::Cancel => return None,
         };
         state.done_generation.store(done, Ordering::Release);
+        None
     }
 
     /// Whether all packets that were sent before a generation are processed.
@@ -211,14 +183,14 @@ impl MeterInput {
         if self.queues.iter().any(|queue| queue.packets.slots() > 0) {
             return false;
         }
-        let mut next = lock(&self.group.meters[self.number].next_task);
-        next.is_closed = matches!(self.migration, MigrationState::None) && next.task.is_none();
+        let mut next = self.group.meters[self.number].next_task.lock();
+        next.is_closed = self.task.is_none() && next.task.is_none();
         next.is_closed
     }
 }
 
 impl Drop for MeterInput {
     fn drop(&mut self) {
-        lock(&self.group.meters[self.number].next_task).is_closed = true;
+        self.group.meters[self.number].next_task.lock().is_closed = true;
     }
 }

@@ -37,7 +37,8 @@ pub(crate) use rebalancer::RebalancerThread;
 use crate::loss_channel::{SnapshotReceiver, snapshot_channel};
 use crate::settings::BackPressure;
 use dispatcher::QUEUE_PACKETS;
-use indirection_table::MAX_METERS;
+use indirection_table::{MAX_METERS, even_table};
+use meter_input::PacketQueue;
 use rtrb::RingBuffer;
 use std::io;
 use std::sync::Arc;
@@ -66,23 +67,44 @@ pub(crate) fn connect(
 ) -> io::Result<Connections> {
     assert!((1..=MAX_METERS).contains(&meters) && readers >= 1, "{readers} readers and {meters} meters");
     let group = Arc::new(GroupState::new(readers, meters));
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..meters).map(|_| channel()).unzip();
-    let input = |(number, flows_in)| (MeterInput::new((group.clone(), number), flows_in, senders.clone()), Vec::new());
-    let mut inputs: Vec<_> = receivers.into_iter().enumerate().map(input).collect();
+    let (flows_out, flows_in): (Vec<_>, Vec<_>) = (0..meters).map(|_| channel()).unzip();
+    let input = |(number, flows_in)| MeterInput {
+        group: group.clone(),
+        number,
+        queues: Vec::new(),
+        seen_task: 0,
+        task: None,
+        is_collected: false,
+        flows_in,
+        flows_out: flows_out.clone(),
+        received: Vec::new(),
+    };
+    let mut inputs: Vec<_> = flows_in.into_iter().enumerate().map(|meter| (input(meter), Vec::new())).collect();
     let mut dispatchers = Vec::new();
     for number in 0..readers {
         let (mut queues, mut snapshots) = (Vec::new(), Vec::new());
         for (input, receivers) in &mut inputs {
             let (producer, consumer) = RingBuffer::new(QUEUE_PACKETS);
-            input.add_queue(consumer);
+            input.queues.push(PacketQueue { packets: consumer, taken: 0 });
             queues.push(producer);
             let (sender, receiver) = snapshot_channel();
             snapshots.push(sender);
             receivers.push(receiver);
         }
         let partitioner = if meters > 1 { Some(Partitioner::new(secret, key)?) } else { None };
-        let ends = (queues, snapshots);
-        dispatchers.push(Dispatcher::new((group.clone(), number), ends, (back_pressure, poll_timeout), partitioner));
+        dispatchers.push(Dispatcher {
+            group: group.clone(),
+            number,
+            queues,
+            sent: vec![0; meters],
+            snapshots,
+            back_pressure,
+            poll_timeout,
+            partitioner,
+            table: even_table(meters),
+            generation: 0,
+            update: 0,
+        });
     }
     Ok(Connections { group, dispatchers, inputs })
 }

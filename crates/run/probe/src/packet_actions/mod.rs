@@ -13,7 +13,6 @@ mod held_packets;
 mod mark;
 mod outputs;
 mod overriding;
-mod packet_clock;
 mod verdicts;
 
 use crate::overrides::{OverrideTable, Overrides};
@@ -21,10 +20,10 @@ use crate::settings::RecordEnricher;
 use decision_table::{DecisionTable, WITHOUT_FLOW};
 use held_packets::HeldPackets;
 use outputs::PacketOutputs;
-use packet_clock::PacketClock;
 use std::sync::Arc;
 use weir_capture::{Burst, MAX_BURST_FRAMES};
-use weir_egress::{Egress, ReceivedPackets};
+use weir_egress::Egress;
+use weir_flow::Clock;
 use weir_ledger::{ActionCounters, RuleCounters};
 use weir_packet::{DecodeOptions, Packet};
 use weir_rules::Rules;
@@ -55,12 +54,13 @@ pub struct PacketActions {
     decisions: DecisionTable,
     enricher: Option<RecordEnricher>,
     /// Whether flows that begin now are inspected.
-    inspects: bool,
+    pub(crate) inspects: bool,
     held: Option<HeldPackets>,
-    clock: PacketClock,
+    /// Time as packets that wait measure it: by packet times.
+    clock: Clock,
     overrides: OverrideTable,
     verdicts: [Verdict; MAX_BURST_FRAMES],
-    outputs: PacketOutputs,
+    pub(crate) outputs: PacketOutputs,
     /// Without rules and outputs.
     counters: ActionCounters,
     /// Rules of earlier versions, with their counters.
@@ -76,7 +76,7 @@ impl PacketActions {
             enricher: None,
             inspects: true,
             held: held_packets(&rules),
-            clock: PacketClock::default(),
+            clock: Clock { newest_ns: u64::MAX, ..Clock::default() },
             overrides: OverrideTable::default(),
             verdicts: [Verdict::WithoutFlow; MAX_BURST_FRAMES],
             outputs: PacketOutputs::new(egresses),
@@ -117,11 +117,6 @@ impl PacketActions {
         self.rules = rules.clone();
     }
 
-    /// Sets whether flows that begin are inspected.
-    pub(crate) fn set_inspection(&mut self, inspects: bool) {
-        self.inspects = inspects;
-    }
-
     /// Ends a burst: counts its frames, and forwards them to the outputs.
     pub(crate) fn dispatch(&mut self, burst: &Burst<'_>, packets: &[Packet], frame_of: &[u8]) {
         let mut packet_of = [None; MAX_BURST_FRAMES];
@@ -129,7 +124,7 @@ impl PacketActions {
             packet_of[usize::from(frame) % MAX_BURST_FRAMES] = Some(packet);
         }
         if let Some(last) = burst.last() {
-            self.clock.pass(last.time_ns);
+            self.clock.advance(last.time_ns);
         }
         let Self { verdicts, decisions, outputs, counters, .. } = self;
         let mut batch = outputs.batch();
@@ -152,33 +147,16 @@ impl PacketActions {
         self.release_overdue();
     }
 
-    /// Sets what is added to the times of packets that are forwarded: the system's clock was set since
-    /// the source was opened.
-    pub(crate) fn set_clock_offset(&mut self, offset_ns: i64) {
-        self.outputs.clock_offset_ns = offset_ns;
-    }
-
-    /// Whether a frame was of an interface that is not described yet.
-    pub(crate) fn has_new_interface(&self) -> bool {
-        self.outputs.interfaces.has_new()
-    }
-
-    /// Describes new interfaces to the outputs, whose names `names` has. `received` are the packets of
-    /// the interfaces, which are recorded if there is only one.
-    pub(crate) fn describe_interfaces(&mut self, names: &[(u32, String)], received: Option<ReceivedPackets>) {
-        self.outputs.describe_interfaces(names, received);
-    }
-
     /// Lets packets go that have waited too long, and what outputs have kept. `now_ns` is on the time
     /// scale of the packets.
     pub(crate) fn advance_time(&mut self, now_ns: u64) {
-        self.clock.pass(now_ns);
+        self.clock.advance(now_ns);
         self.release_overdue();
         self.outputs.egresses.iter_mut().for_each(Egress::flush);
     }
 
     fn release_overdue(&mut self) {
-        let now_ns = self.clock.passed_ns;
+        let now_ns = self.clock.now_ns;
         while let Some((slot, fallback)) = self.held.as_mut().and_then(|held| held.overdue(Some(now_ns))) {
             self.counters.decided_late += 1;
             self.release(slot, fallback);

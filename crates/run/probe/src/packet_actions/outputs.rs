@@ -8,10 +8,11 @@ use weir_ledger::ActionCounters;
 use weir_packet::{DecodeOptions, Packet, header_octets};
 use weir_rules::{Action, Slice};
 
-pub(super) struct PacketOutputs {
+pub(crate) struct PacketOutputs {
     pub egresses: Vec<Egress>,
     pub decode: DecodeOptions,
-    /// What is added to packet times to give the time of the system's clock.
+    /// What is added to packet times to give the time of the system's clock, which was set since the
+    /// source was opened.
     pub clock_offset_ns: i64,
     pub interfaces: FrameInterfaces,
 }
@@ -35,7 +36,7 @@ impl PacketOutputs {
     }
 
     /// An empty batch.
-    pub fn batch<'a>(&self) -> Batch<'a> {
+    pub(super) fn batch<'a>(&self) -> Batch<'a> {
         Batch {
             packets: ArrayVec::new(),
             egresses: ArrayVec::new(),
@@ -47,7 +48,7 @@ impl PacketOutputs {
 
 /// Interfaces of the frames, for the outputs that record them.
 #[derive(Default)]
-pub(super) struct FrameInterfaces {
+pub(crate) struct FrameInterfaces {
     last: Option<u32>,
     seen: Vec<u32>,
     /// How many of `seen` are described.

@@ -7,7 +7,6 @@ use super::{PacketActions, Verdict};
 use std::slice;
 use weir_capture::{Burst, MAX_BURST_FRAMES};
 use weir_flow::{FollowedPacket, PacketFollower};
-use weir_packet::Packet;
 
 pub(crate) struct Follower<'a> {
     pub(super) actions: &'a mut PacketActions,
@@ -31,7 +30,7 @@ impl PacketFollower for Follower<'_> {
     const ACTIVE: bool = true;
 
     #[inline]
-    fn needs_record(&self, mark: u64, _: bool) -> bool {
+    fn needs_record(&self, mark: u64) -> bool {
         Mark(mark).decision(self.actions.version).is_none()
     }
 
@@ -57,8 +56,6 @@ impl PacketFollower for Follower<'_> {
         *mark = Mark::new(state, version, number).0;
         self.set_verdict(followed, verdict);
     }
-
-    fn follow_without_flow(&mut self, _: usize, _: &Packet) {}
 }
 
 impl Follower<'_> {
@@ -77,10 +74,10 @@ impl Follower<'_> {
     pub(super) fn decide(&mut self, followed: &mut FollowedPacket<'_>, mark: Mark) -> Option<u16> {
         let Some(record) = followed.record.as_deref_mut() else { return Some(WITHOUT_FLOW) };
         let (slot, actions) = (followed.slot, &mut *self.actions);
-        if let Some(enricher) = &actions.enricher
+        if let Some(enrich) = &actions.enricher
             && actions.rules.needs_places()
         {
-            (enricher.0)(slice::from_mut(record));
+            enrich(slice::from_mut(record));
         }
         let has_packets = actions.held.as_ref().is_some_and(|held| held.has(slot));
         let is_held = mark.state() == FlowState::Held;
@@ -106,8 +103,8 @@ impl Follower<'_> {
         let fallback = self.fallback(followed);
         let Some(frame) = self.burst.get(self.frame(followed)) else { return Some(fallback) };
         let actions = &mut *self.actions;
-        actions.clock.pass(frame.time_ns);
-        let now_ns = actions.clock.passed_ns;
+        actions.clock.advance(frame.time_ns);
+        let now_ns = actions.clock.now_ns;
         loop {
             let Some(held) = &mut actions.held else { return Some(fallback) };
             if held.hold(now_ns, followed.slot, frame, followed.packet, number, fallback) {

@@ -53,9 +53,10 @@ fn without_times(flow: &FlowRecord) -> String {
 fn meter(mut source: Input<'_>, packets: u64) -> (Vec<String>, Ledger) {
     let sink = MemorySink::default();
     let records = sink.records.clone();
-    let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
-        .expect("a thread can be started");
-    let mut pipeline = Pipeline::new(Settings::default(), exporter.handle()).expect("enough memory");
+    let mut exporter =
+        Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block, &Settings::default())
+            .expect("a thread can be started");
+    let mut pipeline = Pipeline::new(Settings::default(), exporter.handle(), None).expect("enough memory");
     let deadline = Instant::now() + TIMEOUT;
     while pipeline.process_burst(&mut source).expect("the capture is not damaged") {
         let received = pipeline.account().ledger.packets.received;
@@ -131,10 +132,14 @@ fn packets_go_through_dpdk_from_port_to_port_by_rules() {
         .collect();
     let actions = PacketActions::new(Arc::new(rules), egresses);
     let expected = frames(&file);
-    let mut exporter =
-        Exporter::new(vec![Box::new(MemorySink::default())], CpuAffinity::default(), BackPressure::Block)
-            .expect("a thread can be started");
-    let mut pipeline = Pipeline::with_actions(Settings::default(), exporter.handle(), actions).expect("enough memory");
+    let mut exporter = Exporter::new(
+        vec![Box::new(MemorySink::default())],
+        CpuAffinity::default(),
+        BackPressure::Block,
+        &Settings::default(),
+    )
+    .expect("a thread can be started");
+    let mut pipeline = Pipeline::new(Settings::default(), exporter.handle(), Some(actions)).expect("enough memory");
     let (mut source, deadline) = (Input::Live(source), Instant::now() + TIMEOUT);
     while pipeline.process_burst(&mut source).expect("it goes on") {
         assert!(Instant::now() < deadline);

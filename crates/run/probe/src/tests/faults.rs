@@ -123,9 +123,9 @@ fn a_metering_thread_that_panics_is_named_and_the_flows_of_the_others_are_export
     for meters in [1, 2] {
         let has_panicked = AtomicBool::new(false);
         // The first metering thread that exports a batch panics.
-        let observer = RecordObserver(Arc::new(move |_: &[FlowRecord]| {
+        let observer: RecordObserver = Arc::new(move |_: &[FlowRecord]| {
             assert!(has_panicked.swap(true, Ordering::Relaxed), "a bug");
-        }));
+        });
         let sources = vec![traffic(|_| {}), traffic(|_| {})];
         let mut probe = observed_probe(sources, meters, vec![sink("good", || {})], Some(observer));
         let mut panics = Vec::new();
@@ -245,7 +245,7 @@ fn a_reading_thread_that_hangs_is_abandoned_at_the_deadline_and_meters_export_th
 fn a_metering_thread_that_hangs_is_abandoned_at_the_deadline_and_its_queue_is_counted_as_lost() {
     for meters in [1, 2] {
         let start = |hang: Box<dyn Fn() + Send + Sync>| {
-            let observer = RecordObserver(Arc::new(move |_| hang()));
+            let observer = Arc::new(move |_: &[FlowRecord]| hang());
             observed_probe(vec![traffic(|_| {})], meters, vec![sink("good", || {})], Some(observer))
         };
         // What is in the queue of the meter.

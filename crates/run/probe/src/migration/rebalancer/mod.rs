@@ -7,12 +7,11 @@
 use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
 use super::indirection_table::{self, IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads};
 use crate::heartbeat::{Pulse, beat, catch_panic};
-use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_flow::{BUCKETS, BucketSet};
@@ -42,7 +41,7 @@ impl RebalancerThread {
         let (stop, stopped) = sync_channel(1);
         let mut rebalancer = Rebalancer::new(group.clone());
         let pulse = Pulse::new("weir-balance".into());
-        let heartbeat = pulse.heartbeat();
+        let heartbeat = pulse.heartbeat.clone();
         let run = move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 beat();
@@ -53,22 +52,9 @@ impl RebalancerThread {
             }
         };
         let thread = thread::Builder::new()
-            .name(pulse.name().into())
+            .name(pulse.name.clone())
             .spawn(move || heartbeat.adopt(|| catch_panic(run).unwrap_or_default()))?;
         Ok(Self { stop: Some(stop), thread: Some(thread), pulse, group })
-    }
-
-    /// Waits until no flow is on its way between meters, and prevents migrations while the guard
-    /// lives. `None` if flows are still on their way at the deadline.
-    pub fn pause(&self, deadline: Instant) -> Option<MutexGuard<'_, ()>> {
-        loop {
-            match self.group.migrating.try_lock() {
-                Ok(guard) => return Some(guard),
-                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
-                Err(TryLockError::WouldBlock) => thread::sleep(CHECK_INTERVAL),
-            }
-        }
     }
 }
 
@@ -136,7 +122,7 @@ impl Rebalancer {
             self.group.publish(&self.table, self.generation, false);
             return ready.map(drop);
         }
-        let migrating = lock(&self.group.migrating);
+        let migrating = self.group.migrating.lock();
         self.group.publish(&migration.table, migration.generation, true);
         (self.table, self.generation) = (migration.table, migration.generation);
         let done = self.wait_for(migration.meters(), migration.generation, |meter| &meter.done_generation);

@@ -10,7 +10,7 @@ use crate::settings::{BackPressure, Settings};
 use crate::test_sink::sink;
 use crate::thread::CpuAffinity;
 use crate::worker::{self, StopSignal};
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use weir_capture::{Input, POLL_TIMEOUT};
 use weir_flow::FlowRecord;
 use weir_trafficgen::TrafficGenerator;
@@ -31,14 +31,14 @@ fn exporter() -> (Exporter, Arc<Mutex<Vec<FlowRecord>>>) {
     let flows = Arc::<Mutex<Vec<FlowRecord>>>::default();
     let records = flows.clone();
     let memory = sink("memory", move |flows| {
-        records.lock().unwrap().extend_from_slice(flows);
+        records.lock().extend_from_slice(flows);
         true
     });
-    (Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
+    (Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block, &settings()).unwrap(), flows)
 }
 
 fn sorted_text(flows: &Mutex<Vec<FlowRecord>>) -> Vec<String> {
-    let mut text: Vec<_> = flows.lock().unwrap().iter().map(|flow| format!("{flow:?}")).collect();
+    let mut text: Vec<_> = flows.lock().iter().map(|flow| format!("{flow:?}")).collect();
     text.sort();
     text
 }
@@ -46,7 +46,7 @@ fn sorted_text(flows: &Mutex<Vec<FlowRecord>>) -> Vec<String> {
 /// The records of one meter.
 fn with_one_meter(mut source: Input<'_>) -> Vec<String> {
     let (mut exporter, flows) = exporter();
-    let mut pipeline = Pipeline::new(settings(), exporter.handle()).unwrap();
+    let mut pipeline = Pipeline::new(settings(), exporter.handle(), None).unwrap();
     while pipeline.process_burst(&mut source).unwrap() {}
     pipeline.finish();
     exporter.finish();
