@@ -5,6 +5,7 @@
 //! whose every bit IEEE 754 defines; those of the C library differ between systems.
 
 const LN_2: f64 = std::f64::consts::LN_2;
+use weir_capture::{SettingsError, SourceSettings};
 
 /// A pseudo-random number generator. Equal seeds give equal sequences on every machine.
 pub struct Random(u64);
@@ -75,6 +76,11 @@ impl Fraction {
 
     pub(super) const fn percent(percent: u64) -> Self {
         Self(percent * 10_000_000)
+    }
+
+    /// Parses a setting; without it, the default is in per mille.
+    pub(super) fn read(values: &SourceSettings<'_>, key: &'static str, default: u64) -> Result<Self, SettingsError> {
+        Ok(Self(values.fraction_billionths(key)?.unwrap_or(default * 1_000_000)))
     }
 }
 

@@ -129,9 +129,8 @@ impl ClientHello<'_> {
     }
 }
 
-/// Appends a ServerHello, and for TLS 1.2 with the selected protocol.
-pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mut Random, out: &mut Vec<u8>) -> Ends {
-    let (start, mut ends) = (out.len(), Ends::default());
+/// Appends a ServerHello, and for TLS 1.2 with the selected protocol, which is the last extension.
+pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mut Random, out: &mut Vec<u8>) {
     out.push(2);
     vector(out, 3, |out| {
         out.extend([3, 3]);
@@ -148,7 +147,6 @@ pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mu
                     extension(out, 16, |out| {
                         vector(out, 2, |out| vector(out, 1, |out| out.extend(protocol.as_bytes())));
                     });
-                    ends.protocols = Some(out.len() - start);
                 }
             } else {
                 extension(out, 43, |out| append_numbers(&[0x0304], out));
@@ -156,7 +154,6 @@ pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mu
             }
         });
     });
-    ends
 }
 
 /// Appends the certificate message of TLS 1.2.
@@ -185,15 +182,14 @@ pub(super) fn client_key_exchange(random: &mut Random, out: &mut Vec<u8>) {
 
 /// Appends ChangeCipherSpec, and an encrypted record of this type.
 pub(super) fn encrypted(kind: u8, octets: usize, random: &mut Random, out: &mut Vec<u8>) {
-    record(CHANGE_CIPHER_SPEC, &[1], out);
-    out.extend([kind, 3, 3]);
-    vector(out, 2, |out| append_random(random, octets, out));
+    record(out, CHANGE_CIPHER_SPEC, |out| out.push(1));
+    record(out, kind, |out| append_random(random, octets, out));
 }
 
-/// Appends a record.
-pub(super) fn record(kind: u8, content: &[u8], out: &mut Vec<u8>) {
-    out.extend([kind, 3, if kind == HANDSHAKE && content[0] == 1 { 1 } else { 3 }]);
-    vector(out, 2, |out| out.extend(content));
+/// Appends a record with what `content` writes.
+pub(super) fn record(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
+    out.extend([kind, 3, 3]);
+    vector(out, 2, content);
 }
 
 fn key_share(group: u16, octets: usize, random: &mut Random, out: &mut Vec<u8>) {
