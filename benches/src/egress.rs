@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use weir_bench::error::{CountMismatch, Error};
 use weir_bench::frames::Frames;
 use weir_bench::live::{MIX, RECEIVING_END, Traffic, VethPair, veth_pair};
-use weir_bench::load::config;
+use weir_bench::load::{config, warm_up};
 use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
 use weir_bench::meter::Fused;
 use weir_bench::report::{PIPELINE, Table};
@@ -69,13 +69,8 @@ fn from_memory(bench: &mut Bench<'_>, table: &mut Table, flows: usize, packets: 
     let copying = Counting { copies: vec![0; COPY_OCTETS], ..Counting::default() };
     cases.push((COPIED, with_rules(config, "", Box::new(copying))?));
     let mut frames = Frames::continuing(&format!("mix,flows={flows}"), packets)?;
-    let until = frames.time_ns(0) + IDLE_TIMEOUT_NS + 2_000_000_000;
-    while !bench.quick && frames.time_ns(0) < until {
-        for (_, case) in &mut cases {
-            case.run(&mut frames)?;
-        }
-        frames.next_round()?;
-    }
+    let mut work: Vec<&mut dyn Work<Frames>> = cases.iter_mut().map(|(_, case)| case as _).collect();
+    warm_up(bench, &mut frames, IDLE_TIMEOUT_NS + 2_000_000_000, &mut work)?;
     let group = cases.into_iter().fold(Group::new(row, 0.0), |group, (series, case)| group.case(series, case));
     group.measure(bench, table, &mut frames, Frames::next_round)
 }

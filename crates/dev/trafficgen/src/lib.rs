@@ -4,7 +4,7 @@
 //! In: a specification such as `velan,flows=131072,size=64` (profile and settings, see
 //! `docs/synth.md`). Out: frames, and on request the expected flow records. Invariants: the same
 //! specification gives the same frames, bit by bit, on every machine; times never go back; nothing
-//! is allocated per packet. Only [`Sender`] sends frames anywhere.
+//! is allocated per packet.
 //!
 //! * `velan`: equal UDP packets, one flow per address pair: the traffic of CESNET's measurements.
 //! * `mix`: conversations over TCP (handshake, requests and answers, acknowledgments, FIN or RST) and
@@ -21,7 +21,7 @@
 //!   application and its facts, see [`ExpectedApplication`].
 //!
 //! All checksums are correct; except in `apps`, payloads are zeros.
-#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+#![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate self as weir_trafficgen;
@@ -38,7 +38,6 @@ mod mix;
 mod population;
 mod random;
 mod schedule;
-mod sender;
 #[cfg(test)]
 mod tests;
 mod velan;
@@ -47,7 +46,6 @@ pub use expected::{ExpectedDirection, ExpectedFlow, write_expected_flows};
 pub use expected_application::ExpectedApplication;
 pub use expected_tcp::ExpectedTcp;
 pub use random::Random;
-pub use sender::Sender;
 pub use velan::CESNET_RATES;
 
 use apps::Apps;

@@ -1,10 +1,9 @@
 //! Idle link: CPU load of waiting threads, and delay of a single flow's record.
 
 use crate::error::Error;
-use crate::live::consumer::{Consumer, ConsumerKind, LAYOUTS};
+use crate::live::consumer::{Consumer, ConsumerKind, ConsumerStatus, LAYOUTS};
 use crate::live::dpdk_device::DpdkDevice;
 use crate::live::report::IdleLink;
-use crate::live::status::ConsumerStatus;
 use crate::live::trial::{IDLE_TIMEOUT, Setup, TrafficFeed, wait_for_packets};
 use crate::report::Spread;
 use std::thread;
@@ -52,7 +51,7 @@ fn measure_consumer(
             let TrafficFeed::Veth(veth) = &mut setup.feed else { break };
             let frames = conversation(flow as u16);
             for frame in &frames {
-                veth.send_one(frame)?;
+                veth.send_all(&[frame])?;
             }
             let due = Instant::now() + IDLE_TIMEOUT;
             sent += frames.len() as u64;
