@@ -35,7 +35,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
             let mut packet = Packet::default();
             decode(&frame, &mut packet).then_some(packet)
         };
-        let parsed = DecodedPackets { packets: whole.iter().filter_map(decoded).collect(), span_ns: whole.span_ns() };
+        let parsed = DecodedPackets { packets: whole.iter().filter_map(decoded).collect(), span_ns: whole.span_ns };
         let config = config(flows);
         // The number of CESNET's 10 Gbit/s ports that a core would serve.
         let ports = |_: &Frames, run: &mut Run| {

@@ -9,11 +9,11 @@ use weir_bench::load::{config, warm_up};
 use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
 use weir_bench::meter::Fused;
 use weir_bench::report::{PIPELINE, Table};
-use weir_capture::{Burst, Frame, LiveSource, Progress, Source};
+use weir_capture::{Burst, Frame, LiveSource, MAX_BURST_FRAMES, Progress, Source};
 use weir_egress::{Balance, Egress, OutputSettings, OutputSpec, PacketOutput};
 use weir_flow::Config;
 use weir_ledger::OutputCounters;
-use weir_probe::{CpuAffinity, PacketActions};
+use weir_probe::{CpuAffinity, PacketActions, Pipeline};
 use weir_rules::Rules;
 
 /// Receives and sends, and does nothing else.
@@ -80,7 +80,8 @@ fn with_rules(config: Config, rules: &str, output: Box<dyn PacketOutput>) -> Res
     let rules = format!("[egress.out]\noutputs = ['pcap:-']\n[default]\n{rules}\n");
     let rules = Rules::new(&rules).map_err(|invalid| Error::Consumer(format!("{invalid:?}")))?;
     let egress = Egress::new(vec![output], Balance::default(), 0);
-    Fused::with_actions(config, PacketActions::new(Arc::new(rules), vec![egress]))
+    let actions = PacketActions::new(Arc::new(rules), vec![egress]);
+    Fused::with_pipeline(config, |settings, handle| Pipeline::with_actions(settings, handle, actions))
 }
 
 /// An output that counts frames, and copies them if it has memory for that.
@@ -154,6 +155,17 @@ impl Link {
         let mut outputs = weir_egress::open(&output, &[], 1, &OutputSettings::default()).map_err(output_error)?;
         Ok((open_source(scheme)?, outputs.remove(0)))
     }
+
+    /// Sends this many frames.
+    fn send(&mut self, mut frames: u64) -> Result<(), Error> {
+        while frames > 0 {
+            let mut burst = [&[][..]; MAX_BURST_FRAMES];
+            let count = self.traffic.burst(frames.min(MAX_BURST_FRAMES as u64) as usize, &mut burst);
+            self.veth.send_all(&burst[..count])?;
+            frames -= count as u64;
+        }
+        Ok(())
+    }
 }
 
 fn output_error(error: weir_egress::Error) -> Error {
@@ -209,7 +221,7 @@ impl Work<Link> for OverLink {
         let (before, far_before) = (self.output.counters(), weir_bench::live::received(OUTGOING[1])?);
         let (mut seconds, mut read) = (0.0, [0; 2]);
         for _ in 0..link.chunks {
-            link.veth.send_frames(&mut link.traffic, WAITING_FRAMES)?;
+            link.send(WAITING_FRAMES)?;
             let mut arrived = Arrived { source: &mut *source, left: WAITING_FRAMES, empty: 0, read: &mut read };
             seconds += match &mut self.work {
                 Consumer::Pipeline(fused) => fused.process(arrived)?,

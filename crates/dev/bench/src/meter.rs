@@ -10,7 +10,7 @@ use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
 use weir_ledger::{InspectionCounters, Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
-use weir_probe::{BackPressure, CpuAffinity, ExportHandle, Exporter, PacketActions, Pipeline, Settings};
+use weir_probe::{BackPressure, CpuAffinity, ExportHandle, Exporter, Pipeline, Settings};
 
 /// Records that are counted together.
 const BATCH: usize = 128;
@@ -33,15 +33,11 @@ pub struct Fused {
 impl Fused {
     /// A pipeline with this meter.
     pub fn new(meter: Config) -> Result<Self, Error> {
-        Self::start(meter, Pipeline::new)
+        Self::with_pipeline(meter, Pipeline::new)
     }
 
-    /// A pipeline that also hands packets on.
-    pub fn with_actions(meter: Config, actions: PacketActions) -> Result<Self, Error> {
-        Self::start(meter, |settings, handle| Pipeline::with_actions(settings, handle, actions))
-    }
-
-    fn start(
+    /// The pipeline that `pipeline` makes with this meter.
+    pub fn with_pipeline(
         meter: Config,
         pipeline: impl FnOnce(Settings, ExportHandle) -> std::io::Result<Pipeline>,
     ) -> Result<Self, Error> {
@@ -95,7 +91,7 @@ impl Fused {
         let created = ledger.flows_created - std::mem::replace(&mut self.created, ledger.flows_created);
         let mut facts = vec![
             ("records live", ledger.live.flows as f64),
-            ("new records/s of capture", created as f64 * 1e9 / frames.span_ns() as f64),
+            ("new records/s of capture", created as f64 * 1e9 / frames.span_ns as f64),
             ("new records/s of run time", created as f64 / seconds),
         ];
         let before = std::mem::replace(&mut self.inspection, ledger.inspection);

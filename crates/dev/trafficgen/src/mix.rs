@@ -60,15 +60,9 @@ impl Mix {
         let random = &mut self.population.random;
         let protocol = if random.chance(self.udp) { UDP } else { TCP };
         let all = || SERVICES.iter().filter(|service| service.protocol == protocol);
-        let total: u32 = all().map(|service| service.weight).sum();
-        let mut drawn = random.below(u64::from(total)) as u32;
-        for service in all() {
-            match drawn.checked_sub(service.weight) {
-                Some(rest) => drawn = rest,
-                None => return service,
-            }
-        }
-        unreachable!("the random number is below the sum of the weights")
+        let weights = || all().map(|service| u64::from(service.weight));
+        let drawn = random.weighted(weights().sum(), weights());
+        drawn.and_then(|at| all().nth(at)).expect("the weights add up to the sum")
     }
 }
 

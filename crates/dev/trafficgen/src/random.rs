@@ -41,6 +41,17 @@ impl Random {
         self.below(Fraction::ALL.0) < share.0
     }
 
+    /// Returns the index of a weight, drawn by the weights, which add up to `sum` or less; `None` for the
+    /// rest.
+    pub(super) fn weighted(&mut self, sum: u64, weights: impl IntoIterator<Item = u64>) -> Option<usize> {
+        let mut drawn = self.below(sum);
+        weights.into_iter().position(|weight| {
+            let is_this = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
+            is_this
+        })
+    }
+
     /// Returns a number uniformly distributed from half of `mean` to one and a half times `mean`.
     #[inline]
     pub(super) fn around(&mut self, mean: u64) -> u64 {

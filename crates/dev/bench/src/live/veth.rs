@@ -92,17 +92,6 @@ impl VethPair {
         })
     }
 
-    /// Sends this many frames from the calling thread.
-    pub fn send_frames(&mut self, traffic: &mut Traffic, mut frames: u64) -> Result<(), Error> {
-        while frames > 0 {
-            let mut burst = [&[][..]; MAX_BURST_FRAMES];
-            let count = traffic.burst(frames.min(MAX_BURST_FRAMES as u64) as usize, &mut burst);
-            self.send_all(&burst[..count])?;
-            frames -= count as u64;
-        }
-        Ok(())
-    }
-
     /// Sends these frames, at most [`MAX_BURST_FRAMES`], in one system call.
     pub fn send_all(&mut self, frames: &[&[u8]]) -> Result<(), Error> {
         match self.sender.send(frames).map_err(refused)? {

@@ -4,7 +4,7 @@
 use crate::ceiling::{Decoded, Null};
 use crate::conditions::resident_memory_bytes;
 use crate::error::{CountMismatch, Error};
-use crate::frames::Frames;
+use crate::frames::{Chunk, Frames};
 use crate::load::{config, warm_up};
 use crate::measure::{Bench, Fact, Group, Run, Work};
 use crate::meter::{Fused, decode};
@@ -174,9 +174,10 @@ impl Work<Frames> for Beside {
         let (mut load, mut flood) = (frames.iter(), self.flood.iter());
         let (mut seconds, mut done, mut read) = (0.0, 0, [0; 2]);
         while done < frames.packets {
-            let time_ns = frames.time_ns(done);
-            self.fused.process(flood.chunk(CHUNK, Some(time_ns), &mut read))?;
-            seconds += self.fused.process(load.chunk(CHUNK, None, &mut read))?;
+            let time_ns = Some(frames.time_ns(done));
+            self.fused.process(Chunk { frames: &mut flood, packets: CHUNK, time_ns, read: &mut read })?;
+            let chunk = Chunk { frames: &mut load, packets: CHUNK, time_ns: None, read: &mut read };
+            seconds += self.fused.process(chunk)?;
             done += CHUNK;
         }
         self.flood.next_round()?;

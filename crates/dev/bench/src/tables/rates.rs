@@ -62,7 +62,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             (bench.say)(&format!("flows: {flows} flows, {series}: warming up until flows end as fast as they begin"));
             let frames = Frames::continuing(&format!("{},new={new}", velan(flows)), churned_packets)?;
             let mut case = own_frames(frames, Fused::new(config)?);
-            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.load.span_ns()) as usize + 1, 1) {
+            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.load.span_ns) as usize + 1, 1) {
                 case.run(&mut ())?;
             }
             group = group.case(series, case);

@@ -104,12 +104,7 @@ impl Shares {
 
     /// Draws a kind.
     pub(super) fn kind(&self, random: &mut Random) -> Kind {
-        let mut drawn = random.below(self.0.iter().sum());
-        let at = self.0.iter().position(|&share| {
-            let is_this = drawn < share;
-            drawn = drawn.saturating_sub(share);
-            is_this
-        });
+        let at = random.weighted(self.0.iter().sum(), self.0);
         let bits = random.next_u64();
         match at.map_or(Kind::UnknownUdp, |at| SHARES[at].0) {
             Kind::DnsUdp if bits.is_multiple_of(DNS_OVER_TCP) => Kind::DnsTcp,

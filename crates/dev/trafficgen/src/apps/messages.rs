@@ -2,7 +2,7 @@
 
 use super::kind::Kind;
 use super::quic::Ids;
-use super::tls::{self, ClientHello, Ends, HANDSHAKE, RECORD_HEAD, Version, append_random, vector};
+use super::tls::{self, ClientHello, HANDSHAKE, RECORD_HEAD, Version, append_random, vector};
 use crate::random::{Fraction, Random};
 use arrayvec::ArrayVec;
 use std::io::Write;
@@ -10,8 +10,8 @@ use std::io::Write;
 /// A fact of a conversation that a reader can find: its index in [`crate::ExpectedApplication::FACTS`].
 pub(super) type Fact = usize;
 
-const SERVER_NAME: Fact = 0;
-const PROTOCOLS_OFFERED: Fact = 1;
+pub(super) const SERVER_NAME: Fact = 0;
+pub(super) const PROTOCOLS_OFFERED: Fact = 1;
 const PROTOCOL: Fact = 2;
 const HTTP_HOST: Fact = 3;
 const DNS_NAME: Fact = 4;
@@ -154,9 +154,7 @@ impl Messages {
             name_is_last: random.below(4) == 0,
         };
         self.message.clear();
-        let Ends { server_name, protocols } = hello.write(random, &mut self.message);
-        let ends = [server_name.map(|end| (SERVER_NAME, end)), protocols.map(|end| (PROTOCOLS_OFFERED, end))];
-        ends.into_iter().flatten().collect()
+        hello.write(random, &mut self.message)
     }
 
     /// The first flight of a TLS client: the ClientHello in one record or several.

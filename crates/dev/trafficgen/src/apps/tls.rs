@@ -1,6 +1,8 @@
 //! Messages of the TLS handshake (RFC 5246, RFC 8446), as browsers and servers send them.
 
+use super::messages::{Fact, PROTOCOLS_OFFERED, SERVER_NAME};
 use crate::random::Random;
+use arrayvec::ArrayVec;
 
 pub(super) const HANDSHAKE: u8 = 22;
 const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -39,18 +41,11 @@ pub(super) struct ClientHello<'a> {
     pub(super) name_is_last: bool,
 }
 
-/// Where facts end in a message: the position after their extension.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Ends {
-    pub(super) server_name: Option<usize>,
-    pub(super) protocols: Option<usize>,
-}
-
 impl ClientHello<'_> {
-    /// Appends the message.
-    pub(super) fn write(&self, random: &mut Random, out: &mut Vec<u8>) -> Ends {
+    /// Appends the message. Returns its facts, each with the position after its extension.
+    pub(super) fn write(&self, random: &mut Random, out: &mut Vec<u8>) -> ArrayVec<(Fact, usize), 2> {
         let Self { version, server_name, protocols, is_long, name_is_last } = *self;
-        let (start, mut ends) = (out.len(), Ends::default());
+        let (start, mut ends) = (out.len(), ArrayVec::new());
         out.push(1);
         vector(out, 3, |out| {
             out.extend([3, 3]);
@@ -62,7 +57,7 @@ impl ClientHello<'_> {
             });
             out.extend([1, 0]);
             vector(out, 2, |out| {
-                let name = |out: &mut Vec<u8>, ends: &mut Ends| {
+                let name = |out: &mut Vec<u8>, ends: &mut ArrayVec<_, 2>| {
                     let Some(name) = server_name else { return };
                     extension(out, 0, |out| {
                         vector(out, 2, |out| {
@@ -70,7 +65,7 @@ impl ClientHello<'_> {
                             vector(out, 2, |out| out.extend(name));
                         });
                     });
-                    ends.server_name = Some(out.len() - start);
+                    ends.push((SERVER_NAME, out.len() - start));
                 };
                 if !name_is_last {
                     name(out, &mut ends);
@@ -92,7 +87,7 @@ impl ClientHello<'_> {
                             }
                         });
                     });
-                    ends.protocols = Some(out.len() - start);
+                    ends.push((PROTOCOLS_OFFERED, out.len() - start));
                 }
                 extension(out, 5, |out| out.extend([1, 0, 0, 0, 0]));
                 extension(out, 13, |out| vector(out, 2, |out| append_numbers(&SIGNATURES, out)));
