@@ -1,5 +1,16 @@
 //! The expected applications (ground truth) of the profile `apps`.
 
+/// A fact of a conversation that a reader can find: its index in [`ExpectedApplication::FACTS`].
+pub(super) type Fact = usize;
+
+pub(super) const SERVER_NAME: Fact = 0;
+pub(super) const PROTOCOLS_OFFERED: Fact = 1;
+pub(super) const PROTOCOL: Fact = 2;
+pub(super) const HTTP_HOST: Fact = 3;
+pub(super) const DNS_NAME: Fact = 4;
+pub(super) const SSH_CLIENT: Fact = 5;
+pub(super) const SSH_SERVER: Fact = 6;
+
 /// The application of a flow of the profile `apps`, and what its first packets show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedApplication {

@@ -2,13 +2,14 @@
 
 use crate::error::{CountMismatch, Error};
 use crate::live::null_consumer::NullConsumer;
+use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
 use crate::meter::CountingSink;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_capture::{Input, LiveSource, PacketFilter};
 use weir_export::{ExportOptions, Sink, SinkSpec};
 use weir_flow::Config;
-use weir_ledger::{Ledger, TrafficCounters};
+use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, GroupStatus, Probe, ReceiveQueue, Settings, WorkerGroupSpec};
 
 /// Capture filter of [`ConsumerKind::Filter`]; it matches every IP packet.
@@ -47,32 +48,6 @@ impl ConsumerKind {
             Self::Filter => "fused with filter",
             Self::Export => "fused with export",
         }
-    }
-}
-
-/// Time within which a running thread must answer a status query.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Counters of a consumer since its start.
-#[derive(Clone, Debug, Default)]
-pub struct ConsumerStatus {
-    /// Packet counters. A null consumer counts received packets as metered.
-    pub packets: TrafficCounters,
-    /// CPU time of the pipeline threads in the order of the packet path, ns.
-    pub cpu_time_ns: Vec<u64>,
-    /// CPU time of the exporter thread, ns.
-    pub exporter_cpu_time_ns: u64,
-    /// Flow records that the sink received.
-    pub records: u64,
-    /// Arrival of the last of them.
-    pub last_record: Option<Instant>,
-}
-
-impl ConsumerStatus {
-    /// Packets that the consumer counted as lost.
-    pub fn lost(&self) -> u64 {
-        let TrafficCounters { dropped_nic, dropped_kernel, dropped_queue, dropped_cache_full, .. } = self.packets;
-        dropped_nic + dropped_kernel + dropped_queue + dropped_cache_full
     }
 }
 

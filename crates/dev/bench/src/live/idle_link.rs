@@ -1,9 +1,10 @@
 //! Idle link: CPU load of waiting threads, and delay of a single flow's record.
 
 use crate::error::Error;
-use crate::live::consumer::{Consumer, ConsumerKind, ConsumerStatus, LAYOUTS};
+use crate::live::consumer::{Consumer, ConsumerKind, LAYOUTS};
 use crate::live::dpdk_device::DpdkDevice;
 use crate::live::report::IdleLink;
+use crate::live::status::ConsumerStatus;
 use crate::live::trial::{IDLE_TIMEOUT, Setup, TrafficFeed, wait_for_packets};
 use crate::report::Spread;
 use std::thread;

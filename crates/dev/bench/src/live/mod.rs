@@ -18,6 +18,7 @@ mod measure;
 mod null_consumer;
 mod report;
 mod soak;
+mod status;
 mod traffic;
 mod trial;
 mod veth;

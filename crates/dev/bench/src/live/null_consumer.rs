@@ -1,7 +1,7 @@
 //! Consumer that takes frames from a source and counts them: the least that any consumer must do.
 
 use crate::error::Error;
-use crate::live::consumer::{ANSWER_TIMEOUT, ConsumerStatus};
+use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
 use crate::measure::thread_cpu_time_ns;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};

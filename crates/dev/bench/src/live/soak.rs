@@ -3,8 +3,9 @@
 
 use crate::conditions::resident_memory_bytes;
 use crate::error::Error;
-use crate::live::consumer::{Consumer, ConsumerKind, ConsumerStatus};
+use crate::live::consumer::{Consumer, ConsumerKind};
 use crate::live::report::{Soak, SourceReport};
+use crate::live::status::ConsumerStatus;
 use crate::live::trial::{Setup, wait_for_packets};
 use crate::live::veth::{self, SentFrames};
 use std::sync::atomic::Ordering;

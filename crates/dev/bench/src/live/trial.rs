@@ -2,9 +2,10 @@
 //! every packet.
 
 use crate::error::Error;
-use crate::live::consumer::{Consumer, ConsumerKind, ConsumerStatus};
+use crate::live::consumer::{Consumer, ConsumerKind};
 use crate::live::dpdk_device::DpdkDevice;
 use crate::live::report::Balance;
+use crate::live::status::ConsumerStatus;
 use crate::live::traffic::Traffic;
 use crate::live::veth::{self, RECEIVING_END, SentFrames, VethPair};
 use std::sync::atomic::{AtomicBool, Ordering};

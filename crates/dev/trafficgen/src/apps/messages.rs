@@ -3,20 +3,10 @@
 use super::kind::Kind;
 use super::quic::Ids;
 use super::tls::{self, ClientHello, HANDSHAKE, RECORD_HEAD, Version, append_random, vector};
+use crate::expected_application::{DNS_NAME, Fact, HTTP_HOST, PROTOCOL, PROTOCOLS_OFFERED, SSH_CLIENT, SSH_SERVER};
 use crate::random::{Fraction, Random};
 use arrayvec::ArrayVec;
 use std::io::Write;
-
-/// A fact of a conversation that a reader can find: its index in [`crate::ExpectedApplication::FACTS`].
-pub(super) type Fact = usize;
-
-pub(super) const SERVER_NAME: Fact = 0;
-pub(super) const PROTOCOLS_OFFERED: Fact = 1;
-const PROTOCOL: Fact = 2;
-const HTTP_HOST: Fact = 3;
-const DNS_NAME: Fact = 4;
-const SSH_CLIENT: Fact = 5;
-const SSH_SERVER: Fact = 6;
 
 /// How the octets of a flight are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

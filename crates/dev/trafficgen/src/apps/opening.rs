@@ -7,8 +7,9 @@
 //! takes no memory between packets.
 
 use super::kind::{Kind, Shares};
-use super::messages::{Fact, Flight, Form, Messages};
+use super::messages::{Flight, Form, Messages};
 use super::quic;
+use crate::expected_application::Fact;
 use crate::frame::segment_bytes;
 use crate::random::{Fraction, Random, mix64};
 use arrayvec::ArrayVec;

@@ -1,6 +1,6 @@
 //! Messages of the TLS handshake (RFC 5246, RFC 8446), as browsers and servers send them.
 
-use super::messages::{Fact, PROTOCOLS_OFFERED, SERVER_NAME};
+use crate::expected_application::{Fact, PROTOCOLS_OFFERED, SERVER_NAME};
 use crate::random::Random;
 use arrayvec::ArrayVec;
 
