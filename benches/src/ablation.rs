@@ -64,7 +64,7 @@ fn decoded(specification: &str, packets: usize) -> Result<DecodedPackets, Error>
         let mut packet = Packet::default();
         decode(&frame, &mut packet).then_some(packet)
     };
-    Ok(DecodedPackets { packets: frames.iter().filter_map(decoded).collect(), span_ns: frames.span_ns() })
+    Ok(DecodedPackets { packets: frames.iter().filter_map(decoded).collect(), span_ns: frames.span_ns })
 }
 
 /// A meter, and what is different.

@@ -8,7 +8,10 @@ use weir_bench::measure::{Bench, Group, Run};
 use weir_bench::meter::{Fused, Metering, decode};
 use weir_bench::report::{DECODED, NULL, ROOFLINE, Table};
 use weir_packet::Packet;
-use weir_trafficgen::VELAN_PRESETS;
+use weir_trafficgen::CESNET_RATES;
+
+/// Flow counts of the table.
+const FLOWS: [usize; 3] = [128, 16_384, 131_072];
 
 /// CESNET's Table I (Velan and Pus, 2015): twelve combinations of packet size and flow count.
 /// Frames are whole, trimmed to 64 octets, or decoded before (their Unified Header).
@@ -17,24 +20,27 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
         "CESNET's loads: UDP over IPv4, one direction, random order, from memory. Parsed: the decoder is not timed";
     let mut table = Table::new("table1", "Packet sizes and flow counts of CESNET's Table I", "octets x flows", load);
     table.logarithmic = false;
-    for preset in VELAN_PRESETS {
-        let (size, flows) = (preset.size as usize, preset.flows as usize);
+    for ((size, packets_per_second, _), flows) in
+        CESNET_RATES.into_iter().flat_map(|row| FLOWS.map(|flows| (row, flows)))
+    {
+        let size = size as usize;
+        let specification = format!("velan,size={size},flows={flows}");
         let packets = bench.size(4_000_000, 20_000);
         if !bench.fits(packets * (size + 12 + 76 + 128), &format!("{size} x {flows}"), &mut table) {
             continue;
         }
-        let mut whole = Frames::new(&preset.specification(), packets)?;
-        let trimmed = Frames::new(&format!("{},snap=60", preset.specification()), packets)?;
+        let mut whole = Frames::new(&specification, packets)?;
+        let trimmed = Frames::new(&format!("{specification},snap=60"), packets)?;
         let decoded = |frame| {
             let mut packet = Packet::default();
             decode(&frame, &mut packet).then_some(packet)
         };
-        let parsed = DecodedPackets { packets: whole.iter().filter_map(decoded).collect(), span_ns: whole.span_ns() };
+        let parsed = DecodedPackets { packets: whole.iter().filter_map(decoded).collect(), span_ns: whole.span_ns };
         let config = config(flows);
         // The number of CESNET's 10 Gbit/s ports that a core would serve.
         let ports = |_: &Frames, run: &mut Run| {
             let pps = run.packets as f64 / run.seconds;
-            run.facts = vec![("10G ports", pps / preset.packets_per_second as f64)];
+            run.facts = vec![("10G ports", pps / packets_per_second as f64)];
         };
         let group = Group::new(format!("{size} x {flows}"), 0.0)
             .case(NULL, Null)

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use weir_bench::error::{CountMismatch, Error};
 use weir_bench::frames::Frames;
 use weir_bench::live::{MIX, RECEIVING_END, Traffic, VethPair, veth_pair};
-use weir_bench::load::config;
+use weir_bench::load::{config, warm_up};
 use weir_bench::measure::{Bench, Fact, Group, Run, Work, timed};
 use weir_bench::meter::Fused;
 use weir_bench::report::{PIPELINE, Table};
-use weir_capture::{Burst, Frame, LiveSource, Progress, Source};
+use weir_capture::{Burst, Frame, LiveSource, MAX_BURST_FRAMES, Progress, Source};
 use weir_egress::{Balance, Egress, OutputSettings, OutputSpec, PacketOutput};
 use weir_flow::Config;
 use weir_ledger::OutputCounters;
-use weir_probe::{CpuAffinity, PacketActions};
+use weir_probe::{CpuAffinity, PacketActions, Pipeline};
 use weir_rules::Rules;
 
 /// Receives and sends, and does nothing else.
@@ -69,13 +69,8 @@ fn from_memory(bench: &mut Bench<'_>, table: &mut Table, flows: usize, packets: 
     let copying = Counting { copies: vec![0; COPY_OCTETS], ..Counting::default() };
     cases.push((COPIED, with_rules(config, "", Box::new(copying))?));
     let mut frames = Frames::continuing(&format!("mix,flows={flows}"), packets)?;
-    let until = frames.time_ns(0) + IDLE_TIMEOUT_NS + 2_000_000_000;
-    while !bench.quick && frames.time_ns(0) < until {
-        for (_, case) in &mut cases {
-            case.run(&mut frames)?;
-        }
-        frames.next_round()?;
-    }
+    let mut work: Vec<&mut dyn Work<Frames>> = cases.iter_mut().map(|(_, case)| case as _).collect();
+    warm_up(bench, &mut frames, IDLE_TIMEOUT_NS + 2_000_000_000, &mut work)?;
     let group = cases.into_iter().fold(Group::new(row, 0.0), |group, (series, case)| group.case(series, case));
     group.measure(bench, table, &mut frames, Frames::next_round)
 }
@@ -85,7 +80,8 @@ fn with_rules(config: Config, rules: &str, output: Box<dyn PacketOutput>) -> Res
     let rules = format!("[egress.out]\noutputs = ['pcap:-']\n[default]\n{rules}\n");
     let rules = Rules::new(&rules).map_err(|invalid| Error::Consumer(format!("{invalid:?}")))?;
     let egress = Egress::new(vec![output], Balance::default(), 0);
-    Fused::with_actions(config, PacketActions::new(Arc::new(rules), vec![egress]))
+    let actions = PacketActions::new(Arc::new(rules), vec![egress]);
+    Fused::with_actions(config, Some(actions))
 }
 
 /// An output that counts frames, and copies them if it has memory for that.
@@ -159,6 +155,17 @@ impl Link {
         let mut outputs = weir_egress::open(&output, &[], 1, &OutputSettings::default()).map_err(output_error)?;
         Ok((open_source(scheme)?, outputs.remove(0)))
     }
+
+    /// Sends this many frames.
+    fn send(&mut self, mut frames: u64) -> Result<(), Error> {
+        while frames > 0 {
+            let mut burst = [&[][..]; MAX_BURST_FRAMES];
+            let count = self.traffic.burst(frames.min(MAX_BURST_FRAMES as u64) as usize, &mut burst);
+            self.veth.send_all(&burst[..count])?;
+            frames -= count as u64;
+        }
+        Ok(())
+    }
 }
 
 fn output_error(error: weir_egress::Error) -> Error {
@@ -167,7 +174,7 @@ fn output_error(error: weir_egress::Error) -> Error {
 
 fn open_source(scheme: &str) -> Result<Box<dyn LiveSource + Send>, Error> {
     let name = format!("{scheme}:{RECEIVING_END}");
-    let mut queues = weir_capture::open_live(&name)?;
+    let mut queues = name.parse::<weir_capture::LiveSpec>()?.open()?;
     queues.pop().filter(|_| queues.is_empty()).ok_or(Error::SeveralQueues(name))
 }
 
@@ -214,7 +221,7 @@ impl Work<Link> for OverLink {
         let (before, far_before) = (self.output.counters(), weir_bench::live::received(OUTGOING[1])?);
         let (mut seconds, mut read) = (0.0, [0; 2]);
         for _ in 0..link.chunks {
-            link.veth.send_frames(&mut link.traffic, WAITING_FRAMES)?;
+            link.send(WAITING_FRAMES)?;
             let mut arrived = Arrived { source: &mut *source, left: WAITING_FRAMES, empty: 0, read: &mut read };
             seconds += match &mut self.work {
                 Consumer::Pipeline(fused) => fused.process(arrived)?,

@@ -38,10 +38,10 @@ const ALLOWED: [(&str, &str); 26] = [
     ),
 ];
 
-/// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow
+/// Crates that may hold unsafe code: system calls and mapped memory (capture), the flow
 /// cache's memory and prefetch (flow), nDPI (ndpi), the GPU driver (tcp-batch), namespaces and signals of tests
 /// (testbed). All others forbid it.
-const MAY_BE_UNSAFE: [&str; 6] = ["capture", "flow", "ndpi", "tcp-batch", "testbed", "trafficgen"];
+const MAY_BE_UNSAFE: [&str; 5] = ["capture", "flow", "ndpi", "tcp-batch", "testbed"];
 
 /// Crates whose files import from each other, not through what the root of the crate re-exports: so each import
 /// shows the way of the data.

@@ -5,9 +5,9 @@ use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::mapped_array::{Line, MappedArray};
 use crate::measure::{Fact, Run, Work, timed};
-use crate::meter::decode;
+use crate::meter::decode_bursts;
 use std::hint::black_box;
-use weir_capture::MAX_BURST_FRAMES;
+use weir_capture::{Frame, MAX_BURST_FRAMES};
 use weir_flow::{KeyHasher, prefetch};
 use weir_packet::{Flags, Packet};
 
@@ -126,6 +126,8 @@ fn below(random: u64, limit: usize) -> usize {
 struct Lines {
     /// One line is the whole state of a flow here.
     lines: MappedArray<Line>,
+    /// Line, length and time of the packets of a burst.
+    burst: [(usize, u32, u64); MAX_BURST_FRAMES],
     /// Packets entered in all rounds.
     given: u64,
 }
@@ -153,25 +155,17 @@ impl DecodedAll {
     }
 
     fn enter(&mut self, frames: &Frames) {
-        let (mut walk, mut burst) = (frames.iter(), [FlowLines::default(); MAX_BURST_FRAMES]);
-        loop {
-            let mut decoded = 0;
-            while decoded < MAX_BURST_FRAMES
-                && let Some(frame) = walk.next()
-            {
-                decoded += usize::from(decode(&frame, &mut self.packets[decoded]));
-            }
-            for (flow, packet) in burst.iter_mut().zip(&self.packets[..decoded]) {
-                let slot = below(self.hash.hash(packet, Default::default()), self.flows);
+        let Self { lines, flows, hash, packets, given } = self;
+        let mut burst = [FlowLines::default(); MAX_BURST_FRAMES];
+        decode_bursts(frames.iter(), packets, |decoded| {
+            for (flow, packet) in burst.iter_mut().zip(decoded) {
+                let slot = below(hash.hash(packet, Default::default()), *flows);
                 let direction = usize::from(packet.source > packet.destination);
-                *flow = self.lines.prefetch_bucket(slot, direction, packet.flags.has(Flags::TCP));
+                *flow = lines.prefetch_bucket(slot, direction, packet.flags.has(Flags::TCP));
             }
-            self.lines.enter(&mut burst[..decoded]);
-            self.given += decoded as u64;
-            if decoded < MAX_BURST_FRAMES {
-                return;
-            }
-        }
+            lines.enter(&mut burst[..decoded.len()]);
+            *given += decoded.len() as u64;
+        });
     }
 }
 
@@ -192,8 +186,8 @@ impl Work<Frames> for DecodedAll {
 impl Work<Frames> for Roofline {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
         let mut walk = frames.iter();
-        let next = || walk.next().map(|frame| (hash(frame.bytes), frame.wire_bytes, frame.time_ns));
-        self.0.run(frames.packets, next)
+        let hashed = |frame: Frame<'_>| (hash(frame.bytes), frame.wire_bytes, frame.time_ns);
+        self.0.run(frames.packets, |lines| while lines.enter(walk.by_ref().take(MAX_BURST_FRAMES).map(hashed)) {})
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
@@ -203,23 +197,12 @@ impl Work<Frames> for Roofline {
 
 impl Work<Frames> for Decoded {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let (mut walk, hash, packets) = (frames.iter(), self.hash, &mut self.packets);
-        let (mut at, mut filled) = (0, 0);
+        let Self { lines, hash, packets } = self;
+        let hashed = |packet: &Packet| (hash.hash(packet, Default::default()), packet.frame_bytes, packet.time_ns);
         // As in the meter: decode a burst, then hash it, then enter it.
-        let next = || {
-            if at == filled {
-                (at, filled) = (0, 0);
-                while filled < MAX_BURST_FRAMES
-                    && let Some(frame) = walk.next()
-                {
-                    filled += usize::from(decode(&frame, &mut packets[filled]));
-                }
-            }
-            let packet = packets[..filled].get(at)?;
-            at += 1;
-            Some((hash.hash(packet, Default::default()), packet.frame_bytes, packet.time_ns))
-        };
-        self.lines.run(frames.packets, next)
+        lines.run(frames.packets, |lines| {
+            decode_bursts(frames.iter(), packets, |burst| _ = lines.enter(burst.iter().map(hashed)));
+        })
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
@@ -229,41 +212,34 @@ impl Work<Frames> for Decoded {
 
 impl Lines {
     fn new(flows: usize) -> Result<Self, Error> {
-        Ok(Self { lines: MappedArray::new(flows)?, given: 0 })
+        Ok(Self { lines: MappedArray::new(flows)?, burst: [(0, 0, 0); MAX_BURST_FRAMES], given: 0 })
     }
 
     #[inline(always)]
-    fn run(&mut self, packets: u64, next: impl FnMut() -> Option<(u64, u32, u64)>) -> Result<Run, Error> {
+    fn run(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
         self.given += packets;
-        let ((), seconds) = timed(|| self.enter(next));
+        let ((), seconds) = timed(|| work(self));
         Ok(Run::new(packets, seconds))
     }
 
-    /// Enters all packets in bursts. `next` returns hash, length and time of a packet.
+    /// Enters a burst: hash, length and time of each packet. Returns whether it has any.
     #[inline(always)]
-    fn enter(&mut self, mut next: impl FnMut() -> Option<(u64, u32, u64)>) {
-        let mut burst = [(0, 0, 0); MAX_BURST_FRAMES];
-        let lines = &mut self.lines[..];
-        loop {
-            let mut filled = 0;
-            while filled < MAX_BURST_FRAMES
-                && let Some((hash, wire_bytes, time_ns)) = next()
-            {
-                let line = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
-                prefetch(&lines[line]);
-                burst[filled] = (line, wire_bytes, time_ns);
-                filled += 1;
-            }
-            for &(line, wire_bytes, time_ns) in &burst[..filled] {
-                let Line(words) = &mut lines[line];
-                words[0] += 1;
-                words[1] += u64::from(wire_bytes);
-                words[2] = time_ns;
-            }
-            if filled < MAX_BURST_FRAMES {
-                return;
-            }
+    fn enter(&mut self, packets: impl Iterator<Item = (u64, u32, u64)>) -> bool {
+        let Self { lines, burst, .. } = self;
+        let (lines, mut filled) = (&mut lines[..], 0);
+        for (place, (hash, wire_bytes, time_ns)) in burst.iter_mut().zip(packets) {
+            let line = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
+            prefetch(&lines[line]);
+            *place = (line, wire_bytes, time_ns);
+            filled += 1;
         }
+        for &(line, wire_bytes, time_ns) in &burst[..filled] {
+            let Line(words) = &mut lines[line];
+            words[0] += 1;
+            words[1] += u64::from(wire_bytes);
+            words[2] = time_ns;
+        }
+        filled > 0
     }
 
     /// Checks that every packet is in a line.
@@ -304,7 +280,6 @@ fn hash(bytes: &[u8]) -> u64 {
                 return 0;
             }
             let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|octet| head[at + octet]));
-            let port = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
             (eight(22) ^ eight(30).rotate_left(16) ^ port(54), eight(38) ^ eight(46).rotate_left(16) ^ port(56))
         }
         _ => return 0,

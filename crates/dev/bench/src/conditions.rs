@@ -41,14 +41,6 @@ pub struct Conditions {
     pub load: Option<f64>,
 }
 
-/// Numbers of free huge pages of 2 MiB and of 1 GiB.
-fn free_huge_pages() -> [u64; 2] {
-    [2048, 1 << 20].map(|kib| {
-        let free = read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"));
-        free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0)
-    })
-}
-
 /// Memory available to programs now, bytes.
 pub fn available_memory_bytes() -> u64 {
     memory("MemAvailable").unwrap_or(4 << 30)
@@ -80,7 +72,10 @@ impl Conditions {
     /// Reads those of this machine.
     pub fn read(date: &str, rounds: usize, quick: bool) -> Self {
         let line = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
-        let [free_2mib_pages, free_1gib_pages] = free_huge_pages();
+        let [free_2mib_pages, free_1gib_pages] = [2048, 1 << 20].map(|kib| {
+            let free = line(&format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"));
+            free.and_then(|free| free.parse().ok()).unwrap_or(0)
+        });
         // The file lists all modes, with the active one in brackets.
         let mode = line("/sys/kernel/mm/transparent_hugepage/enabled")
             .and_then(|modes| Some(modes.split_once('[')?.1.split_once(']')?.0.to_owned()));

@@ -35,7 +35,7 @@ pub struct Frames {
     /// Sum of their lengths on the wire, bytes.
     pub wire_bytes: u64,
     /// Capture time that they span, including the gap to the next round, ns.
-    span_ns: u64,
+    pub span_ns: u64,
     /// Offset of all times, ns.
     shift_ns: u64,
     source: TrafficGenerator,
@@ -104,11 +104,6 @@ impl Frames {
         Ok(())
     }
 
-    /// Capture time of a round, ns.
-    pub fn span_ns(&self) -> u64 {
-        self.span_ns
-    }
-
     /// Time of the frame with this index, or of the last one if there are fewer.
     pub fn time_ns(&self, index: u64) -> u64 {
         self.descriptors[index.min(self.packets - 1) as usize][0] + self.shift_ns
@@ -139,25 +134,16 @@ pub struct FrameIter<'a> {
     shift_ns: u64,
 }
 
-impl<'a> FrameIter<'a> {
-    /// The next frames as a source of its own, all at the given time if there is one. Adds the frames
-    /// that are read, and their octets on the wire, to `read`.
-    pub fn chunk<'iter>(
-        &'iter mut self,
-        packets: u64,
-        time_ns: Option<u64>,
-        read: &'iter mut [u64; 2],
-    ) -> Chunk<'iter, 'a> {
-        Chunk { frames: self, packets, time_ns, read }
-    }
-}
-
-/// A part of the frames.
+/// The next frames as a source of its own.
 pub struct Chunk<'iter, 'frames> {
-    frames: &'iter mut FrameIter<'frames>,
-    packets: u64,
-    time_ns: Option<u64>,
-    read: &'iter mut [u64; 2],
+    /// Where the frames come from.
+    pub frames: &'iter mut FrameIter<'frames>,
+    /// Number of frames.
+    pub packets: u64,
+    /// The time of all of them, instead of their own.
+    pub time_ns: Option<u64>,
+    /// To this, the frames that are read and their octets on the wire are added.
+    pub read: &'iter mut [u64; 2],
 }
 
 impl Source for Chunk<'_, '_> {
@@ -242,7 +228,7 @@ mod tests {
     fn repeated_frames_have_later_times() {
         let mut frames = Frames::new("velan,flows=10,rate=10M", 1280).unwrap();
         let last = frames.iter().last().unwrap().time_ns;
-        assert_eq!(frames.span_ns(), 128_000);
+        assert_eq!(frames.span_ns, 128_000);
         frames.next_round().unwrap();
         let first = frames.iter().next().unwrap().time_ns;
         assert!((last + 1..last + 200).contains(&first), "{last} {first}");

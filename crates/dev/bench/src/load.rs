@@ -2,7 +2,7 @@
 
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
-use crate::measure::{Fact, OwnLoad, Run, Work};
+use crate::measure::{Bench, Fact, OwnLoad, Run, Work};
 use weir_flow::Config;
 use weir_packet::Packet;
 
@@ -60,6 +60,21 @@ impl AsRef<[Packet]> for DecodedPackets {
     fn as_ref(&self) -> &[Packet] {
         &self.packets
     }
+}
+
+/// Runs cases for a time of capture, so that slots are reused and the system has provided their memory.
+pub fn warm_up(
+    bench: &Bench<'_>,
+    frames: &mut Frames,
+    time_ns: u64,
+    cases: &mut [&mut dyn Work<Frames>],
+) -> Result<(), Error> {
+    let until = frames.time_ns(0) + time_ns;
+    while !bench.quick && frames.time_ns(0) < until {
+        cases.iter_mut().try_for_each(|case| case.run(frames).map(drop))?;
+        frames.next_round()?;
+    }
+    Ok(())
 }
 
 /// A case with frames of its own.

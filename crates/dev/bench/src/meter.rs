@@ -33,15 +33,11 @@ pub struct Fused {
 impl Fused {
     /// A pipeline with this meter.
     pub fn new(meter: Config) -> Result<Self, Error> {
-        Self::start(meter, None)
+        Self::with_actions(meter, None)
     }
 
-    /// A pipeline that also hands packets on.
-    pub fn with_actions(meter: Config, actions: PacketActions) -> Result<Self, Error> {
-        Self::start(meter, Some(actions))
-    }
-
-    fn start(meter: Config, actions: Option<PacketActions>) -> Result<Self, Error> {
+    /// The same with what is done with packets.
+    pub fn with_actions(meter: Config, actions: Option<PacketActions>) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
         let exporter = Exporter::new(
@@ -64,9 +60,7 @@ impl Fused {
         }
         Ok(())
     }
-}
 
-impl Fused {
     /// Processes all frames of a source. Returns the time that this took, s.
     pub fn process(&mut self, source: impl Source + Send) -> Result<f64, Error> {
         let mut source = Input::File(Box::new(source));
@@ -98,7 +92,7 @@ impl Fused {
         let created = ledger.flows_created - std::mem::replace(&mut self.created, ledger.flows_created);
         let mut facts = vec![
             ("records live", ledger.live.flows as f64),
-            ("new records/s of capture", created as f64 * 1e9 / frames.span_ns() as f64),
+            ("new records/s of capture", created as f64 * 1e9 / frames.span_ns as f64),
             ("new records/s of run time", created as f64 / seconds),
         ];
         let before = std::mem::replace(&mut self.inspection, ledger.inspection);
@@ -139,23 +133,12 @@ impl Work<Frames> for Fused {
 pub struct CountingSink {
     counters: SinkCounters,
     /// When it last received records.
-    pub last_write: LastWrite,
-}
-
-/// Time at which a sink last received records.
-#[derive(Clone, Default)]
-pub struct LastWrite(Arc<Mutex<Option<Instant>>>);
-
-impl LastWrite {
-    /// The time of the last record.
-    pub fn get(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    pub last_write: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Sink for CountingSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
-        *self.last_write.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         flows.iter().for_each(|flow| self.counters.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }
@@ -200,25 +183,6 @@ impl Metering {
         Ok(metering)
     }
 
-    fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
-        let (mut burst, mut filled) = ([Packet::default(); MAX_BURST_FRAMES], 0);
-        for frame in frames {
-            self.received += 1;
-            filled += usize::from(decode(&frame, &mut burst[filled]));
-            if filled == MAX_BURST_FRAMES {
-                self.process(&burst);
-                filled = 0;
-            }
-        }
-        self.process(&burst[..filled]);
-    }
-
-    /// Meters packets that were decoded before.
-    fn packets(&mut self, packets: &[Packet]) {
-        self.received += packets.len() as u64;
-        packets.chunks(MAX_BURST_FRAMES).for_each(|burst| self.process(burst));
-    }
-
     #[inline(always)]
     fn process(&mut self, burst: &[Packet]) {
         self.given.packets += burst.len() as u64;
@@ -254,6 +218,7 @@ impl Metering {
     }
 
     fn round(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
+        self.received += packets;
         let ((), seconds) = timed(|| work(self));
         self.check().map_err(|mismatch| mismatch.in_case("a round"))?;
         let facts = vec![("records live", self.meter.open_records().flows as f64)];
@@ -285,9 +250,29 @@ pub fn decode(frame: &Frame<'_>, packet: &mut Packet) -> bool {
     notes.is_ok() && packet.network != Network::Layer2
 }
 
+/// Decodes frames and hands their packets on in bursts. Leaves out frames without an IP packet.
+#[inline(always)]
+pub fn decode_bursts<'a>(
+    frames: impl Iterator<Item = Frame<'a>>,
+    packets: &mut [Packet; MAX_BURST_FRAMES],
+    mut process: impl FnMut(&[Packet]),
+) {
+    let mut filled = 0;
+    for frame in frames {
+        filled += usize::from(decode(&frame, &mut packets[filled]));
+        if filled == MAX_BURST_FRAMES {
+            process(packets);
+            filled = 0;
+        }
+    }
+    process(&packets[..filled]);
+}
+
 impl Work<Frames> for Metering {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        self.round(frames.packets, |metering| metering.frames(frames.iter()))
+        let mut packets = [Packet::default(); MAX_BURST_FRAMES];
+        let meter = |metering: &mut Self| decode_bursts(frames.iter(), &mut packets, |burst| metering.process(burst));
+        self.round(frames.packets, meter)
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
@@ -299,7 +284,8 @@ impl Work<Frames> for Metering {
 impl<L: AsRef<[Packet]>> Work<L> for Metering {
     fn run(&mut self, load: &mut L) -> Result<Run, Error> {
         let packets = load.as_ref();
-        self.round(packets.len() as u64, |metering| metering.packets(packets))
+        let bursts = packets.chunks(MAX_BURST_FRAMES);
+        self.round(packets.len() as u64, |metering| bursts.for_each(|burst| metering.process(burst)))
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {

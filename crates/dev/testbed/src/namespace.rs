@@ -3,7 +3,9 @@
 //! The namespace belongs to the thread of the test and to the processes that it starts, and is
 //! removed when they end. The kernel sends nothing in it: no addresses, no IPv6, no ARP.
 
+use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -102,18 +104,36 @@ pub fn keep_capabilities(kept: &[u32]) {
 
 /// Sends frames out of an interface unchanged.
 pub struct Sender {
-    sender: weir_trafficgen::Sender,
+    socket: OwnedFd,
+    address: libc::sockaddr_ll,
     sent: u64,
 }
 
 impl Sender {
     pub fn new(interface: &str) -> Self {
-        Self { sender: weir_trafficgen::Sender::open(interface, false).unwrap(), sent: 0 }
+        let name = CString::new(interface).unwrap();
+        // SAFETY: the name lives across its call, the socket has no other owner, and the address is plain
+        // numbers, for which zeros are valid.
+        let (socket, address) = unsafe {
+            // Protocol 0: it receives nothing.
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            assert!(socket >= 0, "{}", io::Error::last_os_error());
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+            (OwnedFd::from_raw_fd(socket), address)
+        };
+        assert_ne!(address.sll_ifindex, 0, "{interface}: {}", io::Error::last_os_error());
+        Self { socket, address, sent: 0 }
     }
 
     /// Sends a frame. It arrives at the other end before this returns, or soon after.
     pub fn send(&mut self, frame: &[u8]) {
-        assert_eq!(self.sender.send(&[frame]).unwrap(), 1);
+        let address = (&raw const self.address).cast();
+        let (socket, address_bytes) = (self.socket.as_raw_fd(), size_of_val(&self.address) as u32);
+        // SAFETY: frame and address live across the call, with their sizes; the kernel only reads them.
+        let sent = unsafe { libc::sendto(socket, frame.as_ptr().cast(), frame.len(), 0, address, address_bytes) };
+        assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
         self.sent += 1;
         if self.sent.is_multiple_of(BURST) {
             until_received();

@@ -7,11 +7,10 @@
 //! Between rounds it pauses, so that it has its random duration. Nothing is lost, duplicated or
 //! reordered.
 
-use crate::expected::ExpectedFlow;
+use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
-use crate::hosts::Hosts;
+use crate::population::Population;
 use crate::random::{Fraction, Random};
-use std::net::IpAddr;
 
 /// Shape of the Pareto distribution of segments per conversation; a smaller shape gives more
 /// large flows.
@@ -144,14 +143,6 @@ pub(super) struct Conversation {
 
 const _: () = assert!(size_of::<Option<Conversation>>() <= 128);
 
-/// What all conversations have in common.
-pub(super) struct Traffic<'a> {
-    pub(super) hosts: &'a Hosts,
-    pub(super) mean_life_ns: u64,
-    /// Fraction of TCP conversations that end with RST.
-    pub(super) rst: Fraction,
-}
-
 pub(super) struct Segment {
     pub(super) side: u8,
     pub(super) flags: u8,
@@ -172,15 +163,15 @@ pub(super) struct StreamPlace {
 }
 
 impl Conversation {
-    /// Begins the conversation with this number. Draws its properties from `random`.
+    /// Begins the conversation with this number. Draws its properties.
     pub(super) fn new(
         number: u64,
         service: &'static Service,
         ipv6: bool,
         now_ns: u64,
-        traffic: &Traffic<'_>,
-        random: &mut Random,
+        population: &mut Population<Self>,
     ) -> Self {
+        let Population { random, hosts, mean_life_ns, rst, .. } = population;
         let Service { protocol, port, round, segments, .. } = *service;
         let tcp = protocol == TCP;
 
@@ -193,7 +184,7 @@ impl Conversation {
         }
         let rounds = segments.div_ceil(round);
         let packets = u64::from(segments) * 2 + u64::from(rounds) + 8;
-        let drawn_ns = (random.exponential() * traffic.mean_life_ns as f64) as u64;
+        let drawn_ns = (random.exponential() * *mean_life_ns as f64) as u64;
         let life_ns = drawn_ns.max(packets * MIN_NS_PER_PACKET);
 
         // Everything except the pauses takes at most half of the duration.
@@ -204,7 +195,7 @@ impl Conversation {
 
         let bits = random.next_u64();
         Self {
-            ends: traffic.hosts.ends(number, ipv6, port, random),
+            ends: hosts.ends(number, ipv6, port, random),
             until_ns: now_ns + life_ns,
             number,
             first_packets: 0,
@@ -225,7 +216,7 @@ impl Conversation {
             // Except for mail, nearly all data flows from the responder.
             talker: u8::from(!(tcp && (port == SMTP || random.chance(Fraction::percent(8))))),
             closer: (bits >> 16) as u8 & 1,
-            resets: random.chance(traffic.rst),
+            resets: random.chance(*rst),
             combines_fin: (bits >> 17) & 1 == 0,
             ttl: [64 - (bits >> 24) as u8 % 8, 60 - (bits >> 32) as u8 % 12],
         }
@@ -234,12 +225,6 @@ impl Conversation {
     /// Sends no data any more.
     pub(super) fn close(&mut self) {
         self.step = if self.resets { Step::Reset } else { Step::Fin };
-    }
-
-    /// Returns address and port of a side.
-    pub(super) fn end(&self, side: u8) -> (IpAddr, u16) {
-        let end = &self.ends[usize::from(side)];
-        (end.ip(self.ipv6), end.port)
     }
 
     pub(super) fn is_tcp(&self) -> bool {
@@ -365,8 +350,9 @@ impl Conversation {
     }
 
     /// Writes octets from this position of a side's stream, which have no rounds of their own.
-    /// `acknowledged` is the position in the stream of the other side.
-    pub(super) fn write_octets(&mut self, place: &StreamPlace, octets: &[u8], slot: &mut Slot) -> u32 {
+    /// `acknowledged` is the position in the stream of the other side. Returns their segment and the
+    /// length of the IP packet.
+    pub(super) fn write_octets(&mut self, place: &StreamPlace, octets: &[u8], slot: &mut Slot) -> (Segment, u32) {
         let StreamPlace { side, start, acknowledged, push } = *place;
         let flags = if push { PSH | ACK } else { ACK };
         let segment = Segment { side, flags, payload: octets.len() as u16, opening: [0; 4], advance: 0 };
@@ -375,7 +361,8 @@ impl Conversation {
             *sequence = sequence.wrapping_add(start);
             *acknowledgment = acknowledgment.wrapping_add(acknowledged);
         }
-        headers.write_payload(octets, slot)
+        let ip_bytes = headers.write_payload(octets, slot);
+        (segment, ip_bytes)
     }
 
     /// Advances the sequence numbers by what was sent with [`Self::write_octets`].
@@ -410,7 +397,14 @@ impl Conversation {
         headers
     }
 
-    pub(super) fn expected_flow(&self) -> ExpectedFlow {
-        ExpectedFlow::new(self.ends, self.ipv6, self.service.protocol)
+    /// Counts a packet of a segment in the expected flow, which begins with its first one.
+    pub(super) fn count(&mut self, segment: &Segment, ip_bytes: u32, slot: &Slot, expected: &mut ExpectedFlows) {
+        let [from, to] = [segment.side, 1 - segment.side].map(|side| self.ends[usize::from(side)]);
+        if self.index == usize::MAX {
+            self.index = expected.add(ExpectedFlow::new([from, to], self.ipv6, self.service.protocol));
+        }
+        let flow = &mut expected.flows[self.index];
+        let reverse = (flow.source, flow.source_port) != (from.ip(self.ipv6), from.port);
+        flow.count(reverse, slot, ip_bytes, segment.flags);
     }
 }

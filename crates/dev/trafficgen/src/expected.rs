@@ -2,7 +2,7 @@
 
 use crate::expected_application::ExpectedApplication;
 use crate::expected_tcp::ExpectedTcp;
-use crate::frame::Endpoint;
+use crate::frame::{Endpoint, Slot, TCP};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -39,6 +39,19 @@ impl ExpectedFlow {
             reverse: ExpectedDirection::default(),
         }
     }
+
+    /// Counts the packet in a slot. Packets are in time order. `flags` are those of TCP.
+    pub(super) fn count(&mut self, reverse: bool, slot: &Slot, ip_bytes: u32, flags: u8) {
+        let direction = if reverse { &mut self.reverse } else { &mut self.forward };
+        if direction.packets == 0 {
+            direction.first_ns = slot.time_ns;
+        }
+        direction.last_ns = slot.time_ns;
+        direction.packets += 1;
+        direction.bytes += u64::from(ip_bytes);
+        direction.frame_bytes += u64::from(slot.wire_bytes);
+        direction.tcp_flags |= if self.protocol == TCP { u16::from(flags) } else { 0 };
+    }
 }
 
 /// One direction of an [`ExpectedFlow`]. The times are undefined while `packets` is 0.
@@ -56,20 +69,6 @@ pub struct ExpectedDirection {
     pub last_ns: u64,
     /// Union of the TCP control bits of all packets; 0 for UDP.
     pub tcp_flags: u16,
-}
-
-impl ExpectedDirection {
-    /// Counts a packet. Packets are in time order.
-    pub(super) fn count(&mut self, time_ns: u64, ip_bytes: u32, frame_bytes: u32, tcp_flags: u8) {
-        if self.packets == 0 {
-            self.first_ns = time_ns;
-        }
-        self.last_ns = time_ns;
-        self.packets += 1;
-        self.bytes += u64::from(ip_bytes);
-        self.frame_bytes += u64::from(frame_bytes);
-        self.tcp_flags |= u16::from(tcp_flags);
-    }
 }
 
 /// The expected flows so far, in the order of their first packets.
@@ -124,8 +123,8 @@ pub fn write_expected_flows(
     for prefix in if tcp.is_empty() { &[][..] } else { &["fwd_tcp", "rev_tcp"] } {
         ExpectedTcp::NAMES.iter().try_for_each(|name| write!(output, ",{prefix}_{name}"))?;
     }
-    for name in if applications.is_empty() { &[][..] } else { &ExpectedApplication::NAMES } {
-        write!(output, ",{name}")?;
+    if !applications.is_empty() {
+        ExpectedApplication::names().try_for_each(|name| write!(output, ",{name}"))?;
     }
     writeln!(output)?;
     for (at, flow) in flows.iter().enumerate() {
@@ -136,7 +135,7 @@ pub fn write_expected_flows(
         for direction in [forward, reverse] {
             let ExpectedDirection { packets, bytes, frame_bytes, first_ns, last_ns, tcp_flags } = direction;
             write!(output, ",{packets},{bytes},{frame_bytes},")?;
-            if *protocol == 6 && *packets > 0 {
+            if *protocol == TCP && *packets > 0 {
                 write!(output, "{tcp_flags}")?;
             }
             if *packets > 0 {

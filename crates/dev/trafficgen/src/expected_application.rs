@@ -1,5 +1,16 @@
 //! The expected applications (ground truth) of the profile `apps`.
 
+/// A fact of a conversation that a reader can find: its index in [`ExpectedApplication::FACTS`].
+pub(super) type Fact = usize;
+
+pub(super) const SERVER_NAME: Fact = 0;
+pub(super) const PROTOCOLS_OFFERED: Fact = 1;
+pub(super) const PROTOCOL: Fact = 2;
+pub(super) const HTTP_HOST: Fact = 3;
+pub(super) const DNS_NAME: Fact = 4;
+pub(super) const SSH_CLIENT: Fact = 5;
+pub(super) const SSH_SERVER: Fact = 6;
+
 /// The application of a flow of the profile `apps`, and what its first packets show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedApplication {
@@ -22,27 +33,16 @@ impl ExpectedApplication {
     /// Names of the facts.
     pub const FACTS: [&'static str; 7] =
         ["sni", "alpn_offered", "alpn", "http_host", "dns_name", "ssh_client", "ssh_server"];
-    /// Column headers for [`Self::values`].
-    pub const NAMES: [&'static str; 11] = [
-        "conversation",
-        "application",
-        "sni",
-        "alpn_offered",
-        "alpn",
-        "http_host",
-        "dns_name",
-        "ssh_client",
-        "ssh_server",
-        "first_packets",
-        "hidden",
-    ];
+    /// Returns the column headers for [`Self::values`].
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["conversation", "application"].into_iter().chain(Self::FACTS).chain(["first_packets", "hidden"])
+    }
 
-    /// Returns all values as text, in the order of [`Self::NAMES`]. Lists are separated by spaces.
-    pub fn values(&self) -> [String; Self::NAMES.len()] {
-        let [sni, offered, alpn, host, name, client, server] = self.facts.clone().map(Option::unwrap_or_default);
+    /// Returns all values as text, in the order of [`Self::names`]. Lists are separated by spaces.
+    pub fn values(&self) -> impl Iterator<Item = String> {
         let events = self.first_packets.iter().copied().chain(self.is_cut.then_some("cut"));
-        let events = events.collect::<Vec<_>>().join(" ");
-        let hidden = self.hidden.join(" ");
-        [self.kind.into(), self.application.into(), sni, offered, alpn, host, name, client, server, events, hidden]
+        let lists = [events.collect::<Vec<_>>(), self.hidden.clone()].map(|list| list.join(" "));
+        let facts = self.facts.clone().map(Option::unwrap_or_default);
+        [self.kind, self.application].map(String::from).into_iter().chain(facts).chain(lists)
     }
 }

@@ -27,13 +27,6 @@ macro_rules! counts {
             pub fn from_values([$($name),*]: [u64; Self::NAMES.len()]) -> Self {
                 Self { $($name),* }
             }
-
-            /// Returns the sum of all classes, which is `segments`.
-            pub fn classes(&self) -> u64 {
-                let copies = self.switched_copies + self.routed_copies;
-                let special = self.rst + self.syn + self.syn_again + self.keep_alives + self.window_probes + self.acks;
-                copies + special + self.in_order + self.retransmissions + self.out_of_order + self.unseen
-            }
         }
     };
 }

@@ -4,7 +4,7 @@
 //! In: a specification such as `velan,flows=131072,size=64` (profile and settings, see
 //! `docs/synth.md`). Out: frames, and on request the expected flow records. Invariants: the same
 //! specification gives the same frames, bit by bit, on every machine; times never go back; nothing
-//! is allocated per packet. Only [`Sender`] sends frames anywhere.
+//! is allocated per packet.
 //!
 //! * `velan`: equal UDP packets, one flow per address pair: the traffic of CESNET's measurements.
 //! * `mix`: conversations over TCP (handshake, requests and answers, acknowledgments, FIN or RST) and
@@ -21,13 +21,12 @@
 //!   application and its facts, see [`ExpectedApplication`].
 //!
 //! All checksums are correct; except in `apps`, payloads are zeros.
-#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+#![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate self as weir_trafficgen;
 
 mod apps;
-mod bounds;
 mod conversation;
 mod expected;
 mod expected_application;
@@ -36,9 +35,9 @@ mod frame;
 mod hosts;
 mod lossy;
 mod mix;
+mod population;
 mod random;
 mod schedule;
-mod sender;
 #[cfg(test)]
 mod tests;
 mod velan;
@@ -47,14 +46,14 @@ pub use expected::{ExpectedDirection, ExpectedFlow, write_expected_flows};
 pub use expected_application::ExpectedApplication;
 pub use expected_tcp::ExpectedTcp;
 pub use random::Random;
-pub use sender::Sender;
-pub use velan::{VELAN_PRESETS, VelanPreset};
+pub use velan::CESNET_RATES;
 
 use apps::Apps;
 use expected::ExpectedFlows;
 use frame::Slot;
 use lossy::Lossy;
 use mix::Mix;
+use population::Bounds;
 use velan::Velan;
 use weir_capture::{Burst, Error, FIRST_INTERFACE, Frame, Progress, SettingsError, Source};
 
@@ -64,7 +63,7 @@ const ETHERNET_LINK_TYPE: u16 = 1;
 
 /// A source of synthetic traffic.
 pub struct TrafficGenerator {
-    profile: Profile,
+    profile: Box<dyn Profile>,
     snap: u32,
     slots: Box<[Slot]>,
     expected: Option<ExpectedFlows>,
@@ -72,11 +71,16 @@ pub struct TrafficGenerator {
     done_bytes: u64,
 }
 
-enum Profile {
-    Velan(Velan),
-    Mix(Mix),
-    Lossy(Lossy),
-    Apps(Box<Apps>),
+trait Profile: Send {
+    /// Fills slots from the first on and returns their number.
+    fn fill(&mut self, slots: &mut [Slot], expected: Option<&mut ExpectedFlows>) -> usize;
+
+    fn bounds(&mut self) -> &Bounds;
+
+    /// Returns the captured bytes of all frames, if the number of packets determines them.
+    fn total_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl TrafficGenerator {
@@ -89,13 +93,14 @@ impl TrafficGenerator {
     pub fn new(specification: &str) -> Result<Self, SettingsError> {
         let (kind, rest) =
             specification.split_once(',').map_or((specification, None), |(kind, rest)| (kind, Some(rest)));
-        let (profile, snap) = match kind {
-            "velan" => Velan::new(rest).map(|(velan, snap)| (Profile::Velan(velan), snap))?,
-            "mix" => Mix::new(rest).map(|(mix, snap)| (Profile::Mix(mix), snap))?,
-            "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Profile::Lossy(lossy), snap))?,
-            "apps" => Apps::new(rest).map(|(apps, snap)| (Profile::Apps(Box::new(apps)), snap))?,
+        let mut profile: Box<dyn Profile> = match kind {
+            "velan" => Box::new(Velan::new(rest)?),
+            "mix" => Box::new(Mix::new(rest)?),
+            "lossy" => Box::new(Lossy::new(rest)?),
+            "apps" => Box::new(Apps::new(rest)?),
             _ => return Err(SettingsError::UnknownProfile(kind.into(), PROFILES)),
         };
+        let snap = profile.bounds().snap;
         Ok(Self { profile, snap, slots: frame::slots(), expected: None, done_bytes: 0 })
     }
 
@@ -127,13 +132,7 @@ impl TrafficGenerator {
 
 impl Source for TrafficGenerator {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        let expected = self.expected.as_mut();
-        let filled = match &mut self.profile {
-            Profile::Velan(velan) => velan.fill(&mut self.slots, expected),
-            Profile::Mix(mix) => mix.fill(&mut self.slots, expected),
-            Profile::Lossy(lossy) => lossy.fill(&mut self.slots, expected),
-            Profile::Apps(apps) => apps.fill(&mut self.slots, expected),
-        };
+        let filled = self.profile.fill(&mut self.slots, self.expected.as_mut());
         for slot in &self.slots[..filled] {
             let bytes = &slot.octets[..slot.wire_bytes.min(self.snap) as usize];
             self.done_bytes += bytes.len() as u64;
@@ -150,11 +149,6 @@ impl Source for TrafficGenerator {
     }
 
     fn progress(&self) -> Progress {
-        let total_bytes = match &self.profile {
-            Profile::Velan(velan) => velan.total_bytes(self.snap),
-            // Sizes are random.
-            Profile::Mix(_) | Profile::Lossy(_) | Profile::Apps(_) => None,
-        };
-        Progress { done_bytes: self.done_bytes, total_bytes }
+        Progress { done_bytes: self.done_bytes, total_bytes: self.profile.total_bytes() }
     }
 }

@@ -5,6 +5,7 @@
 //! whose every bit IEEE 754 defines; those of the C library differ between systems.
 
 const LN_2: f64 = std::f64::consts::LN_2;
+use weir_capture::{SettingsError, SourceSettings};
 
 /// A pseudo-random number generator. Equal seeds give equal sequences on every machine.
 pub struct Random(u64);
@@ -38,6 +39,17 @@ impl Random {
     #[inline]
     pub(super) fn chance(&mut self, share: Fraction) -> bool {
         self.below(Fraction::ALL.0) < share.0
+    }
+
+    /// Returns the index of a weight, drawn by the weights, which add up to `sum` or less; `None` for the
+    /// rest.
+    pub(super) fn weighted(&mut self, sum: u64, weights: impl IntoIterator<Item = u64>) -> Option<usize> {
+        let mut drawn = self.below(sum);
+        weights.into_iter().position(|weight| {
+            let is_this = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
+            is_this
+        })
     }
 
     /// Returns a number uniformly distributed from half of `mean` to one and a half times `mean`.
@@ -75,6 +87,11 @@ impl Fraction {
 
     pub(super) const fn percent(percent: u64) -> Self {
         Self(percent * 10_000_000)
+    }
+
+    /// Parses a setting; without it, the default is in per mille.
+    pub(super) fn read(values: &SourceSettings<'_>, key: &'static str, default: u64) -> Result<Self, SettingsError> {
+        Ok(Self(values.fraction_billionths(key)?.unwrap_or(default * 1_000_000)))
     }
 }
 

@@ -6,9 +6,10 @@
 //! address, and the ports never change: every flow has its own 5-tuple, which is hard for a weak
 //! hash function.
 
-use crate::bounds::{Bounds, SECOND_NS, START_NS};
+use crate::Profile;
 use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
+use crate::population::{Bounds, SECOND_NS, START_NS};
 use crate::random::Random;
 use weir_capture::{SettingsError, SourceSettings};
 
@@ -24,45 +25,14 @@ const HEADERS: usize = 42;
 /// Bytes of the frame check sequence, which sizes include and captures do not.
 const FCS: u32 = 4;
 
-/// One row of Table I: the traffic of a generator on one 10 Gbit/s interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VelanPreset {
-    /// Frame size in bytes, with the 4 bytes of the FCS.
-    pub size: u32,
-    /// Number of flows.
-    pub flows: u32,
-    /// Packets per second.
-    pub packets_per_second: u64,
-    /// Bits of frames per second, as published.
-    pub bits_per_second: u64,
-}
-
-impl VelanPreset {
-    /// Returns the specification of this row for
-    /// [`TrafficGenerator::new`](super::TrafficGenerator::new).
-    pub fn specification(&self) -> String {
-        format!("velan,size={},flows={}", self.size, self.flows)
-    }
-}
-
-/// Table I.
-pub const VELAN_PRESETS: [VelanPreset; 12] = {
-    const ROWS: [(u32, u64, u64); 4] = [
-        (64, 14_880_545, 7_618_839_040),
-        (128, 8_445_715, 8_648_411_900),
-        (256, 4_528_861, 9_275_108_100),
-        (512, 2_349_560, 9_623_786_500),
-    ];
-    const FLOWS: [u32; 3] = [128, 16_384, 131_072];
-    let mut table = [VelanPreset { size: 0, flows: 0, packets_per_second: 0, bits_per_second: 0 }; 12];
-    let mut at = 0;
-    while at < 12 {
-        let (size, packets_per_second, bits_per_second) = ROWS[at / 3];
-        table[at] = VelanPreset { size, flows: FLOWS[at % 3], packets_per_second, bits_per_second };
-        at += 1;
-    }
-    table
-};
+/// CESNET's Table I, the traffic of a generator on one 10 Gbit/s interface: frame size in bytes with the
+/// 4 bytes of the FCS, packets per second, bits of frames per second.
+pub const CESNET_RATES: [(u32, u64, u64); 4] = [
+    (64, 14_880_545, 7_618_839_040),
+    (128, 8_445_715, 8_648_411_900),
+    (256, 4_528_861, 9_275_108_100),
+    (512, 2_349_560, 9_623_786_500),
+];
 
 #[derive(Clone, Copy)]
 enum Order {
@@ -76,8 +46,10 @@ pub(super) struct Velan {
     order: Order,
     two_way: bool,
     wire_bytes: u32,
-    clock: Clock,
-    window: Window,
+    /// The time, and packets per second.
+    clock: Steps,
+    /// The number of the oldest active flow.
+    window: Steps,
     bounds: Bounds,
     sent: u64,
     /// Headers of both directions, without the lower halves of the addresses and the checksums.
@@ -88,73 +60,32 @@ pub(super) struct Velan {
 }
 
 impl Velan {
-    /// Parses the settings after `velan,`. Returns the profile and the snap length.
-    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SettingsError> {
+    /// Parses the settings after `velan,`.
+    pub(super) fn new(text: Option<&str>) -> Result<Self, SettingsError> {
         let values = SourceSettings::parse("velan", KEYS, text)?;
         let flows = values.number("flows", [1, 1 << 32])?.unwrap_or(131_072);
         let size = values.number("size", [64, 1518])?.unwrap_or(64) as u32;
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
-        let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
         let order = values.choice("order", &[("random", Order::Random), ("round", Order::Round)])?;
         let two_way = values.choice("directions", &[("1", false), ("2", true)])?.unwrap_or(false);
         let rate = values.number("rate", [1, SECOND_NS])?.unwrap_or_else(|| line_rate(size));
         let new = values.number("new", [0, rate])?.unwrap_or(0);
         let wire_bytes = size - FCS;
         let [(forward, ip_sum, udp_sum), (reverse, ..)] = [0, 1].map(|direction| template(wire_bytes, direction));
-        let velan = Self {
+        Ok(Self {
             random: Random::new(seed),
             flows,
             order: order.unwrap_or(Order::Random),
             two_way,
             wire_bytes,
-            clock: Clock::new(rate),
-            window: Window { first: 0, new, rate, parts: 0 },
+            clock: Steps::new(START_NS, SECOND_NS, rate),
+            window: Steps::new(0, new, rate),
             bounds: Bounds::read(&values, 8_000_000)?,
             sent: 0,
             templates: [forward, reverse],
             ip_sum,
             udp_sum,
-        };
-        Ok((velan, snap))
-    }
-
-    /// Returns the captured bytes of all frames, if the number of packets determines them.
-    pub(super) fn total_bytes(&self, snap: u32) -> Option<u64> {
-        (self.bounds.end_ns == u64::MAX).then(|| self.bounds.packets * u64::from(self.wire_bytes.min(snap)))
-    }
-
-    /// Fills slots from the first on and returns their number.
-    pub(super) fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
-        for (filled, slot) in slots.iter_mut().enumerate() {
-            if self.bounds.reached(self.sent, self.clock.time_ns) {
-                return filled;
-            }
-            let (drawn, direction) = self.draw();
-            let number = self.window.first.wrapping_add(drawn);
-            let (source, destination) = endpoints(number);
-            let octets = slot.octets.first_chunk_mut::<HEADERS>().expect("a slot is longer than the headers");
-            *octets = self.templates[direction];
-            let (first, second) = if direction == 0 { (source, destination) } else { (destination, source) };
-            octets[28..30].copy_from_slice(&first.to_be_bytes());
-            octets[32..34].copy_from_slice(&second.to_be_bytes());
-            let addresses = u32::from(source) + u32::from(destination);
-            octets[24..26].copy_from_slice(&finish(self.ip_sum + addresses).to_be_bytes());
-            octets[40..42].copy_from_slice(&udp_checksum(finish(self.udp_sum + addresses)).to_be_bytes());
-            slot.time_ns = self.clock.time_ns;
-            slot.wire_bytes = self.wire_bytes;
-            if let Some(expected) = expected.as_deref_mut() {
-                let time_ns = slot.time_ns;
-                // The sender of the first packet is the initiator, whichever direction it has.
-                let flow = expected.by_number(number, || ExpectedFlow::new(ends(number, direction), false, UDP));
-                let forward = flow.source_port == [SOURCE_PORT, DESTINATION_PORT][direction];
-                let to = if forward { &mut flow.forward } else { &mut flow.reverse };
-                to.count(time_ns, self.wire_bytes - ETHERNET as u32, self.wire_bytes, 0);
-            }
-            self.sent += 1;
-            self.clock.tick();
-            self.window.tick();
-        }
-        slots.len()
+        })
     }
 
     /// Returns the number within the window, and the direction, of the next packet's flow.
@@ -171,6 +102,48 @@ impl Velan {
         };
         let number = ((drawn >> 32) * self.flows) >> 32;
         (number as u32, usize::from(self.two_way) & drawn as usize & 1)
+    }
+}
+
+impl Profile for Velan {
+    fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
+        for (filled, slot) in slots.iter_mut().enumerate() {
+            if self.bounds.reached(self.sent, self.clock.value) {
+                return filled;
+            }
+            let (drawn, direction) = self.draw();
+            let number = (self.window.value as u32).wrapping_add(drawn);
+            let (source, destination) = endpoints(number);
+            let octets = slot.octets.first_chunk_mut::<HEADERS>().expect("a slot is longer than the headers");
+            *octets = self.templates[direction];
+            let (first, second) = if direction == 0 { (source, destination) } else { (destination, source) };
+            octets[28..30].copy_from_slice(&first.to_be_bytes());
+            octets[32..34].copy_from_slice(&second.to_be_bytes());
+            let addresses = u32::from(source) + u32::from(destination);
+            octets[24..26].copy_from_slice(&finish(self.ip_sum + addresses).to_be_bytes());
+            octets[40..42].copy_from_slice(&udp_checksum(finish(self.udp_sum + addresses)).to_be_bytes());
+            slot.time_ns = self.clock.value;
+            slot.wire_bytes = self.wire_bytes;
+            if let Some(expected) = expected.as_deref_mut() {
+                // The sender of the first packet is the initiator, whichever direction it has.
+                let flow = expected.by_number(number, || ExpectedFlow::new(ends(number, direction), false, UDP));
+                let forward = flow.source_port == [SOURCE_PORT, DESTINATION_PORT][direction];
+                flow.count(!forward, slot, self.wire_bytes - ETHERNET as u32, 0);
+            }
+            self.sent += 1;
+            self.clock.tick();
+            self.window.tick();
+        }
+        slots.len()
+    }
+
+    fn bounds(&mut self) -> &Bounds {
+        &self.bounds
+    }
+
+    fn total_bytes(&self) -> Option<u64> {
+        let Bounds { packets, end_ns, snap } = self.bounds;
+        (end_ns == u64::MAX).then(|| packets * u64::from(self.wire_bytes.min(snap)))
     }
 }
 
@@ -230,58 +203,34 @@ fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
 /// Returns the packets per second at 10 Gbit/s: from Table I, otherwise with the 20 bytes between
 /// Ethernet frames.
 fn line_rate(size: u32) -> u64 {
-    match VELAN_PRESETS.iter().find(|preset| preset.size == size) {
-        Some(preset) => preset.packets_per_second,
-        None => 10_000_000_000 / (8 * (u64::from(size) + 20)),
-    }
+    let known = CESNET_RATES.iter().find(|row| row.0 == size);
+    known.map_or_else(|| 10_000_000_000 / (8 * (u64::from(size) + 20)), |row| row.1)
 }
 
-/// Times at a constant rate, exact over any duration.
-struct Clock {
-    time_ns: u64,
+/// A number that grows with every packet by a constant amount, exact over any duration.
+struct Steps {
+    value: u64,
+    /// Packets per second.
     rate: u64,
-    /// Interval between packets: whole ns, and the fraction in units of 1 / `rate`.
+    /// Growth: whole numbers, and the fraction in units of 1 / `rate`.
     step: [u64; 2],
-    /// Accumulated fraction of a nanosecond.
+    /// Accumulated fraction.
     parts: u64,
 }
 
-impl Clock {
-    fn new(rate: u64) -> Self {
-        Self { time_ns: START_NS, rate, step: [SECOND_NS / rate, SECOND_NS % rate], parts: 0 }
+impl Steps {
+    fn new(value: u64, per_second: u64, rate: u64) -> Self {
+        Self { value, rate, step: [per_second / rate, per_second % rate], parts: 0 }
     }
 
     #[inline]
     fn tick(&mut self) {
-        let [whole_ns, parts] = self.step;
-        self.time_ns += whole_ns;
+        let [whole, parts] = self.step;
+        self.value += whole;
         self.parts += parts;
         if self.parts >= self.rate {
             self.parts -= self.rate;
-            self.time_ns += 1;
-        }
-    }
-}
-
-/// The active flows: those from a number on. The window advances by one flow at a time, at a
-/// constant rate.
-struct Window {
-    first: u32,
-    /// New flows per second.
-    new: u64,
-    /// Packets per second.
-    rate: u64,
-    /// Accumulated fraction of a flow, in units of 1 / `rate`.
-    parts: u64,
-}
-
-impl Window {
-    #[inline]
-    fn tick(&mut self) {
-        self.parts += self.new;
-        if self.parts >= self.rate {
-            self.parts -= self.rate;
-            self.first = self.first.wrapping_add(1);
+            self.value += 1;
         }
     }
 }
@@ -304,8 +253,8 @@ mod tests {
 
     #[test]
     fn clock_is_exact_after_a_second() {
-        let mut clock = Clock::new(14_880_545);
+        let mut clock = Steps::new(START_NS, SECOND_NS, 14_880_545);
         (0..14_880_545).for_each(|_| clock.tick());
-        assert_eq!(clock.time_ns, START_NS + SECOND_NS);
+        assert_eq!(clock.value, START_NS + SECOND_NS);
     }
 }

@@ -100,7 +100,7 @@ pub fn nodes(sysroot: &Sysroot) -> Vec<NumaNode> {
 }
 
 /// Parses a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`.
-fn bytes_of(text: &str, name: &str) -> Option<u64> {
+pub fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.split_once(':').filter(|(key, _)| key.ends_with(name)))?.1;
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

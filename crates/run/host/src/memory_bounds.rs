@@ -4,6 +4,7 @@
 //! read, with what is free under it. File pages that the kernel can discard count as free. Swap is
 //! not counted. Sources: the kernel's `admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`.
 
+use crate::cpu::bytes_of;
 use crate::sysroot::Sysroot;
 
 /// A value of cgroup v1 from here on means no limit.
@@ -100,21 +101,15 @@ fn address_space(sysroot: &Sysroot) -> Option<MemoryBound> {
     let limits = sysroot.text("/proc/self/limits")?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?.split_whitespace().next()?;
     let limit_bytes: u64 = soft.parse().ok()?;
-    let used_bytes = kilobytes(sysroot, "/proc/self/status", "VmSize")?;
+    let used_bytes = bytes_of(&sysroot.text("/proc/self/status")?, "VmSize")?;
     let free_bytes = limit_bytes.saturating_sub(used_bytes);
     Some(MemoryBound { kind: MemoryBoundKind::AddressSpace, limit_bytes, free_bytes })
 }
 
 fn machine(sysroot: &Sysroot) -> Option<MemoryBound> {
-    let [limit_bytes, free_bytes] = ["MemTotal", "MemAvailable"].map(|key| kilobytes(sysroot, "/proc/meminfo", key));
-    Some(MemoryBound { kind: MemoryBoundKind::Machine, limit_bytes: limit_bytes?, free_bytes: free_bytes? })
-}
-
-/// The bytes of a line `key: N kB`.
-fn kilobytes(sysroot: &Sysroot, file: &str, key: &str) -> Option<u64> {
-    let text = sysroot.text(file)?;
-    let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    let text = sysroot.text("/proc/meminfo")?;
+    let (limit_bytes, free_bytes) = (bytes_of(&text, "MemTotal")?, bytes_of(&text, "MemAvailable")?);
+    Some(MemoryBound { kind: MemoryBoundKind::Machine, limit_bytes, free_bytes })
 }
 
 #[cfg(test)]

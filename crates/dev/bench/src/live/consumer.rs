@@ -3,7 +3,8 @@
 use crate::error::{CountMismatch, Error};
 use crate::live::null_consumer::NullConsumer;
 use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
-use crate::meter::{CountingSink, LastWrite};
+use crate::meter::CountingSink;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_capture::{Input, LiveSource, PacketFilter};
 use weir_export::{ExportOptions, Sink, SinkSpec};
@@ -54,7 +55,7 @@ impl ConsumerKind {
 pub enum Consumer {
     Null(NullConsumer),
     /// The probe, and when its sink last received records, if it only counts them.
-    Probe(Box<Probe>, LastWrite),
+    Probe(Box<Probe>, Arc<Mutex<Option<Instant>>>),
 }
 
 impl Consumer {
@@ -103,7 +104,8 @@ impl Consumer {
                     let exporter_cpu_time_ns = probe.exporter().cpu_time_ns().iter().sum();
                     if !pipelines[0].timed_out || !pipelines[0].errors.is_empty() {
                         let status = probe_status(&ledger, &pipelines[0])?;
-                        return Ok(ConsumerStatus { exporter_cpu_time_ns, last_record: last_write.get(), ..status });
+                        let last_record = *last_write.lock().unwrap_or_else(PoisonError::into_inner);
+                        return Ok(ConsumerStatus { exporter_cpu_time_ns, last_record, ..status });
                     }
                     if start.elapsed() > ANSWER_TIMEOUT {
                         return Err(Error::Consumer("the probe does not answer".into()));

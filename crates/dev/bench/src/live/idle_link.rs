@@ -52,7 +52,7 @@ fn measure_consumer(
             let TrafficFeed::Veth(veth) = &mut setup.feed else { break };
             let frames = conversation(flow as u16);
             for frame in &frames {
-                veth.send_one(frame)?;
+                veth.send_all(&[frame])?;
             }
             let due = Instant::now() + IDLE_TIMEOUT;
             sent += frames.len() as u64;

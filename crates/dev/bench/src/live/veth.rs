@@ -11,9 +11,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::MAX_BURST_FRAMES;
+use weir_capture::{FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal};
 use weir_probe::CpuAffinity;
-use weir_trafficgen::Sender;
 
 /// Frames sent into the first interface arrive at the second.
 const SENDING_END: &str = "left";
@@ -31,7 +30,7 @@ const MIN_SLEEP: Duration = Duration::from_micros(200);
 
 /// A veth pair and its sender.
 pub struct VethPair {
-    sender: Sender,
+    sender: FrameSender,
     affinity: CpuAffinity,
     /// The network namespace before.
     outside: File,
@@ -67,7 +66,7 @@ impl VethPair {
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
         }
         create([SENDING_END, RECEIVING_END])?;
-        Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::io(SEND))?, affinity, outside })
+        Ok(Self { sender: FrameSender::open(SENDING_END, SENDING_END)?, affinity, outside })
     }
 
     /// Sends for `time`, or until `stop` is set, at `rate` frames per second or at full speed, from a
@@ -89,31 +88,21 @@ impl VethPair {
             });
             let done = meanwhile();
             let took = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok((took.map_err(Error::io(SEND))?, done))
+            Ok((took?, done))
         })
     }
 
-    /// Sends this many frames from the calling thread.
-    pub fn send_frames(&mut self, traffic: &mut Traffic, mut frames: u64) -> Result<(), Error> {
-        while frames > 0 {
-            let mut burst = [&[][..]; MAX_BURST_FRAMES];
-            let count = traffic.burst(frames.min(MAX_BURST_FRAMES as u64) as usize, &mut burst);
-            let sent = self.sender.send(&burst[..count]).map_err(Error::io(SEND))?;
-            if sent < count {
-                return Err(Error::io(SEND)(io::Error::other("the kernel refused a frame")));
-            }
-            frames -= sent as u64;
-        }
-        Ok(())
-    }
-
-    /// Sends one frame.
-    pub fn send_one(&mut self, frame: &[u8]) -> Result<(), Error> {
-        match self.sender.send(&[frame]).map_err(Error::io(SEND))? {
-            1 => Ok(()),
+    /// Sends these frames, at most [`MAX_BURST_FRAMES`], in one system call.
+    pub fn send_all(&mut self, frames: &[&[u8]]) -> Result<(), Error> {
+        match self.sender.send(frames).map_err(refused)? {
+            sent if sent == frames.len() => Ok(()),
             _ => Err(Error::io(SEND)(io::Error::other("the kernel refused a frame"))),
         }
     }
+}
+
+fn refused(refusal: SendRefusal) -> Error {
+    Error::io(SEND)(io::Error::other(format!("{refusal:?}")))
 }
 
 /// Moves the thread back, so that later work finds the interfaces of the machine.
@@ -125,13 +114,13 @@ impl Drop for VethPair {
 }
 
 fn send(
-    sender: &mut Sender,
+    sender: &mut FrameSender,
     traffic: &mut Traffic,
     rate: Option<f64>,
     time: Duration,
     sent: &SentFrames,
     stop: &AtomicBool,
-) -> io::Result<Duration> {
+) -> Result<Duration, Error> {
     let (start, mut offered, mut dropped_arrears) = (Instant::now(), 0_u64, 0.0);
     // At high rates one system call per frame would be too slow.
     let batch = rate.map_or(MAX_BURST_FRAMES as f64, |rate| (rate / 5e3).clamp(1.0, 32.0));
@@ -166,9 +155,8 @@ fn send(
         while !frames.is_empty() {
             let (counter, frames_done) = match sender.send(frames) {
                 Ok(accepted) => (&sent.accepted, accepted),
-                Err(error) if Sender::is_full(&error) => (&sent.refused, 1),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(SendRefusal::Interface) => (&sent.refused, 1),
+                Err(refusal) => return Err(refused(refusal)),
             };
             counter.fetch_add(frames_done as u64, Ordering::Relaxed);
             frames = &frames[frames_done..];

@@ -4,8 +4,8 @@
 use crate::ceiling::{Decoded, Null};
 use crate::conditions::resident_memory_bytes;
 use crate::error::{CountMismatch, Error};
-use crate::frames::Frames;
-use crate::load::config;
+use crate::frames::{Chunk, Frames};
+use crate::load::{config, warm_up};
 use crate::measure::{Bench, Fact, Group, Run, Work};
 use crate::meter::{Fused, decode};
 use crate::report::{DECODED, NULL, Table};
@@ -18,6 +18,8 @@ const OFF: &str = "dpi off";
 const LIGHT: &str = "dpi light";
 const FULL: &str = "dpi full";
 const IDLE_TIMEOUT_NS: u64 = 10_000_000_000;
+/// Until flows have ended for two seconds.
+const WARM_UP_NS: u64 = IDLE_TIMEOUT_NS + 2_000_000_000;
 /// Memory of a flow with TCP analysis and inspection, bytes.
 const FLOW_BYTES: usize = 800;
 /// Packets of the load between two timed parts of it.
@@ -85,7 +87,7 @@ fn applications(
     let mut full = with_ndpi(config)?;
     let mut cases: Vec<&mut dyn Work<Frames>> = vec![&mut off, &mut light];
     cases.extend(full.as_mut().map(|full| full as _));
-    warm_up(bench, &mut frames, &mut cases)?;
+    warm_up(bench, &mut frames, WARM_UP_NS, &mut cases)?;
     let mut group =
         Group::new(row, 0.0).case(NULL, Null).case(DECODED, Decoded::new(flows)?).case(OFF, off).case(LIGHT, light);
     if let Some(full) = full {
@@ -115,18 +117,6 @@ fn add_costs(table: &mut Table, row: &str, octets: f64) {
             add("packets per inspected flow for 95 %", flow_ns / (off_ns * (1.0 / 0.95 - 1.0)));
         }
     }
-}
-
-/// Runs cases until flows have ended for two seconds, so that the system has provided their memory.
-fn warm_up(bench: &Bench<'_>, frames: &mut Frames, cases: &mut [&mut dyn Work<Frames>]) -> Result<(), Error> {
-    let until = frames.time_ns(0) + IDLE_TIMEOUT_NS + 2_000_000_000;
-    while !bench.quick && frames.time_ns(0) < until {
-        for case in &mut *cases {
-            case.run(frames)?;
-        }
-        frames.next_round()?;
-    }
-    Ok(())
 }
 
 /// Specification of flows that stay undecided.
@@ -164,7 +154,7 @@ fn flood(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     let beside = |fused| Ok::<_, Error>(Beside { fused, flood: Frames::continuing(&undecided_load(bench), packets)? });
     let [flooded_off, flooded_light] = pipelines(config)?;
     let (mut flooded_off, mut flooded_light) = (beside(flooded_off)?, beside(flooded_light)?);
-    warm_up(bench, &mut frames, &mut [&mut off, &mut light, &mut flooded_off, &mut flooded_light])?;
+    warm_up(bench, &mut frames, WARM_UP_NS, &mut [&mut off, &mut light, &mut flooded_off, &mut flooded_light])?;
     let group = Group::new(row, 0.0)
         .case(OFF, off)
         .case(LIGHT, light)
@@ -184,9 +174,10 @@ impl Work<Frames> for Beside {
         let (mut load, mut flood) = (frames.iter(), self.flood.iter());
         let (mut seconds, mut done, mut read) = (0.0, 0, [0; 2]);
         while done < frames.packets {
-            let time_ns = frames.time_ns(done);
-            self.fused.process(flood.chunk(CHUNK, Some(time_ns), &mut read))?;
-            seconds += self.fused.process(load.chunk(CHUNK, None, &mut read))?;
+            let time_ns = Some(frames.time_ns(done));
+            self.fused.process(Chunk { frames: &mut flood, packets: CHUNK, time_ns, read: &mut read })?;
+            let chunk = Chunk { frames: &mut load, packets: CHUNK, time_ns: None, read: &mut read };
+            seconds += self.fused.process(chunk)?;
             done += CHUNK;
         }
         self.flood.next_round()?;

@@ -3,7 +3,7 @@
 use crate::ceiling::{Decoded, DecodedAll, Null, Roofline};
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::load::{RATE, VELAN, WithFacts, config, own_frames, required_bytes, velan};
+use crate::load::{RATE, VELAN, WithFacts, config, own_frames, required_bytes, velan, warm_up};
 use crate::measure::{Bench, Group, Run, Work};
 use crate::meter::Fused;
 use crate::report::{DECODED, DECODED_ALL, NULL, PIPELINE, ROOFLINE, Table};
@@ -62,7 +62,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             (bench.say)(&format!("flows: {flows} flows, {series}: warming up until flows end as fast as they begin"));
             let frames = Frames::continuing(&format!("{},new={new}", velan(flows)), churned_packets)?;
             let mut case = own_frames(frames, Fused::new(config)?);
-            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.load.span_ns()) as usize + 1, 1) {
+            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.load.span_ns) as usize + 1, 1) {
                 case.run(&mut ())?;
             }
             group = group.case(series, case);
@@ -88,15 +88,11 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         if !bench.fits(packets * 1600, row, &mut table) {
             continue;
         }
-        // Measured once slots are reused, so that the system has provided their memory: clearing a
-        // page takes longer than metering the packets of its flows.
+        // Measured once slots are reused: clearing a page takes longer than metering the packets of its
+        // flows.
         let mut frames = Frames::continuing(&format!("mix,flows={flows}{snap}"), packets)?;
         let mut fused = Fused::new(Config { idle_timeout_ns: 10_000_000_000, ..config(8 * flows) })?;
-        let until = frames.iter().next().map_or(0, |frame| frame.time_ns) + 25_000_000_000;
-        while !bench.quick && frames.iter().next().is_some_and(|frame| frame.time_ns < until) {
-            fused.run(&mut frames)?;
-            frames.next_round()?;
-        }
+        warm_up(bench, &mut frames, 25_000_000_000, &mut [&mut fused])?;
         let rate = |frames: &Frames, run: &mut Run| {
             run.facts.push(("Gbit/s", frames.wire_bytes as f64 * 8e-9 / run.seconds));
             run.facts.push(("octets/frame", frames.wire_bytes as f64 / frames.packets as f64));

@@ -3,7 +3,7 @@
 use crate::ceiling::{Decoded, DecodedAll, Null};
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
-use crate::load::{RATE, config};
+use crate::load::{RATE, config, warm_up};
 use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work, timed};
 use crate::meter::Metering;
 use crate::report::{DECODED, DECODED_ALL, NULL, PIPELINE, Table};
@@ -54,12 +54,7 @@ fn frames(bench: &mut Bench<'_>, table: &mut Table, row: &str, load: &str, flows
     // measured rounds.
     let config = Config { idle_timeout_ns: 2_000_000_000, ..config(8 * flows) };
     let (mut without, mut with) = (Metering::without_tcp_analysis(config)?, Metering::new(config)?);
-    let until = frames.iter().next().map_or(0, |frame| frame.time_ns) + 15_000_000_000;
-    while !bench.quick && frames.iter().next().is_some_and(|frame| frame.time_ns < until) {
-        without.run(&mut frames)?;
-        with.run(&mut frames)?;
-        frames.next_round()?;
-    }
+    warm_up(bench, &mut frames, 15_000_000_000, &mut [&mut without, &mut with])?;
     let group = Group::new(row, 0.0)
         .case(NULL, Null)
         .case(DECODED, Decoded::new(flows)?)

@@ -44,51 +44,37 @@ const UNKNOWN_UDP: Service = Service { port: 7002, segments: [4, 2_000], ..QUIC 
 const UNDECIDED: Service = Service { port: 7003, segments: [1, 1], round: [1, 1], ..WEB };
 
 impl Kind {
-    /// The name of its share, which is the key of the setting.
+    /// The name of its share, which is the key of the setting; the application that a reader recognises,
+    /// empty if none; and its traffic.
+    fn properties(self) -> (&'static str, &'static str, &'static Service) {
+        match self {
+            Self::Tls12 => ("tls12", "tls", &WEB),
+            Self::Tls13 => ("tls13", "tls", &WEB),
+            Self::Quic => ("quic", "quic", &QUIC),
+            Self::Http => ("http", "http", &HTTP),
+            Self::DnsUdp => ("dns", "dns", &DNS_UDP),
+            Self::DnsTcp => ("dns", "dns", &DNS_TCP),
+            Self::Ssh => ("ssh", "ssh", &SSH),
+            Self::UnknownTcp => ("unknown", "", &UNKNOWN_TCP),
+            Self::UnknownUdp => ("unknown", "", &UNKNOWN_UDP),
+            Self::Undecided => ("undecided", "", &UNDECIDED),
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Tls12 => "tls12",
-            Self::Tls13 => "tls13",
-            Self::Quic => "quic",
-            Self::Http => "http",
-            Self::DnsUdp | Self::DnsTcp => "dns",
-            Self::Ssh => "ssh",
-            Self::UnknownTcp | Self::UnknownUdp => "unknown",
-            Self::Undecided => "undecided",
-        }
+        self.properties().0
     }
 
-    /// The application that a reader recognises; empty: none.
     pub(super) fn application(self) -> &'static str {
-        match self {
-            Self::Tls12 | Self::Tls13 => "tls",
-            Self::UnknownTcp | Self::UnknownUdp | Self::Undecided => "",
-            kind => kind.name(),
-        }
+        self.properties().1
     }
 
-    /// Its traffic.
     pub(super) fn service(self) -> &'static Service {
-        match self {
-            Self::Tls12 | Self::Tls13 => &WEB,
-            Self::Quic => &QUIC,
-            Self::Http => &HTTP,
-            Self::DnsUdp => &DNS_UDP,
-            Self::DnsTcp => &DNS_TCP,
-            Self::Ssh => &SSH,
-            Self::UnknownTcp => &UNKNOWN_TCP,
-            Self::UnknownUdp => &UNKNOWN_UDP,
-            Self::Undecided => &UNDECIDED,
-        }
+        self.properties().2
     }
 
     pub(super) fn is_tcp(self) -> bool {
         self.service().protocol == TCP
-    }
-
-    /// It has no data after its first packets.
-    pub(super) fn ends_after_opening(self) -> bool {
-        matches!(self, Self::DnsUdp | Self::DnsTcp | Self::Undecided)
     }
 }
 
@@ -118,12 +104,7 @@ impl Shares {
 
     /// Draws a kind.
     pub(super) fn kind(&self, random: &mut Random) -> Kind {
-        let mut drawn = random.below(self.0.iter().sum());
-        let at = self.0.iter().position(|&share| {
-            let is_this = drawn < share;
-            drawn = drawn.saturating_sub(share);
-            is_this
-        });
+        let at = random.weighted(self.0.iter().sum(), self.0);
         let bits = random.next_u64();
         match at.map_or(Kind::UnknownUdp, |at| SHARES[at].0) {
             Kind::DnsUdp if bits.is_multiple_of(DNS_OVER_TCP) => Kind::DnsTcp,

@@ -2,36 +2,11 @@
 
 use super::kind::Kind;
 use super::quic::Ids;
-use super::tls::{self, ClientHello, Ends, HANDSHAKE, RECORD_HEAD, Version, append_random, vector};
-use crate::expected_application::ExpectedApplication;
+use super::tls::{self, ClientHello, HANDSHAKE, RECORD_HEAD, Version, append_random, vector};
+use crate::expected_application::{DNS_NAME, Fact, HTTP_HOST, PROTOCOL, PROTOCOLS_OFFERED, SSH_CLIENT, SSH_SERVER};
 use crate::random::{Fraction, Random};
 use arrayvec::ArrayVec;
 use std::io::Write;
-
-/// A fact of a conversation that a reader can find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fact {
-    ServerName,
-    ProtocolsOffered,
-    Protocol,
-    HttpHost,
-    DnsName,
-    SshClient,
-    SshServer,
-}
-
-impl Fact {
-    /// In the order of [`ExpectedApplication::FACTS`].
-    pub(super) const ALL: [Self; ExpectedApplication::FACTS.len()] = [
-        Self::ServerName,
-        Self::ProtocolsOffered,
-        Self::Protocol,
-        Self::HttpHost,
-        Self::DnsName,
-        Self::SshClient,
-        Self::SshServer,
-    ];
-}
 
 /// How the octets of a flight are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +102,11 @@ impl Messages {
     pub(super) fn value(&self, fact: Fact) -> Option<String> {
         self.facts.iter().find(|place| place.0 == fact)?;
         Some(match fact {
-            Fact::ServerName | Fact::HttpHost | Fact::DnsName => String::from_utf8_lossy(&self.host).into_owned(),
-            Fact::ProtocolsOffered => self.protocols.join(","),
-            Fact::Protocol => self.protocols[0].into(),
-            Fact::SshClient => self.ssh[0].into(),
-            Fact::SshServer => self.ssh[1].into(),
+            PROTOCOLS_OFFERED => self.protocols.join(","),
+            PROTOCOL => self.protocols[0].into(),
+            SSH_CLIENT => self.ssh[0].into(),
+            SSH_SERVER => self.ssh[1].into(),
+            _ => String::from_utf8_lossy(&self.host).into_owned(),
         })
     }
 
@@ -139,19 +114,27 @@ impl Messages {
         &mut self.streams[usize::from(side)]
     }
 
-    /// Ends a flight of a side, which has all octets of its stream since the last one.
+    /// Ends a flight of a side, which has all octets of its stream since the last one. Facts depend on
+    /// those before `facts_end`.
     fn flight(&mut self, side: u8, form: Form, facts_end: usize) {
         let start = self.flights.iter().filter(|flight| flight.side == side).map(|flight| flight.end).max();
         let end = self.stream(side).len() as u16;
         self.flights.push(Flight { side, form, start: start.unwrap_or(0), end, facts_end: facts_end as u16 });
     }
 
-    fn fact(&mut self, fact: Fact, side: u8, end: usize) {
-        self.facts.push((fact, side, end as u16));
+    /// Ends a flight in which facts depend on all octets so far.
+    fn plain_flight(&mut self, side: u8) {
+        self.flight(side, Form::Plain, self.streams[usize::from(side)].len());
     }
 
-    /// Writes a ClientHello to the message buffer. Some have no server name.
-    fn client_hello(&mut self, version: Version, random: &mut Random) -> Ends {
+    /// Notes that the octets of a side so far show a fact.
+    fn fact(&mut self, fact: Fact, side: u8) {
+        self.facts.push((fact, side, self.streams[usize::from(side)].len() as u16));
+    }
+
+    /// Writes a ClientHello to the message buffer. Some have no server name. Returns its facts, and where
+    /// the octets that show them end.
+    fn client_hello(&mut self, version: Version, random: &mut Random) -> ArrayVec<(Fact, usize), 2> {
         let has_name = !random.chance(Fraction::percent(3));
         let hello = ClientHello {
             version,
@@ -172,43 +155,36 @@ impl Messages {
         let mut record_ends: ArrayVec<usize, 3> =
             (0..cuts).map(|_| 1 + random.below(octets as u64 - 1) as usize).chain([octets]).collect();
         record_ends.sort_unstable();
+        let stream = &mut self.streams[0];
         let mut start = 0;
-        for &end in &record_ends {
+        for end in record_ends {
             if start < end {
-                let head = self.streams[0].len();
-                tls::record(HANDSHAKE, &self.message[start..end], &mut self.streams[0]);
+                let head = stream.len();
+                tls::record(stream, HANDSHAKE, |out| out.extend(&self.message[start..end]));
                 // The record version of a first ClientHello.
-                self.streams[0][head + 2] = 1;
-                for (fact, at) in [(Fact::ServerName, ends.server_name), (Fact::ProtocolsOffered, ends.protocols)] {
-                    if let Some(at) = at.filter(|at| start < *at && *at <= end) {
-                        self.fact(fact, 0, head + RECORD_HEAD + at - start);
-                    }
-                }
+                stream[head + 2] = 1;
+                let shown = ends.iter().filter(|(_, at)| start < *at && *at <= end);
+                self.facts.extend(shown.map(|(fact, at)| (*fact, 0, (head + RECORD_HEAD + at - start) as u16)));
             }
             start = end;
         }
-        self.flight(0, Form::Plain, self.streams[0].len());
+        self.plain_flight(0);
     }
 
     fn tls12(&mut self, random: &mut Random) {
         self.tls_client(Version::Tls12, random);
-        self.message.clear();
-        let ends = tls::server_hello(Version::Tls12, self.protocols.first().copied(), random, &mut self.message);
-        tls::record(HANDSHAKE, &self.message, &mut self.streams[1]);
-        if let Some(end) = ends.protocols {
-            self.fact(Fact::Protocol, 1, RECORD_HEAD + end);
+        let protocol = self.protocols.first().copied();
+        let stream = &mut self.streams[1];
+        tls::record(stream, HANDSHAKE, |out| tls::server_hello(Version::Tls12, protocol, random, out));
+        if protocol.is_some() {
+            self.fact(PROTOCOL, 1);
         }
-        self.message.clear();
-        tls::certificate(&mut self.message);
-        tls::record(HANDSHAKE, &self.message, &mut self.streams[1]);
-        let facts_end = self.streams[1].len();
-        self.message.clear();
-        tls::server_key_exchange(random, &mut self.message);
-        tls::record(HANDSHAKE, &self.message, &mut self.streams[1]);
+        let stream = &mut self.streams[1];
+        tls::record(stream, HANDSHAKE, tls::certificate);
+        let facts_end = stream.len();
+        tls::record(stream, HANDSHAKE, |out| tls::server_key_exchange(random, out));
         self.flight(1, Form::Plain, facts_end);
-        self.message.clear();
-        tls::client_key_exchange(random, &mut self.message);
-        tls::record(HANDSHAKE, &self.message, &mut self.streams[0]);
+        tls::record(&mut self.streams[0], HANDSHAKE, |out| tls::client_key_exchange(random, out));
         for side in [0, 1] {
             tls::encrypted(HANDSHAKE, 40, random, self.stream(side));
             self.flight(side, Form::Plain, 0);
@@ -217,11 +193,10 @@ impl Messages {
 
     fn tls13(&mut self, random: &mut Random) {
         self.tls_client(Version::Tls13, random);
-        self.message.clear();
-        tls::server_hello(Version::Tls13, None, random, &mut self.message);
-        tls::record(HANDSHAKE, &self.message, &mut self.streams[1]);
-        let facts_end = self.streams[1].len();
-        tls::encrypted(tls::APPLICATION_DATA, 900 + random.below(2500) as usize, random, &mut self.streams[1]);
+        let stream = &mut self.streams[1];
+        tls::record(stream, HANDSHAKE, |out| tls::server_hello(Version::Tls13, None, random, out));
+        let facts_end = stream.len();
+        tls::encrypted(tls::APPLICATION_DATA, 900 + random.below(2500) as usize, random, stream);
         self.flight(1, Form::Plain, facts_end);
         tls::encrypted(tls::APPLICATION_DATA, 53, random, &mut self.streams[0]);
         self.flight(0, Form::Plain, 0);
@@ -230,11 +205,7 @@ impl Messages {
     fn quic(&mut self, random: &mut Random) {
         let ends = self.client_hello(Version::Quic, random);
         self.streams[0].extend(&self.message);
-        for (fact, end) in [(Fact::ServerName, ends.server_name), (Fact::ProtocolsOffered, ends.protocols)] {
-            if let Some(end) = end {
-                self.fact(fact, 0, end);
-            }
-        }
+        self.facts.extend(ends.into_iter().map(|(fact, end)| (fact, 0, end as u16)));
         self.flight(0, Form::Initial, self.streams[0].len());
         tls::server_hello(Version::Quic, None, random, &mut self.streams[1]);
         self.flight(1, Form::Initial, 0);
@@ -246,7 +217,8 @@ impl Messages {
         write!(request, "GET /{:x}?q={:x} HTTP/1.1\r\nHost: ", random.next_u64(), random.next_u64()).expect("as above");
         request.extend(&self.host);
         request.extend(b"\r\n");
-        let host_end = request.len();
+        self.fact(HTTP_HOST, 0);
+        let request = &mut self.streams[0];
         request.extend(b"User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: */*\r\n");
         if random.below(3) == 0 {
             request.extend(b"Cookie: session=");
@@ -256,9 +228,7 @@ impl Messages {
             request.extend(b"\r\n");
         }
         request.extend(b"\r\n");
-        let request_end = request.len();
-        self.fact(Fact::HttpHost, 0, host_end);
-        self.flight(0, Form::Plain, request_end);
+        self.plain_flight(0);
         let response = &mut self.streams[1];
         response.extend(b"HTTP/1.1 200 OK\r\nServer: apps\r\nContent-Type: application/octet-stream\r\n");
         response.extend(b"Content-Length: 1000000000\r\n\r\n");
@@ -294,22 +264,20 @@ impl Messages {
             } else {
                 message(stream)
             }
-            let end = stream.len();
-            self.fact(Fact::DnsName, side, end);
-            self.flight(side, Form::Plain, end);
+            self.fact(DNS_NAME, side);
+            self.plain_flight(side);
         }
     }
 
     fn ssh(&mut self, random: &mut Random) {
         self.ssh = [SSH_CLIENTS, SSH_SERVERS].map(|names| names[random.below(2) as usize]);
-        for (side, fact) in [(1, Fact::SshServer), (0, Fact::SshClient)] {
+        for (side, fact) in [(1, SSH_SERVER), (0, SSH_CLIENT)] {
             let name = self.ssh[usize::from(side)];
             let stream = self.stream(side);
             stream.extend(name.as_bytes());
             stream.extend(b"\r\n");
-            let end = stream.len();
-            self.fact(fact, side, end);
-            self.flight(side, Form::Plain, end);
+            self.fact(fact, side);
+            self.plain_flight(side);
         }
         for side in [1, 0] {
             let stream = self.stream(side);
@@ -320,8 +288,7 @@ impl Messages {
                 SSH_LISTS.iter().for_each(|list| vector(out, 4, |out| out.extend(list.as_bytes())));
                 out.extend([0; 5 + PADDING as usize]);
             });
-            let end = stream.len();
-            self.flight(side, Form::Plain, end);
+            self.plain_flight(side);
         }
     }
 
@@ -331,8 +298,7 @@ impl Messages {
             let stream = self.stream(side);
             stream.extend(UNKNOWN);
             append_random(random, octets, stream);
-            let end = stream.len();
-            self.flight(side, Form::Plain, end);
+            self.plain_flight(side);
         }
     }
 

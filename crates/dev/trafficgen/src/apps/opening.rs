@@ -7,8 +7,9 @@
 //! takes no memory between packets.
 
 use super::kind::{Kind, Shares};
-use super::messages::{Fact, Flight, Form, Messages};
+use super::messages::{Flight, Form, Messages};
 use super::quic;
+use crate::expected_application::Fact;
 use crate::frame::segment_bytes;
 use crate::random::{Fraction, Random, mix64};
 use arrayvec::ArrayVec;
@@ -105,7 +106,7 @@ impl Opening {
         let kind = settings.shares.kind(&mut random);
         let wants_split = random.chance(settings.split);
         let wants_records = random.chance(settings.records);
-        let fault = draw_fault(settings, &mut random);
+        let fault = random.weighted(Fraction::ALL.0, settings.faults.map(|share| share.0)).map(|at| Fault::ALL[at].0);
         let mut cuts = Random::new(random.next_u64());
         self.messages.make(kind, number, wants_records, &mut random);
 
@@ -207,17 +208,6 @@ impl Opening {
             })
         })
     }
-}
-
-fn draw_fault(settings: &Settings, random: &mut Random) -> Option<Fault> {
-    let mut drawn = random.below(Fraction::ALL.0);
-    for ((fault, _), share) in Fault::ALL.into_iter().zip(settings.faults) {
-        match drawn.checked_sub(share.0) {
-            Some(rest) => drawn = rest,
-            None => return Some(fault),
-        }
-    }
-    None
 }
 
 /// A datagram of DNS or of an unknown protocol is whole, and has no place in a stream.

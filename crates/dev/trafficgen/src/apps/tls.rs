@@ -1,6 +1,8 @@
 //! Messages of the TLS handshake (RFC 5246, RFC 8446), as browsers and servers send them.
 
+use crate::expected_application::{Fact, PROTOCOLS_OFFERED, SERVER_NAME};
 use crate::random::Random;
+use arrayvec::ArrayVec;
 
 pub(super) const HANDSHAKE: u8 = 22;
 const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -39,18 +41,11 @@ pub(super) struct ClientHello<'a> {
     pub(super) name_is_last: bool,
 }
 
-/// Where facts end in a message: the position after their extension.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Ends {
-    pub(super) server_name: Option<usize>,
-    pub(super) protocols: Option<usize>,
-}
-
 impl ClientHello<'_> {
-    /// Appends the message.
-    pub(super) fn write(&self, random: &mut Random, out: &mut Vec<u8>) -> Ends {
+    /// Appends the message. Returns its facts, each with the position after its extension.
+    pub(super) fn write(&self, random: &mut Random, out: &mut Vec<u8>) -> ArrayVec<(Fact, usize), 2> {
         let Self { version, server_name, protocols, is_long, name_is_last } = *self;
-        let (start, mut ends) = (out.len(), Ends::default());
+        let (start, mut ends) = (out.len(), ArrayVec::new());
         out.push(1);
         vector(out, 3, |out| {
             out.extend([3, 3]);
@@ -62,7 +57,7 @@ impl ClientHello<'_> {
             });
             out.extend([1, 0]);
             vector(out, 2, |out| {
-                let name = |out: &mut Vec<u8>, ends: &mut Ends| {
+                let name = |out: &mut Vec<u8>, ends: &mut ArrayVec<_, 2>| {
                     let Some(name) = server_name else { return };
                     extension(out, 0, |out| {
                         vector(out, 2, |out| {
@@ -70,7 +65,7 @@ impl ClientHello<'_> {
                             vector(out, 2, |out| out.extend(name));
                         });
                     });
-                    ends.server_name = Some(out.len() - start);
+                    ends.push((SERVER_NAME, out.len() - start));
                 };
                 if !name_is_last {
                     name(out, &mut ends);
@@ -92,7 +87,7 @@ impl ClientHello<'_> {
                             }
                         });
                     });
-                    ends.protocols = Some(out.len() - start);
+                    ends.push((PROTOCOLS_OFFERED, out.len() - start));
                 }
                 extension(out, 5, |out| out.extend([1, 0, 0, 0, 0]));
                 extension(out, 13, |out| vector(out, 2, |out| append_numbers(&SIGNATURES, out)));
@@ -129,9 +124,8 @@ impl ClientHello<'_> {
     }
 }
 
-/// Appends a ServerHello, and for TLS 1.2 with the selected protocol.
-pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mut Random, out: &mut Vec<u8>) -> Ends {
-    let (start, mut ends) = (out.len(), Ends::default());
+/// Appends a ServerHello, and for TLS 1.2 with the selected protocol, which is the last extension.
+pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mut Random, out: &mut Vec<u8>) {
     out.push(2);
     vector(out, 3, |out| {
         out.extend([3, 3]);
@@ -148,7 +142,6 @@ pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mu
                     extension(out, 16, |out| {
                         vector(out, 2, |out| vector(out, 1, |out| out.extend(protocol.as_bytes())));
                     });
-                    ends.protocols = Some(out.len() - start);
                 }
             } else {
                 extension(out, 43, |out| append_numbers(&[0x0304], out));
@@ -156,7 +149,6 @@ pub(super) fn server_hello(version: Version, protocol: Option<&str>, random: &mu
             }
         });
     });
-    ends
 }
 
 /// Appends the certificate message of TLS 1.2.
@@ -185,15 +177,14 @@ pub(super) fn client_key_exchange(random: &mut Random, out: &mut Vec<u8>) {
 
 /// Appends ChangeCipherSpec, and an encrypted record of this type.
 pub(super) fn encrypted(kind: u8, octets: usize, random: &mut Random, out: &mut Vec<u8>) {
-    record(CHANGE_CIPHER_SPEC, &[1], out);
-    out.extend([kind, 3, 3]);
-    vector(out, 2, |out| append_random(random, octets, out));
+    record(out, CHANGE_CIPHER_SPEC, |out| out.push(1));
+    record(out, kind, |out| append_random(random, octets, out));
 }
 
-/// Appends a record.
-pub(super) fn record(kind: u8, content: &[u8], out: &mut Vec<u8>) {
-    out.extend([kind, 3, if kind == HANDSHAKE && content[0] == 1 { 1 } else { 3 }]);
-    vector(out, 2, |out| out.extend(content));
+/// Appends a record with what `content` writes.
+pub(super) fn record(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
+    out.extend([kind, 3, 3]);
+    vector(out, 2, content);
 }
 
 fn key_share(group: u16, octets: usize, random: &mut Random, out: &mut Vec<u8>) {

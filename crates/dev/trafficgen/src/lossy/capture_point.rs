@@ -55,6 +55,7 @@ pub(super) struct Segment {
     pub(super) acknowledgment: u64,
 }
 
+#[derive(Default)]
 struct CapturedSide {
     octets: Octets,
     syn: bool,
@@ -85,18 +86,9 @@ pub(super) struct CapturePoint {
 impl CapturePoint {
     pub(super) fn new() -> Self {
         let side = || {
-            let mut octets = Octets::default();
-            octets.add(0, 1);
-            CapturedSide {
-                octets,
-                syn: false,
-                fin: None,
-                window: u16::MAX,
-                acknowledged: 0,
-                asked: None,
-                timed: None,
-                thought_ns: 0,
-            }
+            let mut side = CapturedSide { window: u16::MAX, ..CapturedSide::default() };
+            side.octets.add(0, 1);
+            side
         };
         Self { sides: [side(), side()] }
     }

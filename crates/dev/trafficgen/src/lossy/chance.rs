@@ -32,8 +32,6 @@ impl Chance<'_> {
 }
 
 pub(super) struct Probabilities {
-    pub(super) ipv6: Fraction,
-    pub(super) rst: Fraction,
     pub(super) noid: Fraction,
     pub(super) loss: Fraction,
     pub(super) before: Fraction,

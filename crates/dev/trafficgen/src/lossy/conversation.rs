@@ -62,7 +62,7 @@ enum Step {
     Ended,
 }
 
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     pub(super) properties: Properties,
     exchange: Exchange,
     pub(super) capture_point: CapturePoint,
