@@ -5,21 +5,14 @@
 //! ([`Confidence::Pattern`]). Encrypted records of DTLS 1.3 have other headers, and recognise
 //! nothing.
 
-use crate::cursor::Cursor;
 use crate::quic::crypto_stream::CryptoStream;
-use crate::tls::hello::{
-    CERTIFICATE, CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message,
-};
+use crate::start::{Read, Start, require};
+use crate::tls::hello::{CERTIFICATE, CLIENT_HELLO, Next, SERVER_HELLO, read_client_hello, read_server_message};
+use crate::tls::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, MAX_RECORD_OCTETS, Message};
 use crate::{Application, Confidence, Datagram, Fact, Findings, Verdict};
 
-const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-const APPLICATION_DATA: u8 = 23;
 /// How often messages in fragments are read in a datagram.
 const MAX_READS: u8 = 4;
-/// Octets of a record at most: 2^14, and what compression and encryption add.
-const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
 
 /// A record (RFC 6347 section 4.1).
 struct Record<'a> {
@@ -50,11 +43,11 @@ struct Head {
 /// Reads the next datagram of a flow. The state is made for the first message that needs it.
 pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
-    let mut rest = Cursor(datagram.payload);
+    let mut rest = Start(datagram.payload);
     let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
     let (mut unread, mut alert) = (Unread { has_fragments: false, reads: MAX_READS }, None);
     while !rest.0.is_empty() {
-        let Some(record) = split_record(&mut rest, missing_octets) else {
+        let Ok(record) = split_record(&mut rest, missing_octets) else {
             are_records = false;
             break;
         };
@@ -89,17 +82,14 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
 }
 
 /// Splits off a record. `missing_octets` of the datagram were not captured.
-fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<Record<'a>> {
-    let kind = datagram.u8().filter(|kind| (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(kind))?;
-    datagram.u16().filter(|version| matches!(version, 0xfeff | 0xfefd))?;
-    let epoch = datagram.u16()?;
+fn split_record<'a>(datagram: &mut Start<'a>, missing_octets: usize) -> Read<Record<'a>> {
+    let (kind, version, epoch) = (datagram.u8()?, datagram.u16()?, datagram.u16()?);
     // The sequence number.
     datagram.take(6)?;
-    let octets = datagram.u16().filter(|octets| *octets <= MAX_RECORD_OCTETS)?;
-    if usize::from(octets) > datagram.0.len() + missing_octets {
-        return None;
-    }
-    Some(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
+    let octets = datagram.u16()?;
+    require((CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&kind) && matches!(version, 0xfeff | 0xfefd))?;
+    require(octets <= MAX_RECORD_OCTETS && usize::from(octets) <= datagram.0.len() + missing_octets)?;
+    Ok(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
 }
 
 /// Fragments of a datagram.
@@ -120,8 +110,8 @@ fn read_messages(
     is_message: &mut bool,
     findings: &mut Findings,
 ) -> bool {
-    let mut cursor = Cursor(content);
-    while let Some((head, offset, fragment)) = split_fragment(&mut cursor, from_first) {
+    let mut rest = Start(content);
+    while let Ok((head, offset, fragment)) = split_fragment(&mut rest, from_first) {
         // Once for all of them, and not for each: a datagram can have a hundred.
         let is_other = state.as_ref().is_some_and(|state| state.message != Some(head));
         if is_other && read_fragments(state, unread, is_message, findings) {
@@ -198,28 +188,18 @@ impl State {
 }
 
 /// Reads a message as far as it is there.
-fn read_message(head: Head, octets: &[u8], findings: &mut Findings) -> Next {
-    let whole = octets.len() == head.octets;
-    if head.kind != CLIENT_HELLO {
-        return read_server_message(head.kind, octets, whole, Application::Dtls, findings);
-    }
-    match read_client_hello(octets, whole, Application::Dtls, findings) {
-        Reading::Foreign => Next::Foreign,
-        Reading::Undecided => Next::Undecided,
-        Reading::Incomplete => Next::Incomplete,
-        Reading::Finished => Next::Message,
-    }
+fn read_message(head: Head, body: &[u8], findings: &mut Findings) -> Next {
+    let read = if head.kind == CLIENT_HELLO { read_client_hello } else { read_server_message };
+    read(Message { kind: head.kind, body, whole: body.len() == head.octets }, Application::Dtls, findings)
 }
 
 /// Splits off a fragment of a message (RFC 6347 section 4.2.2): where it is in the message, and its octets as
 /// far as they were captured.
-fn split_fragment<'a>(cursor: &mut Cursor<'a>, from_first: bool) -> Option<(Head, usize, &'a [u8])> {
-    let (kind, octets, number) = (cursor.u8()?, cursor.u24()?, cursor.u16()?);
-    let (offset, fragment_octets) = (cursor.u24()?, cursor.u24()?);
-    if offset + fragment_octets > octets {
-        return None;
-    }
-    Some((Head { from_first, kind, number, octets }, offset, cursor.take_up_to(fragment_octets)))
+fn split_fragment<'a>(rest: &mut Start<'a>, from_first: bool) -> Read<(Head, usize, &'a [u8])> {
+    let (kind, octets, number) = (rest.u8()?, rest.u24()?, rest.u16()?);
+    let (offset, fragment_octets) = (rest.u24()?, rest.u24()?);
+    require(offset + fragment_octets <= octets)?;
+    Ok((Head { from_first, kind, number, octets }, offset, rest.take_up_to(fragment_octets)))
 }
 
 #[cfg(test)]
@@ -248,8 +228,7 @@ mod tests {
     fn read(payload: &[u8], wire_octets: usize) -> (Verdict, Findings) {
         let mut findings = Findings::new(false);
         let wire_octets = wire_octets as u32;
-        let datagram =
-            Datagram { payload, wire_octets, from_first: true, source_port: 1, destination_port: 2, time_ns: 0 };
+        let datagram = Datagram { payload, wire_octets, from_first: true, ..Datagram::default() };
         (super::read(&mut None, &datagram, &mut findings), findings)
     }
 
@@ -273,14 +252,8 @@ mod tests {
         for order in [[&first, &second, &third], [&first, &third, &second]] {
             let (mut state, mut findings) = (None, Findings::new(false));
             for payload in order {
-                let datagram = Datagram {
-                    payload,
-                    wire_octets: payload.len() as u32,
-                    from_first: true,
-                    source_port: 1,
-                    destination_port: 2,
-                    time_ns: 0,
-                };
+                let wire_octets = payload.len() as u32;
+                let datagram = Datagram { payload, wire_octets, from_first: true, ..Datagram::default() };
                 super::read(&mut state, &datagram, &mut findings);
             }
             assert_eq!((findings.text(Fact::ServerName), ja4(&findings)), (Some("a.example"), expected));

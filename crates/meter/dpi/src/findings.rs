@@ -1,6 +1,9 @@
 //! What inspection found out about a flow.
 
 use crate::{Application, Confidence};
+use arrayvec::ArrayVec;
+use std::fmt;
+use std::io::Write;
 
 /// Octets that findings hold at most, the names and lengths of extracted fields included.
 pub const MAX_FINDINGS_OCTETS: usize = 2048;
@@ -202,12 +205,12 @@ impl Notes {
 /// A field keeps its first value: readers may see the same octets again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    application: Option<(Application, Confidence)>,
-    notes: Notes,
+    pub(crate) application: Option<(Application, Confidence)>,
+    pub(crate) notes: Notes,
     /// Personal fields are extracted.
     personal: bool,
     /// Per extracted field: its number, the length of its value in 2 octets, the value.
-    facts: Vec<u8>,
+    pub(crate) facts: Vec<u8>,
 }
 
 impl Findings {
@@ -226,21 +229,6 @@ impl Findings {
     /// Whether nothing was noted since it was made or cleared.
     pub(crate) fn is_clear(&self) -> bool {
         self.application.is_none() && self.facts.is_empty() && self.notes == Notes::default()
-    }
-
-    /// Removes the extracted fields.
-    pub(crate) fn clear_facts(&mut self) {
-        self.facts.clear();
-    }
-
-    /// Memory, octets.
-    pub(crate) fn capacity(&self) -> usize {
-        self.facts.capacity()
-    }
-
-    /// Octets of all extracted fields.
-    pub(crate) fn octets_of_facts(&self) -> usize {
-        self.facts.len()
     }
 
     /// Whether nothing was found, and neither a limit nor missing octets were the reason.
@@ -265,11 +253,6 @@ impl Findings {
         if !self.application.is_some_and(is_certain) {
             self.application = Some((application, confidence));
         }
-    }
-
-    /// Names the application again that was known before.
-    pub(crate) fn restore(&mut self, application: Option<(Application, Confidence)>) {
-        self.application = application;
     }
 
     /// Takes over extracted fields and notes that were known before.
@@ -365,45 +348,24 @@ impl Findings {
         if text.cut {
             self.note(Note::Cut);
         }
-        self.set_octets(fact, text.octets());
+        self.set_octets(fact, &text.octets);
     }
 }
 
 /// A text of bounded length that is built up.
+#[derive(Default)]
 pub(crate) struct EscapedText {
-    octets: [u8; MAX_TEXT_OCTETS],
-    length: usize,
-    cut: bool,
+    pub(crate) octets: ArrayVec<u8, MAX_TEXT_OCTETS>,
+    /// Octets were left out.
+    pub(crate) cut: bool,
     /// It is a list that has an entry.
     has_entry: bool,
 }
 
-impl Default for EscapedText {
-    fn default() -> Self {
-        Self { octets: [0; MAX_TEXT_OCTETS], length: 0, cut: false, has_entry: false }
-    }
-}
-
 impl EscapedText {
-    /// The text so far.
-    pub(crate) fn octets(&self) -> &[u8] {
-        &self.octets[..self.length]
-    }
-
-    /// Whether octets were left out.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut
-    }
-
     /// Appends octets, all or none. After the first that did not fit, none.
     pub(crate) fn push(&mut self, octets: &[u8]) {
-        match self.octets.get_mut(self.length..self.length + octets.len()) {
-            Some(place) if !self.cut => {
-                place.copy_from_slice(octets);
-                self.length += octets.len();
-            }
-            _ => self.cut = true,
-        }
+        self.cut = self.cut || self.octets.try_extend_from_slice(octets).is_err();
     }
 
     /// Begins an entry of a list.
@@ -430,7 +392,7 @@ impl EscapedText {
         // Most texts are of this kind.
         let is_plain = |octet: u8| matches!(octet, b' '..=b'~') && octet != b'\\' && !special.contains(&octet);
         let plain = value.iter().position(|octet| !is_plain(*octet));
-        let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(MAX_TEXT_OCTETS - self.length));
+        let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(self.octets.remaining_capacity()));
         self.push(start);
         value = rest;
         for chunk in value.utf8_chunks() {
@@ -454,8 +416,26 @@ impl EscapedText {
     }
 
     fn push_hexadecimal(&mut self, octet: u8) {
-        let [high, low] = hexadecimal(octet);
+        let [high, low] = hexadecimal(&[octet]);
         self.push(&[b'\\', b'x', high, low]);
+    }
+}
+
+/// A text before it is escaped. It holds more octets than an extracted field may have, so the field is cut, and
+/// that is noted.
+#[derive(Default)]
+pub(crate) struct RawText(pub(crate) ArrayVec<u8, { MAX_TEXT_OCTETS + 64 }>);
+
+impl RawText {
+    /// Appends octets, as far as they fit.
+    pub(crate) fn push_octets(&mut self, octets: &[u8]) {
+        let length = octets.len().min(self.0.remaining_capacity());
+        self.0.extend(octets[..length].iter().copied());
+    }
+
+    pub(crate) fn push(&mut self, text: fmt::Arguments<'_>) {
+        // An error means that it did not fit.
+        let _ = self.0.write_fmt(text);
     }
 }
 
@@ -480,7 +460,7 @@ pub fn printable(text: &str) -> String {
         if is_unprintable(character) {
             for octet in character.encode_utf8(&mut [0; 4]).bytes() {
                 shown.push_str("\\x");
-                shown.extend(hexadecimal(octet).map(char::from));
+                shown.extend(hexadecimal::<2>(&[octet]).map(char::from));
             }
         } else {
             shown.push(character);
@@ -489,10 +469,9 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// An octet as two digits.
-pub(crate) fn hexadecimal(octet: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]
+/// Octets as two digits each.
+pub(crate) fn hexadecimal<const N: usize>(octets: &[u8]) -> [u8; N] {
+    std::array::from_fn(|at| b"0123456789abcdef"[usize::from(octets[at / 2] >> (4 * (1 - at % 2)) & 15)])
 }
 
 #[cfg(test)]
@@ -567,7 +546,7 @@ mod tests {
             let escaped: String = character.to_string().bytes().map(|octet| format!("\\x{octet:02x}")).collect();
             let mut text = EscapedText::default();
             text.push_escaped(character.to_string().as_bytes());
-            assert_eq!(String::from_utf8_lossy(text.octets()), escaped);
+            assert_eq!(String::from_utf8_lossy(&text.octets), escaped);
             assert_eq!(printable(&format!("a{character}b")), format!("a{escaped}b"));
         }
         let visible =

@@ -16,7 +16,6 @@ extern crate self as weir_dpi;
 mod application;
 mod ber;
 mod bittorrent;
-mod cursor;
 mod dns;
 pub mod dtls;
 mod findings;

@@ -1,17 +1,13 @@
 //! MQTT 3.1, 3.1.1 and 5.0 (OASIS): the packet CONNECT of a client.
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, after_field, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 
 const CONNECT: u8 = 0x10;
 
 /// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
-}
-
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
-    let mut rest = Start(octets);
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let mut rest = Start(streams.first);
     rest.expect(&[CONNECT])?;
     integer(&mut rest)?;
     let version = match rest.u16()? {
@@ -30,10 +26,7 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     // The lowest bit of the flags is reserved (MQTT 3.1.1 section 3.1.2.3).
     require(rest.u8()? & 1 == 0)?;
     findings.recognise(Application::Mqtt, Confidence::Message);
-    match read_client(rest, version, findings) {
-        Err(Verdict::More) => Ok(Verdict::Recognised),
-        _ => Ok(Verdict::Complete),
-    }
+    Ok(after_field(read_client(rest, version, findings)))
 }
 
 /// Finds the client identifier, behind the keep-alive and the properties.

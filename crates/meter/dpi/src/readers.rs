@@ -1,5 +1,6 @@
 //! The readers of all protocols, and which of them a first octet leaves.
 
+use crate::start::Read;
 use crate::{
     Datagram, Findings, Streams, Verdict, bittorrent, dns, dtls, greeting, http1, http2, kerberos, ldap, mqtt, mysql,
     ntp, openvpn, postgresql, quic, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
@@ -10,16 +11,13 @@ use std::sync::LazyLock;
 
 /// A reader of TCP.
 pub struct StreamReader {
-    /// The protocol.
-    pub name: &'static str,
-    /// Reads the start of a connection. It says `No` to the first octet of other protocols.
-    pub read: fn(&Streams<'_>, &mut Findings) -> Verdict,
+    name: &'static str,
+    read: fn(&Streams<'_>, &mut Findings) -> Read<Verdict>,
 }
 
 /// A reader of UDP.
 pub struct DatagramReader {
-    /// The protocol.
-    pub name: &'static str,
+    name: &'static str,
     /// First octets of the datagrams that it may recognise.
     first_octets: &'static [RangeInclusive<u8>],
     read: ReadDatagram,
@@ -28,7 +26,7 @@ pub struct DatagramReader {
 /// Reads one datagram of a flow.
 enum ReadDatagram {
     /// By itself.
-    Alone(fn(&Datagram<'_>, &mut Findings) -> Verdict),
+    Alone(fn(&Datagram<'_>, &mut Findings) -> Read<Verdict>),
     /// With the messages in fragments before it.
     Dtls,
     /// With the hello in fragments before it.
@@ -44,30 +42,30 @@ pub struct DatagramState {
     dtls: Option<Box<dtls::State>>,
 }
 
-const fn stream(name: &'static str, read: fn(&Streams<'_>, &mut Findings) -> Verdict) -> StreamReader {
+const fn stream(name: &'static str, read: fn(&Streams<'_>, &mut Findings) -> Read<Verdict>) -> StreamReader {
     StreamReader { name, read }
 }
 
 const fn datagram(
     name: &'static str,
     first_octets: &'static [RangeInclusive<u8>],
-    read: fn(&Datagram<'_>, &mut Findings) -> Verdict,
+    read: fn(&Datagram<'_>, &mut Findings) -> Read<Verdict>,
 ) -> DatagramReader {
     DatagramReader { name, first_octets, read: ReadDatagram::Alone(read) }
 }
 
 /// Readers of TCP. At most one of them recognises a connection.
 pub const STREAM_READERS: &[StreamReader] = &[
-    stream("TLS", tls::read_streams),
-    stream("HTTP/1", http1::read_streams),
-    stream("HTTP/2", http2::read_streams),
-    stream("SSH", ssh::read_streams),
+    stream("TLS", |streams, findings| Ok(tls::read_streams(streams, findings))),
+    stream("HTTP/1", |streams, findings| Ok(http1::read_streams(streams, findings))),
+    stream("HTTP/2", |streams, findings| Ok(http2::read_streams(streams, findings))),
+    stream("SSH", |streams, findings| Ok(ssh::read_streams(streams, findings))),
     stream("DNS", dns::read_streams),
     stream("SMTP", greeting::read_smtp),
     stream("IMAP", greeting::read_imap),
     stream("POP3", greeting::read_pop3),
     stream("FTP", greeting::read_ftp),
-    stream("SIP", sip::read_streams),
+    stream("SIP", |streams, findings| sip::read(streams.first, findings)),
     stream("MQTT", mqtt::read_streams),
     stream("STUN", stun::read_streams),
     stream("RDP", rdp::read_streams),
@@ -88,10 +86,10 @@ pub const DATAGRAM_READERS: &[DatagramReader] = &[
     // Versions 1 to 4.
     datagram("NTP", &[0x08..=0x27, 0x48..=0x67, 0x88..=0xa7, 0xc8..=0xe7], ntp::read_datagram),
     datagram("STUN", &[0..=0x3f], stun::read_datagram),
-    datagram("SIP", &[b'A'..=b'Z'], sip::read_datagram),
+    datagram("SIP", &[b'A'..=b'Z'], |datagram, findings| sip::read(datagram.payload, findings)),
     datagram("SNMP", &[0x30..=0x30], snmp::read_datagram),
     datagram("Kerberos", &[0x60..=0x7e], kerberos::read_datagram),
-    datagram("LDAP", &[0x30..=0x30], ldap::read_datagram),
+    datagram("LDAP", &[0x30..=0x30], |datagram, findings| ldap::read(datagram.payload, findings)),
     datagram("BitTorrent", &[b'd'..=b'd', 0x41..=0x41], bittorrent::read_datagram),
     datagram("WireGuard", &[1..=2], wireguard::read_datagram),
     datagram("OpenVPN", &[0x38..=0x38, 0x40..=0x40, 0x50..=0x50], openvpn::read_datagram),
@@ -104,12 +102,21 @@ const _: () = assert!(STREAM_READERS.len() <= 32 && DATAGRAM_READERS.len() <= 32
 /// All readers of TCP, one bit each.
 pub(crate) const ALL_STREAM_READERS: u32 = u32::MAX >> (32 - STREAM_READERS.len());
 
+impl StreamReader {
+    /// Reads the start of a connection. It says `No` to the first octet of other protocols.
+    #[inline]
+    pub fn read(&self, streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+        (self.read)(streams, findings).unwrap_or_else(|verdict| verdict)
+    }
+}
+
 impl DatagramReader {
     /// Reads one datagram of a flow.
     #[inline]
     pub fn read(&self, state: &mut DatagramState, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
         match self.read {
-            ReadDatagram::Alone(read) => read(datagram, findings),
+            // Nothing follows, so that `More` is `No`.
+            ReadDatagram::Alone(read) => read(datagram, findings).unwrap_or(Verdict::No),
             ReadDatagram::Dtls => dtls::read(&mut state.dtls, datagram, findings),
             ReadDatagram::Quic => quic::read(state.quic.get_or_insert_default(), datagram, findings),
         }
@@ -172,7 +179,7 @@ impl Candidates {
             for (at, reader) in STREAM_READERS.iter().enumerate() {
                 // `No` is final: whatever follows.
                 let streams = Streams { first: &[octet], ..Streams::default() };
-                let is_possible = (reader.read)(&streams, &mut findings) != Verdict::No;
+                let is_possible = reader.read(&streams, &mut findings) != Verdict::No;
                 candidates.streams[usize::from(octet)] |= u32::from(is_possible) << at;
             }
             for (at, reader) in DATAGRAM_READERS.iter().enumerate() {

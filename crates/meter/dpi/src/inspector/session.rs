@@ -45,7 +45,7 @@ impl Session {
     /// Memory of its lists.
     pub fn octets(&self) -> u64 {
         let streams: usize = self.streams.iter().map(Stream::capacity).sum();
-        (streams + self.findings.capacity() + self.datagram_state.octets()) as u64
+        (streams + self.findings.facts.capacity() + self.datagram_state.octets()) as u64
     }
 
     /// Forgets the flow, and keeps at most this much memory in each list.
@@ -188,7 +188,7 @@ impl Session {
             first_is_client: flow.client().map(|client| client == self.first),
             ..streams
         };
-        self.read(|reader, findings| (STREAM_READERS[reader].read)(&streams, findings));
+        self.read(|reader, findings| STREAM_READERS[reader].read(&streams, findings));
         if streams.ended == [true; 2] && self.candidates != 0 {
             self.candidates = 0;
             if streams.limited.contains(&true) {

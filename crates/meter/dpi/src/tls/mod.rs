@@ -9,7 +9,8 @@
 //! capture begins after the hellos, records alone recognise TLS ([`Confidence::Pattern`]). An
 //! extension `encrypted_client_hello` is reported, but a real one cannot be distinguished from one that the
 //! client sends as GREASE. SSL 2.0 is not read, but a ClientHello in its form that asks for SSL 3.0
-//! or newer is recognised (RFC 5246 appendix E.2).
+//! or newer is recognised (RFC 5246 appendix E.2). Read by hand, and not by a library: the work per
+//! packet is bounded, nothing is allocated, and messages that are cut are read as far as they are there.
 
 mod certificate;
 mod fingerprint;
@@ -17,22 +18,22 @@ pub(crate) mod hello;
 #[cfg(test)]
 mod tests;
 
-use crate::cursor::Cursor;
+use crate::start::{Read, Start};
 use crate::{Application, Confidence, Fact, Findings, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
 pub use fingerprint::{ja3, ja3s, ja4};
-use hello::{CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message};
+use hello::{CLIENT_HELLO, Next, SERVER_HELLO, read_client_hello, read_server_message};
 
-const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-const APPLICATION_DATA: u8 = 23;
+pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
 /// Levels of alerts.
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 /// Octets of a record at most: 2^14, and what compression and encryption add up to TLS 1.2.
-const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
+pub(crate) const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
 /// Octets of handshake messages over several records that are read at most.
 const MAX_FLIGHT_OCTETS: usize = 1 << 14;
 /// The highest of the three octets of a hello's length at most: its parts have less than 2^17.
@@ -112,7 +113,7 @@ pub(crate) fn read_upgrade(client: &[u8], server: &[u8], findings: &mut Findings
     let application = findings.application();
     let streams = Streams { first: client, second: server, ..Streams::default() };
     let verdict = read_streams(&streams, findings);
-    findings.restore(application);
+    findings.application = application;
     match verdict {
         Verdict::More | Verdict::Recognised => Verdict::Recognised,
         Verdict::No | Verdict::Complete => Verdict::Complete,
@@ -164,15 +165,12 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
 fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
     let mut copy = ArrayVec::new();
     let (messages, _) = split_flight(stream, &mut copy);
-    let Some(message) = split_message(&mut Cursor(messages)) else { return Side::Undecided(0) };
+    let Ok(message) = split_message(&mut Start(messages)) else { return Side::Undecided(0) };
     let is_proven = has_heads_of_hello(stream, findings);
-    match read_client_hello(message.body, message.whole, Application::Tls, findings) {
-        Reading::Foreign if is_proven => Side::Hello { finished: true },
-        Reading::Undecided if is_proven => Side::Hello { finished: false },
-        Reading::Foreign => Side::Foreign,
-        Reading::Undecided => Side::Undecided(0),
-        Reading::Incomplete => Side::Hello { finished: false },
-        Reading::Finished => Side::Hello { finished: true },
+    match read_client_hello(message, Application::Tls, findings) {
+        Next::Foreign if !is_proven => Side::Foreign,
+        Next::Undecided if !is_proven => Side::Undecided(0),
+        next => Side::Hello { finished: !matches!(next, Next::Undecided | Next::Incomplete) },
     }
 }
 
@@ -197,10 +195,10 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
     loop {
         let mut copy = ArrayVec::new();
         let (messages, after) = split_flight(rest, &mut copy);
-        let mut messages = Cursor(messages);
+        let mut messages = Start(messages);
         rest = after;
-        while let Some(Message { kind, body, whole }) = split_message(&mut messages) {
-            next = match (next, read_server_message(kind, body, whole, Application::Tls, findings)) {
+        while let Ok(message) = split_message(&mut messages) {
+            next = match (next, read_server_message(message, Application::Tls, findings)) {
                 (Next::Undecided, Next::Foreign) if is_proven => return Side::Hello { finished: true },
                 (Next::Undecided, Next::Undecided) if is_proven => return Side::Hello { finished: false },
                 (Next::Undecided, Next::Foreign) => return Side::Foreign,
@@ -291,9 +289,9 @@ fn read_ssl2_client_hello(stream: &[u8], findings: &mut Findings) -> Option<Side
     if !is_start(3, |octet| octet == 3) || !is_start(4, |octet| octet <= 3) {
         return None;
     }
-    let mut cursor = Cursor(stream);
-    let (Some(head), Some(_), Some(_), Some(ciphers), Some(session), Some(challenge)) =
-        (cursor.u16(), cursor.u8(), cursor.u16(), cursor.u16(), cursor.u16(), cursor.u16())
+    let mut hello = Start(stream);
+    let (Ok(head), Ok(_), Ok(_), Ok(ciphers), Ok(session), Ok(challenge)) =
+        (hello.u16(), hello.u8(), hello.u16(), hello.u16(), hello.u16(), hello.u16())
     else {
         return Some(Side::Undecided(0));
     };
@@ -317,11 +315,11 @@ pub(crate) struct Message<'a> {
     pub(crate) whole: bool,
 }
 
-/// Splits off a message. `None`: too few octets.
-pub(crate) fn split_message<'a>(messages: &mut Cursor<'a>) -> Option<Message<'a>> {
+/// Splits off a message.
+pub(crate) fn split_message<'a>(messages: &mut Start<'a>) -> Read<Message<'a>> {
     let (kind, octets) = (messages.u8()?, messages.u24()?);
     let body = messages.take_up_to(octets);
-    Some(Message { kind, body, whole: body.len() == octets })
+    Ok(Message { kind, body, whole: body.len() == octets })
 }
 
 /// Splits off the messages of the handshake that are in consecutive records. The rest begins with
