@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 /// Entries of the dynamic table that are kept. The default size of 4096 octets has room for 128.
 const MAX_ENTRIES: usize = 128;
 /// Octets of a decoded string: more than the longest extracted field, so that the field is cut.
-const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
+pub(crate) const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
 /// Octets of the longest name of a [`Field`]. Its Huffman code is no longer.
 const MAX_NAME_OCTETS: usize = 12;
 /// Symbols of the Huffman code: all octets, and the end of string.
@@ -63,10 +63,6 @@ pub(crate) struct Text<'a> {
 pub(crate) type Decoded = ArrayVec<u8, MAX_STRING_OCTETS>;
 
 impl<'a> Text<'a> {
-    const fn plain(octets: &'a [u8]) -> Self {
-        Self { octets, is_huffman: false }
-    }
-
     /// The decoded octets, at most this number.
     pub(crate) fn decode(self, max_octets: usize) -> Decoded {
         let mut decoded = Decoded::new();
@@ -77,11 +73,6 @@ impl<'a> Text<'a> {
             decoded.extend(self.octets.iter().copied().take(max_octets));
         }
         decoded
-    }
-
-    /// The decoded octets of a text that is an extracted field.
-    pub(crate) fn decode_fact(self) -> Decoded {
-        self.decode(MAX_STRING_OCTETS)
     }
 }
 
@@ -151,7 +142,7 @@ impl<'a> Decoder<'a> {
             58 => (Field::UserAgent, b""),
             _ => (Field::Other, b""),
         };
-        Some((field, Text::plain(value)))
+        Some((field, Text { octets: value, is_huffman: false }))
     }
 }
 
@@ -267,7 +258,7 @@ mod tests {
 
     fn decode<'a>(decoder: &mut Decoder<'a>, block: &'a [u8]) -> Vec<String> {
         let mut fields = Vec::new();
-        let text = |text: Text<'_>| String::from_utf8(text.decode_fact().to_vec()).unwrap();
+        let text = |text: Text<'_>| String::from_utf8(text.decode(MAX_STRING_OCTETS).to_vec()).unwrap();
         decoder.decode(block, |field, value| fields.push(format!("{field:?}={}", text(value)))).unwrap();
         fields
     }

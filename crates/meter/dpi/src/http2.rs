@@ -3,7 +3,7 @@
 //! The connection preface of the client is certain. A server alone is a pattern: its first frame is
 //! SETTINGS. A header block is read as far as it came, also if it continues in CONTINUATION frames.
 
-use crate::hpack::{Decoder, Field, Text};
+use crate::hpack::{Decoder, Field, MAX_STRING_OCTETS, Text};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 use arrayvec::ArrayVec;
 use std::borrow::Cow;
@@ -91,7 +91,7 @@ fn read_response(server: &[u8], findings: &mut Findings) -> bool {
 /// Sets an extracted field. The value is decoded only if it is wanted: the same octets come again with each packet.
 fn set_text(fact: Fact, value: Text<'_>, findings: &mut Findings) {
     if findings.takes(fact) {
-        findings.set_text(fact, &value.decode_fact());
+        findings.set_text(fact, &value.decode(MAX_STRING_OCTETS));
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
         let frame = [&octets[1..], &[HEADERS, 0, 0, 0, 0, 1], &block].concat();
         let mut fields = Vec::new();
         let is_whole = read_headers(&frame, |field, value| {
-            fields.push((field, value.decode_fact().len()));
+            fields.push((field, value.decode(MAX_STRING_OCTETS).len()));
             true
         });
         assert_eq!((is_whole, fields.len()), (false, 1), "{fields:?}");

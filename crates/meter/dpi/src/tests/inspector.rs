@@ -141,7 +141,7 @@ fn segments_of_any_length_give_the_same_findings() {
         }
         for other in &found[1..] {
             assert_eq!(other.application(), found[0].application(), "{}", fixture.name);
-            for fact in Fact::ALL {
+            for &fact in Fact::ALL {
                 assert_eq!(other.octets(fact), found[0].octets(fact), "{}: {fact:?}", fixture.name);
             }
         }
@@ -487,7 +487,7 @@ fn findings_do_not_depend_on_the_order_in_which_the_directions_were_captured() {
             for order in interleavings(counts, 1000) {
                 let found = found_in_order(&mut inspector, &segments, &order, client);
                 assert_eq!(found.application(), expected.application(), "{application} {order:?}");
-                for fact in Fact::ALL {
+                for &fact in Fact::ALL {
                     assert_eq!(found.octets(fact), expected.octets(fact), "{application} {order:?} {fact:?}");
                 }
             }

@@ -43,7 +43,7 @@ fn facts(findings: &Findings) -> String {
     let (application, confidence) = findings.application().expect("a reader that claims names the application");
     writeln!(text, "{} by {}", application.name(), confidence.name()).unwrap();
     findings.notes().names().for_each(|note| writeln!(text, "note {note}").unwrap());
-    for fact in Fact::ALL {
+    for &fact in Fact::ALL {
         match (findings.text(fact), findings.number(fact), findings.octets(fact)) {
             // What fingerprints are made of.
             _ if [Fact::DnsQuestion, Fact::TlsClientHello, Fact::TlsServerHello].contains(&fact) => {}
