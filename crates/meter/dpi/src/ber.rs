@@ -35,9 +35,7 @@ impl<'a> Element<'a> {
 
     /// Reads the next element, which has to have this tag.
     pub(crate) fn expect(octets: &mut Start<'a>, tag: u8) -> Read<Self> {
-        if let [first, ..] = octets.0 {
-            require(*first == tag)?;
-        }
+        octets.require_next(|first| first == tag)?;
         Self::read(octets)
     }
 

@@ -13,14 +13,12 @@ const HEADER_OCTETS: usize = 20;
 /// Type ST_SYN, version 1.
 const SYN: u8 = 0x41;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     Start(streams.first).expect(HANDSHAKE)?;
     findings.recognise(Application::Bittorrent, Confidence::Message);
     Ok(Verdict::Complete)
 }
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let payload = datagram.payload;
     // A dictionary with a query, response or error, and the type of the message.

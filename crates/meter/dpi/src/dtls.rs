@@ -28,7 +28,7 @@ pub struct State {
     /// The side that sent payload first sent the ServerHello.
     server_is_first: Option<bool>,
     message: Option<Head>,
-    octets: CryptoStream,
+    pub(crate) octets: CryptoStream,
 }
 
 /// The head of a message, which all its fragments have.
@@ -43,9 +43,10 @@ struct Head {
 /// Reads the next datagram of a flow. The state is made for the first message that needs it.
 pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
-    let mut rest = Start(datagram.payload);
-    let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
-    let (mut unread, mut alert) = (Unread { has_fragments: false, reads: MAX_READS }, None);
+    let (mut rest, mut is_finished, mut are_records, mut alert) = (Start(datagram.payload), false, false, None);
+    let from_first = datagram.from_first;
+    let mut messages =
+        Messages { state, findings, from_first, is_message: false, has_fragments: false, reads: MAX_READS };
     while !rest.0.is_empty() {
         let Ok(record) = split_record(&mut rest, missing_octets) else {
             are_records = false;
@@ -55,10 +56,7 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
         match record {
             // Peers drop empty records. A hello may follow.
             Record { content: [], .. } => {}
-            Record { kind: HANDSHAKE, epoch: 0, content } => {
-                let from_first = datagram.from_first;
-                is_finished |= read_messages(state, content, from_first, &mut unread, &mut is_message, findings);
-            }
+            Record { kind: HANDSHAKE, epoch: 0, content } => is_finished |= messages.read_record(content),
             Record { kind: ALERT, epoch: 0, content: &[level @ 1..=2, description] } => {
                 alert = Some(u16::from_be_bytes([level, description]));
                 // A hello may follow a warning that does not close.
@@ -67,7 +65,8 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
             _ => is_finished = true,
         }
     }
-    is_finished |= read_fragments(state, &mut unread, &mut is_message, findings);
+    is_finished |= messages.read_fragments();
+    let is_message = messages.is_message;
     if let Some(alert) = alert.filter(|_| are_records && findings.has(Fact::TlsClientHello) && !is_message) {
         // The server refuses the ClientHello, or warns.
         findings.set_number(Fact::TlsAlert, alert.into());
@@ -92,85 +91,76 @@ fn split_record<'a>(datagram: &mut Start<'a>, missing_octets: usize) -> Read<Rec
     Ok(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
 }
 
-/// Fragments of a datagram.
-struct Unread {
-    /// Some were added to a message, which was not read since.
+/// The messages in a datagram. Functions that read them return whether nothing is left to be read of the flow.
+struct Messages<'a> {
+    state: &'a mut Option<Box<State>>,
+    findings: &'a mut Findings,
+    from_first: bool,
+    /// There was a hello.
+    is_message: bool,
+    /// Fragments were added to a message, which was not read since.
     has_fragments: bool,
     /// How often messages in fragments are still read.
     reads: u8,
 }
 
-/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is
-/// left to be read of the flow.
-fn read_messages(
-    state: &mut Option<Box<State>>,
-    content: &[u8],
-    from_first: bool,
-    unread: &mut Unread,
-    is_message: &mut bool,
-    findings: &mut Findings,
-) -> bool {
-    let mut rest = Start(content);
-    while let Ok((head, offset, fragment)) = split_fragment(&mut rest, from_first) {
-        // Once for all of them, and not for each: a datagram can have a hundred.
-        let is_other = state.as_ref().is_some_and(|state| state.message != Some(head));
-        if is_other && read_fragments(state, unread, is_message, findings) {
-            return true;
+impl Messages<'_> {
+    /// Reads the messages in a record.
+    fn read_record(&mut self, content: &[u8]) -> bool {
+        let mut rest = Start(content);
+        while let Ok((head, offset, fragment)) = split_fragment(&mut rest, self.from_first) {
+            // Once for all of them, and not for each: a datagram can have a hundred.
+            let is_other = self.state.as_ref().is_some_and(|state| state.message != Some(head));
+            if is_other && self.read_fragments() {
+                return true;
+            }
+            // Other messages than hellos have nothing that only they have.
+            let is_of_server = self.state.as_ref().is_some_and(|state| state.server_is_first == Some(self.from_first));
+            let has_facts = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO | CERTIFICATE);
+            let is_expected = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO) || self.is_message || is_of_server;
+            if !is_expected || (offset > 0 && !has_facts) {
+                continue;
+            }
+            if fragment.len() < head.octets && has_facts {
+                self.state.get_or_insert_default().add(head, offset, fragment, self.findings);
+                self.has_fragments = true;
+                continue;
+            }
+            let next = read_message(head, fragment, self.findings);
+            if self.take(head, next) {
+                return true;
+            }
         }
-        // Other messages than hellos have nothing that only they have.
-        let is_of_server = state.as_ref().is_some_and(|state| state.server_is_first == Some(from_first));
-        let has_facts = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO | CERTIFICATE);
-        let is_expected = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO) || *is_message || is_of_server;
-        if !is_expected || (offset > 0 && !has_facts) {
-            continue;
-        }
-        if fragment.len() < head.octets && has_facts {
-            state.get_or_insert_default().add(head, offset, fragment, findings);
-            unread.has_fragments = true;
-            continue;
-        }
-        let next = read_message(head, fragment, findings);
-        if take(state, head, next, is_message) {
-            return true;
-        }
+        false
     }
-    false
-}
 
-/// Reads the message whose fragments came, as far as it is there. Returns as [`read_messages`].
-fn read_fragments(
-    state: &mut Option<Box<State>>,
-    unread: &mut Unread,
-    is_message: &mut bool,
-    findings: &mut Findings,
-) -> bool {
-    if !std::mem::take(&mut unread.has_fragments) || unread.reads == 0 {
-        return false;
+    /// Reads the message whose fragments came, as far as it is there.
+    fn read_fragments(&mut self) -> bool {
+        if !std::mem::take(&mut self.has_fragments) || self.reads == 0 {
+            return false;
+        }
+        self.reads -= 1;
+        let Some((head, octets)) = self.state.as_ref().and_then(|state| state.message_so_far()) else { return false };
+        let next = read_message(head, octets, self.findings);
+        self.take(head, next)
     }
-    unread.reads -= 1;
-    let Some((head, octets)) = state.as_ref().and_then(|state| state.message_so_far()) else { return false };
-    let next = read_message(head, octets, findings);
-    take(state, head, next, is_message)
-}
 
-/// Takes what a message was. Returns as [`read_messages`].
-fn take(state: &mut Option<Box<State>>, head: Head, next: Next, is_message: &mut bool) -> bool {
-    *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
-    match (head.kind, next) {
-        (SERVER_HELLO, Next::Message) => state.get_or_insert_default().server_is_first = Some(head.from_first),
-        (CLIENT_HELLO, _) => {}
-        (_, Next::Nothing) => return true,
-        _ => {}
+    /// Takes what a message was.
+    fn take(&mut self, head: Head, next: Next) -> bool {
+        self.is_message |= !matches!(next, Next::Foreign | Next::Undecided);
+        match (head.kind, next) {
+            (SERVER_HELLO, Next::Message) => {
+                self.state.get_or_insert_default().server_is_first = Some(head.from_first);
+            }
+            (CLIENT_HELLO, _) => {}
+            (_, Next::Nothing) => return true,
+            _ => {}
+        }
+        false
     }
-    false
 }
 
 impl State {
-    /// Whether octets of a message are missing before others.
-    pub(crate) fn has_gap(&self) -> bool {
-        self.octets.has_gap()
-    }
-
     /// Adds a fragment of a message, which replaces an earlier message.
     fn add(&mut self, head: Head, offset: usize, fragment: &[u8], findings: &mut Findings) {
         if self.message != Some(head) {

@@ -228,8 +228,7 @@ impl Findings {
     /// Takes over extracted fields and notes that were known before.
     pub(crate) fn restore_facts(&mut self, known: &Self) {
         self.notes = known.notes;
-        self.facts.clear();
-        self.facts.extend(&known.facts);
+        self.facts.clone_from(&known.facts);
     }
 
     /// Adds a note.
@@ -298,7 +297,7 @@ impl Findings {
         // Readers see the same octets again with each packet.
         if self.takes(fact) {
             let mut text = EscapedText::default();
-            text.push_escaped(value);
+            text.push_with(value, b"");
             self.set_escaped(fact, &text);
         }
     }
@@ -349,11 +348,6 @@ impl EscapedText {
     pub(crate) fn push_entry(&mut self, value: &[u8]) {
         self.begin_entry();
         self.push_with(value, b",");
-    }
-
-    /// Appends octets of the payload.
-    pub(crate) fn push_escaped(&mut self, value: &[u8]) {
-        self.push_with(value, b"");
     }
 
     /// Appends octets of the payload. `special`: ASCII characters that have a meaning in the text
@@ -508,7 +502,7 @@ mod tests {
         {
             let escaped: String = character.to_string().bytes().map(|octet| format!("\\x{octet:02x}")).collect();
             let mut text = EscapedText::default();
-            text.push_escaped(character.to_string().as_bytes());
+            text.push_with(character.to_string().as_bytes(), b"");
             assert_eq!(String::from_utf8_lossy(&text.octets), escaped);
             assert_eq!(printable(&format!("a{character}b")), format!("a{escaped}b"));
         }

@@ -68,7 +68,6 @@ const IMAP: Protocol = Protocol {
     has_tags: true,
 };
 
-/// Reads the start of an SMTP session.
 pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let read = SMTP.read(streams, findings, |line, findings| {
         let mailbox = after_word(line, "MAIL FROM:")?.strip_prefix(b"<")?;
@@ -90,7 +89,6 @@ pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Read<
     read
 }
 
-/// Reads the start of an FTP control connection.
 pub(crate) fn read_ftp(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     FTP.read(streams, findings, |line, findings| {
         findings.set_text(Fact::User, after_word(line, "USER ")?);
@@ -98,7 +96,6 @@ pub(crate) fn read_ftp(streams: &Streams<'_>, findings: &mut Findings) -> Read<V
     })
 }
 
-/// Reads the start of a POP3 session.
 pub(crate) fn read_pop3(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     POP3.read(streams, findings, |line, findings| {
         let user = after_word(line, "USER ").or_else(|| after_word(line, "APOP "))?;
@@ -107,7 +104,6 @@ pub(crate) fn read_pop3(streams: &Streams<'_>, findings: &mut Findings) -> Read<
     })
 }
 
-/// Reads the start of an IMAP session.
 pub(crate) fn read_imap(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     IMAP.read(streams, findings, |line, findings| {
         user_of_imap(after_word(line, "LOGIN ")?).iter().for_each(|user| findings.set_text(Fact::User, user));

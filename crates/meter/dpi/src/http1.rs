@@ -15,7 +15,6 @@ const LONG_LINE_OCTETS: usize = 256;
 const MAX_INTERIM_RESPONSES: usize = 8;
 const USUAL_METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH"];
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     // If the capture began in the middle, the server may be first.
     let server_is_first = streams.first.starts_with(b"HTTP/");
@@ -45,11 +44,10 @@ fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
         line_end.and_then(|end| fields(&octets[end + 1..], |_, _| {})).unwrap_or_default()
     });
     let is_open = matches!(findings.number(Fact::HttpStatus), Some(200..300));
-    match () {
-        () if !is_open || ![client, server].iter().all(|octets| octets.is_empty() || tls::is_start(octets)) => {
-            Verdict::Complete
-        }
-        () => tls::read_upgrade(client, server, findings),
+    if is_open && [client, server].iter().all(|octets| octets.is_empty() || tls::is_start(octets)) {
+        tls::read_upgrade(client, server, findings)
+    } else {
+        Verdict::Complete
     }
 }
 

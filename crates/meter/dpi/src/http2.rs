@@ -29,7 +29,6 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     let is_start = |octets: &[u8]| octets.iter().zip(PREFACE).all(|(octet, preface)| octet == preface);
     let client_is_first = is_start(streams.first);
@@ -52,17 +51,13 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         });
         return if read_response(server, findings) && request { Verdict::Complete } else { Verdict::Recognised };
     }
-    let settings_octets = server.first_chunk().map(|&[_, _, length]: &[u8; 3]| usize::from(length));
-    match settings_octets {
-        Some(octets)
-            if client.is_empty() && is_start_of_settings(server) && server.len() >= FRAME_HEADER_OCTETS + octets =>
-        {
-            findings.recognise(Application::Http2, Confidence::Pattern);
-            read_response(server, findings);
-            Verdict::Recognised
-        }
-        _ => Verdict::More,
+    let is_whole = server.get(2).is_some_and(|octets| server.len() >= FRAME_HEADER_OCTETS + usize::from(*octets));
+    if !client.is_empty() || !is_start_of_settings(server) || !is_whole {
+        return Verdict::More;
     }
+    findings.recognise(Application::Http2, Confidence::Pattern);
+    read_response(server, findings);
+    Verdict::Recognised
 }
 
 /// Finds the first final response. `true`: it was there.
@@ -128,7 +123,7 @@ fn read_headers(octets: &[u8], mut read: impl FnMut(Field, Text<'_>) -> bool) ->
                 is_last = read(field, value);
             }
         });
-        if block.is_whole && (is_last || is_valid.is_none()) {
+        if block.is_whole && (is_last || is_valid.is_err()) {
             return true;
         }
     }

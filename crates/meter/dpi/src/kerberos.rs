@@ -22,19 +22,15 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Re
     read(octets, length as usize, findings)
 }
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     read(Start(datagram.payload), datagram.wire_octets as usize, findings)
 }
 
 fn read(mut octets: Start<'_>, length: usize, findings: &mut Findings) -> Read<Verdict> {
     // Tags of the class APPLICATION, constructed: the message type.
-    let kind = match octets.0.first() {
-        Some(tag @ 0x60..=0x7e) => tag & 0x1f,
-        Some(_) => return Err(Verdict::No),
-        None => return Err(Verdict::More),
-    };
-    require(matches!(kind, AS_REQ..=13 | KRB_ERROR))?;
+    let tag = { octets }.u8()?;
+    let kind = tag & 0x1f;
+    require((0x60..=0x7e).contains(&tag) && matches!(kind, AS_REQ..=13 | KRB_ERROR))?;
     let message = Element::read(&mut octets)?;
     require(message.total == length)?;
     let mut fields = message.only(SEQUENCE)?.content;

@@ -16,7 +16,6 @@ const EXTENDED_REQUEST: u8 = 0x77;
 const EXTENDED_RESPONSE: u8 = 0x78;
 const CONTROLS: u8 = 0xa0;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let verdict = read(streams.first, findings)?;
     if verdict != Verdict::Recognised {

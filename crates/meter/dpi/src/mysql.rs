@@ -18,7 +18,6 @@ const CLIENT_SSL: u32 = 0x800;
 /// The client uses the protocol that follows here.
 const CLIENT_PROTOCOL_41: u32 = 0x200;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let verdict = read_greeting(streams.first, findings)?;
     if verdict != Verdict::Recognised {

@@ -17,7 +17,6 @@ const MAX_STRATUM: u8 = 16;
 const CONTROL: u8 = 6;
 const PRIVATE: u8 = 7;
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let header: [u8; 8] = Start(datagram.payload).array()?;
     let (version, mode, length) = ((header[0] >> 3) & 7, header[0] & 7, datagram.wire_octets);
@@ -41,7 +40,7 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
         }
         _ => false,
     };
-    require(datagram.has_port(PORT) && (1..=4).contains(&version) && is_good)?;
+    require(datagram.ports.contains(&PORT) && (1..=4).contains(&version) && is_good)?;
     findings.recognise(Application::Ntp, Confidence::Pattern);
     Ok(Verdict::Complete)
 }

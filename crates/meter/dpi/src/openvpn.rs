@@ -24,14 +24,11 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Re
     let mut octets = Start(streams.first);
     let length = octets.u16()?;
     // The first octet refuses most other protocols.
-    if let [first, ..] = octets.0 {
-        require([CLIENT_V2, SERVER_V2, CLIENT_V3].contains(first))?;
-    }
+    octets.require_next(|first| [CLIENT_V2, SERVER_V2, CLIENT_V3].contains(&first))?;
     require(usize::from(length) <= MAX_CRYPT_OCTETS)?;
     read(octets.take(length.into())?, findings)
 }
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     require(datagram.payload.len() == datagram.wire_octets as usize)?;
     read(datagram.payload, findings)

@@ -10,7 +10,6 @@ const GSS_REQUEST: u32 = 80_877_104;
 const MAX_STARTUP_OCTETS: u32 = 10_000;
 const MAX_PARAMETERS: usize = 32;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     match read(streams, findings) {
         // A request for encryption came before.

@@ -15,7 +15,6 @@ const NEGOTIATION_REQUEST: u8 = 1;
 const NEGOTIATION_RESPONSE: u8 = 2;
 const NEGOTIATION_FAILURE: u8 = 3;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     match read(streams.first, findings)? {
         Verdict::Complete if streams.first.get(5) == Some(&CONNECTION_REQUEST) => Ok(read_tls(streams, findings)),

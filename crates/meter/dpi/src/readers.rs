@@ -119,8 +119,8 @@ impl DatagramReader {
 impl DatagramState {
     /// Whether octets are missing before others.
     pub fn has_gap(&self) -> bool {
-        self.quic.as_ref().is_some_and(|state| state.has_gap())
-            || self.dtls.as_ref().is_some_and(|state| state.has_gap())
+        self.quic.as_ref().is_some_and(|state| state.stream.has_gap())
+            || self.dtls.as_ref().is_some_and(|state| state.octets.has_gap())
     }
 
     /// Its memory.

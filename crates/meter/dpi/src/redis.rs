@@ -28,7 +28,6 @@ const COMMANDS: &str = "ACL APPEND ASKING AUTH BGREWRITEAOF BGSAVE BITCOUNT BITF
     ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANGESTORE ZRANK ZREM ZREMRANGEBYLEX ZREMRANGEBYRANK \
     ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE ZUNION ZUNIONSTORE";
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let mut rest = Start(streams.first);
     require(number(&mut rest, b'*')? > 0)?;

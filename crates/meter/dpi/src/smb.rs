@@ -12,7 +12,6 @@ const NAMES_OCTETS: usize = 68;
 /// Octets of the header of version 1, which is the shortest.
 const HEADER_OCTETS: u32 = 32;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let mut rest = Start(streams.first);
     let mut kind = rest.u8()?;
@@ -26,10 +25,7 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Re
     let [high, middle, low] = rest.array()?;
     require(u32::from_be_bytes([0, high, middle, low]) >= HEADER_OCTETS)?;
     // Version 1, 2 and 3; 3 encrypted; 3 compressed.
-    if let [first, ..] = rest.0 {
-        require((0xfc..=0xff).contains(first))?;
-    }
-    rest.u8()?;
+    require(rest.u8()? >= 0xfc)?;
     rest.expect(b"SMB")?;
     findings.recognise(Application::Smb, Confidence::Message);
     Ok(Verdict::Complete)

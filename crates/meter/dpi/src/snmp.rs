@@ -10,7 +10,6 @@ use crate::{Application, Confidence, Datagram, Findings, Verdict};
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const TRAP: u8 = 0xa4;
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let message = Element::expect(&mut Start(datagram.payload), SEQUENCE)?;
     require(message.total == datagram.wire_octets as usize)?;

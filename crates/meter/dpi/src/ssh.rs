@@ -19,7 +19,6 @@ const MAX_PACKET_OCTETS: u32 = 35_000;
 const SSH_MSG_KEXINIT: u8 = 20;
 const COOKIE_OCTETS: usize = 16;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     let [first, second] = [streams.first, streams.second].map(read_side);
     // Only a server may send other lines first.

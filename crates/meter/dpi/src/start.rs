@@ -54,6 +54,19 @@ impl<'a> Start<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
+    /// An integer of 7 bits in each octet, the lowest first, whose last octet is below 0x80: at most 28 bits.
+    pub(crate) fn integer7(&mut self) -> Read<usize> {
+        let mut value = 0;
+        for shift in [0, 7, 14, 21] {
+            let octet = self.u8()?;
+            value += usize::from(octet & 0x7f) << shift;
+            if octet < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Verdict::No)
+    }
+
     /// The octets after their number in one octet.
     pub(crate) fn vector8(&mut self) -> Read<&'a [u8]> {
         let length = self.u8()?;
@@ -64,6 +77,11 @@ impl<'a> Start<'a> {
     pub(crate) fn vector16(&mut self) -> Read<&'a [u8]> {
         let length = self.u16()?;
         self.take(length.into())
+    }
+
+    /// The next octet, which is not taken, has to hold a condition if it is there.
+    pub(crate) fn require_next(&self, is_good: impl Fn(u8) -> bool) -> Read<()> {
+        require(self.0.first().is_none_or(|octet| is_good(*octet)))
     }
 
     /// The next octets have to be these.

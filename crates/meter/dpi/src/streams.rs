@@ -33,13 +33,6 @@ pub struct Datagram<'a> {
     pub time_ns: u64,
 }
 
-impl Datagram<'_> {
-    /// Whether one of its ports is this one.
-    pub(crate) fn has_port(&self, port: u16) -> bool {
-        self.ports.contains(&port)
-    }
-}
-
 /// The result of a reader for the octets so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

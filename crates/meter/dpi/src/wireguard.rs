@@ -14,7 +14,6 @@ const MAC_OCTETS: usize = 16;
 const KEY_AT: [usize; 2] = [8, 12];
 const KEY_OCTETS: usize = 32;
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let payload = datagram.payload;
     let key_at = match (payload, datagram.wire_octets) {

@@ -54,7 +54,6 @@ mod record_type {
     pub const HTTPS: u16 = 65;
 }
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let application = if streams.ports.contains(&LLMNR) { Application::Llmnr } else { Application::Dns };
     let first = read_stream(streams.first, application, true, findings);
@@ -67,15 +66,14 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Re
     }
 }
 
-/// Reads one datagram.
 pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let application = match () {
-        () if datagram.has_port(MDNS) => Application::Mdns,
-        () if datagram.has_port(LLMNR) => Application::Llmnr,
+        () if datagram.ports.contains(&MDNS) => Application::Mdns,
+        () if datagram.ports.contains(&LLMNR) => Application::Llmnr,
         () => Application::Dns,
     };
-    let known_port = application != Application::Dns || datagram.has_port(DNS);
-    require(!datagram.has_port(NETBIOS) && has_possible_header(datagram.payload, known_port))?;
+    let known_port = application != Application::Dns || datagram.ports.contains(&DNS);
+    require(!datagram.ports.contains(&NETBIOS) && has_possible_header(datagram.payload, known_port))?;
     let message = Message::read(datagram.payload)?;
     require(message.is_plausible(application, findings))?;
     let confidence = match message.rest {
@@ -274,7 +272,7 @@ impl<'a> Message<'a> {
         let mut name = RawText::default();
         let has_name = self.question.and_then(|(name_at, ..)| self.push_name(name_at, &mut name)).is_some();
         let mut escaped = EscapedText::default();
-        escaped.push_escaped(&name.0);
+        escaped.push_with(&name.0, b"");
         match findings.text(Fact::DnsName) {
             Some(asked) => has_name && escaped.octets.eq_ignore_ascii_case(asked.as_bytes()),
             None => !has_name,

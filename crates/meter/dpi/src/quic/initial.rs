@@ -90,11 +90,6 @@ pub(super) struct LastKeys {
 }
 
 impl LastKeys {
-    /// Forgets them.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// The keys of a connection whose client first sent to `id`. `None`: the version is unknown, or the
     /// id too long.
     fn of(&mut self, number: u32, id: &[u8], sender: Sender) -> Option<&Keys> {

@@ -47,23 +47,18 @@ pub struct State {
     id: ArrayVec<u8, MAX_ID_OCTETS>,
     keys: LastKeys,
     /// Octets of the messages of the side that is read.
-    stream: CryptoStream,
+    pub(crate) stream: CryptoStream,
 }
 
 const _: () = assert!(size_of::<State>() <= 4096 + 128);
 
 impl State {
-    /// Whether octets of a message are missing before others.
-    pub fn has_gap(&self) -> bool {
-        self.stream.has_gap()
-    }
-
     /// Forgets the flow, and keeps the memory.
     pub fn clear(&mut self) {
         (self.is_recognised, self.first_is_client, self.has_retry) = (false, None, false);
         self.stage = Stage::ClientHello;
         self.id.clear();
-        self.keys.clear();
+        self.keys = LastKeys::default();
         self.stream.clear();
     }
 }

@@ -8,7 +8,6 @@ use crate::findings::{EscapedText, RawText, hexadecimal, is_unprintable};
 use crate::start::{Read, Start, require};
 use crate::{Fact, Findings, Note};
 use arrayvec::ArrayVec;
-use std::io::Write;
 use std::net::IpAddr;
 
 /// Octets of a length. Longer ones do not occur in certificates.
@@ -247,9 +246,9 @@ fn set_alternative_names(octets: &[u8], findings: &mut Findings) {
 }
 
 fn push_address(text: &mut EscapedText, address: IpAddr) {
-    let mut octets = ArrayVec::<u8, 45>::new();
-    write!(octets, "{address}").expect("it fits");
-    text.push_entry(&octets);
+    let mut octets = RawText::default();
+    octets.push(format_args!("{address}"));
+    text.push_entry(&octets.0);
 }
 
 /// Seconds since 1970 of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5.

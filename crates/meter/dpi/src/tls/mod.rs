@@ -18,7 +18,7 @@ pub(crate) mod hello;
 #[cfg(test)]
 mod tests;
 
-use crate::start::{Read, Start};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
 pub use fingerprint::{ja3, ja3s, ja4};
@@ -130,33 +130,33 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
     if is_answer {
         read_alert(stream, findings);
     }
-    let side =
-        match split_record(hello) {
-            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. }))
-                if *high > MAX_LENGTH_HIGH =>
-            {
-                Side::Foreign
-            }
-            // It was read with an earlier segment.
-            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }))
-                if !is_answer && findings.has(Fact::TlsClientHello) =>
-            {
-                Side::Hello { finished: true }
-            }
-            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(hello, findings),
-            Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(hello, findings),
-            Ok(
-                None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. } | Record { content: [], .. }),
-            ) if !is_first => match count_records(stream) {
+    let side = match split_record(hello) {
+        Ok(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. })
+            if *high > MAX_LENGTH_HIGH =>
+        {
+            Side::Foreign
+        }
+        // It was read with an earlier segment.
+        Ok(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })
+            if !is_answer && findings.has(Fact::TlsClientHello) =>
+        {
+            Side::Hello { finished: true }
+        }
+        Ok(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }) => read_client(hello, findings),
+        Ok(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. }) => read_server(hello, findings),
+        Err(Verdict::More)
+        | Ok(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. } | Record { content: [], .. })
+            if !is_first =>
+        {
+            match count_records(stream) {
                 Side::Undecided(signs) => Side::BeforeHello(signs),
                 side => side,
-            },
-            Ok(Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) if is_answer => Side::Undecided(0),
-            Ok(Some(Record { kind: ALERT, content: [WARNING | FATAL, _], .. })) if is_answer => {
-                Side::Hello { finished: true }
             }
-            _ => count_records(stream),
-        };
+        }
+        Ok(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. }) if is_answer => Side::Undecided(0),
+        Ok(Record { kind: ALERT, content: [WARNING | FATAL, _], .. }) if is_answer => Side::Hello { finished: true },
+        _ => count_records(stream),
+    };
     // After a ChangeCipherSpec, encrypted messages may look like the begin of a hello.
     if side == Side::Foreign && !is_first { count_records(stream) } else { side }
 }
@@ -213,10 +213,10 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
         }
         rest = pass_over(rest, next == Next::ServerHello);
         match split_record(rest) {
-            Ok(None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) => {
+            Err(Verdict::More) | Ok(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. }) => {
                 return Side::Hello { finished: false };
             }
-            Ok(Some(Record { kind: HANDSHAKE, .. })) => {}
+            Ok(Record { kind: HANDSHAKE, .. }) => {}
             _ => {
                 read_alert(rest, findings);
                 return Side::Hello { finished: true };
@@ -232,7 +232,7 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
 /// ClientHello. Both forbid empty records. OpenSSL drops up to 32 of them, those of ChangeCipherSpec
 /// included.
 fn pass_over(mut stream: &[u8], before_hello: bool) -> &[u8] {
-    while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
+    while let Ok(Record { kind, content, after: Some(after) }) = split_record(stream) {
         match (kind, content) {
             (HANDSHAKE, []) | (ALERT, [WARNING, 1..=u8::MAX]) => stream = after,
             (CHANGE_CIPHER_SPEC, [] | [1]) if before_hello => stream = after,
@@ -249,10 +249,7 @@ fn count_records(stream: &[u8]) -> Side {
     let (mut rest, mut count) = (stream, 0);
     loop {
         match split_record(rest) {
-            Err(NotARecord) => return Side::Foreign,
-            Ok(Some(Record { kind, content, after }))
-                if kind != HANDSHAKE || !content.is_empty() || after.is_some() =>
-            {
+            Ok(Record { kind, content, after }) if kind != HANDSHAKE || !content.is_empty() || after.is_some() => {
                 count += 1;
                 match after {
                     Some([]) if kind != HANDSHAKE => return Side::Undecided(count + 1),
@@ -260,14 +257,15 @@ fn count_records(stream: &[u8]) -> Side {
                     None => return Side::Undecided(count),
                 }
             }
-            Ok(_) => return Side::Undecided(count),
+            Ok(_) | Err(Verdict::More) => return Side::Undecided(count),
+            Err(_) => return Side::Foreign,
         }
     }
 }
 
 /// Reads the alert of a server that refuses the ClientHello, or warns.
 fn read_alert(mut stream: &[u8], findings: &mut Findings) {
-    while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
+    while let Ok(Record { kind, content, after: Some(after) }) = split_record(stream) {
         match (kind, content) {
             // An encrypted alert is longer.
             (ALERT, &[level @ (WARNING | FATAL), description]) => {
@@ -328,11 +326,11 @@ fn split_flight<'stream: 'copy, 'copy>(
     stream: &'stream [u8],
     copy: &'copy mut ArrayVec<u8, MAX_FLIGHT_OCTETS>,
 ) -> (&'copy [u8], &'stream [u8]) {
-    let Ok(Some(Record { kind: HANDSHAKE, content: first, after })) = split_record(stream) else {
+    let Ok(Record { kind: HANDSHAKE, content: first, after }) = split_record(stream) else {
         return (&[], stream);
     };
     let mut rest = pass_over(after.unwrap_or_default(), false);
-    if !matches!(split_record(rest), Ok(Some(Record { kind: HANDSHAKE, .. }))) {
+    if !matches!(split_record(rest), Ok(Record { kind: HANDSHAKE, .. })) {
         return (first, rest);
     }
     let mut content = first;
@@ -340,7 +338,7 @@ fn split_flight<'stream: 'copy, 'copy>(
         let fitting = &content[..content.len().min(copy.remaining_capacity())];
         copy.try_extend_from_slice(fitting).expect("they fit");
         match split_record(rest) {
-            Ok(Some(Record { kind: HANDSHAKE, content: next, after })) => {
+            Ok(Record { kind: HANDSHAKE, content: next, after }) => {
                 (content, rest) = (next, pass_over(after.unwrap_or_default(), false));
             }
             _ => return (copy, rest),
@@ -356,25 +354,19 @@ struct Record<'a> {
     after: Option<&'a [u8]>,
 }
 
-struct NotARecord;
-
-/// Splits off a record. `None`: too few octets, which may be those of a record.
-fn split_record(octets: &[u8]) -> Result<Option<Record<'_>>, NotARecord> {
+/// Splits off a record. `More`: too few octets, which may be those of a record.
+fn split_record(octets: &[u8]) -> Read<Record<'_>> {
     let (kind, rest) = match octets {
-        [] | [CHANGE_CIPHER_SPEC..=HEARTBEAT] | [CHANGE_CIPHER_SPEC..=HEARTBEAT, 3] => return Ok(None),
+        [] | [CHANGE_CIPHER_SPEC..=HEARTBEAT] | [CHANGE_CIPHER_SPEC..=HEARTBEAT, 3] => return Err(Verdict::More),
         [kind @ CHANGE_CIPHER_SPEC..=HEARTBEAT, 3, 0..=4, rest @ ..] => (*kind, rest),
         // A server accepts any minor version here (RFC 5246 appendix E.1).
         [HANDSHAKE, 3, _, rest @ ..] => (HANDSHAKE, rest),
-        _ => return Err(NotARecord),
+        _ => return Err(Verdict::No),
     };
-    let Some((length, content)) = rest.split_first_chunk() else { return Ok(None) };
-    let length = u16::from_be_bytes(*length);
-    if length > MAX_RECORD_OCTETS || (length == 0 && !matches!(kind, CHANGE_CIPHER_SPEC | HANDSHAKE | APPLICATION_DATA))
-    {
-        return Err(NotARecord);
-    }
-    Ok(Some(match content.split_at_checked(length.into()) {
-        Some((content, after)) => Record { kind, content, after: Some(after) },
-        None => Record { kind, content, after: None },
-    }))
+    let mut rest = Start(rest);
+    let length = rest.u16()?;
+    require(length <= MAX_RECORD_OCTETS)?;
+    require(length > 0 || matches!(kind, CHANGE_CIPHER_SPEC | HANDSHAKE | APPLICATION_DATA))?;
+    let content = rest.take_up_to(length.into());
+    Ok(Record { kind, content, after: (content.len() == length.into()).then_some(rest.0) })
 }
