@@ -17,7 +17,7 @@ mod application;
 mod ber;
 mod bittorrent;
 mod dns;
-pub mod dtls;
+mod dtls;
 mod findings;
 mod greeting;
 mod hpack;
