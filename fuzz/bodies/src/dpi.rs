@@ -21,8 +21,8 @@ pub fn dpi_streams(input: &[u8]) {
     let whole = Streams { first, second, ports, first_is_client, ..Streams::default() };
     let start = Streams { first: &first[..cut.min(first.len())], second: &[], ..whole };
     for reader in STREAM_READERS {
-        let (verdict, findings) = read(|findings| (reader.read)(&whole, findings));
-        let (of_start, _) = read(|findings| (reader.read)(&start, findings));
+        let (verdict, findings) = read(|findings| reader.read(&whole, findings));
+        let (of_start, _) = read(|findings| reader.read(&start, findings));
         if claims(verdict) {
             assert_ne!(of_start, Verdict::No, "{:?} after No at {cut}", findings.application());
         }
@@ -32,12 +32,12 @@ pub fn dpi_streams(input: &[u8]) {
 /// Input: ports, side, octets on the wire beyond those captured, payload.
 pub fn dpi_datagram(input: &[u8]) {
     let mut input = Input(input);
-    let (source_port, destination_port) = (input.u16(), input.u16());
+    let ports = [input.u16(), input.u16()];
     let from_first = input.octet() % 2 == 0;
     let missing = u32::from(input.octet());
     let payload = input.rest();
     let wire_octets = payload.len() as u32 + missing;
-    let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 1 };
+    let datagram = Datagram { payload, wire_octets, from_first, ports, time_ns: 1 };
     for reader in DATAGRAM_READERS {
         read(|findings| reader.read(&mut DatagramState::default(), &datagram, findings));
     }
@@ -54,8 +54,8 @@ pub fn dpi_quic(input: &[u8]) {
         let octets = usize::from(input.u16());
         let payload = input.take(octets);
         let wire_octets = payload.len() as u32 + missing;
-        let [source_port, destination_port] = if from_first { [40_000, 443] } else { [443, 40_000] };
-        let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 1 };
+        let ports = if from_first { [40_000, 443] } else { [443, 40_000] };
+        let datagram = Datagram { payload, wire_octets, from_first, ports, time_ns: 1 };
         let verdict = quic::read(&mut state, &datagram, &mut findings);
         assert_eq!(claims(verdict), findings.application().is_some(), "{verdict:?}");
         assert!(claims(verdict) || !is_claimed, "{verdict:?} after a claim");

@@ -1,6 +1,6 @@
 //! TCP analysis: packets of one connection.
 
-use weir_tcp::{AnomalyPool, Connection, SegmentClass};
+use weir_tcp::{AnomalyPool, Connection, MeasuredTimes, SegmentClass};
 use weir_testkit::input::Input;
 use weir_testkit::reference::TcpReference;
 use weir_testkit::tcp_packets::{Step, TcpPacket, packets};
@@ -31,7 +31,7 @@ pub fn tcp(input: &[u8]) {
             counts = [0; 2];
         }
         let class = reference.enter(side, &packet);
-        if fast && connection.classify_fast(side, &packet, &pool) {
+        if fast && connection.classify_fast(side, &packet, &pool, MeasuredTimes::enter) {
             let is_ordinary = matches!(class, SegmentClass::InOrder | SegmentClass::Acknowledgment);
             assert!(is_ordinary, "fast path, but {class:?}: {packet:?}");
         } else {

@@ -28,26 +28,14 @@ impl<'a> Element<'a> {
     /// Reads the next element; what is left is what follows it.
     pub(crate) fn read(octets: &mut Start<'a>) -> Read<Self> {
         let before = octets.0.len();
-        let tag = octets.u8()?;
-        let length = match octets.u8()? {
-            short @ 0..0x80 => usize::from(short),
-            long => {
-                let count = long & 0x7f;
-                require((1..=MAX_LENGTH_OCTETS).contains(&count))?;
-                octets.take(usize::from(count))?.iter().fold(0, |length, &octet| length << 8 | usize::from(octet))
-            }
-        };
-        let header = before - octets.0.len();
-        let (content, rest) = octets.0.split_at(length.min(octets.0.len()));
-        octets.0 = rest;
-        Ok(Self { tag, length, content: Start(content), total: header + length })
+        let (tag, length) = head(octets, MAX_LENGTH_OCTETS)?;
+        let total = before - octets.0.len() + length;
+        Ok(Self { tag, length, content: Start(octets.take_up_to(length)), total })
     }
 
     /// Reads the next element, which has to have this tag.
     pub(crate) fn expect(octets: &mut Start<'a>, tag: u8) -> Read<Self> {
-        if let [first, ..] = octets.0 {
-            require(*first == tag)?;
-        }
+        octets.require_next(|first| first == tag)?;
         Self::read(octets)
     }
 
@@ -70,4 +58,18 @@ impl<'a> Element<'a> {
         require(element.length == 1)?;
         Start(element.content.0).u8()
     }
+}
+
+/// Reads the tag and the length of an element.
+pub(crate) fn head(octets: &mut Start<'_>, max_length_octets: u8) -> Read<(u8, usize)> {
+    let tag = octets.u8()?;
+    let length = match octets.u8()? {
+        short @ 0..0x80 => usize::from(short),
+        long => {
+            let count = long & 0x7f;
+            require((1..=max_length_octets).contains(&count))?;
+            octets.take(count.into())?.iter().fold(0, |length, &octet| length << 8 | usize::from(octet))
+        }
+    };
+    Ok((tag, length))
 }

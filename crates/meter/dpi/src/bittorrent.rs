@@ -4,7 +4,7 @@
 //! pattern.
 
 use crate::lines::contains;
-use crate::start::{Read, Start, require, verdict, whole_verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Datagram, Findings, Streams, Verdict};
 
 const HANDSHAKE: &[u8] = b"\x13BitTorrent protocol";
@@ -13,25 +13,22 @@ const HEADER_OCTETS: usize = 20;
 /// Type ST_SYN, version 1.
 const SYN: u8 = 0x41;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(Start(streams.first).expect(HANDSHAKE).map(|()| {
-        findings.recognise(Application::Bittorrent, Confidence::Message);
-        Verdict::Complete
-    }))
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    Start(streams.first).expect(HANDSHAKE)?;
+    findings.recognise(Application::Bittorrent, Confidence::Message);
+    Ok(Verdict::Complete)
 }
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let payload = datagram.payload;
     // A dictionary with a query, response or error, and the type of the message.
     let is_query = [&b"d1:a"[..], b"d1:e", b"d1:r", b"d2:ip"].iter().any(|start| payload.starts_with(start));
     if is_query && payload.ends_with(b"e") && ["1:y1:q", "1:y1:r", "1:y1:e"].iter().any(|kind| contains(payload, kind))
     {
         findings.recognise(Application::Bittorrent, Confidence::Message);
-        return Verdict::Complete;
+        return Ok(Verdict::Complete);
     }
-    whole_verdict(read_utp(payload, findings))
+    read_utp(payload, findings)
 }
 
 /// The first packet of a connection acknowledges nothing, and knows no delay.

@@ -5,21 +5,14 @@
 //! ([`Confidence::Pattern`]). Encrypted records of DTLS 1.3 have other headers, and recognise
 //! nothing.
 
-use crate::cursor::Cursor;
 use crate::quic::crypto_stream::CryptoStream;
-use crate::tls::hello::{
-    CERTIFICATE, CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message,
-};
+use crate::start::{Read, Start, require};
+use crate::tls::hello::{CERTIFICATE, CLIENT_HELLO, Next, SERVER_HELLO, read_client_hello, read_server_message};
+use crate::tls::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, MAX_RECORD_OCTETS, Message};
 use crate::{Application, Confidence, Datagram, Fact, Findings, Verdict};
 
-const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-const APPLICATION_DATA: u8 = 23;
 /// How often messages in fragments are read in a datagram.
 const MAX_READS: u8 = 4;
-/// Octets of a record at most: 2^14, and what compression and encryption add.
-const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
 
 /// A record (RFC 6347 section 4.1).
 struct Record<'a> {
@@ -35,7 +28,7 @@ pub struct State {
     /// The side that sent payload first sent the ServerHello.
     server_is_first: Option<bool>,
     message: Option<Head>,
-    octets: CryptoStream,
+    pub(crate) octets: CryptoStream,
 }
 
 /// The head of a message, which all its fragments have.
@@ -50,11 +43,12 @@ struct Head {
 /// Reads the next datagram of a flow. The state is made for the first message that needs it.
 pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
-    let mut rest = Cursor(datagram.payload);
-    let (mut is_message, mut is_finished, mut are_records) = (false, false, false);
-    let (mut unread, mut alert) = (Unread { has_fragments: false, reads: MAX_READS }, None);
+    let (mut rest, mut is_finished, mut are_records, mut alert) = (Start(datagram.payload), false, false, None);
+    let from_first = datagram.from_first;
+    let mut messages =
+        Messages { state, findings, from_first, is_message: false, has_fragments: false, reads: MAX_READS };
     while !rest.0.is_empty() {
-        let Some(record) = split_record(&mut rest, missing_octets) else {
+        let Ok(record) = split_record(&mut rest, missing_octets) else {
             are_records = false;
             break;
         };
@@ -62,10 +56,7 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
         match record {
             // Peers drop empty records. A hello may follow.
             Record { content: [], .. } => {}
-            Record { kind: HANDSHAKE, epoch: 0, content } => {
-                let from_first = datagram.from_first;
-                is_finished |= read_messages(state, content, from_first, &mut unread, &mut is_message, findings);
-            }
+            Record { kind: HANDSHAKE, epoch: 0, content } => is_finished |= messages.read_record(content),
             Record { kind: ALERT, epoch: 0, content: &[level @ 1..=2, description] } => {
                 alert = Some(u16::from_be_bytes([level, description]));
                 // A hello may follow a warning that does not close.
@@ -74,7 +65,8 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
             _ => is_finished = true,
         }
     }
-    is_finished |= read_fragments(state, &mut unread, &mut is_message, findings);
+    is_finished |= messages.read_fragments();
+    let is_message = messages.is_message;
     if let Some(alert) = alert.filter(|_| are_records && findings.has(Fact::TlsClientHello) && !is_message) {
         // The server refuses the ClientHello, or warns.
         findings.set_number(Fact::TlsAlert, alert.into());
@@ -89,98 +81,86 @@ pub fn read(state: &mut Option<Box<State>>, datagram: &Datagram<'_>, findings: &
 }
 
 /// Splits off a record. `missing_octets` of the datagram were not captured.
-fn split_record<'a>(datagram: &mut Cursor<'a>, missing_octets: usize) -> Option<Record<'a>> {
-    let kind = datagram.u8().filter(|kind| (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(kind))?;
-    datagram.u16().filter(|version| matches!(version, 0xfeff | 0xfefd))?;
-    let epoch = datagram.u16()?;
+fn split_record<'a>(datagram: &mut Start<'a>, missing_octets: usize) -> Read<Record<'a>> {
+    let (kind, version, epoch) = (datagram.u8()?, datagram.u16()?, datagram.u16()?);
     // The sequence number.
     datagram.take(6)?;
-    let octets = datagram.u16().filter(|octets| *octets <= MAX_RECORD_OCTETS)?;
-    if usize::from(octets) > datagram.0.len() + missing_octets {
-        return None;
-    }
-    Some(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
+    let octets = datagram.u16()?;
+    require((CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&kind) && matches!(version, 0xfeff | 0xfefd))?;
+    require(octets <= MAX_RECORD_OCTETS && usize::from(octets) <= datagram.0.len() + missing_octets)?;
+    Ok(Record { kind, epoch, content: datagram.take_up_to(octets.into()) })
 }
 
-/// Fragments of a datagram.
-struct Unread {
-    /// Some were added to a message, which was not read since.
+/// The messages in a datagram. Functions that read them return whether nothing is left to be read of the flow.
+struct Messages<'a> {
+    state: &'a mut Option<Box<State>>,
+    findings: &'a mut Findings,
+    from_first: bool,
+    /// There was a hello.
+    is_message: bool,
+    /// Fragments were added to a message, which was not read since.
     has_fragments: bool,
     /// How often messages in fragments are still read.
     reads: u8,
 }
 
-/// Reads the messages in a record. `is_message`: the datagram has a hello. Returns whether nothing is
-/// left to be read of the flow.
-fn read_messages(
-    state: &mut Option<Box<State>>,
-    content: &[u8],
-    from_first: bool,
-    unread: &mut Unread,
-    is_message: &mut bool,
-    findings: &mut Findings,
-) -> bool {
-    let mut cursor = Cursor(content);
-    while let Some((head, offset, fragment)) = split_fragment(&mut cursor, from_first) {
-        // Once for all of them, and not for each: a datagram can have a hundred.
-        let is_other = state.as_ref().is_some_and(|state| state.message != Some(head));
-        if is_other && read_fragments(state, unread, is_message, findings) {
-            return true;
+impl Messages<'_> {
+    /// Reads the messages in a record.
+    fn read_record(&mut self, content: &[u8]) -> bool {
+        let mut rest = Start(content);
+        while let Ok((head, offset, fragment)) = split_fragment(&mut rest, self.from_first) {
+            // Once for all of them, and not for each: a datagram can have a hundred.
+            let is_other = self.state.as_ref().is_some_and(|state| state.message != Some(head));
+            if is_other && self.read_fragments() {
+                return true;
+            }
+            // Other messages than hellos have nothing that only they have.
+            let is_of_server = self.state.as_ref().is_some_and(|state| state.server_is_first == Some(self.from_first));
+            let has_facts = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO | CERTIFICATE);
+            let is_expected = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO) || self.is_message || is_of_server;
+            if !is_expected || (offset > 0 && !has_facts) {
+                continue;
+            }
+            if fragment.len() < head.octets && has_facts {
+                self.state.get_or_insert_default().add(head, offset, fragment, self.findings);
+                self.has_fragments = true;
+                continue;
+            }
+            let next = read_message(head, fragment, self.findings);
+            if self.take(head, next) {
+                return true;
+            }
         }
-        // Other messages than hellos have nothing that only they have.
-        let is_of_server = state.as_ref().is_some_and(|state| state.server_is_first == Some(from_first));
-        let has_facts = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO | CERTIFICATE);
-        let is_expected = matches!(head.kind, CLIENT_HELLO | SERVER_HELLO) || *is_message || is_of_server;
-        if !is_expected || (offset > 0 && !has_facts) {
-            continue;
-        }
-        if fragment.len() < head.octets && has_facts {
-            state.get_or_insert_default().add(head, offset, fragment, findings);
-            unread.has_fragments = true;
-            continue;
-        }
-        let next = read_message(head, fragment, findings);
-        if take(state, head, next, is_message) {
-            return true;
-        }
+        false
     }
-    false
-}
 
-/// Reads the message whose fragments came, as far as it is there. Returns as [`read_messages`].
-fn read_fragments(
-    state: &mut Option<Box<State>>,
-    unread: &mut Unread,
-    is_message: &mut bool,
-    findings: &mut Findings,
-) -> bool {
-    if !std::mem::take(&mut unread.has_fragments) || unread.reads == 0 {
-        return false;
+    /// Reads the message whose fragments came, as far as it is there.
+    fn read_fragments(&mut self) -> bool {
+        if !std::mem::take(&mut self.has_fragments) || self.reads == 0 {
+            return false;
+        }
+        self.reads -= 1;
+        let Some((head, octets)) = self.state.as_ref().and_then(|state| state.message_so_far()) else { return false };
+        let next = read_message(head, octets, self.findings);
+        self.take(head, next)
     }
-    unread.reads -= 1;
-    let Some((head, octets)) = state.as_ref().and_then(|state| state.message_so_far()) else { return false };
-    let next = read_message(head, octets, findings);
-    take(state, head, next, is_message)
-}
 
-/// Takes what a message was. Returns as [`read_messages`].
-fn take(state: &mut Option<Box<State>>, head: Head, next: Next, is_message: &mut bool) -> bool {
-    *is_message |= !matches!(next, Next::Foreign | Next::Undecided);
-    match (head.kind, next) {
-        (SERVER_HELLO, Next::Message) => state.get_or_insert_default().server_is_first = Some(head.from_first),
-        (CLIENT_HELLO, _) => {}
-        (_, Next::Nothing) => return true,
-        _ => {}
+    /// Takes what a message was.
+    fn take(&mut self, head: Head, next: Next) -> bool {
+        self.is_message |= !matches!(next, Next::Foreign | Next::Undecided);
+        match (head.kind, next) {
+            (SERVER_HELLO, Next::Message) => {
+                self.state.get_or_insert_default().server_is_first = Some(head.from_first);
+            }
+            (CLIENT_HELLO, _) => {}
+            (_, Next::Nothing) => return true,
+            _ => {}
+        }
+        false
     }
-    false
 }
 
 impl State {
-    /// Whether octets of a message are missing before others.
-    pub(crate) fn has_gap(&self) -> bool {
-        self.octets.has_gap()
-    }
-
     /// Adds a fragment of a message, which replaces an earlier message.
     fn add(&mut self, head: Head, offset: usize, fragment: &[u8], findings: &mut Findings) {
         if self.message != Some(head) {
@@ -198,28 +178,18 @@ impl State {
 }
 
 /// Reads a message as far as it is there.
-fn read_message(head: Head, octets: &[u8], findings: &mut Findings) -> Next {
-    let whole = octets.len() == head.octets;
-    if head.kind != CLIENT_HELLO {
-        return read_server_message(head.kind, octets, whole, Application::Dtls, findings);
-    }
-    match read_client_hello(octets, whole, Application::Dtls, findings) {
-        Reading::Foreign => Next::Foreign,
-        Reading::Undecided => Next::Undecided,
-        Reading::Incomplete => Next::Incomplete,
-        Reading::Finished => Next::Message,
-    }
+fn read_message(head: Head, body: &[u8], findings: &mut Findings) -> Next {
+    let read = if head.kind == CLIENT_HELLO { read_client_hello } else { read_server_message };
+    read(Message { kind: head.kind, body, whole: body.len() == head.octets }, Application::Dtls, findings)
 }
 
 /// Splits off a fragment of a message (RFC 6347 section 4.2.2): where it is in the message, and its octets as
 /// far as they were captured.
-fn split_fragment<'a>(cursor: &mut Cursor<'a>, from_first: bool) -> Option<(Head, usize, &'a [u8])> {
-    let (kind, octets, number) = (cursor.u8()?, cursor.u24()?, cursor.u16()?);
-    let (offset, fragment_octets) = (cursor.u24()?, cursor.u24()?);
-    if offset + fragment_octets > octets {
-        return None;
-    }
-    Some((Head { from_first, kind, number, octets }, offset, cursor.take_up_to(fragment_octets)))
+fn split_fragment<'a>(rest: &mut Start<'a>, from_first: bool) -> Read<(Head, usize, &'a [u8])> {
+    let (kind, octets, number) = (rest.u8()?, rest.u24()?, rest.u16()?);
+    let (offset, fragment_octets) = (rest.u24()?, rest.u24()?);
+    require(offset + fragment_octets <= octets)?;
+    Ok((Head { from_first, kind, number, octets }, offset, rest.take_up_to(fragment_octets)))
 }
 
 #[cfg(test)]
@@ -248,8 +218,7 @@ mod tests {
     fn read(payload: &[u8], wire_octets: usize) -> (Verdict, Findings) {
         let mut findings = Findings::new(false);
         let wire_octets = wire_octets as u32;
-        let datagram =
-            Datagram { payload, wire_octets, from_first: true, source_port: 1, destination_port: 2, time_ns: 0 };
+        let datagram = Datagram { payload, wire_octets, from_first: true, ..Datagram::default() };
         (super::read(&mut None, &datagram, &mut findings), findings)
     }
 
@@ -273,14 +242,8 @@ mod tests {
         for order in [[&first, &second, &third], [&first, &third, &second]] {
             let (mut state, mut findings) = (None, Findings::new(false));
             for payload in order {
-                let datagram = Datagram {
-                    payload,
-                    wire_octets: payload.len() as u32,
-                    from_first: true,
-                    source_port: 1,
-                    destination_port: 2,
-                    time_ns: 0,
-                };
+                let wire_octets = payload.len() as u32;
+                let datagram = Datagram { payload, wire_octets, from_first: true, ..Datagram::default() };
                 super::read(&mut state, &datagram, &mut findings);
             }
             assert_eq!((findings.text(Fact::ServerName), ja4(&findings)), (Some("a.example"), expected));

@@ -1,6 +1,9 @@
 //! What inspection found out about a flow.
 
 use crate::{Application, Confidence};
+use arrayvec::ArrayVec;
+use std::fmt;
+use std::io::Write;
 
 /// Octets that findings hold at most, the names and lengths of extracted fields included.
 pub const MAX_FINDINGS_OCTETS: usize = 2048;
@@ -9,15 +12,29 @@ const USUAL_OCTETS: usize = 384;
 /// Octets of a text that are kept at most, after escaping.
 pub const MAX_TEXT_OCTETS: usize = 255;
 
-/// An extracted field. Texts are UTF-8 without control characters and without
-/// invisible ones: their octets, and octets that are not UTF-8, are written `\xNN`, and a backslash
-/// is written twice. So are commas in an entry of a list, and quotes in a string of DNS. Names of
-/// certificates have the escapes of RFC 4514 instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Fact {
+/// Defines the extracted fields, and the list of them.
+macro_rules! facts {
+    ($($(#[$description:meta])+ $fact:ident,)+) => {
+        /// An extracted field. Texts are UTF-8 without control characters and without invisible
+        /// ones: their octets, and octets that are not UTF-8, are written `\xNN`, and a backslash is
+        /// written twice. So are commas in an entry of a list, and quotes in a string of DNS. Names of
+        /// certificates have the escapes of RFC 4514 instead.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Fact {
+            $($(#[$description])+ $fact,)+
+        }
+
+        impl Fact {
+            /// All extracted fields in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$fact,)+];
+        }
+    };
+}
+
+facts! {
     /// Text: the server name that the client asks for (TLS SNI, QUIC).
-    ServerName = 1,
+    ServerName,
     /// Text: the protocols that the client offers (ALPN), separated by commas.
     AlpnOffered,
     /// Text: the protocol that the server selected (ALPN); TLS 1.3 encrypts it.
@@ -106,50 +123,6 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// All extracted fields in the order of their numbers.
-    pub const ALL: [Self; 40] = [
-        Self::ServerName,
-        Self::AlpnOffered,
-        Self::AlpnSelected,
-        Self::TlsVersion,
-        Self::TlsCipher,
-        Self::TlsClientHello,
-        Self::TlsServerHello,
-        Self::TlsEch,
-        Self::TlsAlert,
-        Self::CertificateSubject,
-        Self::CertificateIssuer,
-        Self::CertificateNotBefore,
-        Self::CertificateNotAfter,
-        Self::CertificateNames,
-        Self::QuicVersion,
-        Self::DnsName,
-        Self::DnsType,
-        Self::DnsRcode,
-        Self::DnsAnswers,
-        Self::DnsResponseNs,
-        Self::HttpHost,
-        Self::HttpMethod,
-        Self::HttpPath,
-        Self::HttpUserAgent,
-        Self::HttpStatus,
-        Self::HttpContentType,
-        Self::SshClient,
-        Self::SshServer,
-        Self::Hassh,
-        Self::HasshServer,
-        Self::User,
-        Self::ServerSoftware,
-        Self::NdpiProtocol,
-        Self::NdpiCategory,
-        Self::NdpiConfidence,
-        Self::NdpiRisks,
-        Self::DnsQuestion,
-        Self::DnsSecondQuestion,
-        Self::DnsSecondAnswer,
-        Self::LearnedName,
-    ];
-
     /// Whether it is personal data. Such fields are extracted on request only.
     pub const fn is_personal(self) -> bool {
         matches!(self, Self::HttpPath | Self::HttpUserAgent | Self::User)
@@ -202,12 +175,12 @@ impl Notes {
 /// A field keeps its first value: readers may see the same octets again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    application: Option<(Application, Confidence)>,
-    notes: Notes,
+    pub(crate) application: Option<(Application, Confidence)>,
+    pub(crate) notes: Notes,
     /// Personal fields are extracted.
     personal: bool,
     /// Per extracted field: its number, the length of its value in 2 octets, the value.
-    facts: Vec<u8>,
+    pub(crate) facts: Vec<u8>,
 }
 
 impl Findings {
@@ -226,21 +199,6 @@ impl Findings {
     /// Whether nothing was noted since it was made or cleared.
     pub(crate) fn is_clear(&self) -> bool {
         self.application.is_none() && self.facts.is_empty() && self.notes == Notes::default()
-    }
-
-    /// Removes the extracted fields.
-    pub(crate) fn clear_facts(&mut self) {
-        self.facts.clear();
-    }
-
-    /// Memory, octets.
-    pub(crate) fn capacity(&self) -> usize {
-        self.facts.capacity()
-    }
-
-    /// Octets of all extracted fields.
-    pub(crate) fn octets_of_facts(&self) -> usize {
-        self.facts.len()
     }
 
     /// Whether nothing was found, and neither a limit nor missing octets were the reason.
@@ -267,16 +225,10 @@ impl Findings {
         }
     }
 
-    /// Names the application again that was known before.
-    pub(crate) fn restore(&mut self, application: Option<(Application, Confidence)>) {
-        self.application = application;
-    }
-
     /// Takes over extracted fields and notes that were known before.
     pub(crate) fn restore_facts(&mut self, known: &Self) {
         self.notes = known.notes;
-        self.facts.clear();
-        self.facts.extend(&known.facts);
+        self.facts.clone_from(&known.facts);
     }
 
     /// Adds a note.
@@ -345,7 +297,7 @@ impl Findings {
         // Readers see the same octets again with each packet.
         if self.takes(fact) {
             let mut text = EscapedText::default();
-            text.push_escaped(value);
+            text.push_with(value, b"");
             self.set_escaped(fact, &text);
         }
     }
@@ -365,45 +317,24 @@ impl Findings {
         if text.cut {
             self.note(Note::Cut);
         }
-        self.set_octets(fact, text.octets());
+        self.set_octets(fact, &text.octets);
     }
 }
 
 /// A text of bounded length that is built up.
+#[derive(Default)]
 pub(crate) struct EscapedText {
-    octets: [u8; MAX_TEXT_OCTETS],
-    length: usize,
-    cut: bool,
+    pub(crate) octets: ArrayVec<u8, MAX_TEXT_OCTETS>,
+    /// Octets were left out.
+    pub(crate) cut: bool,
     /// It is a list that has an entry.
     has_entry: bool,
 }
 
-impl Default for EscapedText {
-    fn default() -> Self {
-        Self { octets: [0; MAX_TEXT_OCTETS], length: 0, cut: false, has_entry: false }
-    }
-}
-
 impl EscapedText {
-    /// The text so far.
-    pub(crate) fn octets(&self) -> &[u8] {
-        &self.octets[..self.length]
-    }
-
-    /// Whether octets were left out.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut
-    }
-
     /// Appends octets, all or none. After the first that did not fit, none.
     pub(crate) fn push(&mut self, octets: &[u8]) {
-        match self.octets.get_mut(self.length..self.length + octets.len()) {
-            Some(place) if !self.cut => {
-                place.copy_from_slice(octets);
-                self.length += octets.len();
-            }
-            _ => self.cut = true,
-        }
+        self.cut = self.cut || self.octets.try_extend_from_slice(octets).is_err();
     }
 
     /// Begins an entry of a list.
@@ -419,18 +350,13 @@ impl EscapedText {
         self.push_with(value, b",");
     }
 
-    /// Appends octets of the payload.
-    pub(crate) fn push_escaped(&mut self, value: &[u8]) {
-        self.push_with(value, b"");
-    }
-
     /// Appends octets of the payload. `special`: ASCII characters that have a meaning in the text
     /// around them.
     pub(crate) fn push_with(&mut self, mut value: &[u8], special: &[u8]) {
         // Most texts are of this kind.
         let is_plain = |octet: u8| matches!(octet, b' '..=b'~') && octet != b'\\' && !special.contains(&octet);
         let plain = value.iter().position(|octet| !is_plain(*octet));
-        let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(MAX_TEXT_OCTETS - self.length));
+        let (start, rest) = value.split_at(plain.unwrap_or(value.len()).min(self.octets.remaining_capacity()));
         self.push(start);
         value = rest;
         for chunk in value.utf8_chunks() {
@@ -454,8 +380,26 @@ impl EscapedText {
     }
 
     fn push_hexadecimal(&mut self, octet: u8) {
-        let [high, low] = hexadecimal(octet);
+        let [high, low] = hexadecimal(&[octet]);
         self.push(&[b'\\', b'x', high, low]);
+    }
+}
+
+/// A text before it is escaped. It holds more octets than an extracted field may have, so the field is cut, and
+/// that is noted.
+#[derive(Default)]
+pub(crate) struct RawText(pub(crate) ArrayVec<u8, { MAX_TEXT_OCTETS + 64 }>);
+
+impl RawText {
+    /// Appends octets, as far as they fit.
+    pub(crate) fn push_octets(&mut self, octets: &[u8]) {
+        let length = octets.len().min(self.0.remaining_capacity());
+        self.0.extend(octets[..length].iter().copied());
+    }
+
+    pub(crate) fn push(&mut self, text: fmt::Arguments<'_>) {
+        // An error means that it did not fit.
+        let _ = self.0.write_fmt(text);
     }
 }
 
@@ -480,7 +424,7 @@ pub fn printable(text: &str) -> String {
         if is_unprintable(character) {
             for octet in character.encode_utf8(&mut [0; 4]).bytes() {
                 shown.push_str("\\x");
-                shown.extend(hexadecimal(octet).map(char::from));
+                shown.extend(hexadecimal::<2>(&[octet]).map(char::from));
             }
         } else {
             shown.push(character);
@@ -489,10 +433,9 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// An octet as two digits.
-pub(crate) fn hexadecimal(octet: u8) -> [u8; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]
+/// Octets as two digits each.
+pub(crate) fn hexadecimal<const N: usize>(octets: &[u8]) -> [u8; N] {
+    std::array::from_fn(|at| b"0123456789abcdef"[usize::from(octets[at / 2] >> (4 * (1 - at % 2)) & 15)])
 }
 
 #[cfg(test)]
@@ -523,13 +466,6 @@ mod tests {
         ] {
             findings.recognise(named.0, named.1);
             assert_eq!(findings.application(), Some(expected));
-        }
-    }
-
-    #[test]
-    fn facts_are_numbered_in_the_order_of_the_list() {
-        for (at, fact) in Fact::ALL.iter().enumerate() {
-            assert_eq!(*fact as usize, at + 1);
         }
     }
 
@@ -566,8 +502,8 @@ mod tests {
         {
             let escaped: String = character.to_string().bytes().map(|octet| format!("\\x{octet:02x}")).collect();
             let mut text = EscapedText::default();
-            text.push_escaped(character.to_string().as_bytes());
-            assert_eq!(String::from_utf8_lossy(text.octets()), escaped);
+            text.push_with(character.to_string().as_bytes(), b"");
+            assert_eq!(String::from_utf8_lossy(&text.octets), escaped);
             assert_eq!(printable(&format!("a{character}b")), format!("a{escaped}b"));
         }
         let visible =
@@ -578,7 +514,7 @@ mod tests {
     #[test]
     fn findings_are_bounded() {
         let mut findings = Findings::new(true);
-        for fact in Fact::ALL {
+        for &fact in Fact::ALL {
             findings.set_octets(fact, &[0; 500]);
         }
         assert!(findings.facts.len() <= MAX_FINDINGS_OCTETS);

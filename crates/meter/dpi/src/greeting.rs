@@ -6,7 +6,7 @@
 //! begins after lines (`STARTTLS`) is read.
 
 use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines, position_unquoted};
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 /// Octets of a greeting, and of a command.
@@ -68,8 +68,7 @@ const IMAP: Protocol = Protocol {
     has_tags: true,
 };
 
-/// Reads the start of an SMTP session.
-pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let read = SMTP.read(streams, findings, |line, findings| {
         let mailbox = after_word(line, "MAIL FROM:")?.strip_prefix(b"<")?;
         let mailbox = &mailbox[..position_unquoted(mailbox, b'>')?];
@@ -85,34 +84,31 @@ pub(crate) fn read_smtp(streams: &Streams<'_>, findings: &mut Findings) -> Verdi
     if read == Err(Verdict::More) && [streams.first, streams.second].into_iter().any(has_ehlo) {
         // The greeting may not have been captured.
         findings.recognise(Application::Smtp, Confidence::Pattern);
-        return Verdict::Recognised;
+        return Ok(Verdict::Recognised);
     }
-    verdict(read)
+    read
 }
 
-/// Reads the start of an FTP control connection.
-pub(crate) fn read_ftp(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(FTP.read(streams, findings, |line, findings| {
+pub(crate) fn read_ftp(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    FTP.read(streams, findings, |line, findings| {
         findings.set_text(Fact::User, after_word(line, "USER ")?);
         Some(())
-    }))
+    })
 }
 
-/// Reads the start of a POP3 session.
-pub(crate) fn read_pop3(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(POP3.read(streams, findings, |line, findings| {
+pub(crate) fn read_pop3(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    POP3.read(streams, findings, |line, findings| {
         let user = after_word(line, "USER ").or_else(|| after_word(line, "APOP "))?;
         findings.set_text(Fact::User, first_word(user));
         Some(())
-    }))
+    })
 }
 
-/// Reads the start of an IMAP session.
-pub(crate) fn read_imap(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(IMAP.read(streams, findings, |line, findings| {
+pub(crate) fn read_imap(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    IMAP.read(streams, findings, |line, findings| {
         user_of_imap(after_word(line, "LOGIN ")?).iter().for_each(|user| findings.set_text(Fact::User, user));
         Some(())
-    }))
+    })
 }
 
 /// The first argument of LOGIN (RFC 9051 section 9: `astring`). `None`: it is a literal, whose octets

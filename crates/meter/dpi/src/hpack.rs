@@ -6,13 +6,14 @@
 //! it. So fields that refer to earlier ones cost no more than their octets.
 //! Entries are not evicted by size. That changes nothing, as no encoder refers to evicted entries.
 
-use crate::MAX_TEXT_OCTETS;
+use crate::start::{Read, Start, require};
+use crate::{MAX_TEXT_OCTETS, Verdict};
 use arrayvec::ArrayVec;
 
 /// Entries of the dynamic table that are kept. The default size of 4096 octets has room for 128.
 const MAX_ENTRIES: usize = 128;
 /// Octets of a decoded string: more than the longest extracted field, so that the field is cut.
-const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
+pub(crate) const MAX_STRING_OCTETS: usize = MAX_TEXT_OCTETS + 1;
 /// Octets of the longest name of a [`Field`]. Its Huffman code is no longer.
 const MAX_NAME_OCTETS: usize = 12;
 /// Symbols of the Huffman code: all octets, and the end of string.
@@ -63,10 +64,6 @@ pub(crate) struct Text<'a> {
 pub(crate) type Decoded = ArrayVec<u8, MAX_STRING_OCTETS>;
 
 impl<'a> Text<'a> {
-    const fn plain(octets: &'a [u8]) -> Self {
-        Self { octets, is_huffman: false }
-    }
-
     /// The decoded octets, at most this number.
     pub(crate) fn decode(self, max_octets: usize) -> Decoded {
         let mut decoded = Decoded::new();
@@ -77,11 +74,6 @@ impl<'a> Text<'a> {
             decoded.extend(self.octets.iter().copied().take(max_octets));
         }
         decoded
-    }
-
-    /// The decoded octets of a text that is an extracted field.
-    pub(crate) fn decode_fact(self) -> Decoded {
-        self.decode(MAX_STRING_OCTETS)
     }
 }
 
@@ -94,9 +86,10 @@ pub(crate) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Calls a function with each field of a block (RFC 7541 section 6). `None`: the block is not HPACK, or cut.
-    pub(crate) fn decode(&mut self, mut block: &'a [u8], mut read: impl FnMut(Field, Text<'a>)) -> Option<()> {
-        while let [octet, ..] = *block {
+    /// Calls a function with each field of a block (RFC 7541 section 6). An error: the block is not HPACK, or cut.
+    pub(crate) fn decode(&mut self, block: &'a [u8], mut read: impl FnMut(Field, Text<'a>)) -> Read<()> {
+        let mut block = Start(block);
+        while let [octet, ..] = *block.0 {
             let (name, value) = match octet {
                 0x80.. => self.field(integer(&mut block, 7)?)?,
                 0x40.. => {
@@ -115,25 +108,26 @@ impl<'a> Decoder<'a> {
             };
             read(name, value);
         }
-        Some(())
+        Ok(())
     }
 
-    fn literal(&self, block: &mut &'a [u8], prefix_bits: u32) -> Option<(Field, Text<'a>)> {
+    fn literal(&self, block: &mut Start<'a>, prefix_bits: u32) -> Read<(Field, Text<'a>)> {
         let name = match integer(block, prefix_bits)? {
             0 => Field::of(string(block)?),
             index => self.field(index)?.0,
         };
-        Some((name, string(block)?))
+        Ok((name, string(block)?))
     }
 
-    fn field(&self, index: usize) -> Option<(Field, Text<'a>)> {
+    fn field(&self, index: usize) -> Read<(Field, Text<'a>)> {
         if let Some(at) = index.checked_sub(62) {
+            require(at < self.entries.len())?;
             let newest = self.oldest + self.entries.len();
-            return (at < self.entries.len()).then(|| self.entries[(newest - 1 - at) % self.entries.len()]);
+            return Ok(self.entries[(newest - 1 - at) % self.entries.len()]);
         }
         // RFC 7541 appendix A.
         let (field, value): (Field, &[u8]) = match index {
-            0 => return None,
+            0 => return Err(Verdict::No),
             1 => (Field::Authority, b""),
             2 => (Field::Method, b"GET"),
             3 => (Field::Method, b"POST"),
@@ -151,38 +145,22 @@ impl<'a> Decoder<'a> {
             58 => (Field::UserAgent, b""),
             _ => (Field::Other, b""),
         };
-        Some((field, Text::plain(value)))
+        Ok((field, Text { octets: value, is_huffman: false }))
     }
 }
 
 /// Reads an integer (RFC 7541 section 5.1) of at most 28 bits.
-fn integer(block: &mut &[u8], prefix_bits: u32) -> Option<usize> {
-    let (&first, mut rest) = block.split_first()?;
+fn integer(block: &mut Start<'_>, prefix_bits: u32) -> Read<usize> {
     let mask = (1 << prefix_bits) - 1;
-    let mut value = usize::from(first & mask);
-    if value == usize::from(mask) {
-        for shift in [0, 7, 14, 21] {
-            let (&octet, after) = rest.split_first()?;
-            rest = after;
-            value += usize::from(octet & 0x7f) << shift;
-            if octet < 0x80 {
-                *block = rest;
-                return Some(value);
-            }
-        }
-        return None;
-    }
-    *block = rest;
-    Some(value)
+    let value = block.u8()? & mask;
+    Ok(usize::from(value) + if value == mask { block.integer7()? } else { 0 })
 }
 
 /// Reads a string (RFC 7541 section 5.2).
-fn string<'a>(block: &mut &'a [u8]) -> Option<Text<'a>> {
-    let is_huffman = *block.first()? >= 0x80;
+fn string<'a>(block: &mut Start<'a>) -> Read<Text<'a>> {
+    let is_huffman = block.0.first().is_some_and(|octet| *octet >= 0x80);
     let length = integer(block, 7)?;
-    let (octets, rest) = block.split_at_checked(length)?;
-    *block = rest;
-    Some(Text { octets, is_huffman })
+    Ok(Text { octets: block.take(length)?, is_huffman })
 }
 
 /// Bits of the code of each symbol (RFC 7541 appendix B). The code is canonical, so that the lengths define it.
@@ -267,7 +245,7 @@ mod tests {
 
     fn decode<'a>(decoder: &mut Decoder<'a>, block: &'a [u8]) -> Vec<String> {
         let mut fields = Vec::new();
-        let text = |text: Text<'_>| String::from_utf8(text.decode_fact().to_vec()).unwrap();
+        let text = |text: Text<'_>| String::from_utf8(text.decode(MAX_STRING_OCTETS).to_vec()).unwrap();
         decoder.decode(block, |field, value| fields.push(format!("{field:?}={}", text(value)))).unwrap();
         fields
     }
@@ -333,7 +311,7 @@ mod tests {
     #[test]
     fn cut_blocks_and_unknown_entries_are_refused() {
         for block in ["be", "80", "41 8c f1", "ff ff ff ff ff ff", "40"].map(octets) {
-            assert_eq!(Decoder::default().decode(&block, |_, _| ()), None, "{block:02x?}");
+            assert!(Decoder::default().decode(&block, |_, _| ()).is_err(), "{block:02x?}");
         }
     }
 
@@ -347,7 +325,7 @@ mod tests {
                 let expected = ((entries - 1 - at) as u16).to_be_bytes();
                 assert_eq!(decoder.field(62 + at).unwrap().1.octets, expected, "{entries} {at}");
             }
-            assert!(decoder.field(62 + entries.min(MAX_ENTRIES)).is_none());
+            assert!(decoder.field(62 + entries.min(MAX_ENTRIES)).is_err());
         }
     }
 }

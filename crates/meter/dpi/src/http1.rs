@@ -15,19 +15,17 @@ const LONG_LINE_OCTETS: usize = 256;
 const MAX_INTERIM_RESPONSES: usize = 8;
 const USUAL_METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH"];
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     // If the capture began in the middle, the server may be first.
     let server_is_first = streams.first.starts_with(b"HTTP/");
-    let first =
-        if server_is_first { read_response(streams.first, findings) } else { read_request(streams.first, findings) };
+    let [read_first, read_second] =
+        if server_is_first { [read_response, read_request] } else { [read_request, read_response] };
+    let first = read_first(streams.first, findings);
     if first == Verdict::No {
         return Verdict::No;
     }
     // A damaged request is `More`: the response may prove HTTP.
-    let second =
-        if server_is_first { read_request(streams.second, findings) } else { read_response(streams.second, findings) };
-    match (first, second) {
+    match (first, read_second(streams.second, findings)) {
         (Verdict::More, Verdict::No) => Verdict::No,
         (Verdict::More, Verdict::More) => Verdict::More,
         (Verdict::Complete, Verdict::Complete) if findings.text(Fact::HttpMethod) == Some("CONNECT") => {
@@ -45,11 +43,10 @@ fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
         line_end.and_then(|end| fields(&octets[end + 1..], |_, _| {})).unwrap_or_default()
     });
     let is_open = matches!(findings.number(Fact::HttpStatus), Some(200..300));
-    match () {
-        () if !is_open || ![client, server].iter().all(|octets| octets.is_empty() || tls::is_start(octets)) => {
-            Verdict::Complete
-        }
-        () => tls::read_upgrade(client, server, findings),
+    if is_open && [client, server].iter().all(|octets| octets.is_empty() || tls::is_start(octets)) {
+        tls::read_upgrade(client, server, findings)
+    } else {
+        Verdict::Complete
     }
 }
 

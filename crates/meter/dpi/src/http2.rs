@@ -3,7 +3,7 @@
 //! The connection preface of the client is certain. A server alone is a pattern: its first frame is
 //! SETTINGS. A header block is read as far as it came, also if it continues in CONTINUATION frames.
 
-use crate::hpack::{Decoder, Field, Text};
+use crate::hpack::{Decoder, Field, MAX_STRING_OCTETS, Text};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 use arrayvec::ArrayVec;
 use std::borrow::Cow;
@@ -29,7 +29,6 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     let is_start = |octets: &[u8]| octets.iter().zip(PREFACE).all(|(octet, preface)| octet == preface);
     let client_is_first = is_start(streams.first);
@@ -52,17 +51,13 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         });
         return if read_response(server, findings) && request { Verdict::Complete } else { Verdict::Recognised };
     }
-    let settings_octets = server.first_chunk().map(|&[_, _, length]: &[u8; 3]| usize::from(length));
-    match settings_octets {
-        Some(octets)
-            if client.is_empty() && is_start_of_settings(server) && server.len() >= FRAME_HEADER_OCTETS + octets =>
-        {
-            findings.recognise(Application::Http2, Confidence::Pattern);
-            read_response(server, findings);
-            Verdict::Recognised
-        }
-        _ => Verdict::More,
+    let is_whole = server.get(2).is_some_and(|octets| server.len() >= FRAME_HEADER_OCTETS + usize::from(*octets));
+    if !client.is_empty() || !is_start_of_settings(server) || !is_whole {
+        return Verdict::More;
     }
+    findings.recognise(Application::Http2, Confidence::Pattern);
+    read_response(server, findings);
+    Verdict::Recognised
 }
 
 /// Finds the first final response. `true`: it was there.
@@ -91,7 +86,7 @@ fn read_response(server: &[u8], findings: &mut Findings) -> bool {
 /// Sets an extracted field. The value is decoded only if it is wanted: the same octets come again with each packet.
 fn set_text(fact: Fact, value: Text<'_>, findings: &mut Findings) {
     if findings.takes(fact) {
-        findings.set_text(fact, &value.decode_fact());
+        findings.set_text(fact, &value.decode(MAX_STRING_OCTETS));
     }
 }
 
@@ -128,7 +123,7 @@ fn read_headers(octets: &[u8], mut read: impl FnMut(Field, Text<'_>) -> bool) ->
                 is_last = read(field, value);
             }
         });
-        if block.is_whole && (is_last || is_valid.is_none()) {
+        if block.is_whole && (is_last || is_valid.is_err()) {
             return true;
         }
     }
@@ -283,7 +278,7 @@ mod tests {
         let frame = [&octets[1..], &[HEADERS, 0, 0, 0, 0, 1], &block].concat();
         let mut fields = Vec::new();
         let is_whole = read_headers(&frame, |field, value| {
-            fields.push((field, value.decode_fact().len()));
+            fields.push((field, value.decode(MAX_STRING_OCTETS).len()));
             true
         });
         assert_eq!((is_whole, fields.len()), (false, 1), "{fields:?}");

@@ -3,7 +3,7 @@
 //! A message is certain: its lengths agree, and its tag, version 5 and message type belong together.
 
 use crate::ber::{Element, GENERAL_STRING, INTEGER, SEQUENCE};
-use crate::start::{Read, Start, require, verdict, whole_verdict};
+use crate::start::{Read, Start, after_field, require};
 use crate::{Application, Confidence, Datagram, Fact, Findings, MAX_TEXT_OCTETS, Streams, Verdict};
 use arrayvec::ArrayVec;
 
@@ -15,25 +15,22 @@ const TGS_REQ: u8 = 12;
 const KRB_ERROR: u8 = 30;
 
 /// Reads the start of a connection. A message follows its length in 4 octets (RFC 4120 section 7.2.2).
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let mut octets = Start(streams.first);
-    let length = octets.u32().and_then(|length| require(length <= MAX_MESSAGE_OCTETS).map(|()| length as usize));
-    verdict(length.and_then(|length| read(octets, length, findings)))
+    let length = octets.u32()?;
+    require(length <= MAX_MESSAGE_OCTETS)?;
+    read(octets, length as usize, findings)
 }
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    whole_verdict(read(Start(datagram.payload), datagram.wire_octets as usize, findings))
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
+    read(Start(datagram.payload), datagram.wire_octets as usize, findings)
 }
 
 fn read(mut octets: Start<'_>, length: usize, findings: &mut Findings) -> Read<Verdict> {
     // Tags of the class APPLICATION, constructed: the message type.
-    let kind = match octets.0.first() {
-        Some(tag @ 0x60..=0x7e) => tag & 0x1f,
-        Some(_) => return Err(Verdict::No),
-        None => return Err(Verdict::More),
-    };
-    require(matches!(kind, AS_REQ..=13 | KRB_ERROR))?;
+    let tag = { octets }.u8()?;
+    let kind = tag & 0x1f;
+    require((0x60..=0x7e).contains(&tag) && matches!(kind, AS_REQ..=13 | KRB_ERROR))?;
     let message = Element::read(&mut octets)?;
     require(message.total == length)?;
     let mut fields = message.only(SEQUENCE)?.content;
@@ -45,10 +42,7 @@ fn read(mut octets: Start<'_>, length: usize, findings: &mut Findings) -> Read<V
         require(Element::small_number(&mut Start(field.content.0), INTEGER)? == value)?;
     }
     findings.recognise(Application::Kerberos, Confidence::Message);
-    match if kind == AS_REQ { read_client(fields, findings) } else { Ok(()) } {
-        Err(Verdict::More) => Ok(Verdict::Recognised),
-        _ => Ok(Verdict::Complete),
-    }
+    Ok(if kind == AS_REQ { after_field(read_client(fields, findings)) } else { Verdict::Complete })
 }
 
 /// Finds the name of the client in an AS-REQ (RFC 4120 section 5.4.1).

@@ -4,8 +4,8 @@
 //! operation begins with agree in their types and lengths.
 
 use crate::ber::{ENUMERATED, Element, INTEGER, OCTET_STRING, SEQUENCE};
-use crate::start::{Read, Start, require, verdict, whole_verdict};
-use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict, tls};
+use crate::start::{Read, Start, require};
+use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 const BIND_REQUEST: u8 = 0x60;
 const BIND_RESPONSE: u8 = 0x61;
@@ -16,26 +16,21 @@ const EXTENDED_REQUEST: u8 = 0x77;
 const EXTENDED_RESPONSE: u8 = 0x78;
 const CONTROLS: u8 = 0xa0;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    let verdict = verdict(read(streams.first, findings));
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let verdict = read(streams.first, findings)?;
     if verdict != Verdict::Recognised {
-        return verdict;
+        return Ok(verdict);
     }
     // After StartTLS and its response.
     let [client, server] = [streams.first, streams.second].map(|octets| {
         let first = Element::read(&mut Start(octets));
         first.ok().and_then(|message| octets.get(message.total..)).unwrap_or_default()
     });
-    if tls::is_start(client) { tls::read_upgrade(client, server, findings) } else { verdict }
+    Ok(if tls::is_start(client) { tls::read_upgrade(client, server, findings) } else { verdict })
 }
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    whole_verdict(read(datagram.payload, findings))
-}
-
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
+/// Reads the first message of a side, or a datagram.
+pub(crate) fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     let message = Element::expect(&mut Start(octets), SEQUENCE)?;
     let mut rest = message.content;
     let id = Element::expect(&mut rest, INTEGER)?;

@@ -1,19 +1,15 @@
 //! MQTT 3.1, 3.1.1 and 5.0 (OASIS): the packet CONNECT of a client.
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, after_field, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 
 const CONNECT: u8 = 0x10;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
-}
-
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
-    let mut rest = Start(octets);
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let mut rest = Start(streams.first);
     rest.expect(&[CONNECT])?;
-    integer(&mut rest)?;
+    // Variable byte integers (MQTT 5.0 section 1.5.5).
+    rest.integer7()?;
     let version = match rest.u16()? {
         4 => {
             rest.expect(b"MQTT")?;
@@ -30,36 +26,19 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     // The lowest bit of the flags is reserved (MQTT 3.1.1 section 3.1.2.3).
     require(rest.u8()? & 1 == 0)?;
     findings.recognise(Application::Mqtt, Confidence::Message);
-    match read_client(rest, version, findings) {
-        Err(Verdict::More) => Ok(Verdict::Recognised),
-        _ => Ok(Verdict::Complete),
-    }
+    Ok(after_field(read_client(rest, version, findings)))
 }
 
 /// Finds the client identifier, behind the keep-alive and the properties.
 fn read_client(mut rest: Start<'_>, version: u8, findings: &mut Findings) -> Read<()> {
     rest.u16()?;
     if version == 5 {
-        let length = integer(&mut rest)?;
+        let length = rest.integer7()?;
         rest.take(length)?;
     }
-    let length = rest.u16()?;
-    let client = rest.take(usize::from(length))?;
+    let client = rest.vector16()?;
     if !client.is_empty() {
         findings.set_text(Fact::User, client);
     }
     Ok(())
-}
-
-/// A variable byte integer (MQTT 5.0 section 1.5.5).
-fn integer(octets: &mut Start<'_>) -> Read<usize> {
-    let mut value = 0;
-    for shift in [0, 7, 14, 21] {
-        let octet = octets.u8()?;
-        value += usize::from(octet & 0x7f) << shift;
-        if octet < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(Verdict::No)
 }

@@ -1,7 +1,7 @@
 //! MySQL and MariaDB: the greeting of the server (protocol 10) and the response of the client
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase.html>).
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, after_field, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 const PROTOCOL: u8 = 10;
@@ -18,23 +18,20 @@ const CLIENT_SSL: u32 = 0x800;
 /// The client uses the protocol that follows here.
 const CLIENT_PROTOCOL_41: u32 = 0x200;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    let read = read_greeting(streams.first, findings);
-    if read != Ok(Verdict::Recognised) {
-        return verdict(read);
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let verdict = read_greeting(streams.first, findings)?;
+    if verdict != Verdict::Recognised {
+        return Ok(verdict);
     }
     if is_ssl_request(streams.second) {
         let client = &streams.second[SSL_REQUEST_OCTETS..];
         let greeting_octets = streams.first.first_chunk().map_or(0, |&[low, high, ..]: &[u8; HEAD_OCTETS]| {
             HEAD_OCTETS + usize::from(u16::from_le_bytes([low, high]))
         });
-        return tls::read_upgrade(client, streams.first.get(greeting_octets..).unwrap_or_default(), findings);
+        let server = streams.first.get(greeting_octets..).unwrap_or_default();
+        return Ok(tls::read_upgrade(client, server, findings));
     }
-    match read_response(streams.second, findings) {
-        Err(Verdict::More) => Verdict::Recognised,
-        _ => Verdict::Complete,
-    }
+    Ok(after_field(read_response(streams.second, findings)))
 }
 
 /// Whether a client asks for TLS, in a packet of 32 octets.

@@ -2,7 +2,7 @@
 //!
 //! A packet has few fixed values, so that only port 123 and all of them together are a pattern.
 
-use crate::start::{Read, Start, has_port, require, whole_verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Datagram, Findings, Verdict};
 
 const PORT: u16 = 123;
@@ -17,12 +17,7 @@ const MAX_STRATUM: u8 = 16;
 const CONTROL: u8 = 6;
 const PRIVATE: u8 = 7;
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    whole_verdict(read(datagram, findings))
-}
-
-fn read(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let header: [u8; 8] = Start(datagram.payload).array()?;
     let (version, mode, length) = ((header[0] >> 3) & 7, header[0] & 7, datagram.wire_octets);
     let is_good = match mode {
@@ -45,7 +40,7 @@ fn read(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
         }
         _ => false,
     };
-    require(has_port(datagram, PORT) && (1..=4).contains(&version) && is_good)?;
+    require(datagram.ports.contains(&PORT) && (1..=4).contains(&version) && is_good)?;
     findings.recognise(Application::Ntp, Confidence::Pattern);
     Ok(Verdict::Complete)
 }

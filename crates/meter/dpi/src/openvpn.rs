@@ -4,7 +4,7 @@
 //! Without keys, and with `tls-auth`, all fields are readable, and the message is certain. With
 //! `tls-crypt`, the rest is encrypted, and the message a pattern.
 
-use crate::start::{Read, Start, require, verdict, whole_verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Datagram, Findings, Streams, Verdict};
 
 /// Operation code in the higher five bits, key 0 in the lower three.
@@ -20,22 +20,18 @@ const CRYPT_OCTETS: usize = 1 + SESSION_ID_OCTETS + 4 + 4 + 32 + 5;
 const MAX_CRYPT_OCTETS: usize = 1500;
 
 /// Reads the start of a connection. A packet follows its length in 2 octets.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let mut octets = Start(streams.first);
-    verdict(octets.u16().and_then(|length| {
-        // The first octet refuses most other protocols.
-        if let [first, ..] = octets.0 {
-            require([CLIENT_V2, SERVER_V2, CLIENT_V3].contains(first))?;
-        }
-        require(usize::from(length) <= MAX_CRYPT_OCTETS)?;
-        read(octets.take(usize::from(length))?, findings)
-    }))
+    let length = octets.u16()?;
+    // The first octet refuses most other protocols.
+    octets.require_next(|first| [CLIENT_V2, SERVER_V2, CLIENT_V3].contains(&first))?;
+    require(usize::from(length) <= MAX_CRYPT_OCTETS)?;
+    read(octets.take(length.into())?, findings)
 }
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    let is_whole = datagram.payload.len() == datagram.wire_octets as usize;
-    whole_verdict(require(is_whole).and_then(|()| read(datagram.payload, findings)))
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
+    require(datagram.payload.len() == datagram.wire_octets as usize)?;
+    read(datagram.payload, findings)
 }
 
 fn read(packet: &[u8], findings: &mut Findings) -> Read<Verdict> {
@@ -68,8 +64,7 @@ fn is_reset(code: u8, mut rest: Start<'_>, hmac_octets: usize) -> Read<()> {
         rest.take(4)?;
     }
     match (code, rest.u8()?) {
-        (CLIENT_V2, 0) => {}
-        (SERVER_V2, 0) => {}
+        (CLIENT_V2 | SERVER_V2, 0) => {}
         (SERVER_V2, 1) => {
             require(rest.u32()? == 0)?;
             rest.take(SESSION_ID_OCTETS)?;

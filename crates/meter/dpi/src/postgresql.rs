@@ -1,6 +1,6 @@
 //! PostgreSQL (<https://www.postgresql.org/docs/current/protocol.html>): the first messages of a client.
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 const CANCEL_REQUEST: u32 = 80_877_102;
@@ -10,12 +10,11 @@ const GSS_REQUEST: u32 = 80_877_104;
 const MAX_STARTUP_OCTETS: u32 = 10_000;
 const MAX_PARAMETERS: usize = 32;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     match read(streams, findings) {
         // A request for encryption came before.
-        Err(_) if findings.application().is_some() => Verdict::Recognised,
-        read => verdict(read),
+        Err(_) if findings.application().is_some() => Ok(Verdict::Recognised),
+        read => read,
     }
 }
 

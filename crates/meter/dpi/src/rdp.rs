@@ -3,7 +3,7 @@
 //! Other protocols have the same envelope (RFC 1006, ITU-T X.224), so that the cookie or the
 //! negotiation behind it are certain, and a request without both is a pattern.
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
 
 /// Octets of the envelope behind the length of X.224.
@@ -15,11 +15,10 @@ const NEGOTIATION_REQUEST: u8 = 1;
 const NEGOTIATION_RESPONSE: u8 = 2;
 const NEGOTIATION_FAILURE: u8 = 3;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    match verdict(read(streams.first, findings)) {
-        Verdict::Complete if streams.first.get(5) == Some(&CONNECTION_REQUEST) => read_tls(streams, findings),
-        verdict => verdict,
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    match read(streams.first, findings)? {
+        Verdict::Complete if streams.first.get(5) == Some(&CONNECTION_REQUEST) => Ok(read_tls(streams, findings)),
+        verdict => Ok(verdict),
     }
 }
 

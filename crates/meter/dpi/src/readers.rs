@@ -1,34 +1,30 @@
 //! The readers of all protocols, and which of them a first octet leaves.
 
+use crate::start::Read;
 use crate::{
     Datagram, Findings, Streams, Verdict, bittorrent, dns, dtls, greeting, http1, http2, kerberos, ldap, mqtt, mysql,
     ntp, openvpn, postgresql, quic, rdp, redis, sip, smb, snmp, ssh, stun, tls, wireguard,
 };
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 /// A reader of TCP.
-pub struct StreamReader {
-    /// The protocol.
-    pub name: &'static str,
-    /// Reads the start of a connection. It says `No` to the first octet of other protocols.
-    pub read: fn(&Streams<'_>, &mut Findings) -> Verdict,
-}
+#[derive(Debug)]
+pub struct StreamReader(fn(&Streams<'_>, &mut Findings) -> Read<Verdict>);
 
 /// A reader of UDP.
+#[derive(Debug)]
 pub struct DatagramReader {
-    /// The protocol.
-    pub name: &'static str,
     /// First octets of the datagrams that it may recognise.
     first_octets: &'static [RangeInclusive<u8>],
     read: ReadDatagram,
 }
 
 /// Reads one datagram of a flow.
+#[derive(Debug)]
 enum ReadDatagram {
     /// By itself.
-    Alone(fn(&Datagram<'_>, &mut Findings) -> Verdict),
+    Alone(fn(&Datagram<'_>, &mut Findings) -> Read<Verdict>),
     /// With the messages in fragments before it.
     Dtls,
     /// With the hello in fragments before it.
@@ -44,59 +40,54 @@ pub struct DatagramState {
     dtls: Option<Box<dtls::State>>,
 }
 
-const fn stream(name: &'static str, read: fn(&Streams<'_>, &mut Findings) -> Verdict) -> StreamReader {
-    StreamReader { name, read }
-}
-
 const fn datagram(
-    name: &'static str,
     first_octets: &'static [RangeInclusive<u8>],
-    read: fn(&Datagram<'_>, &mut Findings) -> Verdict,
+    read: fn(&Datagram<'_>, &mut Findings) -> Read<Verdict>,
 ) -> DatagramReader {
-    DatagramReader { name, first_octets, read: ReadDatagram::Alone(read) }
+    DatagramReader { first_octets, read: ReadDatagram::Alone(read) }
 }
 
 /// Readers of TCP. At most one of them recognises a connection.
 pub const STREAM_READERS: &[StreamReader] = &[
-    stream("TLS", tls::read_streams),
-    stream("HTTP/1", http1::read_streams),
-    stream("HTTP/2", http2::read_streams),
-    stream("SSH", ssh::read_streams),
-    stream("DNS", dns::read_streams),
-    stream("SMTP", greeting::read_smtp),
-    stream("IMAP", greeting::read_imap),
-    stream("POP3", greeting::read_pop3),
-    stream("FTP", greeting::read_ftp),
-    stream("SIP", sip::read_streams),
-    stream("MQTT", mqtt::read_streams),
-    stream("STUN", stun::read_streams),
-    stream("RDP", rdp::read_streams),
-    stream("SMB", smb::read_streams),
-    stream("Kerberos", kerberos::read_streams),
-    stream("LDAP", ldap::read_streams),
-    stream("PostgreSQL", postgresql::read_streams),
-    stream("MySQL", mysql::read_streams),
-    stream("Redis", redis::read_streams),
-    stream("BitTorrent", bittorrent::read_streams),
-    stream("OpenVPN", openvpn::read_streams),
+    StreamReader(|streams, findings| Ok(tls::read_streams(streams, findings))),
+    StreamReader(|streams, findings| Ok(http1::read_streams(streams, findings))),
+    StreamReader(|streams, findings| Ok(http2::read_streams(streams, findings))),
+    StreamReader(|streams, findings| Ok(ssh::read_streams(streams, findings))),
+    StreamReader(dns::read_streams),
+    StreamReader(greeting::read_smtp),
+    StreamReader(greeting::read_imap),
+    StreamReader(greeting::read_pop3),
+    StreamReader(greeting::read_ftp),
+    StreamReader(|streams, findings| sip::read(streams.first, findings)),
+    StreamReader(mqtt::read_streams),
+    StreamReader(stun::read_streams),
+    StreamReader(rdp::read_streams),
+    StreamReader(smb::read_streams),
+    StreamReader(kerberos::read_streams),
+    StreamReader(ldap::read_streams),
+    StreamReader(postgresql::read_streams),
+    StreamReader(mysql::read_streams),
+    StreamReader(redis::read_streams),
+    StreamReader(bittorrent::read_streams),
+    StreamReader(openvpn::read_streams),
 ];
 
 /// Readers of UDP. At most one of them recognises a datagram.
 pub const DATAGRAM_READERS: &[DatagramReader] = &[
-    DatagramReader { name: "DTLS", first_octets: &[20..=23], read: ReadDatagram::Dtls },
-    datagram("DNS", &[0..=0xff], dns::read_datagram),
+    DatagramReader { first_octets: &[20..=23], read: ReadDatagram::Dtls },
+    datagram(&[0..=0xff], dns::read_datagram),
     // Versions 1 to 4.
-    datagram("NTP", &[0x08..=0x27, 0x48..=0x67, 0x88..=0xa7, 0xc8..=0xe7], ntp::read_datagram),
-    datagram("STUN", &[0..=0x3f], stun::read_datagram),
-    datagram("SIP", &[b'A'..=b'Z'], sip::read_datagram),
-    datagram("SNMP", &[0x30..=0x30], snmp::read_datagram),
-    datagram("Kerberos", &[0x60..=0x7e], kerberos::read_datagram),
-    datagram("LDAP", &[0x30..=0x30], ldap::read_datagram),
-    datagram("BitTorrent", &[b'd'..=b'd', 0x41..=0x41], bittorrent::read_datagram),
-    datagram("WireGuard", &[1..=2], wireguard::read_datagram),
-    datagram("OpenVPN", &[0x38..=0x38, 0x40..=0x40, 0x50..=0x50], openvpn::read_datagram),
+    datagram(&[0x08..=0x27, 0x48..=0x67, 0x88..=0xa7, 0xc8..=0xe7], ntp::read_datagram),
+    datagram(&[0..=0x3f], stun::read_datagram),
+    datagram(&[b'A'..=b'Z'], |datagram, findings| sip::read(datagram.payload, findings)),
+    datagram(&[0x30..=0x30], snmp::read_datagram),
+    datagram(&[0x60..=0x7e], kerberos::read_datagram),
+    datagram(&[0x30..=0x30], |datagram, findings| ldap::read(datagram.payload, findings)),
+    datagram(&[b'd'..=b'd', 0x41..=0x41], bittorrent::read_datagram),
+    datagram(&[1..=2], wireguard::read_datagram),
+    datagram(&[0x38..=0x38, 0x40..=0x40, 0x50..=0x50], openvpn::read_datagram),
     // Long headers.
-    DatagramReader { name: "QUIC", first_octets: &[0x80..=0xff], read: ReadDatagram::Quic },
+    DatagramReader { first_octets: &[0x80..=0xff], read: ReadDatagram::Quic },
 ];
 
 /// Every reader has a bit.
@@ -104,35 +95,32 @@ const _: () = assert!(STREAM_READERS.len() <= 32 && DATAGRAM_READERS.len() <= 32
 /// All readers of TCP, one bit each.
 pub(crate) const ALL_STREAM_READERS: u32 = u32::MAX >> (32 - STREAM_READERS.len());
 
+impl StreamReader {
+    /// Reads the start of a connection. It says `No` to the first octet of other protocols.
+    #[inline]
+    pub fn read(&self, streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+        (self.0)(streams, findings).unwrap_or_else(|verdict| verdict)
+    }
+}
+
 impl DatagramReader {
     /// Reads one datagram of a flow.
     #[inline]
     pub fn read(&self, state: &mut DatagramState, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
         match self.read {
-            ReadDatagram::Alone(read) => read(datagram, findings),
+            // Nothing follows, so that `More` is `No`.
+            ReadDatagram::Alone(read) => read(datagram, findings).unwrap_or(Verdict::No),
             ReadDatagram::Dtls => dtls::read(&mut state.dtls, datagram, findings),
             ReadDatagram::Quic => quic::read(state.quic.get_or_insert_default(), datagram, findings),
         }
     }
 }
 
-impl fmt::Debug for StreamReader {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name)
-    }
-}
-
-impl fmt::Debug for DatagramReader {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name)
-    }
-}
-
 impl DatagramState {
     /// Whether octets are missing before others.
     pub fn has_gap(&self) -> bool {
-        self.quic.as_ref().is_some_and(|state| state.has_gap())
-            || self.dtls.as_ref().is_some_and(|state| state.has_gap())
+        self.quic.as_ref().is_some_and(|state| state.stream.has_gap())
+            || self.dtls.as_ref().is_some_and(|state| state.octets.has_gap())
     }
 
     /// Its memory.
@@ -172,7 +160,7 @@ impl Candidates {
             for (at, reader) in STREAM_READERS.iter().enumerate() {
                 // `No` is final: whatever follows.
                 let streams = Streams { first: &[octet], ..Streams::default() };
-                let is_possible = (reader.read)(&streams, &mut findings) != Verdict::No;
+                let is_possible = reader.read(&streams, &mut findings) != Verdict::No;
                 candidates.streams[usize::from(octet)] |= u32::from(is_possible) << at;
             }
             for (at, reader) in DATAGRAM_READERS.iter().enumerate() {

@@ -145,48 +145,31 @@ impl Stream {
             self.ranges.push((0, end));
             return;
         }
-        let touching = |&&(other_begin, other_end): &&(u32, u32)| other_begin <= end && begin <= other_end;
-        if self.ranges.iter().filter(touching).count() == 0 && self.ranges.is_full() {
+        let touches = move |&(from, to): &(u32, u32)| from <= end && begin <= to;
+        if self.ranges.is_full() && !self.ranges.iter().any(touches) {
             return findings.note(Note::Gap);
         }
         if self.octets.len() < end as usize {
             self.octets.resize(end as usize, 0);
         }
+        let places = |from: u32, to: u32| from as usize..to as usize;
+        let part = |from: u32, to: u32| &payload[places(from - position, to - position)];
         // Octets that are new are those in no range.
         let mut at = begin;
-        let mut conflict = false;
-        let (ranges, octets) = (&self.ranges, &mut self.octets);
-        let mut fill = |from: u32, to: u32| {
-            let source = &payload[(from - position) as usize..(to - position) as usize];
-            octets[from as usize..to as usize].copy_from_slice(source);
-        };
-        let mut overlaps: ArrayVec<(u32, u32), MAX_RANGES> = ArrayVec::new();
-        for &(other_begin, other_end) in ranges {
-            let overlap = (other_begin.max(begin), other_end.min(end));
-            if overlap.0 < overlap.1 {
-                if at < overlap.0 {
-                    fill(at, overlap.0);
-                }
-                overlaps.push(overlap);
-                at = overlap.1;
+        for &(from, to) in self.ranges.iter().filter(|range| touches(range)) {
+            let (from, to) = (from.max(begin), to.min(end));
+            self.octets[places(at, from)].copy_from_slice(part(at, from));
+            if self.octets[places(from, to)] != *part(from, to) {
+                findings.note(Note::Conflict);
             }
+            at = to;
         }
-        if at < end {
-            fill(at, end);
-        }
-        for (from, to) in overlaps {
-            let known = &self.octets[from as usize..to as usize];
-            conflict |= known != &payload[(from - position) as usize..(to - position) as usize];
-        }
-        if conflict {
-            findings.note(Note::Conflict);
-        }
-        self.ranges.retain(|&mut (other_begin, other_end)| {
-            let touches = other_begin <= end && begin <= other_end;
-            if touches {
-                (begin, end) = (begin.min(other_begin), end.max(other_end));
+        self.octets[places(at, end)].copy_from_slice(part(at, end));
+        self.ranges.retain(|range| {
+            if touches(range) {
+                (begin, end) = (begin.min(range.0), end.max(range.1));
             }
-            !touches
+            !touches(range)
         });
         let at = self.ranges.partition_point(|&(other_begin, _)| other_begin < begin);
         self.ranges.insert(at, (begin, end));

@@ -2,7 +2,7 @@
 //! the first command of a client as an array of strings. A command that Redis does not have is a
 //! pattern.
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Findings, Streams, Verdict};
 
 /// Octets of a number, and of the name of a command.
@@ -28,13 +28,8 @@ const COMMANDS: &str = "ACL APPEND ASKING AUTH BGREWRITEAOF BGSAVE BITCOUNT BITF
     ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANGESTORE ZRANK ZREM ZREMRANGEBYLEX ZREMRANGEBYRANK \
     ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE ZUNION ZUNIONSTORE";
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
-}
-
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
-    let mut rest = Start(octets);
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let mut rest = Start(streams.first);
     require(number(&mut rest, b'*')? > 0)?;
     let length = number(&mut rest, b'$')?;
     require((1..=MAX_COMMAND_OCTETS).contains(&length))?;

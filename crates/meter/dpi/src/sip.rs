@@ -2,8 +2,8 @@
 
 use crate::learned::Media;
 use crate::lines::{fields, is_text, lines, position_unquoted};
-use crate::start::{Read, Start, require, verdict, whole_verdict};
-use crate::{Application, Confidence, Datagram, Fact, Findings, Streams, Verdict};
+use crate::start::{Read, Start, require};
+use crate::{Application, Confidence, Fact, Findings, Verdict};
 use std::net::IpAddr;
 
 /// Octets of the first line.
@@ -12,17 +12,8 @@ const MAX_LINE_OCTETS: usize = 1024;
 const MAX_METHOD_OCTETS: usize = 16;
 const VERSION: &[u8] = b"SIP/2.0";
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
-}
-
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    whole_verdict(read(datagram.payload, findings))
-}
-
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
+/// Reads the start of a connection, or a datagram.
+pub(crate) fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     let mut rest = Start(octets);
     let version = rest.expect(VERSION);
     if !octets.is_empty() && version != Err(Verdict::No) {

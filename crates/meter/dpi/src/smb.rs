@@ -1,7 +1,7 @@
 //! SMB versions 1 to 3 over TCP (MS-SMB2 section 2.1, MS-CIFS), also behind the session service of NetBIOS
 //! (RFC 1002 section 4.3).
 
-use crate::start::{Read, Start, require, verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Findings, Streams, Verdict};
 
 const SESSION_MESSAGE: u8 = 0;
@@ -12,13 +12,8 @@ const NAMES_OCTETS: usize = 68;
 /// Octets of the header of version 1, which is the shortest.
 const HEADER_OCTETS: u32 = 32;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(read(streams.first, findings))
-}
-
-fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
-    let mut rest = Start(octets);
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let mut rest = Start(streams.first);
     let mut kind = rest.u8()?;
     if matches!(kind, SESSION_REQUEST | SESSION_RESPONSE) {
         let names: usize = if kind == SESSION_REQUEST { NAMES_OCTETS } else { 0 };
@@ -30,10 +25,7 @@ fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
     let [high, middle, low] = rest.array()?;
     require(u32::from_be_bytes([0, high, middle, low]) >= HEADER_OCTETS)?;
     // Version 1, 2 and 3; 3 encrypted; 3 compressed.
-    if let [first, ..] = rest.0 {
-        require((0xfc..=0xff).contains(first))?;
-    }
-    rest.u8()?;
+    require(rest.u8()? >= 0xfc)?;
     rest.expect(b"SMB")?;
     findings.recognise(Application::Smb, Confidence::Message);
     Ok(Verdict::Complete)

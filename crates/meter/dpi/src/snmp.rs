@@ -4,18 +4,13 @@
 //! security parameters, and the tag and length of the PDU agree.
 
 use crate::ber::{Element, INTEGER, OCTET_STRING, SEQUENCE};
-use crate::start::{Read, Start, require, whole_verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Datagram, Findings, Verdict};
 
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const TRAP: u8 = 0xa4;
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    whole_verdict(read(datagram, findings))
-}
-
-fn read(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let message = Element::expect(&mut Start(datagram.payload), SEQUENCE)?;
     require(message.total == datagram.wire_octets as usize)?;
     let mut rest = message.content;

@@ -4,6 +4,8 @@
 //! is the MD5 of the algorithms that a side offers for what it sends: of the key exchange, of
 //! ciphers, of MACs and of compression.
 
+use crate::findings::hexadecimal;
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 use md5::{Digest, Md5};
 
@@ -17,7 +19,6 @@ const MAX_PACKET_OCTETS: u32 = 35_000;
 const SSH_MSG_KEXINIT: u8 = 20;
 const COOKIE_OCTETS: usize = 16;
 
-/// Reads the start of a connection.
 pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
     let [first, second] = [streams.first, streams.second].map(read_side);
     // Only a server may send other lines first.
@@ -47,10 +48,10 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         if findings.has(fingerprint) {
             continue;
         }
-        if let Some([kex, _, ciphers @ .., _, _]) = key_exchange_lists(rest) {
+        if let Ok([kex, _, ciphers @ .., _, _]) = key_exchange_lists(rest) {
             // Ciphers, MACs and compression, each from client to server and back.
             let lists = [kex, ciphers[at], ciphers[2 + at], ciphers[4 + at]];
-            findings.set_text(fingerprint, &hassh(lists));
+            findings.set_text(fingerprint, &hexadecimal::<32>(&Md5::digest(lists.join(&b';'))));
         }
     }
     let facts = [Fact::SshClient, Fact::SshServer, Fact::Hassh, Fact::HasshServer];
@@ -101,36 +102,20 @@ fn read_side(octets: &[u8]) -> Side<'_> {
 }
 
 /// The ten lists of names of SSH_MSG_KEXINIT (RFC 4253 section 7.1).
-fn key_exchange_lists(packet: &[u8]) -> Option<[&[u8]; 10]> {
-    let (length, rest) = packet.split_first_chunk()?;
-    let length = u32::from_be_bytes(*length);
-    if length > MAX_PACKET_OCTETS {
-        return None;
-    }
-    let [_padding, SSH_MSG_KEXINIT, rest @ ..] = rest.get(..length as usize)? else { return None };
-    let mut rest = rest.get(COOKIE_OCTETS..)?;
+fn key_exchange_lists(packet: &[u8]) -> Read<[&[u8]; 10]> {
+    let mut rest = Start(packet);
+    let length = rest.u32()?;
+    require(length <= MAX_PACKET_OCTETS)?;
+    rest = Start(rest.take(length as usize)?);
+    let _padding = rest.u8()?;
+    rest.expect(&[SSH_MSG_KEXINIT])?;
+    rest.take(COOKIE_OCTETS)?;
     let mut lists = [&[][..]; 10];
     for list in &mut lists {
-        let (length, after) = rest.split_first_chunk()?;
-        (*list, rest) = after.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        let length = rest.u32()?;
+        *list = rest.take(length as usize)?;
     }
-    Some(lists)
-}
-
-/// The fingerprint in hexadecimal digits.
-fn hassh(lists: [&[u8]; 4]) -> [u8; 32] {
-    let mut hash = Md5::new();
-    for (at, list) in lists.iter().enumerate() {
-        if at > 0 {
-            hash.update(b";");
-        }
-        hash.update(list);
-    }
-    let digest = hash.finalize();
-    std::array::from_fn(|at| {
-        let nibble = if at % 2 == 0 { digest[at / 2] >> 4 } else { digest[at / 2] & 15 };
-        b"0123456789abcdef"[usize::from(nibble)]
-    })
+    Ok(lists)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! The start of a message that may continue, for readers of fixed forms.
+//! Reads integers and vectors from the start of a message that may continue.
 //!
 //! Every function returns [`Verdict::More`] if the octets end before the value, and [`Verdict::No`] if
 //! they contradict. So a reader is a list of what has to come, with `?` after each.
 
-use crate::{Datagram, Verdict};
+use crate::Verdict;
 
-/// Octets that were not read yet.
-#[derive(Clone, Copy)]
+/// Octets that were not read yet. A function that fails may have read a part.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Start<'a>(pub(crate) &'a [u8]);
 
 /// A value, or why there is none: `More` or `No`.
@@ -18,6 +18,13 @@ impl<'a> Start<'a> {
         let (octets, rest) = self.0.split_at_checked(count).ok_or(Verdict::More)?;
         self.0 = rest;
         Ok(octets)
+    }
+
+    /// The next octets, or all if fewer are left.
+    pub(crate) fn take_up_to(&mut self, count: usize) -> &'a [u8] {
+        let (octets, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        octets
     }
 
     /// The next octets, as many as the array has.
@@ -37,9 +44,44 @@ impl<'a> Start<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
+    /// The next number of three octets, the highest first.
+    pub(crate) fn u24(&mut self) -> Read<usize> {
+        self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]) as usize)
+    }
+
     /// The next number of four octets, the highest first.
     pub(crate) fn u32(&mut self) -> Read<u32> {
         self.array().map(u32::from_be_bytes)
+    }
+
+    /// An integer of 7 bits in each octet, the lowest first, whose last octet is below 0x80: at most 28 bits.
+    pub(crate) fn integer7(&mut self) -> Read<usize> {
+        let mut value = 0;
+        for shift in [0, 7, 14, 21] {
+            let octet = self.u8()?;
+            value += usize::from(octet & 0x7f) << shift;
+            if octet < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Verdict::No)
+    }
+
+    /// The octets after their number in one octet.
+    pub(crate) fn vector8(&mut self) -> Read<&'a [u8]> {
+        let length = self.u8()?;
+        self.take(length.into())
+    }
+
+    /// The octets after their number in two octets.
+    pub(crate) fn vector16(&mut self) -> Read<&'a [u8]> {
+        let length = self.u16()?;
+        self.take(length.into())
+    }
+
+    /// The next octet, which is not taken, has to hold a condition if it is there.
+    pub(crate) fn require_next(&self, is_good: impl Fn(u8) -> bool) -> Read<()> {
+        require(self.0.first().is_none_or(|octet| is_good(*octet)))
     }
 
     /// The next octets have to be these.
@@ -69,20 +111,7 @@ pub(crate) fn require(condition: bool) -> Read<()> {
     if condition { Ok(()) } else { Err(Verdict::No) }
 }
 
-/// The verdict of a reader that ends early.
-pub(crate) fn verdict(read: Read<Verdict>) -> Verdict {
-    read.unwrap_or_else(|verdict| verdict)
-}
-
-/// The verdict on a datagram: nothing follows, so that `More` is `No`.
-pub(crate) fn whole_verdict(read: Read<Verdict>) -> Verdict {
-    match verdict(read) {
-        Verdict::More => Verdict::No,
-        verdict => verdict,
-    }
-}
-
-/// Whether one of the ports of a datagram is this one.
-pub(crate) fn has_port(datagram: &Datagram<'_>, port: u16) -> bool {
-    [datagram.source_port, datagram.destination_port].contains(&port)
+/// The verdict on a message of a protocol, after its last extracted field was read.
+pub(crate) fn after_field(read: Read<()>) -> Verdict {
+    if read == Err(Verdict::More) { Verdict::Recognised } else { Verdict::Complete }
 }

@@ -19,7 +19,7 @@ pub struct Streams<'a> {
 }
 
 /// The payload of a UDP datagram.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Datagram<'a> {
     /// The payload, as far as it was captured.
     pub payload: &'a [u8],
@@ -27,10 +27,8 @@ pub struct Datagram<'a> {
     pub wire_octets: u32,
     /// It comes from the side that sent payload first.
     pub from_first: bool,
-    /// Port of its sender.
-    pub source_port: u16,
-    /// Port of its receiver.
-    pub destination_port: u16,
+    /// Port of its sender, of its receiver.
+    pub ports: [u16; 2],
     /// Time of its packet, in ns since 1970.
     pub time_ns: u64,
 }

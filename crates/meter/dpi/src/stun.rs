@@ -3,7 +3,7 @@
 //! The magic cookie and the length are certain. Messages without it (RFC 3489) are a pattern on
 //! port 3478.
 
-use crate::start::{Read, Start, has_port, require, verdict, whole_verdict};
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Datagram, Findings, Streams, Verdict};
 
 const PORT: u16 = 3478;
@@ -12,37 +12,30 @@ const HEADER_OCTETS: u32 = 20;
 const BINDING_REQUEST: u16 = 0x0001;
 const BINDING_RESPONSE: u16 = 0x0101;
 
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    verdict(header(streams.first).and_then(|(_, length)| {
-        require(length % 4 == 0)?;
-        Start(streams.first.get(4..).unwrap_or_default()).expect(&MAGIC_COOKIE)?;
-        Start(streams.first).take(HEADER_OCTETS as usize)?;
-        findings.recognise(Application::Stun, Confidence::Message);
-        Ok(Verdict::Complete)
-    }))
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let (_, length) = header(streams.first)?;
+    require(length % 4 == 0)?;
+    Start(streams.first.get(4..).unwrap_or_default()).expect(&MAGIC_COOKIE)?;
+    Start(streams.first).take(HEADER_OCTETS as usize)?;
+    findings.recognise(Application::Stun, Confidence::Message);
+    Ok(Verdict::Complete)
 }
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    whole_verdict(header(datagram.payload).and_then(|(kind, length)| {
-        require(datagram.wire_octets == HEADER_OCTETS + u32::from(length))?;
-        // Some programs do not pad their attributes, so that the length need not be a multiple of
-        // 4.
-        let has_cookie = datagram.payload.get(4..8) == Some(&MAGIC_COOKIE);
-        let has_id = datagram.payload.get(4..HEADER_OCTETS as usize).is_some_and(|id| id != [0; 16]);
-        let is_classic = matches!(kind, BINDING_REQUEST | BINDING_RESPONSE) && has_port(datagram, PORT) && has_id;
-        require(has_cookie || is_classic)?;
-        findings.recognise(Application::Stun, if has_cookie { Confidence::Message } else { Confidence::Pattern });
-        Ok(Verdict::Complete)
-    }))
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
+    let (kind, length) = header(datagram.payload)?;
+    require(datagram.wire_octets == HEADER_OCTETS + u32::from(length))?;
+    // Some programs do not pad their attributes, so that the length need not be a multiple of 4.
+    let has_cookie = datagram.payload.get(4..8) == Some(&MAGIC_COOKIE);
+    let has_id = datagram.payload.get(4..HEADER_OCTETS as usize).is_some_and(|id| id != [0; 16]);
+    let is_classic = matches!(kind, BINDING_REQUEST | BINDING_RESPONSE) && datagram.ports.contains(&PORT) && has_id;
+    require(has_cookie || is_classic)?;
+    findings.recognise(Application::Stun, if has_cookie { Confidence::Message } else { Confidence::Pattern });
+    Ok(Verdict::Complete)
 }
 
 /// Type and length of the attributes (RFC 8489 section 5).
 fn header(octets: &[u8]) -> Read<(u16, u16)> {
     let mut octets = Start(octets);
-    if let [first, ..] = octets.0 {
-        require(*first < 0x40)?;
-    }
+    octets.require_next(|first| first < 0x40)?;
     Ok((octets.u16()?, octets.u16()?))
 }

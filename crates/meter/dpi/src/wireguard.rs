@@ -4,6 +4,7 @@
 //! zeros. They are certain if the second MAC is zeros, which it is unless a server is under load,
 //! and else a pattern.
 
+use crate::start::{Read, require};
 use crate::{Application, Confidence, Datagram, Findings, Verdict};
 
 const INITIATION_OCTETS: u32 = 148;
@@ -13,13 +14,12 @@ const MAC_OCTETS: usize = 16;
 const KEY_AT: [usize; 2] = [8, 12];
 const KEY_OCTETS: usize = 32;
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let payload = datagram.payload;
     let key_at = match (payload, datagram.wire_octets) {
         ([1, 0, 0, 0, ..], INITIATION_OCTETS) => KEY_AT[0],
         ([2, 0, 0, 0, ..], RESPONSE_OCTETS) => KEY_AT[1],
-        _ => return Verdict::No,
+        _ => return Err(Verdict::No),
     };
     let is_zero = |octets: &[u8]| octets.iter().all(|octet| *octet == 0);
     let is_whole = payload.len() as u32 == datagram.wire_octets;
@@ -28,10 +28,8 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
         // They were not captured.
         _ => [&[1][..]; 2],
     };
-    if payload.get(key_at..key_at + KEY_OCTETS).is_none_or(is_zero) || is_zero(first_mac) {
-        return Verdict::No;
-    }
+    require(!payload.get(key_at..key_at + KEY_OCTETS).is_none_or(is_zero) && !is_zero(first_mac))?;
     let confidence = if is_zero(second_mac) { Confidence::Message } else { Confidence::Pattern };
     findings.recognise(Application::Wireguard, confidence);
-    Verdict::Complete
+    Ok(Verdict::Complete)
 }

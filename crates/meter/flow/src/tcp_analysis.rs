@@ -145,7 +145,7 @@ impl TcpAnalysis {
     pub fn add_fast(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) -> bool {
         let Some(connection) = self.connections.get_mut(slot as usize) else { return false };
         let completed = &mut self.completed;
-        connection.classify_fast_completing(endpoint, packet, &self.anomalies, |measured, time| {
+        connection.classify_fast(endpoint, packet, &self.anomalies, |measured, time| {
             completed.push(slot, endpoint, time, measured);
         })
     }

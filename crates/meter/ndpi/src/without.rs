@@ -26,9 +26,6 @@ impl Library {
     }
 
     /// Cannot be called.
-    ///
-    /// # Errors
-    /// None.
     pub fn new_flow(&self) -> Result<Flow, Error> {
         match self.0 {}
     }

@@ -517,9 +517,9 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
     fn measure_times(&mut self, segment: &Segment, class: SegmentClass) {
         use SegmentClass::*;
         let (side, has_ack, time_ns) = (self.side, segment.has(Packet::ACK), segment.time_ns);
-        if has_ack && let Some(rtt_ns) = self.times.acknowledge(side, segment) {
-            (self.complete)(self.times.measured_mut(side), CompletedTime { time_ns: rtt_ns, is_round_trip: true });
-            (self.observer)(SegmentEvent::PayloadAcknowledged { rtt_ns });
+        if has_ack && let Some(time) = self.times.acknowledge(side, segment) {
+            (self.complete)(self.times.measured_mut(side), time);
+            (self.observer)(SegmentEvent::PayloadAcknowledged { rtt_ns: time.time_ns });
         }
         if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) {
             self.times.discard_timed(side);
@@ -530,12 +530,9 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         let start = segment.sequence.wrapping_add(u32::from(segment.has(Packet::SYN)));
         let end = start.wrapping_add(segment.payload_bytes);
         if matches!(class, InOrder | Syn) {
-            if has_ack && let Some(response_ns) = self.times.answer(side, segment) {
-                (self.complete)(
-                    self.times.measured_mut(side),
-                    CompletedTime { time_ns: response_ns, is_round_trip: false },
-                );
-                (self.observer)(SegmentEvent::RequestAnswered { response_ns });
+            if has_ack && let Some(time) = self.times.answer(side, segment) {
+                (self.complete)(self.times.measured_mut(side), time);
+                (self.observer)(SegmentEvent::RequestAnswered { response_ns: time.time_ns });
             }
         } else if self.peer.has(HotSide::ACKED) && !is_after(end, self.peer.acknowledged) {
             return;

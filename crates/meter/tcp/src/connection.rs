@@ -69,16 +69,11 @@ impl Connection {
     /// Classifies and counts a packet that only brings the next octets of its side or only
     /// acknowledges more than before. Returns false and changes nothing for any other packet, and
     /// when the counter of segments in order is full: [`Connection::classify`] takes these.
+    ///
+    /// `complete` gets each time that the packet completes, and the times of its side. It enters the time
+    /// there, or prefetches them and calls [`Connection::enter_time`] later.
     #[inline(always)]
-    pub fn classify_fast(&mut self, side: usize, packet: &Packet, pool: &AnomalyPool) -> bool {
-        self.classify_fast_completing(side, packet, pool, MeasuredTimes::enter)
-    }
-
-    /// Like [`Connection::classify_fast`]. `complete` gets each time that the packet completes, and
-    /// the times of its side. It enters the time there, or prefetches them and calls
-    /// [`Connection::enter_time`] later.
-    #[inline(always)]
-    pub fn classify_fast_completing(
+    pub fn classify_fast(
         &mut self,
         side: usize,
         packet: &Packet,
@@ -121,16 +116,13 @@ impl Connection {
     ) -> bool {
         let is_taken = self.hot[side & 1].classify_fast(segment, digest);
         if is_taken {
-            if let Some(rtt_ns) = self.times.acknowledge(side, segment) {
-                complete(self.times.measured_mut(side), CompletedTime { time_ns: rtt_ns, is_round_trip: true });
+            if let Some(time) = self.times.acknowledge(side, segment) {
+                complete(self.times.measured_mut(side), time);
             }
             if segment.payload_bytes > 0 {
                 let end = segment.sequence.wrapping_add(segment.payload_bytes);
-                if let Some(response_ns) = self.times.answer(side, segment) {
-                    complete(
-                        self.times.measured_mut(side),
-                        CompletedTime { time_ns: response_ns, is_round_trip: false },
-                    );
+                if let Some(time) = self.times.answer(side, segment) {
+                    complete(self.times.measured_mut(side), time);
                 }
                 self.times.request(side, end, segment.time_ns);
                 self.times.time_segment(side, end, segment.time_ns);
@@ -145,7 +137,7 @@ impl Connection {
     }
 
     /// Like [`Connection::classify`], and passes the times that the packet completes to `complete`,
-    /// as [`Connection::classify_fast_completing`] does.
+    /// as [`Connection::classify_fast`] does.
     pub fn classify_completing(
         &mut self,
         side: usize,
@@ -302,11 +294,6 @@ impl Connection {
         self.hot[side & 1].entry_number.checked_sub(1)
     }
 
-    /// Indices of the pool entries of both sides.
-    pub fn entry_indices(&self) -> [Option<u32>; 2] {
-        [self.entry_index(0), self.entry_index(1)]
-    }
-
     /// Moves the anomalies of both sides out of their pool. Until [`Connection::attach_entries`],
     /// only [`Connection::report_detached`] gives complete reports.
     pub fn detach_entries(&mut self, pool: &mut AnomalyPool) -> DetachedEntries {
@@ -380,7 +367,7 @@ mod tests {
             for is_fast in [true, false] {
                 packet.sequence += 10;
                 packet.identification += 1;
-                assert_eq!(connection.classify_fast(0, &packet, &pool), is_fast);
+                assert_eq!(connection.classify_fast(0, &packet, &pool, MeasuredTimes::enter), is_fast);
                 if !is_fast {
                     assert_eq!(connection.classify(0, &packet, &mut pool), SegmentClass::InOrder);
                 }
@@ -408,10 +395,10 @@ mod tests {
         // Another connection uses the pool, so that the indices differ.
         connection_with_hole(&mut other);
         let anomalies = moved.detach_entries(&mut one);
-        assert_eq!((one.used(), moved.entry_indices()), (0, [None; 2]));
+        assert_eq!((one.used(), [0, 1].map(|side| moved.entry_index(side))), (0, [None; 2]));
         assert_eq!(moved.report_detached(0, 3, &anomalies), stayed.report(0, 3, &pool_of_stayed));
         moved.attach_entries(anomalies, &mut other);
-        assert_eq!((other.used(), moved.entry_indices()), (2, [Some(1), None]));
+        assert_eq!((other.used(), [0, 1].map(|side| moved.entry_index(side))), (2, [Some(1), None]));
         stayed.classify(0, &missing, &mut pool_of_stayed);
         moved.classify(0, &missing, &mut other);
         assert_eq!(moved.report(0, 4, &other), stayed.report(0, 4, &pool_of_stayed));

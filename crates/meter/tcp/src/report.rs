@@ -104,8 +104,8 @@ impl TcpReport {
         handshake_rtt_ns: None,
         size_by_sequence_bytes: None,
         duration_by_sequence_ns: None,
-        responses: ResponseTimes::NONE,
-        round_trips: RoundTripTimes::NONE,
+        responses: bytemuck::zeroed(),
+        round_trips: bytemuck::zeroed(),
     };
 
     /// Adds the counters of another direction or record. Fields of the connection stay.
@@ -166,8 +166,7 @@ impl TcpReport {
     pub fn has_anomalies(&self) -> bool {
         const NORMAL: [SegmentClass; 4] =
             [SegmentClass::Syn, SegmentClass::Reset, SegmentClass::InOrder, SegmentClass::Acknowledgment];
-        let normal: u64 = NORMAL.iter().map(|&class| self.count(class).segments).sum();
-        normal != self.segments()
+        self.segments_of(&NORMAL) != self.segments()
             || self.count(SegmentClass::Syn).bytes > 0
             || self.count(SegmentClass::Reset).bytes > 0
             || self.zero_windows > 0

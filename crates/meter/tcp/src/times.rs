@@ -38,9 +38,6 @@ pub struct RoundTripTimes {
 }
 
 impl ResponseTimes {
-    /// No answers.
-    pub const NONE: Self = Self { count: 0, first_ns: 0, max_ns: 0, sum_ns: 0 };
-
     /// Mean time, ns; `None` without answers.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
@@ -58,9 +55,6 @@ impl ResponseTimes {
 }
 
 impl RoundTripTimes {
-    /// No round trips.
-    pub const NONE: Self = Self { count: 0, min_ns: 0, max_ns: 0, sum_ns: 0 };
-
     /// Mean time, ns; `None` if there is none.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
@@ -141,25 +135,27 @@ const _: () = assert!(size_of::<Times>() == 3 * 64 && size_of::<MeasuredTimes>()
 impl Times {
     /// Takes a segment of a side with ACK. Returns the round trip that it completes.
     #[inline(always)]
-    pub fn acknowledge(&mut self, side: usize, segment: &Segment) -> Option<u64> {
+    pub fn acknowledge(&mut self, side: usize, segment: &Segment) -> Option<CompletedTime> {
         let waiting = &mut self.waiting[(side & 1) ^ 1];
         if waiting.has_timed == 0 || !reaches(segment.acknowledgment, waiting.timed_end) {
             return None;
         }
         waiting.has_timed = 0;
-        segment.time_ns.checked_sub(waiting.timed_ns)
+        let time_ns = segment.time_ns.checked_sub(waiting.timed_ns)?;
+        Some(CompletedTime { time_ns, is_round_trip: true })
     }
 
     /// Takes a segment of a side with ACK and payload in order. Returns the response time if it is
     /// an answer.
     #[inline(always)]
-    pub fn answer(&mut self, side: usize, segment: &Segment) -> Option<u64> {
+    pub fn answer(&mut self, side: usize, segment: &Segment) -> Option<CompletedTime> {
         let waiting = &mut self.waiting[(side & 1) ^ 1];
         if waiting.has_request == 0 || !reaches(segment.acknowledgment, waiting.request_end) {
             return None;
         }
         waiting.has_request = 0;
-        segment.time_ns.checked_sub(waiting.request_ns)
+        let time_ns = segment.time_ns.checked_sub(waiting.request_ns)?;
+        Some(CompletedTime { time_ns, is_round_trip: false })
     }
 
     /// Takes payload in order of a side, which ends before a sequence number: the new end of its

@@ -5,15 +5,15 @@
 //! it. On other ports than those three, and over TCP, only consistent messages with one question
 //! and without values that RFC 6895 reserves are DNS. On those three, a good header and question
 //! are enough ([`Confidence::Pattern`]). Messages of NetBIOS (port 137) have the same form and are
-//! not DNS.
+//! not DNS. Read by hand, and not by a library: the work per message is bounded, nothing is allocated,
+//! and messages that are cut are read as far as they are there.
 
-use crate::cursor::Cursor;
-use crate::findings::EscapedText;
+use crate::findings::{EscapedText, RawText};
 use crate::learned::Names;
-use crate::{Application, Confidence, Datagram, Fact, Findings, MAX_TEXT_OCTETS, Note, Streams, Verdict};
+use crate::start::{Read, Start, require};
+use crate::{Application, Confidence, Datagram, Fact, Findings, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
-use std::io::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const HEADER_OCTETS: usize = 12;
 /// A name of one octet, type and class; in a record also time to live and length.
@@ -54,61 +54,39 @@ mod record_type {
     pub const HTTPS: u16 = 65;
 }
 
-/// Why a message could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// It continues after the octets.
-    End,
-    /// It is not of the form of DNS.
-    Bad,
-}
-
-/// Reads the start of a connection.
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Read<Verdict> {
     let application = if streams.ports.contains(&LLMNR) { Application::Llmnr } else { Application::Dns };
     let first = read_stream(streams.first, application, true, findings);
-    if first == Err(Stop::Bad) && findings.application().is_none() {
-        return Verdict::No;
-    }
+    require(first != Err(Verdict::No) || findings.application().is_some())?;
     let second = read_stream(streams.second, application, false, findings);
     match (findings.application(), second) {
-        (Some(_), _) => verdict(findings),
-        (None, Err(Stop::Bad)) => Verdict::No,
-        (None, _) => Verdict::More,
+        (Some(_), _) => Ok(verdict(findings)),
+        (None, Err(Verdict::No)) => Err(Verdict::No),
+        (None, _) => Err(Verdict::More),
     }
 }
 
-/// Reads one datagram.
-pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    let ports = [datagram.source_port, datagram.destination_port];
-    if ports.contains(&NETBIOS) {
-        return Verdict::No;
-    }
+pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Read<Verdict> {
     let application = match () {
-        () if ports.contains(&MDNS) => Application::Mdns,
-        () if ports.contains(&LLMNR) => Application::Llmnr,
+        () if datagram.ports.contains(&MDNS) => Application::Mdns,
+        () if datagram.ports.contains(&LLMNR) => Application::Llmnr,
         () => Application::Dns,
     };
-    let known_port = application != Application::Dns || ports.contains(&DNS);
-    let is_cut = datagram.payload.len() < datagram.wire_octets as usize;
-    if !has_possible_header(datagram.payload, known_port) {
-        return Verdict::No;
-    }
-    let Ok(message) = Message::read(datagram.payload) else { return Verdict::No };
-    if !message.is_plausible(application, findings) {
-        return Verdict::No;
-    }
+    let known_port = application != Application::Dns || datagram.ports.contains(&DNS);
+    require(!datagram.ports.contains(&NETBIOS) && has_possible_header(datagram.payload, known_port))?;
+    let message = Message::read(datagram.payload)?;
+    require(message.is_plausible(application, findings))?;
     let confidence = match message.rest {
         Ok(()) if known_port || message.is_strict() => Confidence::Message,
         Err(_) if known_port && message.question.is_some() => Confidence::Pattern,
-        _ => return Verdict::No,
+        _ => return Err(Verdict::No),
     };
-    if is_cut {
+    if datagram.payload.len() < datagram.wire_octets as usize {
         findings.note(Note::Gap);
     }
     findings.recognise(application, confidence);
     message.find(datagram.from_first, Some(datagram.time_ns), findings);
-    verdict(findings)
+    Ok(verdict(findings))
 }
 
 /// Whether a datagram may begin as a message. This refuses most datagrams of other protocols, and is
@@ -170,29 +148,20 @@ pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Op
 }
 
 /// Reads the messages of one side. Each follows its length in 2 octets (RFC 1035 section 4.2.2).
-fn read_stream(
-    mut octets: &[u8],
-    application: Application,
-    from_first: bool,
-    findings: &mut Findings,
-) -> Result<(), Stop> {
+fn read_stream(mut octets: &[u8], application: Application, from_first: bool, findings: &mut Findings) -> Read<()> {
     for _ in 0..MAX_MESSAGES {
-        let (length, after) = octets.split_first_chunk().ok_or(Stop::End)?;
+        let (length, after) = octets.split_first_chunk().ok_or(Verdict::More)?;
         let length = usize::from(u16::from_be_bytes(*length));
-        if length < HEADER_OCTETS {
-            return Err(Stop::Bad);
-        }
+        require(length >= HEADER_OCTETS)?;
         let Some((message, next)) = after.split_at_checked(length) else {
             return match Message::read(after) {
-                Ok(message) if message.rest == Err(Stop::Bad) || !message.is_strict() => Err(Stop::Bad),
-                Ok(_) => Err(Stop::End),
+                Ok(message) if message.rest == Err(Verdict::No) || !message.is_strict() => Err(Verdict::No),
+                Ok(_) => Err(Verdict::More),
                 Err(stop) => Err(stop),
             };
         };
         let message = Message::read(message)?;
-        if message.rest.is_err() || !message.is_strict() {
-            return Err(Stop::Bad);
-        }
+        require(message.rest.is_ok() && message.is_strict())?;
         findings.recognise(application, Confidence::Message);
         message.find(from_first, None, findings);
         octets = next;
@@ -216,7 +185,7 @@ struct Message<'a> {
     /// All values are assigned ones.
     is_usual: bool,
     /// Whether everything after the header is good, and ends where the octets end.
-    rest: Result<(), Stop>,
+    rest: Read<()>,
 }
 
 /// A resource record.
@@ -236,21 +205,16 @@ impl Record {
 }
 
 impl<'a> Message<'a> {
-    fn read(octets: &'a [u8]) -> Result<Self, Stop> {
-        let word = |at: usize| octets.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+    fn read(octets: &'a [u8]) -> Read<Self> {
+        let mut header = Start(octets);
         // The flags contradict first, also in the first octets of a stream.
-        let flags = word(2).ok_or(Stop::End)?;
+        let (id, flags) = (header.u16()?, header.u16()?);
         let [is_response, opcode] = [flags >> 15, flags >> 11 & 15];
-        if !matches!(opcode, 0 | 2 | 4..=6) || (is_response == 0 && flags & 15 != 0) {
-            return Err(Stop::Bad);
-        }
-        let mut counts = [0; 4];
-        for (at, count) in counts.iter_mut().enumerate() {
-            *count = word(4 + 2 * at).ok_or(Stop::End)?;
-        }
+        require(matches!(opcode, 0 | 2 | 4..=6) && (is_response == 1 || flags & 15 == 0))?;
+        let counts = [header.u16()?, header.u16()?, header.u16()?, header.u16()?];
         let mut message = Self {
             octets,
-            id: word(0).ok_or(Stop::End)?,
+            id,
             flags,
             counts,
             question: None,
@@ -305,12 +269,12 @@ impl<'a> Message<'a> {
 
     /// Whether it has the name that was asked for first.
     fn repeats_name(&self, findings: &Findings) -> bool {
-        let mut name = Text::default();
+        let mut name = RawText::default();
         let has_name = self.question.and_then(|(name_at, ..)| self.push_name(name_at, &mut name)).is_some();
         let mut escaped = EscapedText::default();
-        escaped.push_escaped(&name);
+        escaped.push_with(&name.0, b"");
         match findings.text(Fact::DnsName) {
-            Some(asked) => has_name && escaped.octets().eq_ignore_ascii_case(asked.as_bytes()),
+            Some(asked) => has_name && escaped.octets.eq_ignore_ascii_case(asked.as_bytes()),
             None => !has_name,
         }
     }
@@ -321,9 +285,11 @@ impl<'a> Message<'a> {
         if b < 0x4000 && self.word(a) == Ok(0xc000 | b as u16) {
             return true;
         }
-        let mut names = [Text::default(), Text::default()];
+        let mut names = [RawText::default(), RawText::default()];
         let [first, second] = &mut names;
-        self.push_name(a, first).is_some() && self.push_name(b, second).is_some() && first.eq_ignore_ascii_case(second)
+        self.push_name(a, first).is_some()
+            && self.push_name(b, second).is_some()
+            && first.0.eq_ignore_ascii_case(&second.0)
     }
 
     /// Whether a message on any port, or the start of one, is DNS: see the documentation of the
@@ -334,7 +300,7 @@ impl<'a> Message<'a> {
         self.is_usual && questions == 1 && !(is_plain_query && answers > 0)
     }
 
-    fn read_rest(&mut self) -> Result<(), Stop> {
+    fn read_rest(&mut self) -> Read<()> {
         let mut at = HEADER_OCTETS;
         let records = self.counts[1..].iter().map(|&count| usize::from(count)).sum::<usize>();
         for _ in 0..usize::from(self.counts[0]).min(MAX_RECORDS) {
@@ -346,9 +312,7 @@ impl<'a> Message<'a> {
             self.question.get_or_insert((name_at, kind, class));
         }
         self.answers_at = at;
-        if records + usize::from(self.counts[0]) > MAX_RECORDS {
-            return Err(Stop::Bad);
-        }
+        require(records + usize::from(self.counts[0]) <= MAX_RECORDS)?;
         for _ in 0..records {
             let record = self.record(at)?;
             if record.kind == record_type::OPT {
@@ -364,73 +328,66 @@ impl<'a> Message<'a> {
                 record_type::NS | record_type::CNAME | record_type::PTR => self.skip_name(record.data_at)?,
                 _ => record.end,
             };
-            if expected_end != record.end {
-                return Err(Stop::Bad);
-            }
+            require(expected_end == record.end)?;
             at = record.end;
         }
-        if at == self.octets.len() { Ok(()) } else { Err(Stop::Bad) }
+        require(at == self.octets.len())
     }
 
     /// The highest bit of a class has a meaning of its own in mDNS (RFC 6762 sections 5.4, 10.2).
-    fn check_class(&mut self, kind: u16, class: u16) -> Result<(), Stop> {
-        if !matches!(class & 0x7fff, 1 | 3 | 4 | 254 | 255) || kind == 0 {
-            return Err(Stop::Bad);
-        }
+    fn check_class(&mut self, kind: u16, class: u16) -> Read<()> {
+        require(matches!(class & CLASS, 1 | 3 | 4 | 254 | 255) && kind != 0)?;
         self.is_usual &= class >> 15 == 0;
         Ok(())
     }
 
-    fn word(&self, at: usize) -> Result<u16, Stop> {
-        let word = self.octets.get(at..at + 2).ok_or(Stop::End)?;
-        Ok(u16::from_be_bytes([word[0], word[1]]))
+    fn word(&self, at: usize) -> Read<u16> {
+        Start(self.octets.get(at..).unwrap_or_default()).u16()
     }
 
-    fn record(&self, at: usize) -> Result<Record, Stop> {
+    fn record(&self, at: usize) -> Read<Record> {
         let at = self.skip_name(at)?;
-        let ttl = u32::from(self.word(at + 4)?) << 16 | u32::from(self.word(at + 6)?);
+        let mut head = Start(self.octets.get(at..).unwrap_or_default());
+        let (kind, class, ttl) = (head.u16()?, head.u16()?, head.u32()?);
         let data_at = at + 10;
-        let end = data_at + usize::from(self.word(at + 8)?);
+        let end = data_at + usize::from(head.u16()?);
         if end > self.octets.len() {
-            return Err(Stop::End);
+            return Err(Verdict::More);
         }
-        Ok(Record { kind: self.word(at)?, class: self.word(at + 2)?, ttl, data_at, end })
+        Ok(Record { kind, class, ttl, data_at, end })
     }
 
     /// The offset after a name. Pointers point to an earlier name (RFC 1035 section 4.1.4).
-    fn skip_name(&self, start: usize) -> Result<usize, Stop> {
+    fn skip_name(&self, start: usize) -> Read<usize> {
         let mut at = start;
         loop {
-            match *self.octets.get(at).ok_or(Stop::End)? {
+            match *self.octets.get(at).ok_or(Verdict::More)? {
                 0 => return Ok(at + 1),
                 length @ 1..=63 => at += 1 + usize::from(length),
                 0xc0.. => {
                     let target = usize::from(self.word(at)? & 0x3fff);
-                    let is_earlier = (HEADER_OCTETS..start).contains(&target);
-                    return if is_earlier { Ok(at + 2) } else { Err(Stop::Bad) };
+                    return require((HEADER_OCTETS..start).contains(&target)).map(|()| at + 2);
                 }
-                _ => return Err(Stop::Bad),
+                _ => return Err(Verdict::No),
             }
-            if at - start >= MAX_NAME_OCTETS {
-                return Err(Stop::Bad);
-            }
+            require(at - start < MAX_NAME_OCTETS)?;
         }
     }
 
     /// Appends a name as text, without the dot at its end. `None`: it has a loop, or is too long or
     /// not whole.
-    fn push_name(&self, mut start: usize, text: &mut Text) -> Option<()> {
-        let before = text.len();
+    fn push_name(&self, mut start: usize, text: &mut RawText) -> Option<()> {
+        let before = text.0.len();
         let mut at = start;
         for _ in 0..MAX_POINTERS {
             while let length @ 1..=63 = *self.octets.get(at)? {
                 let label = self.octets.get(at + 1..at + 1 + usize::from(length))?;
-                if text.len() > before {
+                if text.0.len() > before {
                     text.push_octets(b".");
                 }
                 text.push_octets(label);
                 at += 1 + label.len();
-                if text.len() - before > MAX_NAME_OCTETS {
+                if text.0.len() - before > MAX_NAME_OCTETS {
                     return None;
                 }
             }
@@ -439,7 +396,7 @@ impl<'a> Message<'a> {
                     start = usize::from(pointer & 0x3fff)
                 }
                 _ if self.octets[at] == 0 => {
-                    if text.len() == before {
+                    if text.0.len() == before {
                         text.push_octets(b".");
                     }
                     return Some(());
@@ -453,22 +410,20 @@ impl<'a> Message<'a> {
 
     /// Appends the data of a record, or its type if that has no text, or the data are not of its
     /// form.
-    fn push_record(&self, record: &Record, text: &mut Text) {
-        let before = text.len();
+    fn push_record(&self, record: &Record, text: &mut RawText) {
+        let before = text.0.len();
         if self.push_data(record, text).is_none() {
             text.0.truncate(before);
             text.push(format_args!("TYPE{}", record.kind));
         }
     }
 
-    fn push_data(&self, record: &Record, text: &mut Text) -> Option<()> {
+    fn push_data(&self, record: &Record, text: &mut RawText) -> Option<()> {
         let data = &self.octets[record.data_at..record.end];
         match (record.kind, data) {
-            (record_type::A, data) if data.len() == 4 => {
-                text.push(format_args!("{}", Ipv4Addr::from(<[u8; 4]>::try_from(data).unwrap_or_default())));
-            }
-            (record_type::AAAA, data) if data.len() == 16 => {
-                text.push(format_args!("{}", Ipv6Addr::from(<[u8; 16]>::try_from(data).unwrap_or_default())));
+            (record_type::A, data) => text.push(format_args!("{}", Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?))),
+            (record_type::AAAA, data) => {
+                text.push(format_args!("{}", Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)))
             }
             (record_type::NS | record_type::CNAME | record_type::PTR | record_type::DNAME, [_, ..]) => {
                 self.push_name(record.data_at, text)?;
@@ -490,7 +445,7 @@ impl<'a> Message<'a> {
     }
 
     /// `MNAME RNAME SERIAL REFRESH RETRY EXPIRE MINIMUM` (RFC 1035 section 3.3.13).
-    fn push_start_of_authority(&self, record: &Record, text: &mut Text) -> Option<()> {
+    fn push_start_of_authority(&self, record: &Record, text: &mut RawText) -> Option<()> {
         self.push_name(record.data_at, text)?;
         let at = self.skip_name(record.data_at).ok()?;
         text.push_octets(b" ");
@@ -504,7 +459,7 @@ impl<'a> Message<'a> {
     }
 
     /// `PRIORITY TARGET` and the parameters in presentation format (RFC 9460 section 2.1).
-    fn push_service(&self, record: &Record, text: &mut Text) -> Option<()> {
+    fn push_service(&self, record: &Record, text: &mut RawText) -> Option<()> {
         let priority = self.word(record.data_at).ok()?;
         text.push(format_args!("{priority} "));
         self.push_name(record.data_at + 2, text)?;
@@ -528,19 +483,9 @@ impl<'a> Message<'a> {
                     }
                 }
                 (3, [high, low]) => text.push(format_args!(" port={}", u16::from_be_bytes([*high, *low]))),
-                (4, hints) => {
-                    for (at, hint) in hints.as_chunks().0.iter().enumerate() {
-                        let separator = if at == 0 { " ipv4hint=" } else { "," };
-                        text.push(format_args!("{separator}{}", Ipv4Addr::from(*hint as [u8; 4])));
-                    }
-                }
+                (4, hints) => push_hints(" ipv4hint=", hints.as_chunks().0, |hint: &[u8; 4]| (*hint).into(), text),
                 (5, _) => text.push_octets(b" ech"),
-                (6, hints) => {
-                    for (at, hint) in hints.as_chunks().0.iter().enumerate() {
-                        let separator = if at == 0 { " ipv6hint=" } else { "," };
-                        text.push(format_args!("{separator}{}", Ipv6Addr::from(*hint as [u8; 16])));
-                    }
-                }
+                (6, hints) => push_hints(" ipv6hint=", hints.as_chunks().0, |hint: &[u8; 16]| (*hint).into(), text),
                 (key, _) => text.push(format_args!(" key{key}")),
             }
             at = end;
@@ -554,12 +499,10 @@ impl<'a> Message<'a> {
         if !self.is_response() {
             if let Some((name_at, kind, class)) = self.question.filter(|_| asked.is_none()) {
                 self.find_question(name_at, kind, findings);
-                let mut question = [0; 15];
-                question[..2].copy_from_slice(&self.id.to_be_bytes());
-                question[2] = u8::from(from_first);
-                question[3..11].copy_from_slice(&time_ns.unwrap_or_default().to_be_bytes());
-                question[11..13].copy_from_slice(&kind.to_be_bytes());
-                question[13..].copy_from_slice(&class.to_be_bytes());
+                let mut question = ArrayVec::<u8, 15>::from_iter(self.id.to_be_bytes());
+                question.push(from_first.into());
+                question.extend(time_ns.unwrap_or_default().to_be_bytes());
+                question.extend([kind, class].map(u16::to_be_bytes).into_iter().flatten());
                 findings.set_octets(Fact::DnsQuestion, &question);
             } else if asked.is_some_and(|asked| !self.answers_first(&asked, findings)) {
                 findings.set_number(Fact::DnsSecondQuestion, self.number());
@@ -595,9 +538,9 @@ impl<'a> Message<'a> {
     }
 
     fn find_question(&self, name_at: usize, kind: u16, findings: &mut Findings) {
-        let mut name = Text::default();
+        let mut name = RawText::default();
         if self.push_name(name_at, &mut name).is_some() {
-            findings.set_text(Fact::DnsName, &name);
+            findings.set_text(Fact::DnsName, &name.0);
         }
         findings.set_number(Fact::DnsType, u64::from(kind));
     }
@@ -610,18 +553,26 @@ impl<'a> Message<'a> {
             list.begin_entry();
             let data = &self.octets[record.data_at..record.end];
             if record.kind != record_type::TXT || push_strings(data, &mut list).is_none() {
-                let mut text = Text::default();
+                let mut text = RawText::default();
                 self.push_record(&record, &mut text);
-                list.push_with(&text, b",");
+                list.push_with(&text.0, b",");
             }
             at = record.end;
-            if list.is_cut() {
+            if list.cut {
                 break;
             }
         }
-        if !list.octets().is_empty() {
+        if !list.octets.is_empty() {
             findings.set_escaped(Fact::DnsAnswers, &list);
         }
+    }
+}
+
+/// Appends a list of addresses after the name of its parameter.
+fn push_hints<T>(name: &str, hints: &[T], address: impl Fn(&T) -> IpAddr, text: &mut RawText) {
+    for (at, hint) in hints.iter().enumerate() {
+        let separator = if at == 0 { name } else { "," };
+        text.push(format_args!("{separator}{}", address(hint)));
     }
 }
 
@@ -643,45 +594,19 @@ fn question(findings: &Findings) -> Option<Question> {
 
 /// Appends character strings in quotes (RFC 1035 section 3.3.14). `None`: the lengths do not agree.
 fn push_strings(data: &[u8], text: &mut EscapedText) -> Option<()> {
-    let mut rest = Cursor(data);
+    let mut rest = Start((!data.is_empty()).then_some(data)?);
     while !rest.0.is_empty() {
-        rest.vector8()?;
+        rest.vector8().ok()?;
     }
     let mut separator: &[u8] = b"\"";
-    let mut rest = Cursor((!data.is_empty()).then_some(data)?);
-    while let Some(string) = rest.vector8() {
+    rest = Start(data);
+    while let Ok(string) = rest.vector8() {
         text.push(separator);
         text.push_with(string, b",\"");
         text.push(b"\"");
         separator = b" \"";
     }
     Some(())
-}
-
-/// A text before it is escaped. It holds more octets than an extracted field may have, so the field is cut, and
-/// that is noted.
-#[derive(Default)]
-struct Text(ArrayVec<u8, { MAX_TEXT_OCTETS + 64 }>);
-
-impl std::ops::Deref for Text {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Text {
-    /// Appends octets, as far as they fit.
-    fn push_octets(&mut self, octets: &[u8]) {
-        let length = octets.len().min(self.0.remaining_capacity());
-        self.0.extend(octets[..length].iter().copied());
-    }
-
-    fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        // An error means that it did not fit.
-        let _ = self.0.write_fmt(text);
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,13 @@
 use super::*;
 
+fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
+    super::read_datagram(datagram, findings).unwrap_or(Verdict::No)
+}
+
+fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    super::read_streams(streams, findings).unwrap_or_else(|verdict| verdict)
+}
+
 /// A message with this header, and names and records as octets.
 fn message(flags: u16, counts: [u16; 4], rest: &[&[u8]]) -> Vec<u8> {
     let header = [[0x12, 0x34], flags.to_be_bytes()].into_iter().chain(counts.map(u16::to_be_bytes));
@@ -8,14 +16,7 @@ fn message(flags: u16, counts: [u16; 4], rest: &[&[u8]]) -> Vec<u8> {
 
 fn datagram(payload: &[u8], from_first: bool, port: u16, time_ns: u64) -> Datagram<'_> {
     let ports = if from_first { [40000, port] } else { [port, 40000] };
-    Datagram {
-        payload,
-        wire_octets: payload.len() as u32,
-        from_first,
-        source_port: ports[0],
-        destination_port: ports[1],
-        time_ns,
-    }
+    Datagram { payload, wire_octets: payload.len() as u32, from_first, ports, time_ns }
 }
 
 const QUESTION: &[u8] = b"\x01a\x07example\0\0\x01\0\x01";

@@ -7,7 +7,8 @@ use bytemuck::Zeroable;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
 #[repr(C)]
 pub struct FlowInspection {
-    state: PackedState,
+    /// A [`FlowState`], packed. A fresh flow is 0.
+    state: u32,
     /// Per endpoint: the sequence number after its SYN.
     expected: [u32; 2],
     /// 0: not known. Otherwise the endpoint that opened the connection, plus 1; and [`ANSWERED`],
@@ -32,34 +33,26 @@ pub(super) enum FlowState {
     Entry(u32),
 }
 
-/// A [`FlowState`] in 32 bits. A fresh flow is 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
-#[repr(transparent)]
-struct PackedState(u32);
-
-impl PackedState {
-    const FRESH: u32 = 0;
-    const DONE: u32 = 1;
-    const LIMITED: u32 = 2;
+impl FlowState {
     const FIRST_ENTRY: u32 = 3;
 
     #[inline]
-    const fn pack(state: FlowState) -> Self {
-        Self(match state {
-            FlowState::Fresh => Self::FRESH,
-            FlowState::Done => Self::DONE,
-            FlowState::Limited => Self::LIMITED,
-            FlowState::Entry(number) => number + Self::FIRST_ENTRY,
-        })
+    const fn pack(self) -> u32 {
+        match self {
+            Self::Fresh => 0,
+            Self::Done => 1,
+            Self::Limited => 2,
+            Self::Entry(number) => number + Self::FIRST_ENTRY,
+        }
     }
 
     #[inline]
-    const fn unpack(self) -> FlowState {
-        match self.0 {
-            Self::FRESH => FlowState::Fresh,
-            Self::DONE => FlowState::Done,
-            Self::LIMITED => FlowState::Limited,
-            number => FlowState::Entry(number - Self::FIRST_ENTRY),
+    const fn unpack(packed: u32) -> Self {
+        match packed {
+            0 => Self::Fresh,
+            1 => Self::Done,
+            2 => Self::Limited,
+            number => Self::Entry(number - Self::FIRST_ENTRY),
         }
     }
 }
@@ -113,11 +106,11 @@ impl FlowInspection {
     /// How far its inspection is.
     #[inline]
     pub(super) fn state(&self) -> FlowState {
-        self.state.unpack()
+        FlowState::unpack(self.state)
     }
 
     pub(super) fn set_state(&mut self, state: FlowState) {
-        self.state = PackedState::pack(state);
+        self.state = state.pack();
     }
 
     /// The endpoint that opened the connection, if that is known.
@@ -201,7 +194,7 @@ mod tests {
     #[test]
     fn a_state_is_packed_and_unpacked() {
         let states = [FlowState::Fresh, FlowState::Done, FlowState::Limited, FlowState::Entry(0), FlowState::Entry(9)];
-        assert!(states.iter().all(|&state| PackedState::pack(state).unpack() == state));
+        assert!(states.iter().all(|&state| FlowState::unpack(state.pack()) == state));
         assert_eq!(FlowInspection::default().state(), FlowState::Fresh);
     }
 }

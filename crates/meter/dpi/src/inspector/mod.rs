@@ -418,7 +418,7 @@ impl Inspector {
         let octets = memory_of(findings);
         if octets > 0 && self.findings_octets + octets > self.settings.findings_octets {
             self.counters.facts_left_out += 1;
-            findings.clear_facts();
+            findings.facts.clear();
             findings.note(Note::Limit);
         } else if octets > 0 {
             self.findings_octets += octets;
@@ -466,7 +466,7 @@ fn learned_name<'a>(learned: &'a Learned, flow: &FlowInspection, payload: &Paylo
 
 /// Memory of the findings of a flow; 0 if they have no extracted fields and are shared.
 fn memory_of(findings: &Findings) -> u64 {
-    match findings.octets_of_facts() as u64 {
+    match findings.facts.len() as u64 {
         0 => 0,
         octets => octets + FINDINGS_OCTETS,
     }

@@ -28,13 +28,11 @@ pub struct Payload<'a> {
 impl<'a> Payload<'a> {
     /// The input of the readers of UDP. `first`: the endpoint that sent payload first.
     pub(super) fn datagram(&self, first: usize) -> Datagram<'a> {
-        let [source_port, destination_port] = self.ports;
         Datagram {
             payload: self.octets,
             wire_octets: self.wire_octets,
             from_first: self.endpoint & 1 == first,
-            source_port,
-            destination_port,
+            ports: self.ports,
             time_ns: self.time_ns,
         }
     }

@@ -28,6 +28,20 @@ pub(super) struct Session {
     datagram_state: DatagramState,
 }
 
+/// What a side of a connection sent, as [`Streams`] has it of both.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    octets: &'a [u8],
+    ended: bool,
+    limited: bool,
+}
+
+impl<'a> Side<'a> {
+    fn of(stream: &'a Stream, limit: u32) -> Self {
+        Self { octets: stream.contiguous(), ended: stream.has_ended(limit), limited: stream.is_limited(limit) }
+    }
+}
+
 impl Session {
     pub fn new(personal: bool) -> Self {
         Self { findings: Findings::new(personal), ..Self::default() }
@@ -45,7 +59,7 @@ impl Session {
     /// Memory of its lists.
     pub fn octets(&self) -> u64 {
         let streams: usize = self.streams.iter().map(Stream::capacity).sum();
-        (streams + self.findings.capacity() + self.datagram_state.octets()) as u64
+        (streams + self.findings.facts.capacity() + self.datagram_state.octets()) as u64
     }
 
     /// Forgets the flow, and keeps at most this much memory in each list.
@@ -85,12 +99,8 @@ impl Session {
                 if stream.contiguous().len() > known || fin {
                     // Readers borrow the octets and change the findings.
                     let taken = std::mem::take(&mut self.streams);
-                    let (first, second) = (&taken[self.first & 1], &taken[1 - (self.first & 1)]);
-                    let ended = [first.has_ended(limit), second.has_ended(limit)];
-                    let limited = [first.is_limited(limit), second.is_limited(limit)];
-                    let (first, second) = (first.contiguous(), second.contiguous());
-                    let streams = Streams { first, second, ended, limited, ..Streams::default() };
-                    self.read_streams(streams, payload, flow);
+                    let [first, second] = taken.each_ref().map(|stream| Side::of(stream, limit));
+                    self.read_streams(if self.first == 0 { [first, second] } else { [second, first] }, payload, flow);
                     self.streams = taken;
                 }
             }
@@ -131,33 +141,25 @@ impl Session {
             self.findings.note(Note::Gap);
         }
         let fin = payload.tcp.is_some_and(|(_, fin)| fin);
-        let is_limited = octets.len() == limit as usize;
-        let here = (octets, fin || is_cut || is_limited, is_limited);
+        let limited = octets.len() == limit as usize;
+        let here = Side { octets, ended: fin || is_cut || limited, limited };
         let other = std::mem::take(&mut self.streams[1 - (payload.endpoint & 1)]);
-        let there = (other.contiguous(), other.has_ended(limit), other.is_limited(limit));
-        let [first, second] = if payload.endpoint & 1 == self.first { [here, there] } else { [there, here] };
-        let (ended, limited) = ([first.1, second.1], [first.2, second.2]);
-        let streams = Streams { first: first.0, second: second.0, ended, limited, ..Streams::default() };
-        self.read_streams(streams, payload, flow);
+        let there = Side::of(&other, limit);
+        let is_first = payload.endpoint & 1 == self.first;
+        self.read_streams(if is_first { [here, there] } else { [there, here] }, payload, flow);
         self.streams[1 - (payload.endpoint & 1)] = other;
-        if payload.endpoint & 1 != self.first && self.candidates != 0 && self.findings.application().is_none() {
+        if !is_first && self.candidates != 0 && self.findings.application().is_none() {
             self.read_alone(here, payload, flow);
         }
     }
 
     /// Asks the readers about the first payload of the second side alone. If it proves a protocol, that
     /// side is the first one from now on.
-    fn read_alone(
-        &mut self,
-        (octets, ended, limited): (&[u8], bool, bool),
-        payload: &Payload<'_>,
-        flow: &FlowInspection,
-    ) {
+    fn read_alone(&mut self, side: Side<'_>, payload: &Payload<'_>, flow: &FlowInspection) {
         let known = (self.candidates, self.first);
-        self.candidates = octets.first().map_or(0, |first| Candidates::get().of_stream(*first));
+        self.candidates = side.octets.first().map_or(0, |first| Candidates::get().of_stream(*first));
         self.first = payload.endpoint & 1;
-        let (ended, limited) = ([ended, true], [limited, false]);
-        self.read_streams(Streams { first: octets, ended, limited, ..Streams::default() }, payload, flow);
+        self.read_streams([side, Side { octets: &[], ended: true, limited: false }], payload, flow);
         if self.findings.application().is_none() {
             (self.candidates, self.first) = known;
         }
@@ -181,14 +183,17 @@ impl Session {
     }
 
     /// Asks the readers of TCP that are left, with ports and client.
-    fn read_streams(&mut self, streams: Streams<'_>, payload: &Payload<'_>, flow: &FlowInspection) {
+    fn read_streams(&mut self, [first, second]: [Side<'_>; 2], payload: &Payload<'_>, flow: &FlowInspection) {
         let [source, destination] = payload.ports;
         let streams = Streams {
+            first: first.octets,
+            second: second.octets,
+            ended: [first.ended, second.ended],
+            limited: [first.limited, second.limited],
             ports: if payload.endpoint & 1 == self.first { [source, destination] } else { [destination, source] },
             first_is_client: flow.client().map(|client| client == self.first),
-            ..streams
         };
-        self.read(|reader, findings| (STREAM_READERS[reader].read)(&streams, findings));
+        self.read(|reader, findings| STREAM_READERS[reader].read(&streams, findings));
         if streams.ended == [true; 2] && self.candidates != 0 {
             self.candidates = 0;
             if streams.limited.contains(&true) {

@@ -2,7 +2,7 @@
 //! client chose, so everyone on the path can decrypt them (RFC 9001 section 5.2, RFC 9369 section
 //! 3.3).
 
-use super::packet::{MAX_ID_OCTETS, Packet};
+use super::packet::{MAX_ID_OCTETS, Packet, TAG_OCTETS};
 use super::version::{Version, version};
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -15,7 +15,6 @@ use std::ops::Range;
 
 /// Longer packets are not decrypted.
 const MAX_PACKET_OCTETS: usize = 2048;
-pub(super) const TAG_OCTETS: usize = 16;
 
 /// A packet, decrypted in place.
 pub(super) type Plaintext = ArrayVec<u8, MAX_PACKET_OCTETS>;
@@ -91,11 +90,6 @@ pub(super) struct LastKeys {
 }
 
 impl LastKeys {
-    /// Forgets them.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// The keys of a connection whose client first sent to `id`. `None`: the version is unknown, or the
     /// id too long.
     fn of(&mut self, number: u32, id: &[u8], sender: Sender) -> Option<&Keys> {

@@ -16,8 +16,8 @@ mod packet;
 mod tests;
 mod version;
 
-use crate::cursor::Cursor;
-use crate::tls::hello::{CLIENT_HELLO, Next, Reading, read_client_hello, read_server_message};
+use crate::start::{Read, Start};
+use crate::tls::hello::{CLIENT_HELLO, Next, read_client_hello, read_server_message};
 use crate::tls::split_message;
 use crate::{Application, Confidence, Datagram, Fact, Findings, Note, Verdict};
 use arrayvec::ArrayVec;
@@ -47,30 +47,25 @@ pub struct State {
     id: ArrayVec<u8, MAX_ID_OCTETS>,
     keys: LastKeys,
     /// Octets of the messages of the side that is read.
-    stream: CryptoStream,
+    pub(crate) stream: CryptoStream,
 }
 
 const _: () = assert!(size_of::<State>() <= 4096 + 128);
 
 impl State {
-    /// Whether octets of a message are missing before others.
-    pub fn has_gap(&self) -> bool {
-        self.stream.has_gap()
-    }
-
     /// Forgets the flow, and keeps the memory.
     pub fn clear(&mut self) {
         (self.is_recognised, self.first_is_client, self.has_retry) = (false, None, false);
         self.stage = Stage::ClientHello;
         self.id.clear();
-        self.keys.clear();
+        self.keys = LastKeys::default();
         self.stream.clear();
     }
 }
 
 /// Reads the next datagram of a flow.
 pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings) -> Verdict {
-    let mut rest = Cursor(datagram.payload);
+    let mut rest = Start(datagram.payload);
     let missing_octets = (datagram.wire_octets as usize).saturating_sub(datagram.payload.len());
     let is_long = datagram.payload.first().is_none_or(|first| first & 0x80 != 0);
     let mut verdict = if is_long && missing_octets > 0 { Verdict::More } else { Verdict::No };
@@ -83,7 +78,7 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
     }
     let (mut destination_id, mut has_initial) = (None, false);
     // Padding may follow the packets.
-    while let Some(packet) = split(&mut rest, missing_octets) {
+    while let Ok(packet) = split(&mut rest, missing_octets) {
         verdict = Verdict::More;
         // All packets of a datagram have one (RFC 9000 section 12.2).
         if *destination_id.get_or_insert(packet.destination_id) != packet.destination_id {
@@ -172,74 +167,70 @@ impl State {
     /// Reads the frames of an Initial packet (RFC 9000 section 12.4). Returns whether one closes the
     /// connection.
     fn read_frames(&mut self, frames: &[u8], findings: &mut Findings) -> bool {
-        let mut cursor = Cursor(frames);
+        let mut rest = Start(frames);
         loop {
             // Padding is most of the packet of a client.
-            while let Some((padding, rest)) = cursor.0.split_first_chunk::<16>()
+            while let Some((padding, after)) = rest.0.split_first_chunk::<16>()
                 && *padding == [0; 16]
             {
-                cursor.0 = rest;
+                rest.0 = after;
             }
-            match self.read_frame(&mut cursor, findings) {
-                Some(false) => {}
-                Some(true) => return true,
-                None => return false,
+            match self.read_frame(&mut rest, findings) {
+                Ok(false) => {}
+                read => return read == Ok(true),
             }
         }
     }
 
-    /// Reads a frame. Returns whether it closes the connection. `None`: no frame that may be in an
+    /// Reads a frame. Returns whether it closes the connection. An error: no frame that may be in an
     /// Initial packet is left.
-    fn read_frame(&mut self, cursor: &mut Cursor<'_>, findings: &mut Findings) -> Option<bool> {
-        match cursor.u8()? {
+    fn read_frame(&mut self, rest: &mut Start<'_>, findings: &mut Findings) -> Read<bool> {
+        match rest.u8()? {
             // PADDING, PING
             0 | 1 => {}
             // ACK, ACK with counts of ECN
             kind @ (2 | 3) => {
-                let (_largest, _delay) = (variable(cursor)?, variable(cursor)?);
-                let ranges = variable(cursor)?;
-                variable(cursor)?;
+                let (_largest, _delay, ranges) = (variable(rest)?, variable(rest)?, variable(rest)?);
+                variable(rest)?;
                 for _ in 0..ranges {
-                    let (_gap, _length) = (variable(cursor)?, variable(cursor)?);
+                    let (_gap, _length) = (variable(rest)?, variable(rest)?);
                 }
                 for _ in 0..if kind == 3 { 3 } else { 0 } {
-                    variable(cursor)?;
+                    variable(rest)?;
                 }
             }
             // CRYPTO
             6 => {
-                let (offset, octets) = (variable(cursor)?, variable(cursor)?);
-                self.stream.insert(offset, cursor.take(usize::try_from(octets).ok()?)?, findings);
+                let (offset, octets) = (variable(rest)?, variable(rest)?);
+                self.stream.insert(offset, rest.take(octets as usize)?, findings);
             }
             // CONNECTION_CLOSE: 0x0100 and the description of an alert, which is fatal (RFC 9001 section 4.8)
             0x1c => {
-                if let Some(error @ 0x100..=0x1ff) = variable(cursor) {
+                if let Ok(error @ 0x100..=0x1ff) = variable(rest) {
                     findings.set_number(Fact::TlsAlert, 0x200 | error & 0xff);
                 }
-                return Some(true);
+                return Ok(true);
             }
-            _ => return None,
+            _ => return Err(Verdict::No),
         }
-        Some(false)
+        Ok(false)
     }
 
     fn read_messages(&mut self, findings: &mut Findings) {
-        let mut messages = Cursor(self.stream.contiguous());
-        while let Some(message) = split_message(&mut messages) {
-            let (body, whole) = (message.body, message.whole);
+        let mut messages = Start(self.stream.contiguous());
+        while let Ok(message) = split_message(&mut messages) {
             self.stage = match self.stage {
                 Stage::ClientHello if message.kind == CLIENT_HELLO => {
-                    match read_client_hello(body, whole, Application::Quic, findings) {
-                        Reading::Finished => {
+                    match read_client_hello(message, Application::Quic, findings) {
+                        Next::Foreign => Stage::Finished,
+                        Next::Undecided | Next::Incomplete => return,
+                        _ => {
                             self.stage = Stage::ServerHello;
                             return self.stream.clear();
                         }
-                        Reading::Foreign => Stage::Finished,
-                        Reading::Undecided | Reading::Incomplete => return,
                     }
                 }
-                Stage::ServerHello => match read_server_message(message.kind, body, whole, Application::Quic, findings)
-                {
+                Stage::ServerHello => match read_server_message(message, Application::Quic, findings) {
                     Next::Message | Next::ServerHello => Stage::ServerHello,
                     Next::Undecided | Next::Incomplete => return,
                     Next::Foreign | Next::Nothing => Stage::Finished,

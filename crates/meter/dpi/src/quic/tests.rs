@@ -1,4 +1,5 @@
-use super::initial::{Keys, Secrets, TAG_OCTETS};
+use super::initial::{Keys, Secrets};
+use super::packet::TAG_OCTETS;
 use super::*;
 use aes_gcm::aead::AeadInOut;
 
@@ -42,8 +43,8 @@ fn read_all<'a>(datagrams: impl IntoIterator<Item = (bool, &'a [u8])>) -> (Vec<V
     let (mut state, mut findings) = (State::default(), Findings::new(false));
     let verdicts = datagrams.into_iter().map(|(from_first, payload)| {
         let wire_octets = payload.len() as u32;
-        let [source_port, destination_port] = if from_first { [40_000, 443] } else { [443, 40_000] };
-        let datagram = Datagram { payload, wire_octets, from_first, source_port, destination_port, time_ns: 0 };
+        let ports = if from_first { [40_000, 443] } else { [443, 40_000] };
+        let datagram = Datagram { payload, wire_octets, from_first, ports, time_ns: 0 };
         read(&mut state, &datagram, &mut findings)
     });
     (verdicts.collect(), findings)
@@ -133,9 +134,7 @@ fn a_datagram_that_was_cut_by_the_capture_is_not_refused() {
             payload: &packet[..octets],
             wire_octets: packet.len() as u32,
             from_first: true,
-            source_port: 1,
-            destination_port: 2,
-            time_ns: 0,
+            ..Datagram::default()
         };
         let verdict = read(&mut State::default(), &datagram, &mut Findings::new(false));
         assert_eq!(verdict, if octets < 18 { Verdict::More } else { Verdict::Recognised }, "{octets}");
@@ -164,14 +163,8 @@ fn state_can_be_used_again() {
     let mut state = State::default();
     for from_first in [true, false, true] {
         let mut findings = Findings::new(false);
-        let datagram = Datagram {
-            payload: &packet,
-            wire_octets: packet.len() as u32,
-            from_first,
-            source_port: 1,
-            destination_port: 2,
-            time_ns: 0,
-        };
+        let datagram =
+            Datagram { payload: &packet, wire_octets: packet.len() as u32, from_first, ..Datagram::default() };
         assert_eq!(read(&mut state, &datagram, &mut findings), Verdict::Recognised);
         assert!(findings.has(Fact::TlsClientHello));
         state.clear();

@@ -11,33 +11,24 @@ pub(super) struct Version {
     pub(super) initial_type: u8,
 }
 
-const LABELS: [&[u8]; 3] = [b"quic key", b"quic iv", b"quic hp"];
+/// Version 1 and its drafts differ in the salt alone.
+const fn like_version_1(salt: [u8; 20]) -> Version {
+    Version { salt, labels: [b"quic key", b"quic iv", b"quic hp"], initial_type: 0 }
+}
 
-static VERSION_1: Version = Version {
-    salt: *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a",
-    labels: LABELS,
-    initial_type: 0,
-};
+static VERSION_1: Version =
+    like_version_1(*b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a");
 static VERSION_2: Version = Version {
     salt: *b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e\x26\x9d\xcb\xf9\xbd\x2e\xd9",
     labels: [b"quicv2 key", b"quicv2 iv", b"quicv2 hp"],
     initial_type: 1,
 };
-static DRAFT_29: Version = Version {
-    salt: *b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1\x9c\x61\x11\xe0\x43\x90\xa8\x99",
-    labels: LABELS,
-    initial_type: 0,
-};
-static DRAFT_23: Version = Version {
-    salt: *b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02",
-    labels: LABELS,
-    initial_type: 0,
-};
-static DRAFT_22: Version = Version {
-    salt: *b"\x7f\xbc\xdb\x0e\x7c\x66\xbb\xe9\x19\x3a\x96\xcd\x21\x51\x9e\xbd\x7a\x02\x64\x4a",
-    labels: LABELS,
-    initial_type: 0,
-};
+static DRAFT_29: Version =
+    like_version_1(*b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1\x9c\x61\x11\xe0\x43\x90\xa8\x99");
+static DRAFT_23: Version =
+    like_version_1(*b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02");
+static DRAFT_22: Version =
+    like_version_1(*b"\x7f\xbc\xdb\x0e\x7c\x66\xbb\xe9\x19\x3a\x96\xcd\x21\x51\x9e\xbd\x7a\x02\x64\x4a");
 
 /// The constants of a version. Drafts are in captures until 2021; 0xfaceb00N are Facebook's numbers
 /// of drafts 22 and 27.

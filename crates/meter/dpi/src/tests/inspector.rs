@@ -28,7 +28,7 @@ fn found_by_all(datagram: &Datagram<'_>) -> Findings {
 fn found_by_all_in_stream(streams: &Streams<'_>) -> Findings {
     for reader in STREAM_READERS {
         let mut findings = Findings::new(false);
-        if matches!((reader.read)(streams, &mut findings), Verdict::Recognised | Verdict::Complete) {
+        if matches!(reader.read(streams, &mut findings), Verdict::Recognised | Verdict::Complete) {
             return findings;
         }
     }
@@ -65,7 +65,7 @@ fn readers_that_the_first_octet_leaves_out_would_have_found_nothing() {
                     octets: &octets,
                     wire_octets: datagram.wire_octets,
                     endpoint: 0,
-                    ports: [datagram.source_port, datagram.destination_port],
+                    ports: datagram.ports,
                     addresses: [&[1; 16], &[2; 16]],
                     time_ns: datagram.time_ns,
                     tcp: None,
@@ -141,7 +141,7 @@ fn segments_of_any_length_give_the_same_findings() {
         }
         for other in &found[1..] {
             assert_eq!(other.application(), found[0].application(), "{}", fixture.name);
-            for fact in Fact::ALL {
+            for &fact in Fact::ALL {
                 assert_eq!(other.octets(fact), found[0].octets(fact), "{}: {fact:?}", fixture.name);
             }
         }
@@ -187,7 +187,7 @@ fn messages_of_dtls_are_put_together_from_several_datagrams() {
             octets: datagram.payload,
             wire_octets: datagram.wire_octets,
             endpoint: usize::from(!datagram.from_first),
-            ports: [datagram.source_port, datagram.destination_port],
+            ports: datagram.ports,
             addresses: [&[1; 16], &[2; 16]],
             time_ns: datagram.time_ns,
             tcp: None,
@@ -238,10 +238,7 @@ fn found_in(inspector: &mut Inspector, ports: [u16; 2], packets: &[(usize, Optio
 fn packets_that_are_cut_or_changed_cause_no_panic() {
     let mut inspector = Inspector::new(InspectionSettings { sessions: 2, ..InspectionSettings::default() }, 8);
     for fixture in fixtures::all() {
-        let ports = fixture
-            .datagrams()
-            .next()
-            .map_or(fixture.streams().ports, |datagram| [datagram.source_port, datagram.destination_port]);
+        let ports = fixture.datagrams().next().map_or(fixture.streams().ports, |datagram| datagram.ports);
         let mut packets = packets(&fixture);
         for number in 0..packets.len() {
             let whole = packets[number].2.clone();
@@ -490,7 +487,7 @@ fn findings_do_not_depend_on_the_order_in_which_the_directions_were_captured() {
             for order in interleavings(counts, 1000) {
                 let found = found_in_order(&mut inspector, &segments, &order, client);
                 assert_eq!(found.application(), expected.application(), "{application} {order:?}");
-                for fact in Fact::ALL {
+                for &fact in Fact::ALL {
                     assert_eq!(found.octets(fact), expected.octets(fact), "{application} {order:?} {fact:?}");
                 }
             }

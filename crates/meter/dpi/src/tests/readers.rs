@@ -22,7 +22,7 @@ fn claimants(fixture: &Fixture) -> Vec<(usize, Findings)> {
     let mut found = Vec::new();
     for (at, reader) in STREAM_READERS.iter().enumerate().filter(|_| fixture.datagrams.is_empty()) {
         let mut findings = Findings::new(true);
-        if claims((reader.read)(&fixture.streams(), &mut findings)) {
+        if claims(reader.read(&fixture.streams(), &mut findings)) {
             found.push((at, findings));
         }
     }
@@ -43,7 +43,7 @@ fn facts(findings: &Findings) -> String {
     let (application, confidence) = findings.application().expect("a reader that claims names the application");
     writeln!(text, "{} by {}", application.name(), confidence.name()).unwrap();
     findings.notes().names().for_each(|note| writeln!(text, "note {note}").unwrap());
-    for fact in Fact::ALL {
+    for &fact in Fact::ALL {
         match (findings.text(fact), findings.number(fact), findings.octets(fact)) {
             // What fingerprints are made of.
             _ if [Fact::DnsQuestion, Fact::TlsClientHello, Fact::TlsServerHello].contains(&fact) => {}
@@ -102,7 +102,7 @@ fn the_start_of_a_true_stream_is_never_refused_and_not_claimed_by_others() {
         for (first, second) in cuts {
             for (at, reader) in STREAM_READERS.iter().enumerate() {
                 let mut findings = Findings::new(true);
-                let verdict = (reader.read)(&fixture.cut(first, second), &mut findings);
+                let verdict = reader.read(&fixture.cut(first, second), &mut findings);
                 let what = (&fixture.name, first, second, verdict);
                 assert_eq!(claims(verdict), findings.application().is_some(), "{what:?}");
                 if at == claimant {
@@ -160,7 +160,7 @@ fn changed(octets: &[u8], mut read: impl FnMut(&[u8])) {
 
 fn read_streams(streams: &Streams<'_>) {
     for reader in STREAM_READERS {
-        (reader.read)(streams, &mut Findings::new(true));
+        reader.read(streams, &mut Findings::new(true));
     }
 }
 
@@ -193,18 +193,12 @@ fn random_octets_are_not_claimed() {
         };
         for reader in STREAM_READERS {
             let mut findings = Findings::new(true);
-            judge((reader.read)(&Streams { first, second, ports, ..Streams::default() }, &mut findings), &findings);
+            judge(reader.read(&Streams { first, second, ports, ..Streams::default() }, &mut findings), &findings);
         }
         for reader in DATAGRAM_READERS {
             let mut findings = Findings::new(true);
-            let datagram = Datagram {
-                payload: &octets,
-                wire_octets: octets.len() as u32,
-                from_first: true,
-                source_port: ports[0],
-                destination_port: ports[1],
-                time_ns: 0,
-            };
+            let datagram =
+                Datagram { payload: &octets, wire_octets: octets.len() as u32, from_first: true, ports, time_ns: 0 };
             judge(reader.read(&mut DatagramState::default(), &datagram, &mut findings), &findings);
         }
     }

@@ -8,10 +8,10 @@ fn streams(first: &[u8], second: &[u8]) -> String {
     let streams = Streams { first, second, ports: [40000, 40001], ..Streams::default() };
     names(STREAM_READERS.iter().map(|reader| {
         let mut findings = Findings::new(true);
-        let verdict = (reader.read)(&streams, &mut findings);
+        let verdict = reader.read(&streams, &mut findings);
         for cut in 0..first.len() {
             let start = Streams { first: &first[..cut], second: b"", ..streams };
-            let of_start = (reader.read)(&start, &mut Findings::new(true));
+            let of_start = reader.read(&start, &mut Findings::new(true));
             assert!(of_start != Verdict::No || findings.application().is_none(), "{cut}: {:?}", findings.application());
         }
         (verdict, findings)
@@ -20,14 +20,8 @@ fn streams(first: &[u8], second: &[u8]) -> String {
 
 /// The same of a datagram.
 fn datagram(payload: &[u8], port: u16) -> String {
-    let datagram = Datagram {
-        payload,
-        wire_octets: payload.len() as u32,
-        from_first: true,
-        source_port: 40000,
-        destination_port: port,
-        time_ns: 0,
-    };
+    let datagram =
+        Datagram { payload, wire_octets: payload.len() as u32, from_first: true, ports: [40000, port], time_ns: 0 };
     names(DATAGRAM_READERS.iter().map(|reader| {
         let mut findings = Findings::new(true);
         (reader.read(&mut DatagramState::default(), &datagram, &mut findings), findings)
@@ -93,7 +87,7 @@ fn sender_of_mail_is_not_looked_for_behind_a_change_to_tls() {
         let streams = Streams { first: b"220 a.example ESMTP\r\n", second: client, ..Streams::default() };
         let mut findings = Findings::new(true);
         STREAM_READERS.iter().for_each(|reader| {
-            (reader.read)(&streams, &mut findings);
+            reader.read(&streams, &mut findings);
         });
         findings.text(Fact::User).map(String::from)
     };
@@ -122,7 +116,7 @@ fn names_of_accounts_are_exact_or_left_out() {
         let streams = Streams { first: server, second: client.as_bytes(), ..Streams::default() };
         let mut findings = Findings::new(true);
         STREAM_READERS.iter().for_each(|reader| {
-            (reader.read)(&streams, &mut findings);
+            reader.read(&streams, &mut findings);
         });
         assert_eq!(findings.text(Fact::User), expected, "{client:?}");
     }

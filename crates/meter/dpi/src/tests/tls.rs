@@ -11,7 +11,7 @@ fn read(first: &[u8], second: &[u8]) -> Findings {
     let mut findings = Findings::new(true);
     let streams = Streams { first, second, ..Streams::default() };
     let claimed =
-        STREAM_READERS.iter().filter(|reader| (reader.read)(&streams, &mut findings) == Verdict::Complete).count();
+        STREAM_READERS.iter().filter(|reader| reader.read(&streams, &mut findings) == Verdict::Complete).count();
     assert_eq!(claimed, 1);
     findings
 }
@@ -65,7 +65,7 @@ fn each_direction_alone_has_its_facts() {
             let mut alone = Findings::new(true);
             let streams = Streams { first: stream, ended: [true; 2], ..Streams::default() };
             for reader in STREAM_READERS {
-                (reader.read)(&streams, &mut alone);
+                reader.read(&streams, &mut alone);
             }
             // An alert without a ClientHello is one record.
             let facts = if both.has(Fact::TlsAlert) { &[] } else { facts };

@@ -3,14 +3,15 @@
 //! Written by hand: the start of a certificate is enough for its first fields, nothing is
 //! allocated, and certificates with faults elsewhere are read. Nothing is verified.
 
-use crate::cursor::Cursor;
-use crate::findings::{EscapedText, hexadecimal, is_unprintable};
+use crate::ber::{SEQUENCE, head};
+use crate::findings::{EscapedText, RawText, hexadecimal, is_unprintable};
+use crate::start::{Read, Start, require};
 use crate::{Fact, Findings, Note};
 use arrayvec::ArrayVec;
-use std::io::Write;
 use std::net::IpAddr;
 
-const SEQUENCE: u8 = 0x30;
+/// Octets of a length. Longer ones do not occur in certificates.
+const MAX_LENGTH_OCTETS: u8 = 3;
 /// Relative distinguished names of a name that are read at most.
 const MAX_RDNS: usize = 32;
 
@@ -45,17 +46,14 @@ const ATTRIBUTES: [(&[u8], &str); 21] = [
 ];
 const SUBJECT_ALTERNATIVE_NAME: [u8; 3] = [0x55, 0x1d, 17];
 
-/// A text that is longer than an extracted field can be: the findings cut it, and note that.
-type Text = ArrayVec<u8, 512>;
-
 /// Reads a certificate, which may be cut.
 pub(super) fn read(der: &[u8], findings: &mut Findings) {
-    // `None`: the certificate ends or is not of its form. What comes before is set.
+    // An error: the certificate ends or is not of its form. What comes before is set.
     let _ = certificate(der, findings);
 }
 
-fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
-    let mut certificate = enter(&mut Cursor(der), SEQUENCE)?;
+fn certificate(der: &[u8], findings: &mut Findings) -> Read<()> {
+    let mut certificate = enter(&mut Start(der), SEQUENCE)?;
     let mut fields = enter(&mut certificate, SEQUENCE)?;
     let (version_or_serial, _) = element(&mut fields)?;
     if version_or_serial == 0xa0 {
@@ -63,7 +61,7 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
     }
     let (_algorithm, issuer) = (element(&mut fields)?, element(&mut fields)?);
     set_name(Fact::CertificateIssuer, issuer.1, findings);
-    let mut validity = Cursor(element(&mut fields)?.1);
+    let mut validity = Start(element(&mut fields)?.1);
     for fact in [Fact::CertificateNotBefore, Fact::CertificateNotAfter] {
         let (kind, time) = element(&mut validity)?;
         if let Some(seconds) = seconds(kind, time) {
@@ -83,7 +81,7 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
     }
     let mut extensions = enter(&mut enter(&mut fields, 0xa3)?, SEQUENCE)?;
     loop {
-        let mut extension = Cursor(element(&mut extensions)?.1);
+        let mut extension = Start(element(&mut extensions)?.1);
         if element(&mut extension)?.1 == SUBJECT_ALTERNATIVE_NAME {
             // `critical`, a BOOLEAN, is optional before the OCTET STRING.
             let (mut kind, mut value) = element(&mut extension)?;
@@ -93,34 +91,22 @@ fn certificate(der: &[u8], findings: &mut Findings) -> Option<()> {
             if kind == 4 {
                 set_alternative_names(value, findings);
             }
-            return Some(());
+            return Ok(());
         }
     }
 }
 
 /// Reads an element of DER: its tag and its content.
-fn element<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8])> {
-    let (tag, length) = head(cursor)?;
-    Some((tag, cursor.take(length)?))
+fn element<'a>(octets: &mut Start<'a>) -> Read<(u8, &'a [u8])> {
+    let (tag, length) = head(octets, MAX_LENGTH_OCTETS)?;
+    Ok((tag, octets.take(length)?))
 }
 
 /// Reads the head of an element, and returns its content as far as it is there.
-fn enter<'a>(cursor: &mut Cursor<'a>, expected_tag: u8) -> Option<Cursor<'a>> {
-    let (tag, length) = head(cursor)?;
-    (tag == expected_tag).then(|| Cursor(cursor.take_up_to(length)))
-}
-
-/// Tag and length. Tags of several octets and lengths of more than 3 octets do not occur here.
-fn head(cursor: &mut Cursor<'_>) -> Option<(u8, usize)> {
-    let tag = cursor.u8()?;
-    let length = match cursor.u8()? {
-        short @ ..=0x7f => short.into(),
-        0x81 => cursor.u8()?.into(),
-        0x82 => cursor.u16()?.into(),
-        0x83 => cursor.u24()?,
-        _ => return None,
-    };
-    Some((tag, length))
+fn enter<'a>(octets: &mut Start<'a>, expected_tag: u8) -> Read<Start<'a>> {
+    let (tag, length) = head(octets, MAX_LENGTH_OCTETS)?;
+    require(tag == expected_tag)?;
+    Ok(Start(octets.take_up_to(length)))
 }
 
 fn set_name(fact: Fact, octets: &[u8], findings: &mut Findings) {
@@ -134,21 +120,21 @@ fn set_name(fact: Fact, octets: &[u8], findings: &mut Findings) {
 /// A distinguished name as RFC 4514 writes it.
 fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
     let mut text = EscapedText::default();
-    let mut sets = Cursor(octets);
+    let mut sets = Start(octets);
     let mut rdns: ArrayVec<&[u8], MAX_RDNS> =
-        std::iter::from_fn(|| element(&mut sets)).map(|(_, set)| set).take(MAX_RDNS).collect();
+        std::iter::from_fn(|| element(&mut sets).ok()).map(|(_, set)| set).take(MAX_RDNS).collect();
     if !sets.0.is_empty() {
         findings.note(Note::Cut);
     }
     rdns.reverse();
     for (at, rdn) in rdns.into_iter().enumerate() {
         text.push(if at == 0 { b"" } else { b"," });
-        let mut attributes = Cursor(rdn);
+        let mut attributes = Start(rdn);
         let mut separator: &[u8] = b"";
-        while let Some((_, attribute)) = element(&mut attributes) {
-            let mut attribute = Cursor(attribute);
-            let (Some((_, kind)), value_octets) = (element(&mut attribute), attribute.0) else { continue };
-            let Some((tag, value)) = element(&mut attribute) else { continue };
+        while let Ok((_, attribute)) = element(&mut attributes) {
+            let mut attribute = Start(attribute);
+            let (Ok((_, kind)), value_octets) = (element(&mut attribute), attribute.0) else { continue };
+            let Ok((tag, value)) = element(&mut attribute) else { continue };
             text.push(separator);
             separator = b"+";
             let known = ATTRIBUTES.iter().find(|(number, _)| *number == kind);
@@ -159,7 +145,7 @@ fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
             text.push(b"=");
             if known.is_none() || !append_string(&mut text, tag, value) {
                 text.push(b"#");
-                value_octets.iter().for_each(|octet| text.push(&hexadecimal(*octet)));
+                value_octets.iter().for_each(|octet| text.push(&hexadecimal::<2>(&[*octet])));
             }
         }
     }
@@ -171,11 +157,11 @@ fn name(octets: &[u8], findings: &mut Findings) -> EscapedText {
 /// characters, invisible ones, and octets that are not of UTF-8, are a backslash and two
 /// hexadecimal digits.
 fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
-    let mut utf8 = Text::new();
-    let mut push = |character: char| append(&mut utf8, character.encode_utf8(&mut [0; 4]).as_bytes());
+    let mut utf8 = RawText::default();
+    let mut push = |character: char| utf8.push_octets(character.encode_utf8(&mut [0; 4]).as_bytes());
     match tag {
         // UTF8String, NumericString, PrintableString, IA5String, VisibleString
-        12 | 18 | 19 | 22 | 26 => append(&mut utf8, value),
+        12 | 18 | 19 | 22 | 26 => utf8.push_octets(value),
         // TeletexString: ISO 8859-1, as everyone uses it.
         20 => value.iter().for_each(|octet| push(char::from(*octet))),
         // UniversalString, BMPString
@@ -188,10 +174,10 @@ fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
         }
         _ => return false,
     }
-    let mut rest = utf8.len();
-    for chunk in utf8.utf8_chunks() {
+    let mut rest = utf8.0.len();
+    for chunk in utf8.0.utf8_chunks() {
         for character in chunk.valid().chars() {
-            let is_first = rest == utf8.len();
+            let is_first = rest == utf8.0.len();
             rest -= character.len_utf8();
             let mut buffer = [0; 4];
             let octets = character.encode_utf8(&mut buffer).as_bytes();
@@ -212,7 +198,7 @@ fn append_string(text: &mut EscapedText, tag: u8, value: &[u8]) -> bool {
 /// Appends octets as RFC 4514 writes those that are no character.
 fn append_octets(text: &mut EscapedText, octets: &[u8]) {
     for octet in octets {
-        let [high, low] = hexadecimal(*octet);
+        let [high, low] = hexadecimal(&[*octet]);
         text.push(&[b'\\', high, low]);
     }
 }
@@ -241,8 +227,8 @@ fn set_alternative_names(octets: &[u8], findings: &mut Findings) {
         return;
     }
     let mut text = EscapedText::default();
-    let mut names = element(&mut Cursor(octets)).map_or(Cursor(&[]), |(_, names)| Cursor(names));
-    while let Some((tag, name)) = element(&mut names) {
+    let mut names = element(&mut Start(octets)).map_or(Start(&[]), |(_, names)| Start(names));
+    while let Ok((tag, name)) = element(&mut names) {
         match (tag, name) {
             (0x82, name) => text.push_entry(name),
             (0x87, &[a, b, c, d]) => push_address(&mut text, IpAddr::from([a, b, c, d])),
@@ -254,15 +240,15 @@ fn set_alternative_names(octets: &[u8], findings: &mut Findings) {
             _ => {}
         }
     }
-    if !text.octets().is_empty() || text.is_cut() {
+    if !text.octets.is_empty() || text.cut {
         findings.set_escaped(Fact::CertificateNames, &text);
     }
 }
 
 fn push_address(text: &mut EscapedText, address: IpAddr) {
-    let mut octets = ArrayVec::<u8, 45>::new();
-    write!(octets, "{address}").expect("it fits");
-    text.push_entry(&octets);
+    let mut octets = RawText::default();
+    octets.push(format_args!("{address}"));
+    text.push_entry(&octets.0);
 }
 
 /// Seconds since 1970 of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5.
@@ -303,12 +289,6 @@ fn seconds(tag: u8, time: &[u8]) -> Option<i64> {
     Some(((days * 24 + hour?) * 60 + minute?) * 60 + second?)
 }
 
-/// Appends octets as far as they fit.
-fn append(text: &mut Text, octets: &[u8]) {
-    let octets = &octets[..octets.len().min(text.remaining_capacity())];
-    text.try_extend_from_slice(octets).expect("they fit");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +313,7 @@ mod tests {
             der(0x31, &attribute(&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 4], 19, b"DE")),
             der(0x31, &attribute(&[0x55, 4, 3], 3, &[0, 1])),
         ];
-        let name = |octets: &[u8]| name(octets, &mut Findings::new(false)).octets().to_vec();
+        let name = |octets: &[u8]| name(octets, &mut Findings::new(false)).octets.to_vec();
         let text = name(&rdns.concat());
         let expected = "CN=#0382000200 01,1.3.6.1.4.1.311.60.2.1.4=#138200024445,CN=a€+OU=\\ #é\\ ,\
             O=Größe\\, GmbH & \\\"Co\\\",C=DE";

@@ -4,6 +4,7 @@
 //! A reader keeps the fields of a hello as an extracted field, without GREASE (RFC 8701). The fingerprints are
 //! computed from the extracted field, once per record.
 
+use crate::findings::hexadecimal;
 use crate::{Application, Fact, Findings};
 use arrayvec::ArrayVec;
 use md5::Md5;
@@ -173,7 +174,10 @@ pub fn ja4(findings: &Findings) -> Option<[u8; 36]> {
     ja4.extend(match hello.alpn {
         [0, 0] => *b"00",
         [first, last] if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() => [first, last],
-        [first, last] => [digit(first >> 4), digit(last & 15)],
+        ends => {
+            let [high, _, _, low] = hexadecimal(&ends);
+            [high, low]
+        }
     });
     ja4.push(b'_');
     ja4.extend(truncated_sha256(sorted(values(ciphers)), &[]));
@@ -219,12 +223,4 @@ fn decimals(digest: &mut impl Digest, values: impl Iterator<Item = u16>) {
         }
         digest.update(itoa::Buffer::new().format(value));
     }
-}
-
-fn hexadecimal<const N: usize>(octets: &[u8]) -> [u8; N] {
-    std::array::from_fn(|at| digit(octets[at / 2] >> (4 * (1 - at % 2)) & 15))
-}
-
-fn digit(value: u8) -> u8 {
-    b"0123456789abcdef"[usize::from(value & 15)]
 }

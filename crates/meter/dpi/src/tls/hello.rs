@@ -1,10 +1,10 @@
 //! Messages of the TLS handshake that are not encrypted: ClientHello, ServerHello, Certificate
 //! (RFC 8446 sections 4.1.2 and 4.1.3, RFC 5246 section 7.4.2). QUIC and DTLS have the same ones.
 
-use super::certificate;
 use super::fingerprint::{ClientHello, MAX_LIST, ServerHello, is_grease, values};
-use crate::cursor::Cursor;
-use crate::{Application, Confidence, Fact, Findings, Note};
+use super::{Message, certificate};
+use crate::start::{Read, Start, require};
+use crate::{Application, Confidence, Fact, Findings, Note, Verdict};
 use arrayvec::ArrayVec;
 
 /// Type of the handshake message ClientHello.
@@ -23,20 +23,7 @@ const HELLO_RETRY_REQUEST: [u8; 32] = [
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// How far a ClientHello was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// The octets are none.
-    Foreign,
-    /// Too few octets to decide.
-    Undecided,
-    /// Octets of it are missing. The extracted fields before are set.
-    Incomplete,
-    /// It was read, as far as it is of its form.
-    Finished,
-}
-
-/// What follows a message of the server.
+/// What follows a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The octets are not such a message.
@@ -53,69 +40,81 @@ pub(crate) enum Next {
     Nothing,
 }
 
-/// Reads a ClientHello, which may be cut (`whole` is false). Recognises the application before the
-/// cipher suites, when version and lengths have agreed.
-pub(crate) fn read_client_hello(
-    body: &[u8],
-    whole: bool,
-    application: Application,
-    findings: &mut Findings,
-) -> Reading {
-    client_hello(body, whole, application, findings).err().unwrap_or(Reading::Finished)
+/// Reads a ClientHello, which may be cut. Recognises the application before the cipher suites, when
+/// version and lengths have agreed. [`Next::Message`]: it was read, as far as it is of its form.
+pub(crate) fn read_client_hello(message: Message<'_>, application: Application, findings: &mut Findings) -> Next {
+    client_hello(message, application, findings).unwrap_or_else(|next| next)
 }
 
-fn client_hello(body: &[u8], whole: bool, application: Application, findings: &mut Findings) -> Result<(), Reading> {
-    let missing = if whole { Reading::Foreign } else { Reading::Undecided };
-    let mut cursor = Cursor(body);
-    let mut hello = ClientHello { application: application as u8, ..ClientHello::default() };
-    hello.version = cursor.u16().ok_or(missing)?;
-    let is_datagram = application == Application::Dtls;
-    ensure(hello.version >> 8 == if is_datagram { 0xfe } else { 3 }, Reading::Foreign)?;
-    cursor.take(32).ok_or(missing)?;
-    let session_octets = cursor.u8().ok_or(missing)?;
-    ensure(session_octets <= 32, Reading::Foreign)?;
-    cursor.take(session_octets.into()).ok_or(missing)?;
-    if is_datagram {
-        cursor.vector8().ok_or(missing)?;
+fn client_hello(message: Message<'_>, application: Application, findings: &mut Findings) -> Result<Next, Next> {
+    let Message { body, whole, .. } = message;
+    let (mut octets, no_hello) = (Start(body), |verdict| no_hello(verdict, whole));
+    let (version, _) = hello_head(&mut octets, application).map_err(no_hello)?;
+    if application == Application::Dtls {
+        octets.vector8().map_err(no_hello)?;
     }
-    let ciphers_octets = cursor.u16().ok_or(missing)?;
-    ensure(ciphers_octets > 0 && ciphers_octets % 2 == 0, Reading::Foreign)?;
+    let ciphers_octets = octets.u16().map_err(no_hello)?;
+    require(ciphers_octets > 0 && ciphers_octets % 2 == 0).map_err(no_hello)?;
     findings.recognise(application, Confidence::Message);
-    let missing = if whole { Reading::Finished } else { Reading::Incomplete };
-    hello.lists[0] = cursor.take(ciphers_octets.into()).ok_or(missing)?;
-    cursor.vector8().ok_or(missing)?;
+    let mut hello = ClientHello { application: application as u8, version, ..ClientHello::default() };
+    let missing = if whole { Next::Message } else { Next::Incomplete };
+    hello.lists[0] = octets.take(ciphers_octets.into()).or(Err(missing))?;
+    octets.vector8().or(Err(missing))?;
     let mut types = ArrayVec::<u8, { 2 * MAX_LIST }>::new();
-    // SSL 3.0 and TLS 1.0 have hellos that end here.
-    if !(whole && cursor.0.is_empty()) {
-        let octets = cursor.u16().ok_or(missing)?;
-        let mut extensions = Cursor(cursor.take_up_to(octets.into()));
-        while !extensions.0.is_empty() {
-            let number = extensions.u16().ok_or(missing)?;
-            let content = extensions.vector16().ok_or(missing)?;
-            if !is_grease(number) && types.try_extend_from_slice(&number.to_be_bytes()).is_err() {
-                hello.is_cut = true;
-            }
-            client_extension(number, content, &mut hello, findings);
+    let read = read_extensions(octets, whole, |number, content| {
+        if !is_grease(number) && types.try_extend_from_slice(&number.to_be_bytes()).is_err() {
+            hello.is_cut = true;
         }
-    }
-    if !whole {
-        return Err(Reading::Incomplete);
+        client_extension(number, content, &mut hello, findings);
+    });
+    if read.is_err() || !whole {
+        return Err(missing);
     }
     hello.lists[1] = &types;
     match hello.encode() {
         Some(fields) => findings.set_octets(Fact::TlsClientHello, &fields),
         None => findings.note(Note::Cut),
     }
+    Ok(Next::Message)
+}
+
+/// What octets are that do not begin as a hello.
+fn no_hello(verdict: Verdict, whole: bool) -> Next {
+    if verdict == Verdict::More && !whole { Next::Undecided } else { Next::Foreign }
+}
+
+/// Reads the version, the random and the session id, with which both hellos begin. Returns the first two.
+fn hello_head<'a>(octets: &mut Start<'a>, application: Application) -> Read<(u16, &'a [u8])> {
+    let version = octets.u16()?;
+    require(version >> 8 == if application == Application::Dtls { 0xfe } else { 3 })?;
+    let random = octets.take(32)?;
+    let session_octets = octets.u8()?;
+    require(session_octets <= 32)?;
+    octets.take(session_octets.into())?;
+    Ok((version, random))
+}
+
+/// Calls a function with the type and the content of each extension of a hello.
+fn read_extensions<'a>(mut octets: Start<'a>, whole: bool, mut read: impl FnMut(u16, &'a [u8])) -> Read<()> {
+    // SSL 3.0 and TLS 1.0 have hellos that end before them.
+    if whole && octets.0.is_empty() {
+        return Ok(());
+    }
+    let length = octets.u16()?;
+    let mut extensions = Start(octets.take_up_to(length.into()));
+    while !extensions.0.is_empty() {
+        read(extensions.u16()?, extensions.vector16()?);
+    }
     Ok(())
 }
 
 /// An extension whose content is not of its form has no extracted fields, but is listed in the fingerprints.
 fn client_extension<'a>(number: u16, content: &'a [u8], hello: &mut ClientHello<'a>, findings: &mut Findings) {
-    let mut content = Cursor(content);
+    let mut content = Start(content);
     match number {
         0 => {
-            let mut names = Cursor(content.vector16().unwrap_or_default());
-            while let (Some(kind), Some(name)) = (names.u8(), names.vector16()) {
+            let mut names = Start(content.vector16().unwrap_or_default());
+            while let (Ok(kind), Ok(name)) = (names.u8(), names.vector16()) {
                 if kind == 0 && !name.is_empty() {
                     return findings.set_text(Fact::ServerName, name);
                 }
@@ -125,13 +124,13 @@ fn client_extension<'a>(number: u16, content: &'a [u8], hello: &mut ClientHello<
         11 => hello.point_formats = content.vector8().unwrap_or_default(),
         13 => hello.lists[3] = content.vector16().unwrap_or_default(),
         16 => {
-            let mut protocols = Cursor(content.vector16().unwrap_or_default());
+            let mut protocols = Start(content.vector16().unwrap_or_default());
             let mut first = protocols;
-            if let Some([first, .., last] | [first @ last]) = first.vector8() {
+            if let Ok([first, .., last] | [first @ last]) = first.vector8() {
                 hello.alpn = [*first, *last];
             }
             if !protocols.0.is_empty() {
-                findings.set_list(Fact::AlpnOffered, std::iter::from_fn(|| protocols.vector8()));
+                findings.set_list(Fact::AlpnOffered, std::iter::from_fn(|| protocols.vector8().ok()));
             }
         }
         43 => {
@@ -145,20 +144,17 @@ fn client_extension<'a>(number: u16, content: &'a [u8], hello: &mut ClientHello<
     }
 }
 
-/// Reads a message of a server's first flight, which may be cut (`whole` is false).
-pub(crate) fn read_server_message(
-    kind: u8,
-    body: &[u8],
-    whole: bool,
-    application: Application,
-    findings: &mut Findings,
-) -> Next {
+/// Reads a message of a server's first flight, which may be cut.
+pub(crate) fn read_server_message(message: Message<'_>, application: Application, findings: &mut Findings) -> Next {
+    let Message { kind, body, whole } = message;
     match kind {
         SERVER_HELLO => server_hello(body, whole, application, findings).unwrap_or_else(|next| next),
         CERTIFICATE => {
-            let mut list = Cursor(body);
-            list.u24();
-            let Some(octets) = list.u24() else { return if whole { Next::Nothing } else { Next::Incomplete } };
+            let mut list = Start(body);
+            // The length of all certificates, then that of the first one.
+            let (_, Ok(octets)) = (list.u24(), list.u24()) else {
+                return if whole { Next::Nothing } else { Next::Incomplete };
+            };
             let leaf = list.take_up_to(octets);
             certificate::read(leaf, findings);
             if leaf.len() == octets || whole { Next::Nothing } else { Next::Incomplete }
@@ -170,40 +166,28 @@ pub(crate) fn read_server_message(
 }
 
 fn server_hello(body: &[u8], whole: bool, application: Application, findings: &mut Findings) -> Result<Next, Next> {
-    let missing = if whole { Next::Foreign } else { Next::Undecided };
-    let mut cursor = Cursor(body);
-    let mut hello = ServerHello { version: cursor.u16().ok_or(missing)?, ..ServerHello::default() };
-    ensure(hello.version >> 8 == if application == Application::Dtls { 0xfe } else { 3 }, Next::Foreign)?;
-    let random = cursor.take(32).ok_or(missing)?;
-    let session_octets = cursor.u8().ok_or(missing)?;
-    ensure(session_octets <= 32, Next::Foreign)?;
-    cursor.take(session_octets.into()).ok_or(missing)?;
-    hello.cipher = cursor.u16().ok_or(missing)?;
-    cursor.u8().ok_or(missing)?;
+    let (mut octets, no_hello) = (Start(body), |verdict| no_hello(verdict, whole));
+    let (mut version, random) = hello_head(&mut octets, application).map_err(no_hello)?;
+    let cipher = octets.u16().map_err(no_hello)?;
+    octets.u8().map_err(no_hello)?;
     findings.recognise(application, Confidence::Message);
-    let missing = if whole { Next::Nothing } else { Next::Incomplete };
-    findings.set_number(Fact::TlsCipher, hello.cipher.into());
-    let mut version = hello.version;
-    if !(whole && cursor.0.is_empty()) {
-        let octets = cursor.u16().ok_or(missing)?;
-        let mut extensions = Cursor(cursor.take_up_to(octets.into()));
-        while !extensions.0.is_empty() {
-            let number = extensions.u16().ok_or(missing)?;
-            let mut content = Cursor(extensions.vector16().ok_or(missing)?);
-            hello.is_cut |= hello.extensions.try_push(number).is_err();
-            match number {
-                16 => {
-                    if let Some(protocol) = Cursor(content.vector16().unwrap_or_default()).vector8() {
-                        findings.set_text(Fact::AlpnSelected, protocol);
-                    }
+    findings.set_number(Fact::TlsCipher, cipher.into());
+    let mut hello = ServerHello { version, cipher, ..ServerHello::default() };
+    let read = read_extensions(octets, whole, |number, content| {
+        let mut content = Start(content);
+        hello.is_cut |= hello.extensions.try_push(number).is_err();
+        match number {
+            16 => {
+                if let Ok(protocol) = Start(content.vector16().unwrap_or_default()).vector8() {
+                    findings.set_text(Fact::AlpnSelected, protocol);
                 }
-                43 => version = content.u16().unwrap_or(version),
-                _ => {}
             }
+            43 => version = content.u16().unwrap_or(version),
+            _ => {}
         }
-    }
-    if !whole {
-        return Err(Next::Incomplete);
+    });
+    if read.is_err() || !whole {
+        return Err(if whole { Next::Nothing } else { Next::Incomplete });
     }
     findings.set_number(Fact::TlsVersion, version.into());
     if random == HELLO_RETRY_REQUEST {
@@ -216,8 +200,4 @@ fn server_hello(body: &[u8], whole: bool, application: Application, findings: &m
     // TLS 1.3 (and its drafts, 0x7fNN) and DTLS 1.3 encrypt the rest.
     let is_encrypted = if version >> 8 == 0xfe { version <= 0xfefc } else { version >= 0x304 };
     Ok(if is_encrypted { Next::Nothing } else { Next::Message })
-}
-
-fn ensure<E>(holds: bool, error: E) -> Result<(), E> {
-    if holds { Ok(()) } else { Err(error) }
 }

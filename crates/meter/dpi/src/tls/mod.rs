@@ -9,7 +9,8 @@
 //! capture begins after the hellos, records alone recognise TLS ([`Confidence::Pattern`]). An
 //! extension `encrypted_client_hello` is reported, but a real one cannot be distinguished from one that the
 //! client sends as GREASE. SSL 2.0 is not read, but a ClientHello in its form that asks for SSL 3.0
-//! or newer is recognised (RFC 5246 appendix E.2).
+//! or newer is recognised (RFC 5246 appendix E.2). Read by hand, and not by a library: the work per
+//! packet is bounded, nothing is allocated, and messages that are cut are read as far as they are there.
 
 mod certificate;
 mod fingerprint;
@@ -17,22 +18,22 @@ pub(crate) mod hello;
 #[cfg(test)]
 mod tests;
 
-use crate::cursor::Cursor;
+use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Note, Streams, Verdict};
 use arrayvec::ArrayVec;
 pub use fingerprint::{ja3, ja3s, ja4};
-use hello::{CLIENT_HELLO, Next, Reading, SERVER_HELLO, read_client_hello, read_server_message};
+use hello::{CLIENT_HELLO, Next, SERVER_HELLO, read_client_hello, read_server_message};
 
-const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-const APPLICATION_DATA: u8 = 23;
+pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
 /// Levels of alerts.
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 /// Octets of a record at most: 2^14, and what compression and encryption add up to TLS 1.2.
-const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
+pub(crate) const MAX_RECORD_OCTETS: u16 = (1 << 14) + 2048;
 /// Octets of handshake messages over several records that are read at most.
 const MAX_FLIGHT_OCTETS: usize = 1 << 14;
 /// The highest of the three octets of a hello's length at most: its parts have less than 2^17.
@@ -112,7 +113,7 @@ pub(crate) fn read_upgrade(client: &[u8], server: &[u8], findings: &mut Findings
     let application = findings.application();
     let streams = Streams { first: client, second: server, ..Streams::default() };
     let verdict = read_streams(&streams, findings);
-    findings.restore(application);
+    findings.application = application;
     match verdict {
         Verdict::More | Verdict::Recognised => Verdict::Recognised,
         Verdict::No | Verdict::Complete => Verdict::Complete,
@@ -129,33 +130,33 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
     if is_answer {
         read_alert(stream, findings);
     }
-    let side =
-        match split_record(hello) {
-            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. }))
-                if *high > MAX_LENGTH_HIGH =>
-            {
-                Side::Foreign
-            }
-            // It was read with an earlier segment.
-            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }))
-                if !is_answer && findings.has(Fact::TlsClientHello) =>
-            {
-                Side::Hello { finished: true }
-            }
-            Ok(Some(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })) => read_client(hello, findings),
-            Ok(Some(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. })) => read_server(hello, findings),
-            Ok(
-                None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. } | Record { content: [], .. }),
-            ) if !is_first => match count_records(stream) {
+    let side = match split_record(hello) {
+        Ok(Record { kind: HANDSHAKE, content: [CLIENT_HELLO | SERVER_HELLO, high, ..], .. })
+            if *high > MAX_LENGTH_HIGH =>
+        {
+            Side::Foreign
+        }
+        // It was read with an earlier segment.
+        Ok(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. })
+            if !is_answer && findings.has(Fact::TlsClientHello) =>
+        {
+            Side::Hello { finished: true }
+        }
+        Ok(Record { kind: HANDSHAKE, content: [CLIENT_HELLO, ..], .. }) => read_client(hello, findings),
+        Ok(Record { kind: HANDSHAKE, content: [SERVER_HELLO, ..], .. }) => read_server(hello, findings),
+        Err(Verdict::More)
+        | Ok(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. } | Record { content: [], .. })
+            if !is_first =>
+        {
+            match count_records(stream) {
                 Side::Undecided(signs) => Side::BeforeHello(signs),
                 side => side,
-            },
-            Ok(Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) if is_answer => Side::Undecided(0),
-            Ok(Some(Record { kind: ALERT, content: [WARNING | FATAL, _], .. })) if is_answer => {
-                Side::Hello { finished: true }
             }
-            _ => count_records(stream),
-        };
+        }
+        Ok(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. }) if is_answer => Side::Undecided(0),
+        Ok(Record { kind: ALERT, content: [WARNING | FATAL, _], .. }) if is_answer => Side::Hello { finished: true },
+        _ => count_records(stream),
+    };
     // After a ChangeCipherSpec, encrypted messages may look like the begin of a hello.
     if side == Side::Foreign && !is_first { count_records(stream) } else { side }
 }
@@ -164,15 +165,12 @@ fn read_side(stream: &[u8], is_answer: bool, findings: &mut Findings) -> Side {
 fn read_client(stream: &[u8], findings: &mut Findings) -> Side {
     let mut copy = ArrayVec::new();
     let (messages, _) = split_flight(stream, &mut copy);
-    let Some(message) = split_message(&mut Cursor(messages)) else { return Side::Undecided(0) };
+    let Ok(message) = split_message(&mut Start(messages)) else { return Side::Undecided(0) };
     let is_proven = has_heads_of_hello(stream, findings);
-    match read_client_hello(message.body, message.whole, Application::Tls, findings) {
-        Reading::Foreign if is_proven => Side::Hello { finished: true },
-        Reading::Undecided if is_proven => Side::Hello { finished: false },
-        Reading::Foreign => Side::Foreign,
-        Reading::Undecided => Side::Undecided(0),
-        Reading::Incomplete => Side::Hello { finished: false },
-        Reading::Finished => Side::Hello { finished: true },
+    match read_client_hello(message, Application::Tls, findings) {
+        Next::Foreign if !is_proven => Side::Foreign,
+        Next::Undecided if !is_proven => Side::Undecided(0),
+        next => Side::Hello { finished: !matches!(next, Next::Undecided | Next::Incomplete) },
     }
 }
 
@@ -197,10 +195,10 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
     loop {
         let mut copy = ArrayVec::new();
         let (messages, after) = split_flight(rest, &mut copy);
-        let mut messages = Cursor(messages);
+        let mut messages = Start(messages);
         rest = after;
-        while let Some(Message { kind, body, whole }) = split_message(&mut messages) {
-            next = match (next, read_server_message(kind, body, whole, Application::Tls, findings)) {
+        while let Ok(message) = split_message(&mut messages) {
+            next = match (next, read_server_message(message, Application::Tls, findings)) {
                 (Next::Undecided, Next::Foreign) if is_proven => return Side::Hello { finished: true },
                 (Next::Undecided, Next::Undecided) if is_proven => return Side::Hello { finished: false },
                 (Next::Undecided, Next::Foreign) => return Side::Foreign,
@@ -215,10 +213,10 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
         }
         rest = pass_over(rest, next == Next::ServerHello);
         match split_record(rest) {
-            Ok(None | Some(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. })) => {
+            Err(Verdict::More) | Ok(Record { kind: CHANGE_CIPHER_SPEC | ALERT, after: None, .. }) => {
                 return Side::Hello { finished: false };
             }
-            Ok(Some(Record { kind: HANDSHAKE, .. })) => {}
+            Ok(Record { kind: HANDSHAKE, .. }) => {}
             _ => {
                 read_alert(rest, findings);
                 return Side::Hello { finished: true };
@@ -234,7 +232,7 @@ fn read_server(stream: &[u8], findings: &mut Findings) -> Side {
 /// ClientHello. Both forbid empty records. OpenSSL drops up to 32 of them, those of ChangeCipherSpec
 /// included.
 fn pass_over(mut stream: &[u8], before_hello: bool) -> &[u8] {
-    while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
+    while let Ok(Record { kind, content, after: Some(after) }) = split_record(stream) {
         match (kind, content) {
             (HANDSHAKE, []) | (ALERT, [WARNING, 1..=u8::MAX]) => stream = after,
             (CHANGE_CIPHER_SPEC, [] | [1]) if before_hello => stream = after,
@@ -251,10 +249,7 @@ fn count_records(stream: &[u8]) -> Side {
     let (mut rest, mut count) = (stream, 0);
     loop {
         match split_record(rest) {
-            Err(NotARecord) => return Side::Foreign,
-            Ok(Some(Record { kind, content, after }))
-                if kind != HANDSHAKE || !content.is_empty() || after.is_some() =>
-            {
+            Ok(Record { kind, content, after }) if kind != HANDSHAKE || !content.is_empty() || after.is_some() => {
                 count += 1;
                 match after {
                     Some([]) if kind != HANDSHAKE => return Side::Undecided(count + 1),
@@ -262,14 +257,15 @@ fn count_records(stream: &[u8]) -> Side {
                     None => return Side::Undecided(count),
                 }
             }
-            Ok(_) => return Side::Undecided(count),
+            Ok(_) | Err(Verdict::More) => return Side::Undecided(count),
+            Err(_) => return Side::Foreign,
         }
     }
 }
 
 /// Reads the alert of a server that refuses the ClientHello, or warns.
 fn read_alert(mut stream: &[u8], findings: &mut Findings) {
-    while let Ok(Some(Record { kind, content, after: Some(after) })) = split_record(stream) {
+    while let Ok(Record { kind, content, after: Some(after) }) = split_record(stream) {
         match (kind, content) {
             // An encrypted alert is longer.
             (ALERT, &[level @ (WARNING | FATAL), description]) => {
@@ -291,9 +287,9 @@ fn read_ssl2_client_hello(stream: &[u8], findings: &mut Findings) -> Option<Side
     if !is_start(3, |octet| octet == 3) || !is_start(4, |octet| octet <= 3) {
         return None;
     }
-    let mut cursor = Cursor(stream);
-    let (Some(head), Some(_), Some(_), Some(ciphers), Some(session), Some(challenge)) =
-        (cursor.u16(), cursor.u8(), cursor.u16(), cursor.u16(), cursor.u16(), cursor.u16())
+    let mut hello = Start(stream);
+    let (Ok(head), Ok(_), Ok(_), Ok(ciphers), Ok(session), Ok(challenge)) =
+        (hello.u16(), hello.u8(), hello.u16(), hello.u16(), hello.u16(), hello.u16())
     else {
         return Some(Side::Undecided(0));
     };
@@ -317,11 +313,11 @@ pub(crate) struct Message<'a> {
     pub(crate) whole: bool,
 }
 
-/// Splits off a message. `None`: too few octets.
-pub(crate) fn split_message<'a>(messages: &mut Cursor<'a>) -> Option<Message<'a>> {
+/// Splits off a message.
+pub(crate) fn split_message<'a>(messages: &mut Start<'a>) -> Read<Message<'a>> {
     let (kind, octets) = (messages.u8()?, messages.u24()?);
     let body = messages.take_up_to(octets);
-    Some(Message { kind, body, whole: body.len() == octets })
+    Ok(Message { kind, body, whole: body.len() == octets })
 }
 
 /// Splits off the messages of the handshake that are in consecutive records. The rest begins with
@@ -330,11 +326,11 @@ fn split_flight<'stream: 'copy, 'copy>(
     stream: &'stream [u8],
     copy: &'copy mut ArrayVec<u8, MAX_FLIGHT_OCTETS>,
 ) -> (&'copy [u8], &'stream [u8]) {
-    let Ok(Some(Record { kind: HANDSHAKE, content: first, after })) = split_record(stream) else {
+    let Ok(Record { kind: HANDSHAKE, content: first, after }) = split_record(stream) else {
         return (&[], stream);
     };
     let mut rest = pass_over(after.unwrap_or_default(), false);
-    if !matches!(split_record(rest), Ok(Some(Record { kind: HANDSHAKE, .. }))) {
+    if !matches!(split_record(rest), Ok(Record { kind: HANDSHAKE, .. })) {
         return (first, rest);
     }
     let mut content = first;
@@ -342,7 +338,7 @@ fn split_flight<'stream: 'copy, 'copy>(
         let fitting = &content[..content.len().min(copy.remaining_capacity())];
         copy.try_extend_from_slice(fitting).expect("they fit");
         match split_record(rest) {
-            Ok(Some(Record { kind: HANDSHAKE, content: next, after })) => {
+            Ok(Record { kind: HANDSHAKE, content: next, after }) => {
                 (content, rest) = (next, pass_over(after.unwrap_or_default(), false));
             }
             _ => return (copy, rest),
@@ -358,25 +354,19 @@ struct Record<'a> {
     after: Option<&'a [u8]>,
 }
 
-struct NotARecord;
-
-/// Splits off a record. `None`: too few octets, which may be those of a record.
-fn split_record(octets: &[u8]) -> Result<Option<Record<'_>>, NotARecord> {
+/// Splits off a record. `More`: too few octets, which may be those of a record.
+fn split_record(octets: &[u8]) -> Read<Record<'_>> {
     let (kind, rest) = match octets {
-        [] | [CHANGE_CIPHER_SPEC..=HEARTBEAT] | [CHANGE_CIPHER_SPEC..=HEARTBEAT, 3] => return Ok(None),
+        [] | [CHANGE_CIPHER_SPEC..=HEARTBEAT] | [CHANGE_CIPHER_SPEC..=HEARTBEAT, 3] => return Err(Verdict::More),
         [kind @ CHANGE_CIPHER_SPEC..=HEARTBEAT, 3, 0..=4, rest @ ..] => (*kind, rest),
         // A server accepts any minor version here (RFC 5246 appendix E.1).
         [HANDSHAKE, 3, _, rest @ ..] => (HANDSHAKE, rest),
-        _ => return Err(NotARecord),
+        _ => return Err(Verdict::No),
     };
-    let Some((length, content)) = rest.split_first_chunk() else { return Ok(None) };
-    let length = u16::from_be_bytes(*length);
-    if length > MAX_RECORD_OCTETS || (length == 0 && !matches!(kind, CHANGE_CIPHER_SPEC | HANDSHAKE | APPLICATION_DATA))
-    {
-        return Err(NotARecord);
-    }
-    Ok(Some(match content.split_at_checked(length.into()) {
-        Some((content, after)) => Record { kind, content, after: Some(after) },
-        None => Record { kind, content, after: None },
-    }))
+    let mut rest = Start(rest);
+    let length = rest.u16()?;
+    require(length <= MAX_RECORD_OCTETS)?;
+    require(length > 0 || matches!(kind, CHANGE_CIPHER_SPEC | HANDSHAKE | APPLICATION_DATA))?;
+    let content = rest.take_up_to(length.into());
+    Ok(Record { kind, content, after: (content.len() == length.into()).then_some(rest.0) })
 }

@@ -267,7 +267,7 @@ fn records_that_peers_drop_hide_no_hello() {
         alert.into_iter().for_each(|alert| findings.set_number(Fact::TlsAlert, alert));
         let (verdict, found) = read(&client, &server);
         assert_eq!(verdict, Verdict::Complete);
-        for fact in Fact::ALL {
+        for &fact in Fact::ALL {
             assert_eq!(found.octets(fact), findings.octets(fact), "{fact:?}");
         }
         assert_eq!(found.application(), expected.application());

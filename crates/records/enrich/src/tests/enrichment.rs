@@ -140,7 +140,7 @@ fn the_fingerprints_of_a_client_are_compared_with_lists() {
     let stream = [&[22, 3, 1, 0, handshake.len() as u8][..], &handshake].concat();
     let mut findings = Findings::new(false);
     let streams = Streams { first: &stream, ..Streams::default() };
-    STREAM_READERS.iter().find(|reader| (reader.read)(&streams, &mut findings) != Verdict::No).unwrap();
+    STREAM_READERS.iter().find(|reader| reader.read(&streams, &mut findings) != Verdict::No).unwrap();
     let ja3 = weir_dpi::ja3(&findings).unwrap();
     let ja4 = weir_dpi::ja4(&findings).unwrap();
     let [ja3, ja4] = [&ja3[..], &ja4].map(|octets| String::from_utf8(octets.to_vec()).unwrap());

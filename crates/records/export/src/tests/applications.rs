@@ -40,7 +40,7 @@ fn findings() -> impl Strategy<Value = Findings> {
         1 => prop::collection::vec(any::<u8>(), 0..300),
         1 => "\\PC{0,100}".prop_map(String::into_bytes),
     ];
-    let facts = prop::collection::vec((prop::sample::select(&Fact::ALL[..]), text, any::<u64>()), 0..12);
+    let facts = prop::collection::vec((prop::sample::select(Fact::ALL), text, any::<u64>()), 0..12);
     let by = prop::sample::select(&Confidence::ALL[..]);
     (application, by, notes, facts).prop_map(|(application, by, notes, facts)| {
         let mut findings = Findings::new(true);

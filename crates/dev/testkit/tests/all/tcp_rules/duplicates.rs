@@ -166,7 +166,7 @@ fn full_pool_keeps_four_segments_and_marks_the_report() {
     let (fourth, fifth) = (data(16 * MS, 61, 10), data(15 * MS, 51, 10));
     assert_eq!(enter(&mut connection, fourth).0, Duplicate);
     assert_eq!(enter(&mut connection, fifth).0, Retransmission);
-    assert_eq!(connection.entry_indices(), [None, None]);
+    assert_eq!([0, 1].map(|side| connection.entry_index(side)), [None, None]);
     // With a pool entry the history becomes deep.
     let mut some = AnomalyPool::new(1).unwrap();
     let original = data(20 * MS, 101, 10);

@@ -13,7 +13,7 @@ mod times;
 
 use weir_packet::{Flags, Network, Packet};
 use weir_tcp::SegmentClass::*;
-use weir_tcp::{AnomalyPool, Connection, Degradation, MAX_HOLES, SegmentClass, TcpReport};
+use weir_tcp::{AnomalyPool, Connection, Degradation, MAX_HOLES, MeasuredTimes, SegmentClass, TcpReport};
 use weir_testkit::reference::TcpReference;
 
 const MS: u64 = 1_000_000;
@@ -57,7 +57,7 @@ impl CheckedConnection {
 
     fn enter_by(&mut self, side: usize, packet: Packet, fast: bool) -> SegmentClass {
         let class = self.reference.enter(side, &packet);
-        if fast && self.connection.classify_fast(side, &packet, &self.pool) {
+        if fast && self.connection.classify_fast(side, &packet, &self.pool, MeasuredTimes::enter) {
             assert!(matches!(class, InOrder | Acknowledgment), "fast path, but {class:?}: {packet:?}");
         } else {
             assert_eq!(self.connection.classify(side, &packet, &mut self.pool), class, "{packet:?}");
@@ -246,8 +246,8 @@ fn first_fragment_counts_its_own_length_and_marks_the_report() {
     }
     let mut checked = CheckedConnection::established();
     let first = Packet { flags: Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), ..whole };
-    assert!(!checked.connection.clone().classify_fast(0, &first, &checked.pool));
-    assert!(checked.connection.clone().classify_fast(0, &whole, &checked.pool));
+    assert!(!checked.connection.clone().classify_fast(0, &first, &checked.pool, MeasuredTimes::enter));
+    assert!(checked.connection.clone().classify_fast(0, &whole, &checked.pool, MeasuredTimes::enter));
     assert_eq!(checked.enter(0, first), InOrder);
     let report = checked.report(0);
     assert_eq!((report.unique_bytes, report.missing_bytes), (10, 0));
@@ -295,7 +295,7 @@ fn pool_entry_is_released_with_a_record_without_holes() {
     checked.enter(0, data(20 * MS, 1, 10));
     assert_eq!(checked.pool.used(), 1);
     checked.start_next_record();
-    assert_eq!((checked.pool.used(), checked.connection.entry_indices()), (0, [None, None]));
+    assert_eq!((checked.pool.used(), [0, 1].map(|side| checked.connection.entry_index(side))), (0, [None, None]));
     checked.enter(0, data(30 * MS, 21, 10));
     checked.start_next_record();
     assert_eq!(checked.pool.used(), 1, "for the hole");

@@ -181,7 +181,7 @@ fn connection_may_exceed_32_bit_sequence_numbers() {
         let time_ns = u64::from(number) * 1000 + 2 * MS;
         let packet = Packet { acknowledgment: 1, ..segment(time_ns, sequence, payload, ACK) };
         checked.reference.enter(0, &packet);
-        if !checked.connection.classify_fast(0, &packet, &checked.pool) {
+        if !checked.connection.classify_fast(0, &packet, &checked.pool, MeasuredTimes::enter) {
             checked.connection.classify(0, &packet, &mut checked.pool);
         }
         checked.packets[0] += 1;
