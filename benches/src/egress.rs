@@ -167,7 +167,7 @@ fn output_error(error: weir_egress::Error) -> Error {
 
 fn open_source(scheme: &str) -> Result<Box<dyn LiveSource + Send>, Error> {
     let name = format!("{scheme}:{RECEIVING_END}");
-    let mut queues = weir_capture::open_live(&name)?;
+    let mut queues = name.parse::<weir_capture::LiveSpec>()?.open()?;
     queues.pop().filter(|_| queues.is_empty()).ok_or(Error::SeveralQueues(name))
 }
 

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::clock::ClockSteps;
 use crate::error::Error;
 use crate::live::counters::InterfaceCounters;
-use crate::live::interface::{Interface, interface_name};
+use crate::live::interface::Interface;
 use crate::live_error::LiveError;
 use crate::source::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use crate::system::{self, realtime_ns};
@@ -392,7 +392,7 @@ impl Source for Queue {
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        vec![(self.properties.interface, interface_name(&self.name))]
+        vec![(self.properties.interface, self.binding.interface.name.clone())]
     }
 
     fn progress(&self) -> Progress {

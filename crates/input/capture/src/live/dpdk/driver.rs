@@ -21,9 +21,10 @@ use crate::clock;
 use crate::send_frames::{SendFrames, SendRefusal};
 use crate::source::MAX_BURST_FRAMES;
 use arrayvec::ArrayVec;
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Length of the longest hash key of a port, in bytes.
@@ -132,7 +133,7 @@ pub(super) struct Environment(MutexGuard<'static, Outcome>);
 impl Environment {
     pub(super) fn lock() -> Self {
         // A panic leaves it consistent, because it is one value.
-        Self(OUTCOME.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(OUTCOME.lock())
     }
 
     /// Returns the arguments of the start or its failure; `None` before the start.
@@ -336,7 +337,7 @@ impl Port {
     /// Returns its counters since it was opened; `None` if it has none.
     #[allow(unsafe_code)]
     pub(super) fn counts(&self) -> Option<PortCounts> {
-        let _guard = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.counters.lock();
         let mut counts = PortCounts::default();
         // SAFETY: the port is started, `counts` has the layout of the C side, and the lock is held.
         let result = unsafe { weir_dpdk_counts(self.id, &raw mut counts) };
@@ -345,7 +346,7 @@ impl Port {
 
     /// Returns its clock, compared with the system's within the last second.
     fn clock(&self) -> Option<Clock> {
-        let mut clock = self.clock.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = self.clock.as_ref()?.lock();
         clock.refresh(|| read_clocks(self.id));
         Some(*clock)
     }
@@ -365,12 +366,6 @@ impl Drop for Port {
 struct Received {
     port: Arc<Port>,
     packets: Mutex<([RawPacket; MAX_BURST_FRAMES], usize)>,
-}
-
-impl Received {
-    fn lock(&self) -> MutexGuard<'_, ([RawPacket; MAX_BURST_FRAMES], usize)> {
-        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 thread_local! {
@@ -410,7 +405,7 @@ impl Receiver {
     pub(super) fn receive(&mut self) -> usize {
         self.release();
         let count = {
-            let mut packets = self.received.lock();
+            let mut packets = self.received.packets.lock();
             // SAFETY: the port is started and has this queue, only this receiver polls it, and the
             // array has MAX_BURST_FRAMES elements.
             packets.1 = unsafe { weir_dpdk_receive(self.port.id, self.queue, packets.0.as_mut_ptr()) } as usize;
@@ -432,7 +427,7 @@ impl Receiver {
     /// Calls `take` for each of the packets received last; those without a time stamp have the time
     /// `now_ns`.
     pub(super) fn packets<'a>(&'a self, now_ns: u64, mut take: impl FnMut(Packet<'a>)) {
-        let packets = self.received.lock();
+        let packets = self.received.packets.lock();
         packets.0[..packets.1].iter().for_each(|raw| take(self.packet(raw, now_ns)));
     }
 
@@ -450,7 +445,7 @@ impl Receiver {
 
     #[allow(unsafe_code)]
     fn release(&mut self) {
-        let mut packets = self.received.lock();
+        let mut packets = self.received.packets.lock();
         // SAFETY: the first `count` were received and not yet released; no slice of them is left,
         // because `self` is borrowed mutably.
         unsafe { weir_dpdk_release(packets.0.as_ptr(), packets.1 as c_uint) };
@@ -514,7 +509,7 @@ impl Transmitter {
             return;
         }
         self.source = Arc::downgrade(source);
-        let mut sources = self.port.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.port.sources.lock();
         if !sources.iter().any(|known| Arc::ptr_eq(known, source)) {
             sources.push(source.clone());
         }
@@ -532,7 +527,7 @@ impl SendFrames for Transmitter {
         }
         let received = RECEIVED.with_borrow(Weak::upgrade);
         // Held until the packets have a second owner.
-        let packets = received.as_ref().map(|received| received.lock());
+        let packets = received.as_ref().map(|received| received.packets.lock());
         let packets = packets.as_ref().map_or(&[][..], |packets| &packets.0[..packets.1]);
         let mut next = 0;
         let outgoing: ArrayVec<RawOutgoing, MAX_BURST_FRAMES> = frames[..count]

@@ -11,7 +11,8 @@ use crate::clock;
 use crate::error::Error;
 use crate::link_type::ETHERNET;
 use crate::source::{Burst, FIRST_INTERFACE, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Idle time during which a queue is polled without a sleep.
@@ -169,7 +170,7 @@ impl LiveSource for Queue {
         if self.receiver.queue() != 0 {
             return Losses::default();
         }
-        let losses_at_stop = *self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        let losses_at_stop = *self.losses_at_stop.lock();
         let losses = losses_at_stop.unwrap_or_else(|| self.count());
         self.reported.nic = self.reported.nic.max(losses.nic);
         self.reported.queue = self.reported.queue.max(losses.queue);
@@ -180,7 +181,7 @@ impl LiveSource for Queue {
         if self.left.is_none() {
             self.left = Some(self.descriptors);
             let losses = self.count();
-            self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(losses);
+            self.losses_at_stop.lock().get_or_insert(losses);
         }
     }
 }
