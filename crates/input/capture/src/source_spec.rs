@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A source: live traffic (`af_packet:eth0`), generated traffic (`synth:mix`), a file of packet records
 /// (`packets:FILE`) or a capture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum SourceSpec {
     /// One or more receive queues.
     Live(LiveSpec),

@@ -202,14 +202,6 @@ impl LiveSpec {
     }
 }
 
-impl PartialEq for LiveSpec {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for LiveSpec {}
-
 impl FromStr for LiveSpec {
     type Err = Error;
 

@@ -113,8 +113,8 @@ fn block_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
         let inputs = probe.inputs.iter().map(with_size).collect();
         Candidate { name: format!("af_packet: {size}"), probe: ProbeOptions { inputs, ..probe.clone() } }
     };
-    let candidates = SIZES.map(candidate);
-    if candidates[0].probe.inputs == probe.inputs { Vec::new() } else { candidates.into() }
+    let is_tunable = |input: &SourceSpec| input.live().is_some_and(|live| live.with_blocks(SIZES[0]).is_some());
+    if probe.inputs.iter().any(is_tunable) { SIZES.map(candidate).into() } else { Vec::new() }
 }
 
 /// Packets whose flow cache slots are prefetched together.
@@ -192,7 +192,7 @@ fn log_trials(candidates: &[Candidate], trials: &[Measurement]) {
 
 fn as_options(best: &ProbeOptions, before: &ProbeOptions) -> String {
     let mut options = Vec::new();
-    let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new != old);
+    let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new.to_string() != old.to_string());
     options.extend(changed_inputs.map(|(input, _)| format!("-i {input}")));
     options.push(layout_option(best));
     options.extend(best.cores.as_ref().map(|cores| format!("--cores {}", list(cores))));

@@ -44,7 +44,6 @@ use crate::live::counters::InterfaceCounters;
 use crate::live::interface::Interface;
 use crate::live_error::LiveError;
 use crate::system;
-use queue::Binding;
 pub(crate) use queue::Queue;
 use ring::Ring;
 pub(crate) use settings::Settings;
@@ -119,14 +118,7 @@ pub(crate) fn open(source: &str, interface: &str, settings: &Settings) -> Result
             let enabled = socket.enable_promiscuous_mode(interface.index);
             enabled.map_err(LiveError::io("enable promiscuous mode (promisc=off leaves it off)"))?;
         }
-        let properties =
-            block::FrameProperties { link_type, snap_bytes: settings.snap_bytes, interface: interface.index };
-        let binding = Binding {
-            interface: interface.clone(),
-            promiscuous: settings.promiscuous,
-            can_change: settings.can_wait(),
-        };
-        queues.push(Queue::new(source.into(), binding, socket, ring, properties, settings.hardware, counters.take()));
+        queues.push(Queue::new(source, interface.clone(), *settings, link_type, (socket, ring), counters.take()));
     }
     Ok(queues)
 }

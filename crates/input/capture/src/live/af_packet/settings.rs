@@ -9,7 +9,7 @@ const PAGE_BYTES: u64 = 4096;
 const KIB: u64 = 1024;
 const GIB: u64 = KIB * KIB * KIB;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub queues: u16,
     pub block_bytes: u32,
@@ -46,7 +46,8 @@ impl Settings {
         })
     }
 
-    /// Whether the source can attach to an interface again.
+    /// Whether the source can attach to an interface again. The kernel binds no socket of a fanout group
+    /// again, and time stamps of the NIC would need a capability.
     pub fn can_wait(&self) -> bool {
         self.queues == 1 && self.fanout.is_none() && !self.hardware
     }

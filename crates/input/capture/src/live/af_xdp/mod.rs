@@ -120,7 +120,7 @@ pub(crate) fn open(name: &str, interface: &str, settings: &Settings) -> Result<V
     let counters = InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?;
     let counters = Arc::new(Mutex::new(counters));
     let attachment = Attachment {
-        settings: settings.clone(),
+        settings: *settings,
         program,
         mode: attach_mode,
         sockets,

@@ -28,7 +28,7 @@ pub(crate) enum Attach {
     Generic,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// First and last queue; `None` for all queues of the interface.
     pub queues: Option<(u32, u32)>,

@@ -16,7 +16,7 @@
 
 use super::clock::Clock;
 use super::error::Failure;
-use super::settings::{Device, Settings};
+use super::settings::Settings;
 use crate::clock;
 use crate::send_frames::{SendFrames, SendRefusal};
 use crate::source::MAX_BURST_FRAMES;
@@ -186,14 +186,7 @@ impl Environment {
     #[allow(unsafe_code)]
     pub(super) fn open(&mut self, settings: &Settings) -> Result<(Vec<Receiver>, u16), OpenError> {
         let queues = settings.queues;
-        let id = self.attach(&settings.device)?;
-        // SAFETY: it takes a number; the lock is held.
-        let most = unsafe { weir_dpdk_max_queues(id) };
-        if i32::from(queues) > most {
-            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
-            unsafe { weir_dpdk_detach(id, 0) };
-            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
-        }
+        let id = self.attach(settings, weir_dpdk_max_queues)?;
         let mut port = RawPort {
             queues,
             descriptors: settings.descriptors(),
@@ -207,23 +200,23 @@ impl Environment {
         let result = unsafe { weir_dpdk_open(id, &raw mut port) };
         if result != 0 {
             // SAFETY: the shim sets it to a string literal.
-            let step = unsafe { CStr::from_ptr(port.step) }.to_string_lossy();
-            let error = failure(&step, result);
-            // SAFETY: as above.
-            unsafe { weir_dpdk_detach(id, queues) };
-            return Err(OpenError::Port(error));
+            let step = unsafe { CStr::from_ptr(port.step) };
+            return Err(self.refused(id, queues, step, result));
         }
         let clock = if port.stamped != 0 { Clock::new(|| read_clocks(id)) } else { None };
         let shared = Arc::new(Port { id, queues, counters: Mutex::new(()), clock: clock.map(Mutex::new) });
         let receivers = (0..queues).map(|queue| Receiver::new(shared.clone(), queue)).collect();
         Ok((receivers, port.descriptors))
     }
-}
 
-impl Environment {
-    /// Adds a device. Returns the number of its port.
+    /// Adds a device, whose port may have the number of queues that `most` returns. Returns the number
+    /// of the port.
     #[allow(unsafe_code)]
-    fn attach(&mut self, device: &Device) -> Result<u16, OpenError> {
+    fn attach(
+        &mut self,
+        Settings { device, queues, .. }: &Settings,
+        most: unsafe extern "C" fn(u16) -> c_int,
+    ) -> Result<u16, OpenError> {
         assert!(matches!(self.outcome(), Some(Ok(_))), "the environment is started before a port is opened");
         take_log();
         let (arguments, name, mut id) = (c_string(device.arguments()), c_string(device.name()), 0);
@@ -232,7 +225,23 @@ impl Environment {
         if result != 0 {
             return Err(OpenError::Device(failure("rte_dev_probe", result)));
         }
+        // SAFETY: it takes a number; the lock is held.
+        let most = unsafe { most(id) };
+        if i32::from(*queues) > most {
+            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
+            unsafe { weir_dpdk_detach(id, 0) };
+            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
+        }
         Ok(id)
+    }
+
+    /// Removes a device whose port refused a step of its configuration.
+    #[allow(unsafe_code)]
+    fn refused(&mut self, id: u16, queues: u16, step: &CStr, result: c_int) -> OpenError {
+        let error = failure(&step.to_string_lossy(), result);
+        // SAFETY: the port was attached and is not used elsewhere; the lock is held.
+        unsafe { weir_dpdk_detach(id, queues) };
+        OpenError::Port(error)
     }
 
     /// Opens a device and starts its port for sending. Returns one transmitter per queue.
@@ -242,25 +251,15 @@ impl Environment {
     #[allow(unsafe_code)]
     pub(super) fn open_output(&mut self, settings: &Settings) -> Result<Vec<Transmitter>, OpenError> {
         let queues = settings.queues;
-        let id = self.attach(&settings.device)?;
-        // SAFETY: it takes a number; the lock is held.
-        let most = unsafe { weir_dpdk_max_output_queues(id) };
-        if i32::from(queues) > most {
-            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
-            unsafe { weir_dpdk_detach(id, 0) };
-            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
-        }
+        let id = self.attach(settings, weir_dpdk_max_output_queues)?;
         let (descriptors, mbufs) = (settings.descriptors(), settings.mbufs());
         let mut output = RawOutput { queues, descriptors, mbufs, longest: 0, step: c"".as_ptr() };
         // SAFETY: `output` has the layout of the C side, and the lock is held.
         let result = unsafe { weir_dpdk_open_output(id, &raw mut output) };
         if result != 0 {
             // SAFETY: the shim sets it to a string literal.
-            let step = unsafe { CStr::from_ptr(output.step) }.to_string_lossy();
-            let error = failure(&step, result);
-            // SAFETY: as above.
-            unsafe { weir_dpdk_detach(id, queues) };
-            return Err(OpenError::Port(error));
+            let step = unsafe { CStr::from_ptr(output.step) };
+            return Err(self.refused(id, queues, step, result));
         }
         let port = Port { id, queues, counters: Mutex::new(()), clock: None };
         let port = Arc::new(OutputPort { port, sources: Mutex::default() });
