@@ -156,9 +156,6 @@ pub trait Source {
 
 /// A source of live traffic: it waits for frames, can lose them, has a clock, and ends when it is
 /// stopped.
-///
-/// No method has a default implementation, so a wrapper that does not forward all of them does not
-/// compile.
 pub trait LiveSource: Source {
     /// Sets how long `fill` waits for frames; initially [`POLL_TIMEOUT`].
     fn set_poll_timeout(&mut self, timeout: Duration);

@@ -168,10 +168,6 @@ mod tests {
             0
         }
 
-        fn latest_ns(&self) -> u64 {
-            0
-        }
-
         fn wait_for_interface(&mut self) -> bool {
             false
         }

@@ -26,7 +26,6 @@ use settings::Device;
 pub(crate) use settings::Settings;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Memory without huge pages, in MiB. This is address space: only memory that is used is allocated.
 const MEMORY_MIB: &str = "2048";
@@ -44,10 +43,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Vec<Queue>, DpdkError> {
         Some(requested) if requested != descriptors => Err(DpdkError::Descriptors(requested, descriptors)),
         _ => {
             let losses_at_stop = LossesAtStop::default();
-            let name = Arc::<str>::from(settings.device.name());
-            let queue = |receiver| {
-                Queue::new(name.clone(), receiver, losses_at_stop.clone(), settings.snap, descriptors.into())
-            };
+            let queue = |receiver| Queue::new(settings, receiver, losses_at_stop.clone(), descriptors.into());
             Ok(receivers.into_iter().map(queue).collect())
         }
     }

@@ -7,6 +7,7 @@
 //! After a stop, a queue delivers at most what its descriptors hold, and ends.
 
 use super::driver::{PortCounts, Receiver};
+use super::settings::Settings;
 use crate::clock;
 use crate::error::Error;
 use crate::link_type::ETHERNET;
@@ -26,7 +27,7 @@ pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 pub(crate) struct Queue {
     /// DPDK's name of the device.
-    name: Arc<str>,
+    name: String,
     receiver: Receiver,
     pub(super) losses_at_stop: LossesAtStop,
     /// Snap length in bytes.
@@ -45,17 +46,16 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(super) fn new(
-        name: Arc<str>,
+        settings: &Settings,
         receiver: Receiver,
         losses_at_stop: LossesAtStop,
-        snap: usize,
         descriptors: usize,
     ) -> Self {
         Self {
-            name,
+            name: settings.device.name().into(),
             receiver,
             losses_at_stop,
-            snap,
+            snap: settings.snap,
             descriptors,
             idle_since: None,
             left: None,
@@ -144,7 +144,7 @@ impl Source for Queue {
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        vec![(self.interface(), self.name.to_string())]
+        vec![(self.interface(), self.name.clone())]
     }
 
     fn progress(&self) -> Progress {
