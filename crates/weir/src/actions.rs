@@ -11,7 +11,6 @@ use crate::probe::privileges;
 use crate::run_status::RunStatus;
 use crate::settings::{settings, start_error};
 use crate::signals::StopSignal;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Read};
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tracing::{error, info, warn};
-use weir_capture::Frame;
+use weir_capture::{Frame, SourceSpec};
 use weir_control::RulesFile;
 use weir_egress::{Egress, EgressSpec, OutputSettings, OutputSpec, PacketOutput, WhenFull};
 use weir_export::Owner;
@@ -120,7 +119,7 @@ impl Actions {
     /// sink. A rule asks for what no flow has without an option.
     pub fn check(
         &self,
-        sources: &[&OsStr],
+        sources: &[SourceSpec],
         targets: &[(String, Target)],
         metering: &Metering,
         enrichment: &Enrichment,
@@ -138,7 +137,7 @@ impl Actions {
             return Err(RulesError::PacketsInLog(output).into());
         }
         missing_options::check_rules(&self.rules, metering, enrichment)?;
-        weir_egress::check(&self.egresses, &names(sources)).map_err(Error::Egress)
+        weir_egress::check(&self.egresses, sources).map_err(Error::Egress)
     }
 
     /// Interfaces of outputs that cannot be opened.
@@ -218,13 +217,12 @@ impl Actions {
     /// One of them cannot be opened.
     pub fn open(
         &self,
-        sources: &[&OsStr],
+        sources: &[SourceSpec],
         pipelines: usize,
         when_full: &WhenFull,
         timing: &Timing,
         filter: Option<&str>,
     ) -> Result<Vec<PacketActions>, Error> {
-        let sources = names(sources);
         let stop = match when_full {
             WhenFull::Wait(stop) => stop.clone(),
             WhenFull::Drop => Arc::default(),
@@ -232,7 +230,7 @@ impl Actions {
         let settings = OutputSettings::new(when_full.clone(), timing);
         self.with_outputs(pipelines, |output| {
             if !is_folder(output) {
-                let open = || weir_egress::open(output, &sources, pipelines, &settings).map_err(Error::Egress);
+                let open = || weir_egress::open(output, sources, pipelines, &settings).map_err(Error::Egress);
                 return files::wait_for_reader(&output.to_string(), &stop, open);
             }
             Ok(weir_recorder::open(output, pipelines, when_full, timing.recorder_retry, filter)?)
@@ -374,10 +372,6 @@ impl RulesReloader {
     }
 }
 
-fn names(sources: &[&OsStr]) -> Vec<String> {
-    sources.iter().map(|source| source.to_string_lossy().into_owned()).collect()
-}
-
 /// Checks that a user can create files in a folder, or write into a FIFO.
 fn check_access(path: &Path, user: &str) -> Result<(), Error> {
     let is_folder = path.is_dir();
@@ -446,14 +440,14 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
 
 /// What the rules do with the packets of captures.
 fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunStatus), Error> {
-    let sources: Vec<&OsStr> = check.with.iter().map(|source| source.as_os_str()).collect();
-    input::check_sources(&sources, "rules check")?;
-    input::check_packets(&sources, &check.metering.selection, true)?;
+    let sources = &check.with[..];
+    input::check_sources(sources, "rules check")?;
+    input::check_packets(sources, &check.metering.selection, true)?;
     missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
     let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
     let stop = StopSignal::register()?.start_thread();
-    let mut source = input::open_sources(&sources, settings.decode, &stop)?;
+    let mut source = input::open_sources(sources, settings.decode, &stop)?;
     let count = |output: &OutputSpec| {
         let counters = OutputCounters { output: output.to_string(), ..OutputCounters::default() };
         Ok(vec![Box::new(Counted(counters)) as Box<dyn PacketOutput>])

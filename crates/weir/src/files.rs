@@ -1,8 +1,6 @@
 //! Output files. No output overwrites an input or another output.
 
 use crate::error::{Error, OutputError};
-use crate::input;
-use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info;
+use weir_capture::SourceSpec;
 use weir_export::{Compression, FileMode, SinkSpec, UnusableFile};
 
 /// Where an output goes.
@@ -37,26 +36,25 @@ impl Target {
 }
 
 /// Checks that no output is also an input or another output. Devices may be shared.
-pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result<(), Error> {
-    let inputs: Vec<(&OsStr, FileIdentity)> = sources
+pub fn check_targets(sources: &[SourceSpec], targets: &[(String, Target)]) -> Result<(), Error> {
+    let inputs: Vec<(&SourceSpec, FileIdentity)> = sources
         .iter()
-        .filter_map(|&source| {
-            let path = input::path_of(source).as_os_str();
-            Some((source, FileIdentity::of(if path == "-" { "/dev/stdin".as_ref() } else { path })?))
+        .filter_map(|source| {
+            let path = source.path()?;
+            let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+            Some((source, FileIdentity::of(path)?))
         })
         .collect();
     let mut used: Vec<(&String, FileIdentity)> = Vec::new();
     for (output, target) in targets {
         let identity = match target {
             Target::StandardOutput => Some(FileIdentity::StandardOutput),
-            Target::File(path) => FileIdentity::of(path.as_os_str()),
+            Target::File(path) => FileIdentity::of(path),
             Target::Network => None,
         };
         let Some(identity) = identity else { continue };
         if let Some((input, _)) = inputs.iter().find(|(_, other)| *other == identity) {
-            return Err(
-                OutputError::OverwritesInput { output: output.clone(), input: input.display().to_string() }.into()
-            );
+            return Err(OutputError::OverwritesInput { output: output.clone(), input: input.to_string() }.into());
         }
         if let Some((other, _)) = used.iter().find(|(_, other)| *other == identity) {
             return Err(OutputError::SharedOutput { output: output.clone(), other: (*other).clone() }.into());
@@ -186,12 +184,12 @@ enum FileIdentity {
 
 impl FileIdentity {
     /// `None` for devices and directories.
-    fn of(path: &OsStr) -> Option<Self> {
+    fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
             Ok(file) if is_standard_output(&file) => Some(Self::StandardOutput),
             Ok(file) if is_file_or_fifo(&file) => Some(Self::Existing(file.dev(), file.ino())),
             Ok(_) => None,
-            Err(_) => Some(Self::New(absolute(&link_target(Path::new(path))))),
+            Err(_) => Some(Self::New(absolute(&link_target(path)))),
         }
     }
 }

@@ -4,18 +4,19 @@ use crate::arguments::{Inspection, Metering, Selection};
 use crate::error::{Error, InputError, SourceError};
 use crate::protocols;
 use rustix::fs::OFlags;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::{debug, info, warn};
-use weir_capture::{Burst, Content, FilterError, Input, LiveSource, Losses, Progress, ReadingThreads, Source};
+use weir_capture::{
+    Burst, Content, Device, FilterError, Input, LiveSource, LiveSpec, Losses, Progress, ReadingThreads, Source,
+    SourceSpec,
+};
 use weir_packet::DecodeOptions;
 
 /// Bursts between two checks of signals, sinks and progress.
@@ -81,23 +82,26 @@ pub fn log_interrupted() {
 }
 
 /// Checks what a command is given to read. At most one source is standard input.
-pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Error> {
-    let is_live = |source: &&str| {
-        weir_capture::is_live(source) || weir_capture::is_interface(source) && !Path::new(source).exists()
+pub fn check_sources(sources: &[SourceSpec], command: &'static str) -> Result<(), Error> {
+    let is_live = |source: &&SourceSpec| match source {
+        SourceSpec::Live(_) => true,
+        SourceSpec::Capture(path) => path.to_str().is_some_and(weir_capture::is_interface) && !path.exists(),
+        SourceSpec::Generated(_) | SourceSpec::Packets(_) => false,
     };
     if command == "tcp"
-        && let Some(live) = sources.iter().filter_map(|source| source.to_str()).find(is_live)
+        && let Some(live) = sources.iter().find(is_live)
     {
-        return Err(InputError::TcpOfLiveTraffic(live.into()).into());
+        return Err(InputError::TcpOfLiveTraffic(live.to_string()).into());
     }
-    if sources.iter().any(|source| path_of(source).as_os_str().is_empty()) {
+    let paths = sources.iter().filter_map(SourceSpec::path);
+    if paths.clone().any(|path| path.as_os_str().is_empty()) {
         return Err(InputError::EmptyInputName { command }.into());
     }
     if sources.is_empty() {
         let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
         return Err(InputError::NoInput { command, wanted }.into());
     }
-    if sources.iter().filter(|source| path_of(source) == Path::new("-")).count() > 1 {
+    if paths.filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(InputError::StandardInputTwice.into());
     }
     Ok(())
@@ -105,40 +109,33 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
 
 /// Refuses a source that takes the traffic of the loopback interface away from the whole machine,
 /// unless the user insists.
-pub fn check_loopback(sources: &[&OsStr], force: bool) -> Result<(), Error> {
-    let loopback = sources.iter().find_map(|source| weir_capture::captured_loopback(source.to_str()?));
-    loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(InputError::Loopback(interface).into()))
+pub fn check_loopback(sources: &[SourceSpec], force: bool) -> Result<(), Error> {
+    let loopback = sources.iter().find_map(|source| source.live()?.captured_loopback());
+    loopback.filter(|_| !force).map_or(Ok(()), |interface| Err(InputError::Loopback(interface.into()).into()))
 }
 
 /// Checks that nothing asks for octets of files of packet records, which have none.
-pub fn check_packets(sources: &[&OsStr], selection: &Selection, has_rules: bool) -> Result<(), Error> {
+pub fn check_packets(sources: &[SourceSpec], selection: &Selection, has_rules: bool) -> Result<(), Error> {
     let is_given = [(selection.filter.is_some(), "--filter"), (has_rules, "--rules")];
     let option = is_given.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
-    let source = sources.iter().find(|source| packets_path(source).is_some());
+    let source = sources.iter().find(|source| matches!(source, SourceSpec::Packets(_)));
     match source.zip(option) {
-        Some((source, option)) => {
-            Err(InputError::OctetsOfPackets { file: source.display().to_string(), option }.into())
-        }
+        Some((source, option)) => Err(InputError::OctetsOfPackets { file: source.to_string(), option }.into()),
         None => Ok(()),
     }
 }
 
 /// The metering of sources: without inspection if all are files of packet records, which have no payload.
-pub fn metering_of(sources: &[&OsStr], metering: &Metering) -> Result<Metering, Error> {
+pub fn metering_of(sources: &[SourceSpec], metering: &Metering) -> Result<Metering, Error> {
     let mut metering = metering.clone();
-    if sources.iter().all(|source| packets_path(source).is_some()) {
+    if sources.iter().all(|source| matches!(source, SourceSpec::Packets(_))) {
         if metering.dpi.is_some() && metering.inspects() {
-            let file = sources.first().map_or_else(String::new, |source| source.display().to_string());
+            let file = sources.first().map_or_else(String::new, SourceSpec::to_string);
             return Err(InputError::OctetsOfPackets { file, option: "--dpi" }.into());
         }
         metering.dpi = Some(Inspection::Off);
     }
     Ok(metering)
-}
-
-/// The first source that is live traffic.
-pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
-    sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))
 }
 
 /// Opens every source and merges them in time order. Live traffic cannot be merged. If `stop` is
@@ -147,7 +144,7 @@ pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
 /// # Errors
 /// Lists all sources that cannot be opened.
 pub fn open_sources(
-    sources: &[&OsStr],
+    sources: &[SourceSpec],
     decode: DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<Input<'static>, Error> {
@@ -159,30 +156,31 @@ pub fn open_sources(
 /// # Errors
 /// As [`open_sources`].
 pub fn open_on_threads(
-    sources: &[&OsStr],
+    sources: &[SourceSpec],
     decode: DecodeOptions,
     stop: &Arc<AtomicBool>,
     threads: ReadingThreads,
 ) -> Result<Input<'static>, Error> {
-    if let Some(live) = find_live(sources) {
+    if let Some(live) = sources.iter().find_map(SourceSpec::live) {
         if sources.len() > 1 {
-            return Err(InputError::LiveNotAlone(live.into()).into());
+            return Err(InputError::LiveNotAlone(live.to_string()).into());
         }
         let mut queues = open_queues(live)?;
         return match (queues.pop(), queues.is_empty()) {
             (Some(source), true) => Ok(Input::Live(source)),
-            _ => Err(InputError::SeveralQueues(live.into()).into()),
+            _ => Err(InputError::SeveralQueues(live.to_string()).into()),
         };
     }
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
     let mut errors = Vec::new();
-    for &source in sources {
+    for source in sources {
         match open_source(source, decode, stop) {
-            Ok(opened_source) => {
-                debug!(source = source.display().to_string(), is_pipe = is_pipe(source), "source opened");
+            None => {}
+            Some(Ok(opened_source)) => {
+                debug!(%source, is_pipe = is_pipe(source), "source opened");
                 opened.push(opened_source);
             }
-            Err(error) => errors.push(error),
+            Some(Err(error)) => errors.push(error),
         }
     }
     if !errors.is_empty() {
@@ -191,23 +189,23 @@ pub fn open_on_threads(
     Ok(Input::File(weir_capture::read_on_threads(opened, threads)))
 }
 
-pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    let queues = weir_capture::open_live(live).map_err(Error::Live)?;
-    debug!(source = live, queues = queues.len(), "source opened");
-    if let Some(notice) = weir_capture::notice(live) {
+pub fn open_queues(live: &LiveSpec) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
+    let queues = live.open().map_err(Error::Live)?;
+    debug!(source = %live, queues = queues.len(), "source opened");
+    if let Some(notice) = live.notice() {
         info!("{live}: {notice}");
     }
     Ok(queues)
 }
 
 /// Waits until all interfaces of a live source are up, or `stop` is set.
-pub fn wait_for_interfaces(live: &str, stop: &AtomicBool) {
+pub fn wait_for_interfaces(live: &LiveSpec, stop: &AtomicBool) {
     const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-    for device in weir_capture::devices(live) {
+    for device in live.devices() {
         let mut is_logged = false;
-        while !weir_capture::is_up(&device) && !stop.load(Ordering::Relaxed) {
+        while !device.is_up() && !stop.load(Ordering::Relaxed) {
             if !std::mem::replace(&mut is_logged, true) {
-                info!(source = device, "waiting for the interface");
+                info!(source = %device, "waiting for the interface");
             }
             std::thread::sleep(CHECK_INTERVAL);
         }
@@ -215,35 +213,38 @@ pub fn wait_for_interfaces(live: &str, stop: &AtomicBool) {
 }
 
 /// Checks a source without metering it. Pipes can be read only once, so they are not opened.
-pub fn check_source(source: &OsStr, decode: DecodeOptions) -> Result<(), Error> {
-    match source.to_str().filter(|source| weir_capture::is_live(source)) {
-        Some(live) => weir_capture::check_live(live).map_err(Error::Live),
+pub fn check_source(source: &SourceSpec, decode: DecodeOptions) -> Result<(), Error> {
+    match source.live() {
+        Some(live) => live.check().map_err(Error::Live),
         None if is_pipe(source) => Ok(()),
-        None => open_source(source, decode, &Arc::default()).map(drop).map_err(|error| Error::Sources(vec![error])),
+        None => match open_source(source, decode, &Arc::default()) {
+            Some(Err(error)) => Err(Error::Sources(vec![error])),
+            _ => Ok(()),
+        },
     }
 }
 
 /// Whether an interface of a live source is not the one with this index any more, or not up.
-pub fn have_changed(live: &str, indexes: &[Option<u32>]) -> bool {
-    weir_capture::interface_indexes(live) != indexes
-        || !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device))
+pub fn have_changed(live: &LiveSpec, indexes: &[Option<u32>]) -> bool {
+    live.interface_indexes() != indexes || !live.devices().iter().all(Device::is_up)
 }
 
-fn open_source(
-    source: &OsStr,
-    decode: DecodeOptions,
-    stop: &Arc<AtomicBool>,
-) -> Result<Box<dyn Source + Send>, SourceError> {
-    if let Some(spec) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
-        return match weir_trafficgen::TrafficGenerator::new(spec) {
+type Opened = Result<Box<dyn Source + Send>, SourceError>;
+
+/// Opens a source; `None` for live traffic.
+fn open_source(source: &SourceSpec, decode: DecodeOptions, stop: &Arc<AtomicBool>) -> Option<Opened> {
+    Some(match source {
+        SourceSpec::Live(_) => return None,
+        SourceSpec::Generated(spec) => match weir_trafficgen::TrafficGenerator::new(spec) {
             Ok(synth) => Ok(Box::new(synth)),
             Err(error) => Err(SourceError::Traffic { spec: spec.into(), error }),
-        };
-    }
-    let (path, content) = match packets_path(source) {
-        Some(path) => (path, Content::Packets { decapsulated: decode.decapsulate }),
-        None => (Path::new(source), Content::Capture),
-    };
+        },
+        SourceSpec::Packets(path) => open_file(path, Content::Packets { decapsulated: decode.decapsulate }, stop),
+        SourceSpec::Capture(path) => open_file(path, Content::Capture, stop),
+    })
+}
+
+fn open_file(path: &Path, content: Content, stop: &Arc<AtomicBool>) -> Opened {
     let Some(file) = open_pipe(path) else { return weir_capture::open_as(path, content).map_err(SourceError::Capture) };
     let stop = stop.clone();
     match weir_capture::from_reader_as(path, content, Box::new(Pipe { file, stop: stop.clone() })) {
@@ -252,19 +253,13 @@ fn open_source(
     }
 }
 
-/// The path in `packets:PATH`.
-pub fn packets_path(name: &OsStr) -> Option<&Path> {
-    name.as_bytes().strip_prefix(b"packets:").map(|path| Path::new(OsStr::from_bytes(path)))
-}
-
-/// The path of a source that is a file.
-pub fn path_of(source: &OsStr) -> &Path {
-    packets_path(source).unwrap_or(Path::new(source))
-}
-
 /// Whether a source is a pipe, which can be read only once.
-pub fn is_pipe(source: &OsStr) -> bool {
-    let path = path_of(source);
+pub fn is_pipe(source: &SourceSpec) -> bool {
+    source.path().is_some_and(is_pipe_at)
+}
+
+/// Whether a path is standard input or a named pipe.
+pub fn is_pipe_at(path: &Path) -> bool {
     path == Path::new("-") || fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
@@ -272,7 +267,7 @@ pub fn is_pipe(source: &OsStr) -> bool {
 fn open_pipe(path: &Path) -> Option<File> {
     let file = if path == Path::new("-") {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)
-    } else if is_pipe(path.as_os_str()) {
+    } else if is_pipe_at(path) {
         // Without the flag, this waits for a writer, and no signal ends that. `Pipe` waits instead.
         File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
     } else {

@@ -14,7 +14,6 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings;
 use crate::signals::StopSignal;
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -44,7 +43,7 @@ pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
     if let Some(option) = option_of_records(read) {
         return Err(OutputError::PacketsOutput { output, option }.into());
     }
-    let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(OsString::as_os_str).collect();
+    let sources = read.sources();
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
     input::check_packets(&sources, &read.metering.selection, false)?;

@@ -12,13 +12,12 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::start_error;
 use crate::signals::StopSignal;
 use serde_json::json;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
-use weir_capture::{Burst, Source};
+use weir_capture::{Burst, Source, SourceSpec};
 use weir_dpi::InspectionSettings;
 use weir_export::{Compression, FileMode};
 use weir_flow::Config;
@@ -29,16 +28,15 @@ use weir_text::units;
 
 pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let sources = inputs(&packets.files);
-    let source_names: Vec<&OsStr> = sources.iter().map(|path| path.as_os_str()).collect();
-    input::check_sources(&source_names, "packets")?;
-    let output = output_target(packets, &source_names)?;
+    input::check_sources(&sources, "packets")?;
+    let output = output_target(packets, &sources)?;
     let query = packets.query();
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
     let unreadable = |error| Error::Sources(vec![SourceError::Capture(error)]);
     let search = Search::plan(&packets.files, query.clone()).map_err(unreadable)?;
     // A capture that cannot be read at all is an error of usage, of which the search would be told late.
-    let check = |path: &&PathBuf| !path.is_dir() && !input::is_pipe(path.as_os_str());
+    let check = |path: &&PathBuf| !path.is_dir() && !input::is_pipe_at(path);
     packets.files.iter().filter(check).try_for_each(|path| weir_capture::open(path).map(drop)).map_err(unreadable)?;
     let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
     let mode = if packets.overwrite { FileMode::Overwrite } else { FileMode::New };
@@ -96,7 +94,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
 }
 
 /// The target of the output, which is no input and not shared.
-fn output_target(packets: &Packets, sources: &[&OsStr]) -> Result<Target, Error> {
+fn output_target(packets: &Packets, sources: &[SourceSpec]) -> Result<Target, Error> {
     let output = Target::of_path(&packets.output);
     let mut targets = vec![(format!("-o {}", packets.output.display()), output.clone())];
     if let Some(path) = &packets.stats {
@@ -182,10 +180,10 @@ fn log_totals(packets: &Packets, search: &Search, Totals { passes, frames, writt
 }
 
 /// All files that may be read, so that none is overwritten.
-fn inputs(paths: &[PathBuf]) -> Vec<PathBuf> {
+fn inputs(paths: &[PathBuf]) -> Vec<SourceSpec> {
     let in_folder = |path: &PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let files = paths.iter().filter(|path| path.is_dir()).flat_map(in_folder);
-    paths.iter().cloned().chain(files).collect()
+    paths.iter().cloned().chain(files).map(SourceSpec::Capture).collect()
 }
 
 fn record_search(packets: &Packets, search: &Search) -> Result<RecordSearch, Error> {

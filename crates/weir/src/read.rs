@@ -16,7 +16,6 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
 use crate::signals::StopSignal;
 use crate::summary;
-use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -24,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::error;
-use weir_capture::{Input, ReadingThreads, Source};
+use weir_capture::{Input, ReadingThreads, Source, SourceSpec};
 use weir_egress::WhenFull;
 use weir_export::{FileMode, Sink};
 use weir_ledger::Ledger;
@@ -39,7 +38,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
             return packet_records::run(read, path);
         }
     }
-    let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
+    let sources = read.sources();
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
     input::check_packets(&sources, &read.metering.selection, read.rules.is_some())?;
@@ -85,7 +84,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    open.set_without_payload(sources.iter().any(|source| input::packets_path(source).is_some()));
+    open.set_without_payload(sources.iter().any(|source| matches!(source, SourceSpec::Packets(_))));
     let observer = Some(summary::observer(&open.summary));
     let sinks = std::mem::take(&mut open.sinks);
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
@@ -100,7 +99,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
 }
 
 /// The outputs, which are valid, and no input.
-fn outputs(read: &Read, sources: &[&OsStr], metering: &Metering) -> Result<Outputs, Error> {
+fn outputs(read: &Read, sources: &[SourceSpec], metering: &Metering) -> Result<Outputs, Error> {
     let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(sources, &outputs.targets)?;

@@ -4,7 +4,6 @@ use crate::arguments::Synth;
 use crate::console::progress::Progress;
 use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
-use crate::input;
 use crate::packet_records;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -24,7 +23,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     if synth.truth.is_some() {
         source = source.with_expected_flows();
     }
-    let packets_file = input::packets_path(synth.output.as_os_str());
+    let packets_file = weir_capture::packets_path(synth.output.as_os_str());
     let output = packets_file.map_or_else(|| Ok(Target::of_path(&synth.output)), packet_records::target)?;
     let mut targets = vec![(format!("-o {}", synth.output.display()), output.clone())];
     if let Some(path) = &synth.truth {

@@ -12,14 +12,13 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings;
 use crate::signals::StopSignal;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
-use weir_capture::{PacketFilter, Source};
+use weir_capture::{PacketFilter, Source, SourceSpec};
 use weir_export::{Compression, FileMode};
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
@@ -29,24 +28,24 @@ use weir_tcp_report::{
 use weir_text::units;
 
 pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
-    let sources: Vec<&OsStr> = tcp.files.iter().map(|source| source.as_os_str()).collect();
-    input::check_sources(&sources, "tcp")?;
+    let sources = &tcp.files[..];
+    input::check_sources(sources, "tcp")?;
     if let Some(key) = &tcp.explain
         && let Some(pipe) = sources.iter().find(|source| input::is_pipe(source))
     {
-        return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.display().to_string() }.into());
+        return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.to_string() }.into());
     }
     let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
     let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats_path.map(|path| ("--stats", path)));
     let targets = paths.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path)));
     let targets: Vec<_> = targets.collect();
-    files::check_targets(&sources, &targets)?;
+    files::check_targets(sources, &targets)?;
     let on_standard_output = targets.iter().any(|(_, target)| *target == Target::StandardOutput);
-    input::check_packets(&sources, &tcp.selection, false)?;
+    input::check_packets(sources, &tcp.selection, false)?;
     let (filter, decode) = settings::selection(&tcp.selection)?;
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
-    let mut source = input::open_sources(&sources, decode, &stop)?;
+    let mut source = input::open_sources(sources, decode, &stop)?;
     // After opening: mapped files need address space, too.
     let limits = Limits::new(free_bytes(), tcp.connections).map_err(TcpError::Memory)?;
     let (backend, batch_size, max_anomalies) = (backend(tcp), limits.batch_size, limits.anomalies);
@@ -57,7 +56,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let stats = files::wait_for_reader("--stats", &stop, open)?;
     // The driver of a GPU opens devices and makes system calls of its own.
     if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
-        enter_sandbox(tcp, &sources);
+        enter_sandbox(tcp, sources);
     }
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
@@ -65,7 +64,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     stop_signal.start_thread();
     let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.reporting.quiet), true);
     let options = ReportOptions {
-        sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),
+        sources: sources.iter().map(SourceSpec::to_string).collect(),
         sort: tcp.sort,
         min_packets: tcp.min_packets.unwrap_or(tcp.sort.default_min_packets()),
         top: tcp.top,
@@ -81,11 +80,11 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             error!("--explain {key}: nothing is explained, because the input was not read to its end");
             status = RunStatus::Problems;
         } else {
-            status = status.and(explain_connection(&report, key, &sources, &filter, decode, &stop)?);
+            status = status.and(explain_connection(&report, key, sources, &filter, decode, &stop)?);
         }
     } else {
         if tcp.html.is_some() {
-            status = status.and(read_time_lines(&mut report, read.interrupted, &sources, &filter, decode, &stop));
+            status = status.and(read_time_lines(&mut report, read.interrupted, sources, &filter, decode, &stop));
         }
         status = status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref()));
         if !tcp.reporting.quiet && !on_standard_output {
@@ -107,10 +106,10 @@ fn backend(tcp: &Tcp) -> Backend {
     }
 }
 
-fn enter_sandbox(tcp: &Tcp, sources: &[&OsStr]) {
+fn enter_sandbox(tcp: &Tcp, sources: &[SourceSpec]) {
     let plots: Vec<_> = tcp.svg.iter().map(|folder| Target::File(folder.join("plot"))).collect();
     let reads_again = tcp.explain.is_some() || tcp.html.is_some();
-    let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).map(Path::new).collect();
+    let read_again: Vec<&Path> = sources.iter().filter(|_| reads_again).filter_map(SourceSpec::path).collect();
     Sandbox::enter(&plots, &[], &read_again, Restrictions::FilesAndCalls { accepts: false });
 }
 
@@ -182,14 +181,14 @@ fn read_all(
 fn read_time_lines(
     report: &mut CaptureReport,
     interrupted: bool,
-    sources: &[&OsStr],
+    sources: &[SourceSpec],
     filter: &Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> RunStatus {
     if interrupted {
         report.time_lines = TimeLines::missing("There are none, because the input was not read to its end.");
-    } else if sources.iter().any(|source| input::is_pipe(source)) {
+    } else if sources.iter().any(input::is_pipe) {
         report.time_lines = TimeLines::missing("There are none: they need a second reading, and a pipe is read once.");
     } else if let Err(error) = report.read_time_lines(|consumer| read_again(sources, filter, decode, stop, consumer)) {
         error!(%error, "the page has no time lines: cannot read the capture again");
@@ -201,7 +200,7 @@ fn read_time_lines(
 
 /// Reads the sources once more.
 fn read_again(
-    sources: &[&OsStr],
+    sources: &[SourceSpec],
     filter: &Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     stop: &Arc<AtomicBool>,
@@ -217,7 +216,7 @@ fn read_again(
 fn explain_connection(
     report: &CaptureReport,
     key: &str,
-    sources: &[&OsStr],
+    sources: &[SourceSpec],
     filter: &Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     stop: &Arc<AtomicBool>,

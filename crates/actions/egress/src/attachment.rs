@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
-use weir_capture::{Links, devices, interface_indexes};
+use weir_capture::{Links, LiveSpec, SourceSpec};
 
 /// What the log has about the interface of an output; the attachments of all pipelines share it.
 #[derive(Default)]
@@ -27,9 +27,9 @@ pub(crate) struct Logged {
 pub(crate) struct Attachment {
     output: String,
     interface: String,
-    sources: Vec<String>,
+    sources: Vec<LiveSpec>,
     /// Indexes of the interfaces that sources have monitored. One that is renamed is still monitored.
-    monitored: Vec<(u32, String)>,
+    monitored: Vec<(u32, LiveSpec)>,
     /// `None`: the kernel does not say how interfaces are linked.
     links: Option<Links>,
     /// When it was checked last; `None` while it can be used.
@@ -51,16 +51,17 @@ impl Attachment {
     pub fn new(
         output: &str,
         interface: &str,
-        sources: &[String],
+        sources: &[SourceSpec],
         logged: &Arc<Logged>,
         retry: Duration,
     ) -> Result<Self, Error> {
+        let sources: Vec<LiveSpec> = sources.iter().filter_map(SourceSpec::live).cloned().collect();
         let mut attachment = Self {
             output: output.into(),
             interface: interface.into(),
-            sources: sources.into(),
-            monitored: Vec::new(),
             links: if sources.is_empty() { None } else { Links::open().ok() },
+            sources,
+            monitored: Vec::new(),
             looked: None,
             is_removed: false,
             is_down: false,
@@ -73,7 +74,7 @@ impl Attachment {
 
     fn check_loop(&mut self) -> Result<(), Error> {
         for source in &self.sources {
-            for index in interface_indexes(source).into_iter().flatten() {
+            for index in source.interface_indexes().into_iter().flatten() {
                 if !self.monitored.iter().any(|(known, _)| *known == index) {
                     self.monitored.push((index, source.clone()));
                 }
@@ -85,12 +86,9 @@ impl Attachment {
             interfaces.filter(|found| !found.is_empty()).unwrap_or_else(|| vec![(0, self.interface.clone())]);
         for (index, name) in interfaces {
             let by_index = self.monitored.iter().find(|(known, _)| *known == index).map(|(_, source)| source);
-            let monitors = |source: &&String| {
-                let mut devices = devices(source).into_iter();
-                devices.any(|device| device.split_once(':').is_some_and(|(_, of_source)| of_source == name))
-            };
+            let monitors = |source: &&LiveSpec| source.devices().iter().any(|device| device.name == name);
             if let Some(source) = by_index.or_else(|| self.sources.iter().find(monitors)) {
-                let (output, source_name) = (self.output.clone(), source.clone());
+                let (output, source_name) = (self.output.clone(), source.to_string());
                 return Err(Error::Loop { output, interface: name, source_name });
             }
         }

@@ -12,7 +12,7 @@ use crate::xdp::XdpOutput;
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES};
+use weir_capture::{Frame, FrameSender, LiveSpec, MAX_BURST_FRAMES, SourceSpec};
 use weir_ledger::OutputCounters;
 use weir_packet::Packet;
 
@@ -87,7 +87,7 @@ impl Egress {
 /// which this crate does not open.
 pub fn open(
     output: &OutputSpec,
-    sources: &[String],
+    sources: &[SourceSpec],
     pipelines: usize,
     settings: &OutputSettings,
 ) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
@@ -118,7 +118,7 @@ pub fn open(
 ///
 /// # Errors
 /// The first of these.
-pub fn check(egresses: &[EgressSpec], sources: &[String]) -> Result<(), Error> {
+pub fn check(egresses: &[EgressSpec], sources: &[SourceSpec]) -> Result<(), Error> {
     let mut files: Vec<&OutputSpec> = Vec::new();
     for egress in egresses {
         for (number, output) in egress.outputs.iter().enumerate() {
@@ -157,7 +157,7 @@ pub fn check_interfaces(egresses: &[EgressSpec]) -> Vec<Error> {
     outputs.filter_map(check).collect()
 }
 
-fn check_loop(output: &OutputSpec, sources: &[String]) -> Result<(), Error> {
+fn check_loop(output: &OutputSpec, sources: &[SourceSpec]) -> Result<(), Error> {
     let interface = match output {
         OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface) => interface,
         OutputSpec::Dpdk(text) => return check_dpdk_loop(output, text, sources),
@@ -168,26 +168,26 @@ fn check_loop(output: &OutputSpec, sources: &[String]) -> Result<(), Error> {
 
 /// The device itself, or an interface of the kernel that one of its arguments names
 /// (`net_af_packet0;iface=eth1`), must not be monitored.
-fn check_dpdk_loop(output: &OutputSpec, text: &str, sources: &[String]) -> Result<(), Error> {
+fn check_dpdk_loop(output: &OutputSpec, text: &str, sources: &[SourceSpec]) -> Result<(), Error> {
     let mut parts = text.split(',').next().unwrap_or_default().split(';');
     let device = parts.next().unwrap_or_default();
-    let of_source =
-        |source: &&String| source.strip_prefix("dpdk:").and_then(|text| text.split([',', ';']).next()) == Some(device);
-    if let Some(source) = sources.iter().find(of_source) {
-        let (output, interface, source_name) = (output.to_string(), device.into(), source.clone());
+    let of_source = |source: &&LiveSpec| source.devices().iter().any(|of_source| of_source.is_dpdk_device(device));
+    if let Some(source) = sources.iter().filter_map(SourceSpec::live).find(of_source) {
+        let (output, interface, source_name) = (output.to_string(), device.into(), source.to_string());
         return Err(Error::Loop { output, interface, source_name });
     }
     let interfaces = parts.filter_map(|argument| argument.split_once('=')).map(|(_, value)| value);
     interfaces.into_iter().try_for_each(|interface| check_interface(output, interface, sources))
 }
 
-fn check_interface(output: &OutputSpec, interface: &str, sources: &[String]) -> Result<(), Error> {
+fn check_interface(output: &OutputSpec, interface: &str, sources: &[SourceSpec]) -> Result<(), Error> {
     Attachment::new(&output.to_string(), interface, sources, &Arc::default(), Duration::MAX).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
 
     fn egress(outputs: &[&str]) -> EgressSpec {
         let outputs = outputs.iter().map(|text| text.parse().unwrap()).collect();
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn loops_and_outputs_named_twice_are_refused() {
         let error = |egresses: &[EgressSpec]| {
-            let sources = ["af_packet:lo+weir-a,queues=2".into(), "file.pcap".into()];
-            check(egresses, &sources).map_err(|error| error.to_string())
+            let sources = ["af_packet:lo+weir-a,queues=2", "file.pcap"];
+            check(egresses, &sources.map(|source| OsString::from(source).into())).map_err(|error| error.to_string())
         };
         let refused = error(&[egress(&["pcap:-", "af_packet:lo"])]).unwrap_err();
         let expected =
@@ -207,7 +207,8 @@ mod tests {
         assert!(error(&[egress(&["af_packet:weir-a"])]).is_err());
         assert!(error(&[egress(&["dpdk:net_af_packet0;iface=weir-a"])]).is_err());
         assert_eq!(error(&[egress(&["dpdk:net_af_packet0;iface=weir-b"])]), Ok(()));
-        let of_dpdk = |device: &str| check(&[egress(&[device])], &["dpdk:net_ring0,queues=2".into()]).is_err();
+        let of_dpdk =
+            |device: &str| check(&[egress(&[device])], &[OsString::from("dpdk:net_ring0,queues=2").into()]).is_err();
         assert_eq!(["dpdk:net_ring0", "dpdk:net_ring0;x=y,core=1", "dpdk:net_ring1"].map(of_dpdk), [true, true, false]);
         let twice = ["pcap:x: it is named twice; leave one of them out"; 2].map(|text| Err(text.to_owned()));
         assert_eq!(

@@ -11,7 +11,7 @@ use crate::output::{InterfaceReport, PacketOutput};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal};
+use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal, SourceSpec};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 const ETHERNET: u16 = 1;
@@ -31,7 +31,7 @@ impl InterfaceOutput {
         name: &str,
         interface: &str,
         pipelines: usize,
-        sources: &[String],
+        sources: &[SourceSpec],
         retry: Duration,
     ) -> Result<Vec<Self>, Error> {
         let logged = Arc::default();

@@ -10,7 +10,7 @@ use crate::output::{InterfaceReport, PacketOutput};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::{Frame, FrameTotals, MAX_BURST_FRAMES, SendRefusal, XdpSender};
+use weir_capture::{Frame, FrameTotals, MAX_BURST_FRAMES, SendRefusal, SourceSpec, XdpSender};
 use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
 
 /// Longest time that the end of a run waits for the NIC.
@@ -32,7 +32,7 @@ impl XdpOutput {
         name: &str,
         interface: &str,
         pipelines: usize,
-        sources: &[String],
+        sources: &[SourceSpec],
         retry: Duration,
     ) -> Result<Vec<Self>, Error> {
         let none = PacketTotals::default();

@@ -4,7 +4,8 @@
 //! [`steps`] compares both clocks. `docs/decisions/0016-clock-steps.md` describes who applies what.
 
 use crate::system::realtime_ns;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Smaller differences are no step. (Adjustments of the rate act on both clocks.)
@@ -78,7 +79,7 @@ pub(crate) fn now_ns() -> u64 {
 
 /// Compares the clocks. Returns all steps so far.
 pub(crate) fn steps() -> ClockSteps {
-    let mut steps = CLOCK.steps.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut steps = CLOCK.steps.lock();
     for _ in 0..MAX_READINGS {
         let (before_ns, system_ns, after_ns) = (now_ns(), realtime_ns(), now_ns());
         steps.observe(before_ns, system_ns, after_ns);

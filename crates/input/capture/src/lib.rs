@@ -17,6 +17,7 @@ mod send;
 mod send_frames;
 mod settings;
 mod source;
+mod source_spec;
 mod system;
 
 pub use clock::ClockSteps;
@@ -30,10 +31,7 @@ pub use files::write::{PcapWriter, pcap_file_header, pcap_record_header};
 pub use filter::{FilterError, PacketFilter};
 pub use live::af_xdp::{FrameTotals, XdpSender};
 pub use live::links::Links;
-pub use live::{
-    LIVE_SCHEMES, can_wait, captured_loopback, check_live, devices, has_link, interface_indexes, is_interface, is_live,
-    is_up, notice, open_live,
-};
+pub use live::{Device, LIVE_SCHEMES, LiveSpec, is_interface};
 pub use send::{FrameSender, open_dpdk_senders};
 pub use send_frames::{SendFrames, SendRefusal};
 pub use settings::{SettingsError, SourceSettings};
@@ -41,3 +39,4 @@ pub use source::{
     Burst, FIRST_INTERFACE, Frame, FrameMemory, Input, LiveSource, Loss, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT,
     Progress, SharedMemory, Source,
 };
+pub use source_spec::{SourceSpec, packets_path};

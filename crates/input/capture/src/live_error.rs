@@ -2,6 +2,7 @@
 
 use crate::settings::SettingsError;
 use std::io;
+use std::sync::Arc;
 
 /// Why a live source cannot be opened, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,9 @@ pub enum LiveError {
     /// A setting is wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// What is wrong with the name of a source.
+    #[error(transparent)]
+    Spec(#[from] Arc<Self>),
     #[error("an interface is named twice, so each of its packets would count twice")]
     DuplicateInterface,
     #[error("more than {0} interfaces cannot share one source")]

@@ -156,9 +156,6 @@ pub trait Source {
 
 /// A source of live traffic: it waits for frames, can lose them, has a clock, and ends when it is
 /// stopped.
-///
-/// No method has a default implementation, so a wrapper that does not forward all of them does not
-/// compile.
 pub trait LiveSource: Source {
     /// Sets how long `fill` waits for frames; initially [`POLL_TIMEOUT`].
     fn set_poll_timeout(&mut self, timeout: Duration);
@@ -201,6 +198,13 @@ pub enum Input<'a> {
 }
 
 impl Input<'_> {
+    fn source(&self) -> &dyn Source {
+        match self {
+            Self::File(source) => &**source,
+            Self::Live(source) => &**source,
+        }
+    }
+
     /// Returns the live source, if it is one.
     #[inline]
     pub fn live(&mut self) -> Option<&mut (dyn LiveSource + Send)> {
@@ -221,23 +225,14 @@ impl Source for Input<'_> {
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        match self {
-            Self::File(source) => source.interfaces(),
-            Self::Live(source) => source.interfaces(),
-        }
+        self.source().interfaces()
     }
 
     fn recorded_losses(&self) -> Losses {
-        match self {
-            Self::File(source) => source.recorded_losses(),
-            Self::Live(source) => source.recorded_losses(),
-        }
+        self.source().recorded_losses()
     }
 
     fn progress(&self) -> Progress {
-        match self {
-            Self::File(source) => source.progress(),
-            Self::Live(source) => source.progress(),
-        }
+        self.source().progress()
     }
 }

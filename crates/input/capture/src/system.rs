@@ -6,13 +6,25 @@
 //! references of them says why they may.
 #![allow(unsafe_code)]
 
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The number at an offset of a structure of the kernel, in its byte order.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// As [`u32_at`].
+#[inline]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
 
 /// `ETHTOOL_GCHANNELS`.
 const GET_CHANNELS: u32 = 0x3c;
@@ -311,49 +323,26 @@ pub(crate) fn take_error(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Mapped memory, readable and writable.
-pub(crate) struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the memory belongs to this value alone, on any thread. What the kernel shares of it is
-// governed by the rules of each ring.
-unsafe impl Send for Mapping {}
+/// Mapped memory, readable and writable. What the kernel shares of it is governed by the rules of each
+/// ring.
+pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
     /// Maps a ring of a socket by its offset; without a socket, anonymous memory.
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn new(bytes: usize, ring: Option<(BorrowedFd<'_>, i64)>) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let (kind, descriptor, offset) = match ring {
-            Some((socket, offset)) => (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd(), offset),
-            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
-        };
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in
-        // use.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, descriptor, offset) };
-        match NonNull::new(start.cast()) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Ok(Self { start, bytes }),
-            _ => Err(io::Error::last_os_error()),
-        }
+    pub fn new(bytes: usize, ring: Option<(BorrowedFd<'_>, u64)>) -> io::Result<Self> {
+        Ok(Self(match ring {
+            Some((socket, offset)) => MmapOptions::new().len(bytes).offset(offset).populate().map_raw(&socket)?,
+            None => MmapMut::map_anon(bytes)?.into(),
+        }))
     }
 
     /// Returns the address of a range, if it is within the mapping.
     pub fn at(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         let end = offset.checked_add(bytes)?;
-        // SAFETY: the offset is within the mapping.
-        (end <= self.bytes).then(|| unsafe { self.start.as_ptr().add(offset) })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it is the mapping that `new` made, and no slice of it is left. A failure cannot
-        // be handled.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        (end <= self.0.len()).then(|| self.0.as_mut_ptr().wrapping_add(offset))
     }
 }
 

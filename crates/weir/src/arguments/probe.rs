@@ -7,9 +7,9 @@ use super::{
     PERFORMANCE, Reporting, Sinks, Times,
 };
 use clap::{Args, ValueEnum};
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use weir_capture::SourceSpec;
 use weir_control::parse_address;
 use weir_ledger::Timing;
 use weir_probe::OverloadPolicy;
@@ -22,7 +22,7 @@ pub struct ProbeOptions {
     /// Input source; may be repeated. A live interface (af_packet:INTERFACE or af_xdp:INTERFACE; settings:
     /// see below), a capture or generated traffic (synth:mix,...)
     #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
-    pub inputs: Vec<OsString>,
+    pub inputs: Vec<SourceSpec>,
 
     /// Capture from af_xdp:lo, too, which takes all loopback traffic away from this machine
     #[arg(long, help_heading = INPUT)]

@@ -3,8 +3,8 @@
 use super::groups::settings_help;
 use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks, Times};
 use clap::{Args, value_parser};
-use std::ffi::OsString;
 use std::path::PathBuf;
+use weir_capture::SourceSpec;
 
 /// Meter captures and write flow records to a table, files or collectors
 #[derive(Debug, Args)]
@@ -13,12 +13,12 @@ pub struct Read {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
     /// docs/packet-records.md). Several are merged in time order
     #[arg(value_name = "FILE")]
-    pub files: Vec<OsString>,
+    pub files: Vec<SourceSpec>,
 
     /// Input source; may be repeated. A capture, - (standard input) or generated traffic (synth:mix,...; see
     /// weir synth --help). Or one live interface, read until Ctrl-C (af_packet:INTERFACE or af_xdp:INTERFACE; see below)
     #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
-    pub inputs: Vec<OsString>,
+    pub inputs: Vec<SourceSpec>,
 
     /// Capture from af_xdp:lo, too, which takes all loopback traffic away from this machine
     #[arg(long, help_heading = INPUT)]
@@ -55,6 +55,12 @@ pub struct Read {
 
     #[command(flatten)]
     pub times: Times,
+}
+
+impl Read {
+    pub fn sources(&self) -> Vec<SourceSpec> {
+        [&self.files[..], &self.inputs].concat()
+    }
 }
 
 fn after_help() -> String {

@@ -2,8 +2,8 @@
 
 use super::{Enrichment, INPUT, Metering};
 use clap::{Args, Subcommand};
-use std::ffi::OsString;
 use std::path::PathBuf;
+use weir_capture::SourceSpec;
 
 /// Check a rules file, and try it on captures
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub struct RulesCheck {
 
     /// A capture, - (standard input) or generated traffic (synth:apps,...); may be repeated. Nothing is sent
     #[arg(long = "with", value_name = "CAPTURE", help_heading = INPUT)]
-    pub with: Vec<OsString>,
+    pub with: Vec<SourceSpec>,
 
     /// Print JSON
     #[arg(long)]

@@ -3,8 +3,9 @@
 use super::{Hardening, OUTPUT, Reporting, Selection};
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::PathBuf;
+use weir_capture::SourceSpec;
 use weir_tcp_report::SortOrder;
 use weir_text::units::{parse_flows, parse_length, parse_number};
 
@@ -18,7 +19,7 @@ pub struct Tcp {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or synth:... (see weir synth --help). Several
     /// are merged in time order
     #[arg(value_name = "FILE")]
-    pub files: Vec<OsString>,
+    pub files: Vec<SourceSpec>,
 
     #[command(flatten)]
     pub selection: Selection,

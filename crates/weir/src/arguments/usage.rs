@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use weir_capture::LiveSpec;
 use weir_text::most_similar;
 
 /// Options of nfdump, tcpdump and other programs, and the options of Weir for the same purpose.
@@ -82,7 +83,7 @@ fn subcommand_tip(error: &clap::Error) -> Option<String> {
     let ContextValue::String(name) = error.get(ContextKind::InvalidSubcommand)? else { return None };
     if Path::new(name).is_file() {
         Some(format!("to read this file: 'weir read {name}'"))
-    } else if weir_capture::is_live(name) || weir_capture::is_interface(name) {
+    } else if name.parse::<LiveSpec>().is_ok() || weir_capture::is_interface(name) {
         Some(format!("to meter this traffic: 'weir read -i {}'", live_source(name)))
     } else {
         None

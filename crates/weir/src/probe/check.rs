@@ -13,19 +13,20 @@ use crate::files;
 use crate::input;
 use crate::outputs::Outputs;
 use crate::settings::key_options;
-use std::ffi::OsStr;
 use std::path::Path;
+use weir_capture::{Device, LiveSpec, SourceSpec};
 use weir_packet::DecodeOptions;
 use weir_probe::Settings;
 use weir_text::units;
 
 /// What is wrong with the options, each of which is valid alone.
-pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Vec<Error> {
+pub fn options(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
+    let inputs = &probe.inputs[..];
     let needs_spread = probe.meters.is_some() && probe.layout != Layout::Spread;
     let needs_fused = probe.metering.dpi.is_some_and(|dpi| dpi != Inspection::Off) && probe.layout != Layout::Fused;
     let pipe = inputs.iter().find(|input| probe.autotune_ns.is_some() && input::is_pipe(input));
-    let cannot_wait = |live: &&str| probe.wait && weir_capture::is_live(live) && !weir_capture::can_wait(live);
-    let cannot_wait = inputs.iter().filter_map(|input| input.to_str()).find(cannot_wait);
+    let cannot_wait = |live: &&LiveSpec| probe.wait && !live.can_wait();
+    let cannot_wait = inputs.iter().filter_map(SourceSpec::live).find(cannot_wait);
     let checks = [
         input::check_sources(inputs, "probe"),
         input::check_loopback(inputs, probe.force),
@@ -44,23 +45,24 @@ pub fn options(probe: &ProbeOptions, inputs: &[&OsStr], outputs: &Outputs) -> Ve
             Actions::load(rules)?.check(inputs, &outputs.targets, &probe.metering, &probe.enrichment)
         }),
         if needs_fused { Err(ProbeError::InspectionNeedsFused.into()) } else { Ok(()) },
-        cannot_wait.map_or(Ok(()), |live| Err(ProbeError::CannotWait(live.into()).into())),
-        pipe.map_or(Ok(()), |pipe| Err(ProbeError::AutotuneOfPipe(pipe.to_string_lossy().into_owned()).into())),
+        cannot_wait.map_or(Ok(()), |live| Err(ProbeError::CannotWait(live.to_string()).into())),
+        pipe.map_or(Ok(()), |pipe| Err(ProbeError::AutotuneOfPipe(pipe.to_string()).into())),
     ];
     outputs.problems(&probe.sinks).into_iter().chain(checks.into_iter().filter_map(Result::err)).collect()
 }
 
 /// Rejects a source that is named twice, because its packets would be counted twice. Members of a
 /// fanout group share their packets, and each source of generated traffic has its own.
-fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
+fn reject_duplicates(inputs: &[SourceSpec]) -> Result<(), Error> {
     let mut named = Vec::new();
-    for input in inputs.iter().map(|input| input.to_string_lossy()) {
-        if input.starts_with("synth:") || input.split(',').any(|setting| setting.starts_with("fanout=")) {
-            continue;
-        }
-        let devices =
-            if weir_capture::is_live(&input) { weir_capture::devices(&input) } else { vec![input.into_owned()] };
-        for device in devices {
+    for input in inputs {
+        let names = match input {
+            SourceSpec::Generated(_) => Vec::new(),
+            SourceSpec::Live(live) if live.may_share() => Vec::new(),
+            SourceSpec::Live(live) => live.devices().iter().map(Device::to_string).collect(),
+            SourceSpec::Packets(_) | SourceSpec::Capture(_) => vec![input.to_string()],
+        };
+        for device in names {
             if named.contains(&device) {
                 return Err(ProbeError::DuplicateSource(device).into());
             }
@@ -73,11 +75,9 @@ fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
 /// What would keep the probe from starting, as far as that is known without starting it: sources, their
 /// queues, outputs, and names of collectors.
 pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
-    let waits = |input: &OsStr| {
-        let live = input.to_str().filter(|live| probe.wait && weir_capture::is_live(live));
-        live.is_some_and(|live| !weir_capture::devices(live).iter().all(|device| weir_capture::is_up(device)))
-    };
-    let inputs = probe.inputs.iter().filter(|input| !input.is_empty() && !waits(input));
+    let waits = |live: &LiveSpec| probe.wait && !live.devices().iter().all(Device::is_up);
+    let is_empty = |input: &SourceSpec| matches!(input, SourceSpec::Capture(path) if path.as_os_str().is_empty());
+    let inputs = probe.inputs.iter().filter(|input| !is_empty(input) && !input.live().is_some_and(waits));
     let decode = DecodeOptions { decapsulate: probe.metering.selection.decap };
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input, decode).err()).collect();
     problems.extend(Enricher::load(&probe.enrichment).err());
@@ -139,7 +139,7 @@ impl Facts {
 /// Sources, outputs, and the files that are read.
 fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
     for input in &probe.inputs {
-        facts.add("source", input.to_string_lossy().into_owned());
+        facts.add("source", input);
     }
     for sink in &outputs.sinks {
         facts.add("sink", sink);
@@ -162,7 +162,8 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
 }
 
 fn describe_pipelines(facts: &mut Facts, probe: &ProbeOptions, settings: &Settings) {
-    let requested = probe.inputs.iter().map(|input| placement::requested_queues(input)).collect::<Option<Vec<_>>>();
+    let requested = probe.inputs.iter().map(|input| input.live().map_or(Some(1), LiveSpec::requested_queues));
+    let requested = requested.collect::<Option<Vec<_>>>();
     let placement = match requested {
         Some(queues) => Placement::choose(probe, &queues),
         None => Placement::undecided(probe),

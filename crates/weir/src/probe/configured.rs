@@ -10,7 +10,7 @@ use crate::missing_options;
 use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::settings::probe_settings;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use weir_probe::Settings;
 
@@ -55,12 +55,11 @@ impl Configured {
         if options.print_config {
             return Ok(ControlFlow::Break(print(config::to_file(&merged)?.as_bytes())));
         }
-        let inputs: Vec<&OsStr> = options.inputs.iter().map(OsString::as_os_str).collect();
         let mut note = |error| problems.push(error);
         let owner = privileges::changes_to(&options.user).map_err(&mut note).ok().flatten();
         let settings = probe_settings(&options).map_err(note).ok();
         let outputs = Outputs { owner, ..reload::outputs(&options) };
-        problems.extend(check::options(&options, &inputs, &outputs));
+        problems.extend(check::options(&options, &outputs));
         let is_valid = problems.is_empty();
         if options.check {
             problems.extend(check::surroundings(&options, &outputs));

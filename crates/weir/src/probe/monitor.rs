@@ -7,9 +7,9 @@ use crate::arguments::ProbeOptions;
 use crate::read::log_sink_failure;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
+use weir_capture::{Device, SourceSpec};
 use weir_control::Report;
 use weir_ledger::{ClockCounters, Ledger};
 use weir_probe::{GroupStatus, ThreadPanic};
@@ -22,7 +22,7 @@ pub struct Monitor {
     probe: ProbeOptions,
     status: Status,
     /// The interfaces of all sources and whether they had a link.
-    links: Vec<(String, bool)>,
+    links: Vec<(Device, bool)>,
     next_update: Instant,
     /// Last known overload level of each pipeline.
     levels: Vec<u8>,
@@ -118,8 +118,7 @@ impl Monitor {
     /// What the HTTP interface answers from now on.
     pub fn report(&mut self, running: &weir_probe::Probe) -> Report {
         let (ledger, pipelines) = self.reports(running);
-        let name = |device: &str| device.split_once(':').map_or(device, |(_, interface)| interface).to_owned();
-        let interfaces = self.links.iter().map(|(device, has_link)| (name(device), *has_link)).collect();
+        let interfaces = self.links.iter().map(|(device, has_link)| (device.name.clone(), *has_link)).collect();
         Report { ledger, pipelines, interval: self.interval.clone(), interfaces, ..Report::default() }
     }
 
@@ -215,12 +214,12 @@ impl Monitor {
     fn log_link_changes(&mut self) {
         for (device, had_link) in &mut self.links {
             // With --wait, a source also waits for an interface that is removed.
-            let has_link = weir_capture::has_link(device).or(self.probe.wait.then_some(false));
+            let has_link = device.has_link().or(self.probe.wait.then_some(false));
             let Some(has_link) = has_link.filter(|has_link| has_link != had_link) else {
                 continue;
             };
             *had_link = has_link;
-            let interface = device.split_once(':').map_or(device.as_str(), |(_, interface)| interface);
+            let interface = &device.name;
             if has_link {
                 info!(interface, "interface has a link again");
             } else {
@@ -244,12 +243,12 @@ impl Monitor {
 }
 
 /// The interfaces of live sources, and whether they have a link.
-fn links(inputs: &[OsString]) -> Vec<(String, bool)> {
-    let live = inputs.iter().map(|input| input.to_string_lossy()).filter(|input| weir_capture::is_live(input));
-    let mut devices: Vec<String> = live.flat_map(|input| weir_capture::devices(&input)).collect();
+fn links(inputs: &[SourceSpec]) -> Vec<(Device, bool)> {
+    let live = inputs.iter().filter_map(SourceSpec::live);
+    let mut devices: Vec<Device> = live.flat_map(|live| live.devices().to_vec()).collect();
     devices.sort();
     devices.dedup();
-    let link = |device: String| weir_capture::has_link(&device).map(|has_link| (device, has_link));
+    let link = |device: Device| device.has_link().map(|has_link| (device, has_link));
     devices.into_iter().filter_map(link).collect()
 }
 

@@ -16,7 +16,6 @@ use crate::memory::{MemoryLock, SinkMemory};
 use crate::outputs::{OpenOutputs, Outputs};
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::{StopSignal, signal_flag};
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -132,9 +131,8 @@ fn enter_sandbox(
         // A reload may name the first filter. The sandbox forbids to load libpcap then.
         let _ = PacketFilter::new("ip");
     }
-    let inputs: Vec<&OsStr> = options.inputs.iter().map(OsString::as_os_str).collect();
     let pipes: Vec<PathBuf> = actions.into_iter().flat_map(Actions::writable_paths).collect();
-    let restrictions = Restrictions::of(&inputs, actions.is_some_and(Actions::use_dpdk), serves);
+    let restrictions = Restrictions::of(&options.inputs, actions.is_some_and(Actions::use_dpdk), serves);
     let tables = enricher.into_iter().flat_map(Enricher::paths);
     let files = options.config.as_deref().into_iter().chain(options.rules.as_deref());
     let read_again: Vec<&Path> = files.chain(tables).collect();

@@ -4,8 +4,8 @@
 use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::error::{Error, ProbeError};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::ffi::OsStr;
 use tracing::info;
+use weir_capture::LiveSpec;
 use weir_host::{SourceThreads, Sysroot};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,15 +56,12 @@ impl Placement {
         // Metering threads for all queues are placed with the first NIC.
         let meters = if probe.layout == Layout::Spread { probe.metering_threads().into() } else { 0 };
         let sources = probe.inputs.iter().zip(queues).enumerate().map(|(number, (input, queues))| {
-            let devices = devices(input);
-            if devices.is_empty() {
-                Err(NoAssignment::NotNic(input.to_string_lossy().into_owned()))
-            } else {
-                let meters = if number == 0 { meters } else { 0 };
-                Ok(SourceThreads { devices, threads: threads_per_queue * queues + meters })
-            }
+            let live = input.live().ok_or_else(|| NoAssignment::NotNic(input.to_string()))?;
+            let devices = live.devices().iter().map(|device| device.name.clone()).collect();
+            let meters = if number == 0 { meters } else { 0 };
+            Ok(SourceThreads { devices, threads: threads_per_queue * queues + meters })
         });
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let sources = sources.collect::<Result<Vec<_>, NoAssignment>>()?;
         let allowed = sched_getaffinity(None)?;
         let chosen = weir_host::assign_cpus(root, &sources, |cpu| allowed.is_set(cpu as usize))?;
         let as_cores = |cpus: &[u32]| cpus.iter().map(|&cpu| cpu as usize).collect::<Vec<_>>();
@@ -106,40 +103,15 @@ fn list(cores: &[usize]) -> String {
     }
 }
 
-/// Interface names or PCI addresses of a live source; empty for captures.
-fn devices(input: &OsStr) -> Vec<String> {
-    let name = input.to_string_lossy();
-    if !weir_capture::is_live(&name) {
-        return Vec::new();
-    }
-    let without_scheme =
-        |device: String| device.split_once(':').map_or(device.clone(), |(_, device)| device.to_owned());
-    weir_capture::devices(&name).into_iter().map(without_scheme).collect()
-}
-
-/// Number of queues in the source's settings; `None` if it is known only when the source is open.
-pub fn requested_queues(input: &OsStr) -> Option<usize> {
-    let name = input.to_string_lossy();
-    let value = name.split(',').find_map(|setting| setting.strip_prefix("queues="));
-    let is_range = name.starts_with("af_xdp:");
-    match value.map(|value| value.split_once('-').unwrap_or((value, value))) {
-        Some((first, last)) if is_range => Some(last.parse::<usize>().ok()? + 1 - first.parse::<usize>().ok()?),
-        Some((count, _)) => count.parse().ok(),
-        None if is_range => None,
-        None => Some(1),
-    }
-}
-
 /// Runs `open`, which allocates the rings of a source, on the NUMA node where its threads will run.
-pub fn on_node_of<T>(probe: &ProbeOptions, input: &OsStr, open: impl FnOnce() -> T) -> T {
-    // DPDK places its memory itself, and needs access to the other cores.
-    let is_dpdk = input.to_string_lossy().starts_with("dpdk:");
+pub fn on_node_of<T>(probe: &ProbeOptions, live: &LiveSpec, open: impl FnOnce() -> T) -> T {
     let cores: Vec<usize> = match &probe.cores {
-        _ if is_dpdk => Vec::new(),
+        // DPDK places its memory itself, and needs access to the other cores.
+        _ if live.is_dpdk() => Vec::new(),
         Some(cores) => cores.0.clone(),
         None => {
             let root = Sysroot::live();
-            let near = devices(input).into_iter().flat_map(|device| weir_host::nearby_cpus(&root, &device));
+            let near = live.devices().iter().flat_map(|device| weir_host::nearby_cpus(&root, &device.name));
             near.map(|cpu| cpu as usize).collect()
         }
     };

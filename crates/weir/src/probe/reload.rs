@@ -16,7 +16,7 @@ use crate::missing_options;
 use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
 use crate::settings::{key_options, probe_settings};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -172,11 +172,10 @@ impl Effective {
             view.groups = self.sink_memory.views.groups;
         }
         outputs.problems(&new.sinks).into_iter().next().map_or(Ok(()), Err)?;
-        let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
-        files::check_targets(&inputs, &outputs.targets)?;
+        files::check_targets(&new.inputs, &outputs.targets)?;
         // Problems of the rules file itself are reported when the rules are loaded.
         if let Some(actions) = new.rules.as_deref().and_then(|rules| Actions::load(rules).ok()) {
-            actions.check(&inputs, &outputs.targets, &new.metering, &new.enrichment)?;
+            actions.check(&new.inputs, &outputs.targets, &new.metering, &new.enrichment)?;
         }
         let settings = probe_settings(&new)?;
         let same_options =
@@ -252,8 +251,7 @@ impl Effective {
         }
         let merged = config::add_text(&self.arguments, path, text)?;
         let (new, _) = config::parse(&merged)?;
-        let inputs: Vec<&OsStr> = new.inputs.iter().map(OsString::as_os_str).collect();
-        input::check_sources(&inputs, "probe")?;
+        input::check_sources(&new.inputs, "probe")?;
         if new.sinks.outputs.is_empty() && !self.options.sinks.outputs.is_empty() {
             return incomplete(IncompleteConfig::NoOutput);
         }

@@ -9,7 +9,7 @@ use crate::error::{Error, ProbeError};
 use crate::input;
 use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
 use crate::settings::start_error;
-use std::ffi::{OsStr, OsString};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
@@ -30,9 +30,8 @@ impl OpenGroups {
     /// Opens the outputs of the rules for each pipeline.
     pub fn add_actions(&mut self, actions: &Actions, probe: &ProbeOptions) -> Result<(), Error> {
         let queues: Vec<_> = self.groups.iter_mut().flat_map(|group| &mut group.queues).collect();
-        let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
         let filter = probe.metering.selection.filter.as_deref();
-        let opened = actions.open(&inputs, queues.len(), &WhenFull::Drop, &probe.timing(), filter)?;
+        let opened = actions.open(&probe.inputs, queues.len(), &WhenFull::Drop, &probe.timing(), filter)?;
         queues.into_iter().zip(opened).for_each(|(queue, actions)| queue.actions = Some(actions));
         Ok(())
     }
@@ -49,30 +48,28 @@ pub struct Started {
 pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Result<OpenGroups, Error> {
     let (mut queues, mut counts) = (Vec::new(), Vec::new());
     for input in &probe.inputs {
-        let name = input.to_string_lossy().into_owned();
         let before = queues.len();
-        if weir_capture::is_live(&name) {
+        if let Some(live) = input.live() {
             let mut sources = loop {
                 if probe.wait {
-                    input::wait_for_interfaces(&name, stop);
+                    input::wait_for_interfaces(live, stop);
                 }
-                let indexes = weir_capture::interface_indexes(&name);
-                match placement::on_node_of(probe, input, || input::open_queues(&name)) {
+                let indexes = live.interface_indexes();
+                match placement::on_node_of(probe, live, || input::open_queues(live)) {
                     // The interface vanished again while it was opened.
-                    Err(_) if probe.wait && !stop.load(Ordering::Relaxed) && input::have_changed(&name, &indexes) => {}
+                    Err(_) if probe.wait && !stop.load(Ordering::Relaxed) && input::have_changed(live, &indexes) => {}
                     opened => break opened?,
                 }
             };
             if probe.wait && !sources.iter_mut().all(|source| source.wait_for_interface()) {
-                return Err(ProbeError::CannotWait(name).into());
+                return Err(ProbeError::CannotWait(live.to_string()).into());
             }
-            let short = name.split(',').next().unwrap_or(&name);
-            let named = |(number, source)| (format!("{short}@{number}"), Input::Live(source));
+            let named = |(number, source)| (format!("{}@{number}", live.short_name()), Input::Live(source));
             queues.extend(sources.into_iter().enumerate().map(named));
         } else {
             let decode = DecodeOptions { decapsulate: probe.metering.selection.decap };
-            let source = input::open_sources(&[input], decode, stop)?;
-            queues.push((name, source));
+            let source = input::open_sources(slice::from_ref(input), decode, stop)?;
+            queues.push((input.to_string(), source));
         }
         counts.push(queues.len() - before);
     }

@@ -18,10 +18,10 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
     Scope, path_beneath_rules,
 };
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tracing::{debug, info};
+use weir_capture::{LiveSpec, SourceSpec};
 
 /// Readable after start: libraries and files of name resolution (NSS modules, libpcap), devices
 /// without content, the maps of this process, for the backtrace of a panic, and available memory.
@@ -57,9 +57,9 @@ pub enum Restrictions {
 
 impl Restrictions {
     /// What can be restricted with these sources, and with outputs of packets that use DPDK or not.
-    pub fn of(sources: &[&OsStr], sends_by_dpdk: bool, accepts: bool) -> Self {
-        let is_dpdk = |source: &&OsStr| source.as_encoded_bytes().starts_with(b"dpdk:");
-        if sends_by_dpdk || sources.iter().any(is_dpdk) { Self::Files } else { Self::FilesAndCalls { accepts } }
+    pub fn of(sources: &[SourceSpec], sends_by_dpdk: bool, accepts: bool) -> Self {
+        let mut live = sources.iter().filter_map(SourceSpec::live);
+        if sends_by_dpdk || live.any(LiveSpec::is_dpdk) { Self::Files } else { Self::FilesAndCalls { accepts } }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Interfaces as outputs, in a network namespace: what arrives at the other end.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::slice;
 use std::thread;
@@ -350,7 +351,7 @@ fn output_through_a_monitored_interface_is_refused() {
     let refused = |output: &str, source: &str| {
         let outputs = vec![output.parse().unwrap()];
         let egress = EgressSpec { outputs, balance: Balance::AddressPair };
-        check(&[egress], &[source.into()]).map_err(|error| error.to_string())
+        check(&[egress], &[OsString::from(source).into()]).map_err(|error| error.to_string())
     };
     for (output, source, interface) in [
         ("af_packet:left", "af_packet:left,queues=2", "left"),

@@ -11,7 +11,7 @@ use crate::live::veth::{self, RECEIVING_END, SentFrames, VethPair};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::LiveSource;
+use weir_capture::{LiveSource, LiveSpec};
 use weir_probe::CpuAffinity;
 
 /// Idle timeout during trials. Conversations last fractions of a second here; the short timeout lets
@@ -110,7 +110,7 @@ impl Setup<'_> {
             TrafficFeed::Veth(_) => format!("{}:{RECEIVING_END}", self.scheme),
             TrafficFeed::Dpdk(device) => device.next(),
         };
-        let mut queues = weir_capture::open_live(&name)?;
+        let mut queues = name.parse::<LiveSpec>()?.open()?;
         match queues.pop() {
             Some(source) if queues.is_empty() => Ok(source),
             _ => Err(Error::SeveralQueues(name)),

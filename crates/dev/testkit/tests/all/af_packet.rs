@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use testbed::namespace::{BOUND, LEFT, Sender, network};
-use weir_capture::{Burst, ClockSteps, Error, Input, LiveSource, Losses, MAX_BURST_FRAMES, Progress, Source};
+use weir_capture::{Burst, ClockSteps, Error, Input, LiveSource, LiveSpec, Losses, MAX_BURST_FRAMES, Progress, Source};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, truth};
 use weir_trafficgen::TrafficGenerator;
@@ -91,7 +91,8 @@ fn live_records_equal_those_of_the_same_frames_from_memory_for_any_number_of_que
     let meter = weir_flow::Config { key, ..weir_flow::Config::default() };
     let inside = || Settings { layer2: true, decode, meter, ..Settings::default() };
     for (queues, settings) in [(1, plain()), (4, plain()), (4, inside())] {
-        let sources = weir_capture::open_live(&format!("af_packet:right,queues={queues}")).unwrap();
+        let sources =
+            format!("af_packet:right,queues={queues}").parse::<LiveSpec>().and_then(|live| live.open()).unwrap();
         assert_eq!(sources.len(), queues);
         let stop = Arc::new(AtomicBool::new(false));
         let pipelines: Vec<_> = sources

@@ -19,10 +19,11 @@ use crate::files::merge::merge;
 use crate::files::prefetch::prefetch;
 use crate::files::read_ahead::RETAINED_BYTES;
 use crate::source::{Burst, Frame, Loss, Losses, MAX_BURST_FRAMES, Progress, SharedMemory, Source};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 /// Bursts in the queue at most. With 64 a run takes a tenth longer: frames come from the second-level
@@ -192,19 +193,15 @@ struct Queue {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until the queue has room, and adds an item. Returns an empty burst, or `None` if the caller
     /// takes no more items.
     fn push(&self, item: Item, bytes: usize) -> Option<ReadBurst> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let is_full = |queue: &mut Queue| {
             let has_room = queue.items.len() < QUEUE_BURSTS && queue.bytes + bytes <= self.max_bytes;
             !queue.is_closed && !queue.items.is_empty() && !has_room
         };
-        queue = self.emptied.wait_while(queue, is_full).unwrap_or_else(PoisonError::into_inner);
+        self.emptied.wait_while(&mut queue, is_full);
         if queue.is_closed {
             return None;
         }
@@ -225,7 +222,7 @@ struct QueueEnd(Arc<Shared>);
 
 impl Drop for QueueEnd {
     fn drop(&mut self) {
-        self.0.lock().ended = true;
+        self.0.queue.lock().ended = true;
         self.0.filled.notify_one();
     }
 }
@@ -310,7 +307,7 @@ fn read(source: &mut dyn Source, shared: &Shared) {
         }
     }
     let (progress, interfaces, recorded_losses) = (source.progress(), source.interfaces(), source.recorded_losses());
-    shared.lock().at_end = Some(AtEnd { progress, interfaces, recorded_losses });
+    shared.queue.lock().at_end = Some(AtEnd { progress, interfaces, recorded_losses });
 }
 
 impl ReadingThread {
@@ -343,7 +340,7 @@ impl ReadingThread {
         self.is_started = true;
         let source = Arc::new(Mutex::new(self.source.take()));
         let (of_thread, end) = (source.clone(), QueueEnd(self.shared.clone()));
-        let take = |source: &Mutex<Option<_>>| source.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |source: &Mutex<Option<_>>| source.lock().take();
         let run = move || take(&of_thread).into_iter().for_each(|mut source: Box<_>| read(&mut *source, &end.0));
         self.thread = Builder::new().name(self.name.clone()).spawn(run).ok();
         if self.thread.is_none() {
@@ -384,9 +381,9 @@ impl ReadingThread {
 
     /// Waits for items and takes all of them. Returns false at the end.
     fn receive(&mut self) -> bool {
-        let mut queue = self.shared.lock();
+        let mut queue = self.shared.queue.lock();
         let is_empty = |queue: &mut Queue| queue.items.is_empty() && !queue.ended;
-        queue = self.shared.filled.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner);
+        self.shared.filled.wait_while(&mut queue, is_empty);
         if queue.items.is_empty() {
             let at_end = queue.at_end.take();
             drop(queue);
@@ -492,7 +489,7 @@ impl Source for ReadingThread {
 impl Drop for ReadingThread {
     /// Does not wait for the thread, which may wait for a pipe.
     fn drop(&mut self) {
-        self.shared.lock().is_closed = true;
+        self.shared.queue.lock().is_closed = true;
         self.shared.emptied.notify_one();
     }
 }

@@ -62,12 +62,13 @@ impl<W: Write> PcapWriter<W> {
     /// The output cannot be written; `InvalidInput` for a frame of another link type or a time
     /// after 2106.
     pub fn write(&mut self, frame: &Frame<'_>) -> io::Result<()> {
-        let refuse = |error| Err(io::Error::new(io::ErrorKind::InvalidInput, error));
-        if frame.link_type != self.link_type {
-            return refuse(RefusedFrame::LinkType { frame: frame.link_type, file: self.link_type });
+        let refuse = |error: String| Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        let (of_frame, of_file) = (frame.link_type, self.link_type);
+        if of_frame != of_file {
+            return refuse(format!("a frame of link type {of_frame} in a pcap file of link type {of_file}"));
         }
         let Ok(seconds) = u32::try_from(frame.time_ns / 1_000_000_000) else {
-            return refuse(RefusedFrame::Time { time_ns: frame.time_ns });
+            return refuse(format!("{} ns since 1970 is later than the latest time of a pcap file", frame.time_ns));
         };
         let bytes = &frame.bytes[..frame.bytes.len().min(self.snap_bytes as usize)];
         self.output.write_all(&record_header(seconds, frame, bytes.len() as u32))?;
@@ -82,14 +83,6 @@ impl<W: Write> PcapWriter<W> {
         self.output.flush()?;
         self.output.into_inner().map_err(io::IntoInnerError::into_error)
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum RefusedFrame {
-    #[error("a frame of link type {frame} in a pcap file of link type {file}")]
-    LinkType { frame: u16, file: u16 },
-    #[error("{time_ns} ns since 1970 is later than the latest time of a pcap file")]
-    Time { time_ns: u64 },
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 
 use super::program::Instruction;
 use libloading::Library;
+use parking_lot::Mutex;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// File names of libpcap: Debian's, and that of other distributions.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
@@ -55,7 +56,7 @@ pub(super) fn compile(
     let expression =
         CString::new(expression).map_err(|_| CompileError::Expression("it contains a zero byte".into()))?;
     let pcap = pcap().map_err(CompileError::Library)?;
-    let _guard = COMPILE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = COMPILE_LOCK.lock();
     // SAFETY: the functions are libpcap's by name, with the types of pcap/pcap.h. The handle is not
     // null, is used only by this thread and closed once, after its last use. The expression ends
     // with 0 and outlives the call. `compile` writes the program before it is read; its

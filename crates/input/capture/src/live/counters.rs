@@ -8,7 +8,7 @@
 //! if no packet reaches the stack. (/sys/class/net has the same counters, but for the network
 //! namespace in which /sys was mounted.)
 
-use crate::system;
+use crate::system::{self, u16_at};
 use std::fs::File;
 use std::io::{self, Read, Write};
 
@@ -100,14 +100,13 @@ fn increase(last: u64, now: u64) -> u64 {
 /// Returns the counters in a reply; `None` if it is another message.
 fn parse(reply: &[u8]) -> Option<InterfaceLosses> {
     let (header, mut attributes) = reply.split_at_checked(HEADER_BYTES)?;
-    if u16::from_ne_bytes([header[4], header[5]]) != NEW_STATS {
+    if u16_at(header, 4)? != NEW_STATS {
         return None;
     }
-    while let Some((head, rest)) = attributes.split_first_chunk::<4>() {
-        let [a, b, c, d] = *head;
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        let value = rest.get(..length.checked_sub(4)?)?;
-        if u16::from_ne_bytes([c, d]) == LINK_64 {
+    while !attributes.is_empty() {
+        let length = usize::from(u16_at(attributes, 0)?);
+        let value = attributes.get(4..length)?;
+        if u16_at(attributes, 2)? == LINK_64 {
             let counter = |at: usize| value.chunks_exact(8).nth(at)?.try_into().ok().map(u64::from_ne_bytes);
             let nic = counter(RX_FIFO_ERRORS)?.wrapping_add(counter(RX_MISSED_ERRORS)?);
             return Some(InterfaceLosses { nic, kernel: counter(RX_DROPPED)? });

@@ -26,12 +26,6 @@ impl Interface {
     }
 }
 
-/// Returns the name of the interface in the name of a source: `eth0` in `af_packet:eth0,queues=4`.
-pub(crate) fn interface_name(source: &str) -> String {
-    let (_, rest) = source.split_once(':').unwrap_or(("", source));
-    rest.split(',').next().unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

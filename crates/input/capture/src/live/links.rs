@@ -3,7 +3,7 @@
 //! A VLAN interface, a tunnel and a bridge send through other interfaces, and a veth interface to its
 //! peer. (/sys/class/net says the same, but for the network namespace in which /sys was mounted.)
 
-use crate::system;
+use crate::system::{self, u16_at, u32_at};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -126,14 +126,6 @@ fn link(message: &[u8]) -> Option<Link> {
         link.below = None;
     }
     Some(link)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Opens live traffic by its name.
+//! Live traffic by its name.
 //!
 //! ```text
 //! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
@@ -20,7 +20,10 @@ use crate::error::Error;
 use crate::live_error::LiveError;
 use crate::source::LiveSource;
 use crate::system;
-use tap::Tap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use tap::{InTurn, Merge, Tap};
 
 /// One source per receive queue.
 type Queues = Vec<Box<dyn LiveSource + Send>>;
@@ -29,126 +32,226 @@ type Queues = Vec<Box<dyn LiveSource + Send>>;
 pub const LIVE_SCHEMES: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
 const DPDK: &str = "dpdk:";
 
-/// Returns whether a source is live traffic, by its name.
-pub fn is_live(source: &str) -> bool {
-    LIVE_SCHEMES.iter().any(|scheme| source.starts_with(scheme))
+/// A live source. Wrong settings are an error when it is checked or opened.
+#[derive(Clone, Debug)]
+pub struct LiveSpec {
+    /// As the user wrote it.
+    text: String,
+    /// The length without settings.
+    short_length: usize,
+    devices: Vec<Device>,
+    settings: Result<Settings, Arc<LiveError>>,
 }
 
-/// Opens live traffic: one source per receive queue, in the order of their numbers.
-///
-/// # Errors
-/// [`Error::Live`]: no such interface, no permission, or a wrong setting.
-pub fn open_live(source: &str) -> Result<Queues, Error> {
-    let names = interface_sources(source);
-    if names.len() < 2 {
-        return open_interface(source);
-    }
-    if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
-        return Err(failed(source)(LiveError::DuplicateInterface));
-    }
-    if source.starts_with(af_packet::SCHEME) {
-        let opened = names.iter().map(|name| af_packet::open(name).map_err(failed(name)));
-        let queues = tap::queue_by_queue(opened.collect::<Result<_, _>>()?);
-        return box_all(source, queues.map(|queues| queues.into_iter().map(af_packet::Tap::new).collect()));
-    }
-    let opened = names.iter().map(|name| open_interface(name)).collect::<Result<_, _>>()?;
-    box_all(source, tap::queue_by_queue(opened).map(|queues| queues.into_iter().map(Tap::new).collect()))
+/// An interface of the kernel or a port of DPDK.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Device {
+    scheme: &'static str,
+    /// The name of the interface; for DPDK, the device with its arguments.
+    pub name: String,
 }
 
-/// Checks a live source without opening it: its settings, its interfaces and their queues. The devices of
-/// DPDK are known only to DPDK.
-///
-/// # Errors
-/// As [`open_live`], but no permission is checked.
-pub fn check_live(source: &str) -> Result<(), Error> {
-    interface_sources(source).iter().try_for_each(|name| {
-        if name.starts_with(af_packet::SCHEME) {
-            af_packet::check(name).map_err(failed(name))
-        } else if name.starts_with(af_xdp::SCHEME) {
-            af_xdp::check(name).map_err(failed(name))
-        } else if cfg!(feature = "dpdk") {
-            Ok(())
-        } else {
-            Err(failed(name)(LiveError::NoDpdk))
-        }
-    })
-}
-
-/// Returns whether a source can attach to its interfaces again, as far as its settings and interfaces
-/// say; for AF_XDP it also needs memory that may be locked. True for a source that cannot be opened.
-pub fn can_wait(source: &str) -> bool {
-    interface_sources(source).iter().all(|name| {
-        if name.starts_with(af_packet::SCHEME) {
-            af_packet::can_wait(name)
-        } else {
-            name.starts_with(af_xdp::SCHEME) && af_xdp::can_wait(name)
-        }
-    })
-}
-
-/// Returns the devices of a live source without settings: `af_packet:eth0` for
-/// `af_packet:eth0,queues=4`; several for a tap.
-pub fn devices(source: &str) -> Vec<String> {
-    let without_settings = |name: String| name.split(',').next().unwrap_or_default().to_owned();
-    interface_sources(source).into_iter().map(without_settings).collect()
-}
-
-/// Splits the name of a tap into one source per interface.
-fn interface_sources(source: &str) -> Vec<String> {
-    let (scheme, rest) = source.split_once(':').unwrap_or((source, ""));
-    let (interfaces, settings) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
-    // The arguments of a DPDK device may contain any character.
-    if source.starts_with(DPDK) || !interfaces.contains('+') {
-        return vec![source.into()];
-    }
-    interfaces.split('+').map(|interface| format!("{scheme}:{interface}{settings}")).collect()
-}
-
-/// Returns whether the interface of one of the [`devices`] is up and has a link; `None` if it does
-/// not exist or is not the kernel's.
-pub fn has_link(device: &str) -> Option<bool> {
-    match device.split_once(':') {
-        Some((_, interface)) if !device.starts_with(DPDK) => system::has_link(interface).ok(),
-        _ => None,
-    }
-}
-
-/// Returns the interface indexes of the [`devices`] of a source: they change if an interface is removed
-/// and another one of its name appears.
-pub fn interface_indexes(source: &str) -> Vec<Option<u32>> {
-    let index = |device: String| system::interface_index(device.split_once(':')?.1);
-    devices(source).into_iter().map(index).collect()
-}
-
-/// Returns whether the interface of one of the [`devices`] exists and is up; true if it is not the
-/// kernel's.
-pub fn is_up(device: &str) -> bool {
-    match device.split_once(':') {
-        Some((_, interface)) if !device.starts_with(DPDK) => system::is_up(interface).unwrap_or(false),
-        _ => true,
-    }
-}
-
-fn open_interface(source: &str) -> Result<Queues, Error> {
-    if source.starts_with(af_packet::SCHEME) {
-        return box_all(source, af_packet::open(source));
-    }
-    if source.starts_with(af_xdp::SCHEME) {
-        return box_all(source, af_xdp::open(source));
-    }
+#[derive(Clone, Debug)]
+enum Settings {
+    AfPacket(af_packet::Settings),
+    AfXdp(af_xdp::Settings),
     #[cfg(feature = "dpdk")]
-    if let Some(device) = source.strip_prefix(DPDK) {
-        return box_all(source, crate::live::dpdk::open(device).map_err(|error| Box::new(error).into()));
-    }
-    let is_dpdk = source.starts_with(DPDK);
-    let cause = if is_dpdk { LiveError::NoDpdk } else { LiveError::UnknownScheme(&LIVE_SCHEMES) };
-    Err(failed(source)(cause))
+    Dpdk(dpdk::Settings),
 }
 
-/// Makes live sources of opened queues, or names the source that cannot be opened.
-fn box_all<S: LiveSource + Send + 'static>(source: &str, opened: Result<Vec<S>, LiveError>) -> Result<Queues, Error> {
-    let queues = opened.map_err(failed(source))?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
+impl LiveSpec {
+    /// The source with other blocks of the receive ring; `None` if it has none, or if the user has set
+    /// them.
+    pub fn with_blocks(&self, settings: &str) -> Option<Self> {
+        let changed = format!("{self},{settings}").parse::<Self>().ok()?;
+        matches!(changed.settings, Ok(Settings::AfPacket(_))).then_some(changed)
+    }
+
+    /// The source as the user wrote it, without settings.
+    pub fn short_name(&self) -> &str {
+        &self.text[..self.short_length]
+    }
+
+    /// One, or the interfaces of a tap.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Number of queues in the settings; `None` if it is known only when the source is open.
+    pub fn requested_queues(&self) -> Option<usize> {
+        match &self.settings {
+            Ok(Settings::AfPacket(settings)) => Some(settings.queues.into()),
+            Ok(Settings::AfXdp(settings)) => settings.queues.map(|(first, last)| (last + 1 - first) as usize),
+            #[cfg(feature = "dpdk")]
+            Ok(Settings::Dpdk(settings)) => Some(settings.queues.into()),
+            Err(_) => (!self.text.starts_with(af_xdp::SCHEME)).then_some(1),
+        }
+    }
+
+    /// Whether other sources may share its packets: the members of a fanout group. True for wrong
+    /// settings.
+    pub fn may_share(&self) -> bool {
+        match &self.settings {
+            Ok(Settings::AfPacket(settings)) => settings.fanout.is_some(),
+            Ok(_) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Whether DPDK reads it, and not the kernel.
+    pub fn is_dpdk(&self) -> bool {
+        self.text.starts_with(DPDK)
+    }
+
+    /// Opens it: one source per receive queue, in the order of their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Live`]: no such interface, no permission, or a wrong setting.
+    pub fn open(&self) -> Result<Queues, Error> {
+        if (1..self.devices.len()).any(|at| self.devices[..at].contains(&self.devices[at])) {
+            return Err(failed(&self.text)(LiveError::DuplicateInterface));
+        }
+        match self.settings()? {
+            Settings::AfPacket(settings) => self
+                .open_devices::<_, af_packet::TimeOrder>(|name, interface| af_packet::open(name, interface, settings)),
+            Settings::AfXdp(settings) => {
+                self.open_devices::<_, InTurn>(|name, interface| af_xdp::open(name, interface, settings))
+            }
+            #[cfg(feature = "dpdk")]
+            Settings::Dpdk(settings) => {
+                self.open_devices::<_, InTurn>(|_, _| dpdk::open(settings).map_err(|error| Box::new(error).into()))
+            }
+        }
+    }
+
+    fn settings(&self) -> Result<&Settings, Error> {
+        let name = || self.name_of(&self.devices[0]);
+        self.settings.as_ref().map_err(|cause| failed(&name())(cause.clone().into()))
+    }
+
+    /// Opens each device by its name as a source and its own name, and merges the queues of a tap.
+    fn open_devices<Q, M>(&self, open: impl Fn(&str, &str) -> Result<Vec<Q>, LiveError>) -> Result<Queues, Error>
+    where
+        Q: LiveSource + Send + 'static,
+        M: Merge<Q> + 'static,
+    {
+        let open = |device: &Device| {
+            let name = self.name_of(device);
+            open(&name, &device.name).map_err(failed(&name))
+        };
+        let mut opened: Vec<Vec<Q>> = self.devices.iter().map(open).collect::<Result<_, _>>()?;
+        if let [queues] = &mut opened[..] {
+            return Ok(queues.drain(..).map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect());
+        }
+        let merged = tap::queue_by_queue(opened).map_err(failed(&self.text))?;
+        Ok(merged.into_iter().map(|queues| Box::new(Tap::<Q, M>::new(queues)) as Box<dyn LiveSource + Send>).collect())
+    }
+
+    /// One device as a source with these settings.
+    fn name_of(&self, device: &Device) -> String {
+        format!("{device}{}", &self.text[self.short_length..])
+    }
+
+    /// Checks it without opening it: its settings, its interfaces and their queues. The devices of DPDK
+    /// are known only to DPDK.
+    ///
+    /// # Errors
+    /// As [`LiveSpec::open`], but no permission is checked.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_dpdk() && cfg!(feature = "dpdk") {
+            return Ok(());
+        }
+        let settings = self.settings()?;
+        let check = |device: &Device| match settings {
+            Settings::AfPacket(settings) => af_packet::check(&device.name, settings),
+            Settings::AfXdp(settings) => af_xdp::check(&device.name, settings),
+            #[cfg(feature = "dpdk")]
+            Settings::Dpdk(_) => Ok(()),
+        };
+        self.devices.iter().try_for_each(|device| check(device).map_err(failed(&self.name_of(device))))
+    }
+
+    /// Returns whether it can attach to its interfaces again, as far as its settings and interfaces
+    /// say; for AF_XDP it also needs memory that may be locked. True if it cannot be opened.
+    pub fn can_wait(&self) -> bool {
+        match &self.settings {
+            Ok(Settings::AfPacket(settings)) => settings.can_wait(),
+            Ok(Settings::AfXdp(settings)) => self.devices.iter().all(|device| af_xdp::can_wait(&device.name, settings)),
+            _ => !self.is_dpdk(),
+        }
+    }
+
+    /// Returns the indexes of its interfaces: they change if an interface is removed and another one of
+    /// its name appears.
+    pub fn interface_indexes(&self) -> Vec<Option<u32>> {
+        self.devices.iter().map(|device| system::interface_index(&device.name)).collect()
+    }
+
+    /// The loopback interface that it would take away from this host, if there is one.
+    pub fn captured_loopback(&self) -> Option<&str> {
+        let is_loopback = |device: &&Device| {
+            device.scheme == af_xdp::SCHEME
+                && system::hardware_type(&device.name).is_ok_and(|kind| kind == libc::ARPHRD_LOOPBACK)
+        };
+        self.devices.iter().find(is_loopback).map(|device| &*device.name)
+    }
+
+    /// Returns a warning to print when it is opened, if it has side effects on the host.
+    pub fn notice(&self) -> Option<&'static str> {
+        self.text.starts_with(af_xdp::SCHEME).then_some(af_xdp::NOTICE)
+    }
+}
+
+impl FromStr for LiveSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let scheme = LIVE_SCHEMES.into_iter().find(|scheme| text.starts_with(scheme));
+        let scheme = scheme.ok_or_else(|| failed(text)(LiveError::UnknownScheme(&LIVE_SCHEMES)))?;
+        let short_length = text.find(',').unwrap_or(text.len());
+        let (names, values) = (&text[scheme.len()..short_length], text.get(short_length + 1..));
+        // The arguments of a DPDK device may contain any character.
+        let names: Vec<&str> = if scheme == DPDK { vec![names] } else { names.split('+').collect() };
+        let devices = names.into_iter().map(|name| Device { scheme, name: name.into() }).collect();
+        let settings = match scheme {
+            af_packet::SCHEME => af_packet::Settings::parse(values).map(Settings::AfPacket).map_err(LiveError::from),
+            af_xdp::SCHEME => af_xdp::Settings::parse(values).map(Settings::AfXdp).map_err(LiveError::from),
+            #[cfg(feature = "dpdk")]
+            _ => dpdk::Settings::parse(&text[DPDK.len()..]).map(Settings::Dpdk).map_err(|error| Box::new(error).into()),
+            #[cfg(not(feature = "dpdk"))]
+            _ => Err(LiveError::NoDpdk),
+        };
+        Ok(Self { text: text.into(), short_length, devices, settings: settings.map_err(Arc::new) })
+    }
+}
+
+impl fmt::Display for LiveSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Device {
+    /// Returns whether it is up and has a link; `None` if it does not exist or is not the kernel's.
+    pub fn has_link(&self) -> Option<bool> {
+        if self.scheme == DPDK { None } else { system::has_link(&self.name).ok() }
+    }
+
+    /// Returns whether it exists and is up; true if it is not the kernel's.
+    pub fn is_up(&self) -> bool {
+        self.scheme == DPDK || system::is_up(&self.name).unwrap_or(false)
+    }
+
+    /// Returns whether it is DPDK's device of this name.
+    pub fn is_dpdk_device(&self, name: &str) -> bool {
+        self.scheme == DPDK && self.name.split(';').next() == Some(name)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.scheme, self.name)
+    }
 }
 
 fn failed(source: &str) -> impl FnOnce(LiveError) -> Error {
@@ -160,26 +263,14 @@ pub fn is_interface(name: &str) -> bool {
     system::interface_index(name).is_some()
 }
 
-/// The loopback interface that a source would take away from this host, if there is one.
-pub fn captured_loopback(source: &str) -> Option<String> {
-    let is_loopback = |name: &String| system::hardware_type(name).is_ok_and(|kind| kind == libc::ARPHRD_LOOPBACK);
-    let interfaces = devices(source).into_iter().filter_map(|device| Some(device.strip_prefix(af_xdp::SCHEME)?.into()));
-    interfaces.into_iter().find(is_loopback)
-}
-
-/// Returns a warning to print when this source is opened, if it has side effects on the host.
-pub fn notice(source: &str) -> Option<&'static str> {
-    source.starts_with(af_xdp::SCHEME).then_some(af_xdp::NOTICE)
-}
-
 #[cfg(all(test, not(feature = "dpdk")))]
 mod tests {
     use super::*;
 
     #[test]
     fn build_without_dpdk_says_how_to_get_it() {
-        assert!(is_live("dpdk:net_null0"));
-        let Err(error) = open_live("dpdk:net_null0,queues=4") else { panic!("it cannot be opened") };
+        let spec: LiveSpec = "dpdk:net_null0,queues=4".parse().expect("it is live traffic");
+        let Err(error) = spec.open() else { panic!("it cannot be opened") };
         let text = error.to_string();
         assert!(text.starts_with("dpdk:net_null0,queues=4: this weir was built without DPDK"), "{text}");
         assert!(text.contains("--features dpdk"), "{text}");

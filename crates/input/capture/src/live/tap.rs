@@ -1,27 +1,26 @@
-//! Several interfaces as one source, for drivers that stamp frames on delivery (AF_XDP, DPDK). A
-//! network tap delivers each direction of a link on its own interface, and a flow has both
-//! directions.
+//! Several interfaces as one source. A network tap delivers each direction of a link on its own
+//! interface, and a flow has both directions.
 //!
 //! ```text
 //! af_xdp:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
 //! ```
-//! In: a live source per interface. Out: their bursts in turn. Frames of one interface stay in
-//! order, and the times of all frames ascend. The order of frames that arrived at two interfaces
-//! between two polls is unknown. Counters of each direction do not depend on it; TCP analysis that
-//! compares both directions may (round-trip times, spurious retransmissions, duplicate
-//! acknowledgments, window probes).
+//! In: a queue of each interface. Out: their frames, merged by a [`Merge`].
 
+use crate::clock::ClockSteps;
 use crate::error::Error;
 use crate::live_error::LiveError;
 use crate::source::{Burst, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source};
 use std::time::Duration;
 
-pub(crate) struct Tap {
-    sources: Vec<Box<dyn LiveSource + Send>>,
-    open: Vec<bool>,
-    next: usize,
-    empty_polls: u32,
-    /// Longest sleep after no interface had a frame.
+/// How the frames of several queues, at most [`MAX_BURST_FRAMES`], are merged.
+pub(crate) trait Merge<Q>: Default + Send {
+    /// As [`Source::fill`]. Sleeps for at most the poll timeout. That of the queues is 0.
+    fn fill<'a>(&mut self, queues: &'a mut [Q], poll_timeout: Duration, burst: &mut Burst<'a>) -> Result<bool, Error>;
+}
+
+pub(crate) struct Tap<Q, M> {
+    queues: Vec<Q>,
+    merge: M,
     poll_timeout: Duration,
 }
 
@@ -48,73 +47,95 @@ pub(crate) fn sleep(empty_polls: u32, poll_timeout: Duration) {
     std::thread::sleep(length.min(Duration::from_millis(5)).min(poll_timeout));
 }
 
-impl Tap {
-    pub fn new(mut sources: Vec<Box<dyn LiveSource + Send>>) -> Self {
-        sources.iter_mut().for_each(|source| source.set_poll_timeout(Duration::ZERO));
-        let open = vec![true; sources.len()];
-        Self { sources, open, next: 0, empty_polls: 0, poll_timeout: POLL_TIMEOUT }
+impl<Q: LiveSource, M: Default> Tap<Q, M> {
+    pub fn new(mut queues: Vec<Q>) -> Self {
+        queues.iter_mut().for_each(|queue| queue.set_poll_timeout(Duration::ZERO));
+        Self { queues, merge: M::default(), poll_timeout: POLL_TIMEOUT }
     }
 }
 
-impl Source for Tap {
+impl<Q: LiveSource, M: Merge<Q>> Source for Tap<Q, M> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        let count = self.sources.len();
-        let mut in_turn = (0..count).map(|more| (self.next + more) % count);
-        let Some(at) = in_turn.find(|&at| self.open[at]) else { return Ok(false) };
-        // Complete rounds in which no source had a frame.
-        let rounds = self.empty_polls / count as u32;
-        if rounds > 0 && self.empty_polls.is_multiple_of(count as u32) {
-            sleep(rounds, self.poll_timeout);
-        }
-        self.next = at + 1;
-        self.empty_polls = self.empty_polls.saturating_add(1);
-        if !self.sources[at].fill(burst)? {
-            self.open[at] = false;
-            return Ok(self.open.contains(&true));
-        }
-        if !burst.is_empty() {
-            self.empty_polls = 0;
-        }
-        Ok(true)
+        self.merge.fill(&mut self.queues, self.poll_timeout, burst)
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        self.sources.iter().flat_map(|source| source.interfaces()).collect()
+        self.queues.iter().flat_map(Source::interfaces).collect()
     }
 
     fn progress(&self) -> Progress {
-        let done_bytes = self.sources.iter().map(|source| source.progress().done_bytes).sum();
+        let done_bytes = self.queues.iter().map(|queue| queue.progress().done_bytes).sum();
         Progress { done_bytes, total_bytes: None }
     }
 }
 
-impl LiveSource for Tap {
+impl<Q: LiveSource, M: Merge<Q>> LiveSource for Tap<Q, M> {
     fn set_poll_timeout(&mut self, timeout: Duration) {
         self.poll_timeout = timeout;
     }
 
     /// Time of the interface whose time is earliest.
     fn now_ns(&self) -> u64 {
-        self.sources.iter().map(|source| source.now_ns()).min().unwrap_or_default()
+        self.queues.iter().map(LiveSource::now_ns).min().unwrap_or_default()
     }
 
     fn latest_ns(&self) -> u64 {
-        self.sources.iter().map(|source| source.latest_ns()).max().unwrap_or_default()
+        self.queues.iter().map(LiveSource::latest_ns).max().unwrap_or_default()
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        self.queues.first().map_or_else(ClockSteps::default, LiveSource::clock_steps)
     }
 
     fn wait_for_interface(&mut self) -> bool {
-        self.sources.iter_mut().all(|source| source.wait_for_interface())
+        self.queues.iter_mut().all(LiveSource::wait_for_interface)
     }
 
     fn query_losses(&mut self) -> Losses {
-        self.sources.iter_mut().map(|source| source.query_losses()).fold(Losses::default(), Losses::plus)
+        self.queues.iter_mut().map(LiveSource::query_losses).fold(Losses::default(), Losses::plus)
     }
 
     fn stop(&mut self) {
-        for source in &mut self.sources {
-            source.set_poll_timeout(POLL_TIMEOUT);
-            source.stop();
+        for queue in &mut self.queues {
+            queue.set_poll_timeout(POLL_TIMEOUT);
+            queue.stop();
         }
+    }
+}
+
+/// For drivers that stamp frames on delivery (AF_XDP): the bursts of the queues in turn. Frames of one
+/// interface stay in order, and the times of all frames ascend. The order of frames that arrived at
+/// two interfaces between two polls is unknown. Counters of each direction do not depend on it; TCP
+/// analysis that compares both directions may (round-trip times, spurious retransmissions, duplicate
+/// acknowledgments, window probes).
+#[derive(Default)]
+pub(crate) struct InTurn {
+    /// A bit for each queue that has ended.
+    ended: u64,
+    next: usize,
+    empty_polls: u32,
+}
+
+impl<Q: LiveSource> Merge<Q> for InTurn {
+    fn fill<'a>(&mut self, queues: &'a mut [Q], poll_timeout: Duration, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        let count = queues.len();
+        let mut in_turn = (0..count).map(|more| (self.next + more) % count);
+        let Some(at) = in_turn.find(|&at| self.ended >> at & 1 == 0) else { return Ok(false) };
+        // Complete rounds in which no queue had a frame.
+        let rounds = self.empty_polls / count as u32;
+        if rounds > 0 && self.empty_polls.is_multiple_of(count as u32) {
+            sleep(rounds, poll_timeout);
+        }
+        self.next = at + 1;
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        if !queues[at].fill(burst)? {
+            self.ended |= 1 << at;
+            return Ok((self.ended.count_ones() as usize) < count);
+        }
+        if !burst.is_empty() {
+            self.empty_polls = 0;
+        }
+        Ok(true)
     }
 }
 
@@ -147,10 +168,6 @@ mod tests {
             0
         }
 
-        fn latest_ns(&self) -> u64 {
-            0
-        }
-
         fn wait_for_interface(&mut self) -> bool {
             false
         }
@@ -160,7 +177,7 @@ mod tests {
 
     #[test]
     fn tap_with_poll_timeout_zero_does_not_sleep() {
-        let mut tap = Tap::new(vec![Box::new(Silent), Box::new(Silent)]);
+        let mut tap = Tap::<_, InTurn>::new(vec![Silent, Silent]);
         tap.set_poll_timeout(Duration::ZERO);
         let started = Instant::now();
         for _ in 0..4000 {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_capture::Input;
+use weir_capture::{Input, LiveSpec};
 use weir_egress::{Balance, Egress, OutputSettings, OutputSpec};
 use weir_export::Sink;
 use weir_flow::FlowRecord;
@@ -84,7 +84,7 @@ fn records_through_dpdk_match_those_from_file_and_the_ledger_balances() {
         .collect();
     let arguments: String = files.iter().map(|file| format!(";rx_pcap={}", file.display())).collect();
     let queues = format!("dpdk:net_pcap0{arguments},queues={},descriptors=512,hugepages=off", files.len());
-    let queues = weir_capture::open_live(&queues).expect("DPDK is installed");
+    let queues = queues.parse::<LiveSpec>().and_then(|live| live.open()).expect("DPDK is installed");
     assert_eq!(queues.len(), files.len());
     for (file, queue) in files.iter().zip(queues) {
         let source = weir_capture::open(file).expect("the capture is in the repository");
@@ -124,7 +124,7 @@ fn packets_go_through_dpdk_from_port_to_port_by_rules() {
         Egress::new(outputs, Balance::default(), 0)
     };
     let source = format!("dpdk:net_pcap_from;rx_pcap={},descriptors=512,hugepages=off", file.display());
-    let source = weir_capture::open_live(&source).expect("DPDK is installed").remove(0);
+    let source = source.parse::<LiveSpec>().and_then(|live| live.open()).expect("DPDK is installed").remove(0);
     let egresses: Vec<Egress> = rules
         .egresses
         .iter()

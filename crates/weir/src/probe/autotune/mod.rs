@@ -13,12 +13,12 @@ use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::console::log;
 use crate::error::{Error, ProbeError};
 use crate::memory::ViewMemory;
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::{info, warn};
 use trial::{Measurement, choose, measure, median};
+use weir_capture::SourceSpec;
 use weir_probe::{OverloadPolicy, Settings};
 use weir_text::columns::{Column, rows};
 
@@ -39,7 +39,7 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
     let turn = Duration::from_nanos(trial_ns) / TURNS;
     // Overload must show as loss, not as reduced detail.
     let settings = &Settings { overload: OverloadPolicy::Lose, ..settings.clone() };
-    let is_live = probe.inputs.iter().any(is_live);
+    let is_live = has_live(probe);
     let note = if is_live { "packets of the trials are in no record" } else { "metering starts afterwards" };
     info!(trial_seconds = trial_ns as f64 / 1e9, turns = TURNS, note, "autotune: start");
     let mut best = probe.clone();
@@ -64,8 +64,8 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
     Ok(ProbeOptions { autotune_ns: None, ..best })
 }
 
-fn is_live(input: &OsString) -> bool {
-    weir_capture::is_live(&input.to_string_lossy())
+fn has_live(probe: &ProbeOptions) -> bool {
+    probe.inputs.iter().any(|input| input.live().is_some())
 }
 
 /// How packets are distributed over threads. Not if payload is inspected or packets are forwarded: only
@@ -105,21 +105,16 @@ fn pinning(probe: &ProbeOptions) -> Vec<Candidate> {
 fn block_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
     const SIZES: [&str; 4] =
         ["block=256k,blocks=256", "block=64k,blocks=1024", "block=1M,blocks=64", "block=4M,blocks=16"];
-    let is_tunable = |input: &OsString| {
-        let name = input.to_string_lossy();
-        name.starts_with("af_packet:") && !name.contains("block")
-    };
-    if !probe.inputs.iter().any(is_tunable) {
-        return Vec::new();
-    }
-    let candidate = |size: &&str| {
-        let with_size = |input: &OsString| {
-            if is_tunable(input) { format!("{},{size}", input.to_string_lossy()).into() } else { input.clone() }
+    let candidate = |size: &str| {
+        let with_size = |input: &SourceSpec| {
+            let changed = input.live().and_then(|live| live.with_blocks(size));
+            changed.map_or_else(|| input.clone(), SourceSpec::Live)
         };
         let inputs = probe.inputs.iter().map(with_size).collect();
         Candidate { name: format!("af_packet: {size}"), probe: ProbeOptions { inputs, ..probe.clone() } }
     };
-    SIZES.iter().map(candidate).collect()
+    let is_tunable = |input: &SourceSpec| input.live().is_some_and(|live| live.with_blocks(SIZES[0]).is_some());
+    if probe.inputs.iter().any(is_tunable) { SIZES.map(candidate).into() } else { Vec::new() }
 }
 
 /// Packets whose flow cache slots are prefetched together.
@@ -130,7 +125,7 @@ fn batch_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
 }
 
 fn polling(probe: &ProbeOptions) -> Vec<Candidate> {
-    if !probe.inputs.iter().any(is_live) {
+    if !has_live(probe) {
         return Vec::new();
     }
     // Busy polling takes all CPU time, so its capacity is unknown: it wins only by losing less.
@@ -197,8 +192,8 @@ fn log_trials(candidates: &[Candidate], trials: &[Measurement]) {
 
 fn as_options(best: &ProbeOptions, before: &ProbeOptions) -> String {
     let mut options = Vec::new();
-    let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new != old);
-    options.extend(changed_inputs.map(|(input, _)| format!("-i {}", input.to_string_lossy())));
+    let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new.to_string() != old.to_string());
+    options.extend(changed_inputs.map(|(input, _)| format!("-i {input}")));
     options.push(layout_option(best));
     options.extend(best.cores.as_ref().map(|cores| format!("--cores {}", list(cores))));
     options.push(format!("--batch {}", best.batch));

@@ -19,7 +19,11 @@ fn network() -> Option<MutexGuard<'static, ()>> {
     if !network_of(4, 1500) {
         return None;
     }
-    let opened = weir_capture::open_live("af_xdp:right").map(drop).map_err(|error| error.to_string());
+    let opened = "af_xdp:right"
+        .parse::<weir_capture::LiveSpec>()
+        .and_then(|live| live.open())
+        .map(drop)
+        .map_err(|error| error.to_string());
     if let Err(error) = opened {
         eprintln!("SKIPPED: {error}");
         return None;

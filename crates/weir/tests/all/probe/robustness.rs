@@ -176,7 +176,7 @@ fn with_wait_a_removed_interface_is_attached_again() {
 
 /// Whether the kernel permits to capture from interface `right`. Prints the reason if not.
 fn can_capture(source: &str) -> bool {
-    if let Err(error) = weir_capture::open_live(source) {
+    if let Err(error) = source.parse::<weir_capture::LiveSpec>().and_then(|live| live.open()) {
         eprintln!("SKIPPED: {error}");
         return false;
     }

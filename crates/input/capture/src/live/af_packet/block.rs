@@ -5,6 +5,7 @@
 //! restored in the headroom of the frame: the addresses move 4 bytes to the front.
 
 use crate::source::{Burst, Frame};
+use crate::system::{u16_at, u32_at};
 use std::mem::offset_of;
 
 /// Bytes of a frame's TPACKET_V3 header, of both Ethernet addresses, and of a VLAN tag.
@@ -36,7 +37,7 @@ pub(super) struct BlockCursor {
 impl BlockCursor {
     /// The start of a block.
     pub fn new(block: &[u8]) -> Self {
-        let of = |at: usize| word(block, offset_of!(libc::tpacket_block_desc, hdr) + at).unwrap_or(0);
+        let of = |at: usize| u32_at(block, offset_of!(libc::tpacket_block_desc, hdr) + at).unwrap_or(0);
         Self {
             left: of(offset_of!(libc::tpacket_hdr_v1, num_pkts)),
             at: of(offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt)) as usize,
@@ -59,7 +60,7 @@ impl BlockCursor {
             if time_ns(rest).is_some_and(|time_ns| !accepts(time_ns)) {
                 return 0;
             }
-            let record_bytes = match word(rest, offset_of!(libc::tpacket3_hdr, tp_next_offset)) {
+            let record_bytes = match u32_at(rest, offset_of!(libc::tpacket3_hdr, tp_next_offset)) {
                 // The last frame has the offset 0.
                 Some(0) if self.left == 1 => rest.len(),
                 next => next.unwrap_or(0) as usize,
@@ -83,7 +84,7 @@ impl BlockCursor {
         let ahead = (self.left as usize).min(frames);
         let times = (0..ahead).map_while(|_| {
             let frame = block.get(at..)?;
-            at += word(frame, offset_of!(libc::tpacket3_hdr, tp_next_offset))? as usize;
+            at += u32_at(frame, offset_of!(libc::tpacket3_hdr, tp_next_offset))? as usize;
             time_ns(frame)
         });
         times.map(convert).max()
@@ -92,25 +93,25 @@ impl BlockCursor {
 
 /// Returns the time in a frame's header, ns since 1970 UTC.
 fn time_ns(frame: &[u8]) -> Option<u64> {
-    let seconds = word(frame, offset_of!(libc::tpacket3_hdr, tp_sec))?;
-    let nanoseconds = word(frame, offset_of!(libc::tpacket3_hdr, tp_nsec))?;
+    let seconds = u32_at(frame, offset_of!(libc::tpacket3_hdr, tp_sec))?;
+    let nanoseconds = u32_at(frame, offset_of!(libc::tpacket3_hdr, tp_nsec))?;
     Some(u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds))
 }
 
 /// Reads a frame after its header; `None` if the header is invalid.
 fn read(record: &mut [u8], properties: FrameProperties) -> Option<Frame<'_>> {
-    let header = |at| word(record, at);
+    let header = |at| u32_at(record, at);
     let status = header(offset_of!(libc::tpacket3_hdr, tp_status))?;
     let time_ns = time_ns(record)?;
     let mut wire_bytes = header(offset_of!(libc::tpacket3_hdr, tp_len))?;
     let mut captured = header(offset_of!(libc::tpacket3_hdr, tp_snaplen))? as usize;
-    let mut start = usize::from(half(record, offset_of!(libc::tpacket3_hdr, tp_mac))?);
+    let mut start = usize::from(u16_at(record, offset_of!(libc::tpacket3_hdr, tp_mac))?);
     if status & libc::TP_STATUS_VLAN_VALID != 0 && captured >= ADDRESS_BYTES && start >= HEADER_BYTES + TAG_BYTES {
         let variant = offset_of!(libc::tpacket3_hdr, hv1);
         let tci = header(variant + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tci))? as u16;
         let tpid = match status & libc::TP_STATUS_VLAN_TPID_VALID {
             0 => DEFAULT_TPID,
-            _ => half(record, variant + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tpid))?,
+            _ => u16_at(record, variant + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tpid))?,
         };
         record.get(start..start + ADDRESS_BYTES)?;
         record.copy_within(start..start + ADDRESS_BYTES, start - TAG_BYTES);
@@ -131,14 +132,6 @@ fn read(record: &mut [u8], properties: FrameProperties) -> Option<Frame<'_>> {
         time_assumed: false,
         interface: properties.interface,
     })
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|half| u16::from_ne_bytes(*half))
 }
 
 #[cfg(test)]

@@ -44,13 +44,12 @@ use crate::live::counters::InterfaceCounters;
 use crate::live::interface::Interface;
 use crate::live_error::LiveError;
 use crate::system;
-use queue::Binding;
 pub(crate) use queue::Queue;
 use ring::Ring;
-use settings::Settings;
+pub(crate) use settings::Settings;
 use socket::Socket;
 use std::io::{self, ErrorKind};
-pub(crate) use tap::Tap;
+pub(crate) use tap::TimeOrder;
 
 pub(crate) const SCHEME: &str = "af_packet:";
 /// Bytes reserved before each frame for a VLAN tag; 16, so that IP headers stay aligned.
@@ -62,10 +61,9 @@ const ARPHRD_RAWIP: u16 = 519;
 /// Checks a source without opening it.
 ///
 /// # Errors
-/// No such interface, or it is down; no memory for the ring; no time stamps of the NIC; or a wrong
-/// setting.
-pub(crate) fn check(source: &str) -> Result<(), LiveError> {
-    let (settings, interface, _) = find(source)?;
+/// No such interface, or it is down; no memory for the ring; no time stamps of the NIC.
+pub(crate) fn check(interface: &str, settings: &Settings) -> Result<(), LiveError> {
+    let (interface, _) = find(interface, settings)?;
     // A kernel that cannot say it may nevertheless have them.
     if settings.hardware && system::has_hardware_timestamps(&interface.name).is_ok_and(|has_them| !has_them) {
         return Err(LiveError::HardwareTimestamps(interface.name));
@@ -73,29 +71,23 @@ pub(crate) fn check(source: &str) -> Result<(), LiveError> {
     Ok(())
 }
 
-/// Whether a source can attach to an interface again; true for wrong settings.
-pub(crate) fn can_wait(source: &str) -> bool {
-    Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source)).map_or(true, |settings| settings.can_wait())
-}
-
-/// The settings, the interface and its link type.
-fn find(source: &str) -> Result<(Settings, Interface, u16), LiveError> {
-    let settings = Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source))?;
-    let interface = Interface::find(&settings.interface)?;
+/// The interface and its link type.
+fn find(interface: &str, settings: &Settings) -> Result<(Interface, u16), LiveError> {
+    let interface = Interface::find(interface)?;
     let link_type = link_type(interface.hardware_type).ok_or(LiveError::HardwareType(interface.hardware_type))?;
     if !system::is_up(&interface.name).map_err(LiveError::query(&interface.name))? {
         return Err(LiveError::InterfaceDown(interface.name));
     }
     settings.check_memory(available_bytes())?;
-    Ok((settings, interface, link_type))
+    Ok((interface, link_type))
 }
 
 /// Opens an interface: one source per queue.
 ///
 /// # Errors
-/// No such interface, not permitted, no memory for the ring, or a wrong setting.
-pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
-    let (settings, interface, link_type) = find(source)?;
+/// No such interface, not permitted, or no memory for the ring.
+pub(crate) fn open(source: &str, interface: &str, settings: &Settings) -> Result<Vec<Queue>, LiveError> {
+    let (interface, link_type) = find(interface, settings)?;
     let hardware_type = interface.hardware_type;
     if settings.hardware {
         enable_hardware_timestamps(&interface.name)?;
@@ -108,7 +100,7 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
         })?;
         // No queue receives before all of them exist, because the queue of a flow depends on their
         // number.
-        let ring = prepare(&socket, &settings).map_err(|error| match error.kind() {
+        let ring = prepare(&socket, settings).map_err(|error| match error.kind() {
             ErrorKind::OutOfMemory => settings.memory_error(),
             _ => LiveError::Io("set up the ring".into(), error),
         })?;
@@ -116,7 +108,7 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
         opened.push((socket, ring));
     }
     let sockets: Vec<&Socket> = opened.iter().map(|(socket, _)| socket).collect();
-    share(&sockets, link_type, &settings)?;
+    share(&sockets, link_type, settings)?;
     let mut counters = Some(InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?);
     let filter = program::snap_filter(settings.snap_bytes, hardware_type == libc::ARPHRD_LOOPBACK);
     let mut queues = Vec::new();
@@ -126,14 +118,7 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
             let enabled = socket.enable_promiscuous_mode(interface.index);
             enabled.map_err(LiveError::io("enable promiscuous mode (promisc=off leaves it off)"))?;
         }
-        let properties =
-            block::FrameProperties { link_type, snap_bytes: settings.snap_bytes, interface: interface.index };
-        let binding = Binding {
-            interface: interface.clone(),
-            promiscuous: settings.promiscuous,
-            can_change: settings.can_wait(),
-        };
-        queues.push(Queue::new(source.into(), binding, socket, ring, properties, settings.hardware, counters.take()));
+        queues.push(Queue::new(source, interface.clone(), *settings, link_type, (socket, ring), counters.take()));
     }
     Ok(queues)
 }

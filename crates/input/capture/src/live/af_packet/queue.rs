@@ -13,13 +13,14 @@
 use super::block::{BlockCursor, FrameProperties};
 use super::program;
 use super::ring::{RETIRE_MS, Ring};
+use super::settings::Settings;
 use super::socket::{self, Socket};
 use super::stamp_clock::StampClock;
 use crate::clock;
 use crate::clock::ClockSteps;
 use crate::error::Error;
 use crate::live::counters::InterfaceCounters;
-use crate::live::interface::{Interface, interface_name};
+use crate::live::interface::Interface;
 use crate::live_error::LiveError;
 use crate::source::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use crate::system::{self, realtime_ns};
@@ -37,7 +38,8 @@ const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,
-    binding: Binding,
+    interface: Interface,
+    settings: Settings,
     /// Waits for another interface of the same name if this one is removed.
     waits: bool,
     rebind_tried: Instant,
@@ -58,15 +60,6 @@ pub(crate) struct Queue {
     kernel: KernelCounts,
     poll_timeout: Duration,
     interface_checked: Instant,
-}
-
-/// The interface of a queue, and what is needed to bind the socket to another one.
-pub(super) struct Binding {
-    pub interface: Interface,
-    pub promiscuous: bool,
-    /// The kernel binds no socket of a fanout group again. Time stamps of the NIC would need a
-    /// capability.
-    pub can_change: bool,
 }
 
 /// Frames delivered, and the times of their clock.
@@ -145,25 +138,26 @@ enum State {
 impl Queue {
     /// A queue of a socket that already receives.
     pub(super) fn new(
-        name: String,
-        binding: Binding,
-        socket: Socket,
-        ring: Ring,
-        properties: FrameProperties,
-        has_nic_timestamps: bool,
+        name: &str,
+        interface: Interface,
+        settings: Settings,
+        link_type: u16,
+        (socket, ring): (Socket, Ring),
         counters: Option<InterfaceCounters>,
     ) -> Self {
+        let has_nic_timestamps = settings.hardware;
         let least_delay_ns = if has_nic_timestamps { u64::MAX } else { 0 };
         let delivered = Delivered { has_nic_timestamps, last_ns: 0, delay_ns: 0, least_delay_ns, packets: 0, bytes: 0 };
         Self {
-            name,
-            binding,
+            name: name.into(),
+            properties: FrameProperties { link_type, snap_bytes: settings.snap_bytes, interface: interface.index },
+            interface,
+            settings,
             waits: false,
             rebind_tried: Instant::now(),
             is_refusal_logged: false,
             socket,
             ring,
-            properties,
             delivered,
             stamp_clock: StampClock::default(),
             counters,
@@ -260,7 +254,7 @@ impl Queue {
     /// Binds the socket to an interface of the same name and kind, if there is one that is up. The ring
     /// is empty. Needs no capability.
     fn rebind(&mut self) {
-        let Interface { name, hardware_type, .. } = &self.binding.interface;
+        let Interface { name, hardware_type, .. } = &self.interface;
         let Some(index) = system::interface_index(name).filter(|_| system::is_up(name).unwrap_or(false)) else {
             return;
         };
@@ -284,7 +278,7 @@ impl Queue {
             // It is removed again.
             _ => return,
         }
-        if self.binding.promiscuous
+        if self.settings.promiscuous
             && let Err(error) = self.socket.enable_promiscuous_mode(index)
         {
             if system::interface_index(name) != Some(index) {
@@ -392,7 +386,7 @@ impl Source for Queue {
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        vec![(self.properties.interface, interface_name(&self.name))]
+        vec![(self.properties.interface, self.interface.name.clone())]
     }
 
     fn progress(&self) -> Progress {
@@ -432,7 +426,7 @@ impl LiveSource for Queue {
     }
 
     fn wait_for_interface(&mut self) -> bool {
-        self.waits = self.binding.can_change;
+        self.waits = self.settings.can_wait();
         self.waits
     }
 

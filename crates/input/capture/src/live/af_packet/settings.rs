@@ -9,9 +9,8 @@ const PAGE_BYTES: u64 = 4096;
 const KIB: u64 = 1024;
 const GIB: u64 = KIB * KIB * KIB;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub interface: String,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
     pub queues: u16,
     pub block_bytes: u32,
     pub blocks: u32,
@@ -24,13 +23,12 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Parses `IFACE[,key=value]...`.
+    /// Parses `key=value[,key=value]...`.
     ///
     /// # Errors
     /// A wrong setting.
-    pub fn parse(text: &str) -> Result<Self, SettingsError> {
-        let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let values = SourceSettings::parse("af_packet", KEYS, rest)?;
+    pub fn parse(text: Option<&str>) -> Result<Self, SettingsError> {
+        let values = SourceSettings::parse("af_packet", KEYS, text)?;
         let block_bytes = values.size_bytes("block", [PAGE_BYTES, GIB])?.unwrap_or(256 * KIB);
         if block_bytes % PAGE_BYTES != 0 {
             let expected = format!("must be a multiple of {PAGE_BYTES}, the page size");
@@ -38,7 +36,6 @@ impl Settings {
         }
         let on_or_off = [("on", true), ("off", false)];
         Ok(Self {
-            interface: interface.into(),
             queues: values.number("queues", [1, 256])?.unwrap_or(1) as u16,
             block_bytes: block_bytes as u32,
             blocks: values.number("blocks", [2, 1 << 20])?.unwrap_or(256) as u32,
@@ -49,7 +46,8 @@ impl Settings {
         })
     }
 
-    /// Whether the source can attach to an interface again.
+    /// Whether the source can attach to an interface again. The kernel binds no socket of a fanout group
+    /// again, and time stamps of the NIC would need a capability.
     pub fn can_wait(&self) -> bool {
         self.queues == 1 && self.fanout.is_none() && !self.hardware
     }
@@ -77,18 +75,17 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        Settings::parse(text).unwrap_err().to_string()
+        Settings::parse(Some(text)).unwrap_err().to_string()
     }
 
     #[test]
     fn name_alone_has_defaults_and_every_key_is_parsed() {
-        let plain = Settings::parse("eth0").unwrap();
-        assert_eq!((plain.interface.as_str(), plain.queues, plain.snap_bytes), ("eth0", 1, None));
+        let plain = Settings::parse(None).unwrap();
+        assert_eq!((plain.queues, plain.snap_bytes), (1, None));
         assert_eq!((u64::from(plain.block_bytes), plain.blocks), (256 * KIB, 256));
         assert!(plain.promiscuous && !plain.hardware && plain.fanout.is_none());
-        let all = "e,queues=4,block=1MiB,blocks=8,snap=96,promisc=off,timestamps=hardware,fanout=7";
+        let all = "queues=4,block=1MiB,blocks=8,snap=96,promisc=off,timestamps=hardware,fanout=7";
         let expected = Settings {
-            interface: "e".into(),
             queues: 4,
             block_bytes: 1 << 20,
             blocks: 8,
@@ -97,27 +94,27 @@ mod tests {
             hardware: true,
             fanout: Some(7),
         };
-        assert_eq!(Settings::parse(all).unwrap(), expected);
+        assert_eq!(Settings::parse(Some(all)).unwrap(), expected);
     }
 
     #[test]
     fn wrong_settings_are_refused_with_the_right_ones() {
-        assert!(error("eth0,queue=2").contains("af_packet has no key 'queue' (did you mean queues?)"));
-        assert!(error("eth0,queues=0").contains("from 1 to 256"));
-        assert!(error("eth0,block=5000").contains("multiple of 4096"));
-        assert!(error("eth0,block=1T").contains("suffix KiB, MiB or GiB"));
-        assert!(error("eth0,promisc=yes").contains("one of: on, off"));
-        assert!(error("eth0,fanout=65536").contains("from 0 to 65535"));
-        assert!(error("eth0,4").contains("not of the form key=value"));
-        assert!(error("eth0,snap=96,snap=128").contains("given twice"));
+        assert!(error("queue=2").contains("af_packet has no key 'queue' (did you mean queues?)"));
+        assert!(error("queues=0").contains("from 1 to 256"));
+        assert!(error("block=5000").contains("multiple of 4096"));
+        assert!(error("block=1T").contains("suffix KiB, MiB or GiB"));
+        assert!(error("promisc=yes").contains("one of: on, off"));
+        assert!(error("fanout=65536").contains("from 0 to 65535"));
+        assert!(error("4").contains("not of the form key=value"));
+        assert!(error("snap=96,snap=128").contains("given twice"));
     }
 
     #[test]
     fn rings_larger_than_memory_are_refused() {
-        let settings = Settings::parse("eth0,queues=4,block=1GiB,blocks=64").unwrap();
+        let settings = Settings::parse(Some("queues=4,block=1GiB,blocks=64")).unwrap();
         let error = settings.check_memory(Some(8 << 30)).unwrap_err().to_string();
         assert!(error.contains("take 262144 MiB") && error.contains("make one of them smaller"), "{error}");
         assert!(settings.check_memory(None).is_ok());
-        assert!(Settings::parse("eth0").unwrap().check_memory(Some(8 << 30)).is_ok());
+        assert!(Settings::parse(None).unwrap().check_memory(Some(8 << 30)).is_ok());
     }
 }

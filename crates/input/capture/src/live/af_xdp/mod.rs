@@ -27,16 +27,18 @@ use crate::clock;
 use crate::error::Error;
 use crate::link_type::ETHERNET;
 use crate::live::counters::{InterfaceCounters, InterfaceLosses};
-use crate::live::interface::{Interface, interface_name};
+use crate::live::interface::Interface;
 use crate::live_error::LiveError;
 use crate::source::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use crate::system;
 use bpf::{AttachMode, BpfLink, LoadedProgram, SocketMap};
+use parking_lot::Mutex;
 pub use send::{FrameTotals, XdpSender};
-use settings::{Attach, Mode, Settings};
-use socket::{MAX_FRAME_BYTES, Socket, SpareSocket, Step};
+pub(crate) use settings::Settings;
+use settings::{Attach, Mode};
+use socket::{Socket, SpareSocket, Step};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 use tracing::warn;
@@ -56,29 +58,27 @@ pub(crate) const NOTICE: &str = "captured packets do not reach this host's netwo
 /// Checks a source without opening it.
 ///
 /// # Errors
-/// No such interface or queue, no Ethernet, or a wrong setting.
-pub(crate) fn check(name: &str) -> Result<(), LiveError> {
-    find(name).map(drop)
+/// No such interface or queue, or no Ethernet.
+pub(crate) fn check(interface: &str, settings: &Settings) -> Result<(), LiveError> {
+    find(interface, settings).map(drop)
 }
 
 /// Whether a source has one queue, so that it can attach to an interface again; true if it cannot be
 /// opened.
-pub(crate) fn can_wait(name: &str) -> bool {
-    let settings = Settings::parse(name.strip_prefix(SCHEME).unwrap_or(name), MAX_FRAME_BYTES);
-    let requested = settings.ok().and_then(|settings| settings.queues);
-    requested.or_else(|| find(name).ok().map(|found| found.3)).is_none_or(|(first, last)| first == last)
+pub(crate) fn can_wait(interface: &str, settings: &Settings) -> bool {
+    let found = || find(interface, settings).ok().map(|found| found.2);
+    settings.queues.or_else(found).is_none_or(|(first, last)| first == last)
 }
 
-/// The settings, the interface, the number of its queues, and the first and the last that are read.
-fn find(name: &str) -> Result<(Settings, Interface, u32, (u32, u32)), LiveError> {
-    let settings = Settings::parse(name.strip_prefix(SCHEME).unwrap_or(name), MAX_FRAME_BYTES)?;
-    let interface = Interface::find(&settings.interface)?;
+/// The interface, the number of its queues, and the first and the last that are read.
+fn find(interface: &str, settings: &Settings) -> Result<(Interface, u32, (u32, u32)), LiveError> {
+    let interface = Interface::find(interface)?;
     if !matches!(interface.hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
         return Err(LiveError::NotEthernet(interface.hardware_type));
     }
     let queues = count_queues(&interface.name)?;
     let range = queue_range(&interface.name, queues, settings.queues)?;
-    Ok((settings, interface, queues, range))
+    Ok((interface, queues, range))
 }
 
 /// Opens the queues of an interface. Capturing begins when all of them are open.
@@ -86,8 +86,8 @@ fn find(name: &str) -> Result<(Settings, Interface, u32, (u32, u32)), LiveError>
 /// # Errors
 /// No such interface or queue, not permitted, a mode that the driver does not support, or another
 /// program is attached.
-pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
-    let (settings, interface, queues, (first, last)) = find(name)?;
+pub(crate) fn open(name: &str, interface: &str, settings: &Settings) -> Result<Vec<Queue>, LiveError> {
+    let (interface, queues, (first, last)) = find(interface, settings)?;
     let sockets = SocketMap::new(last + 1).map_err(|error| match is_permission(&error) {
         true => LiveError::XdpPermission,
         false => LiveError::SocketMap(error),
@@ -100,13 +100,13 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     })?;
     // Attached before the sockets are opened, because their mode depends on it. All frames pass to
     // the stack until the map has a socket.
-    let (link, attach_mode) = attach(&program, &interface, &settings)?;
+    let (link, attach_mode) = attach(&program, &interface, settings)?;
     let promiscuous = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
         .and_then(|socket| system::enable_promiscuous_mode(&socket, interface.index).map(|()| socket))
         .map_err(promiscuous_error)?;
     let open = |queue| {
-        let socket = Socket::new(interface.index, queue, settings.frames, socket_flags(&settings, attach_mode));
-        socket.map_err(|(step, error)| socket_error(&step, error, queue, &settings)).map(|socket| (queue, socket))
+        let socket = Socket::new(interface.index, queue, settings.frames, socket_flags(settings, attach_mode));
+        socket.map_err(|(step, error)| socket_error(&step, error, queue, settings)).map(|socket| (queue, socket))
     };
     let opened = (first..=last).map(open).collect::<Result<Vec<_>, _>>()?;
     for (queue, socket) in &opened {
@@ -120,7 +120,7 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     let counters = InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?;
     let counters = Arc::new(Mutex::new(counters));
     let attachment = Attachment {
-        settings: settings.clone(),
+        settings: *settings,
         program,
         mode: attach_mode,
         sockets,
@@ -134,6 +134,7 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
         .map(|(number, socket)| Queue {
             name: name.into(),
             number,
+            interface_name: interface.name.clone(),
             interface: interface.index,
             socket,
             snap_bytes: settings.snap_bytes.map(|bytes| bytes as usize),
@@ -300,7 +301,7 @@ impl Attachment {
         replaced.map_err(|(step, error)| socket_error(&step, error, queue, &self.settings))?;
         register(&self.sockets, queue, socket)?;
         system::enable_promiscuous_mode(&self.promiscuous, interface.index).map_err(promiscuous_error)?;
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner).follow(interface.index);
+        self.counters.lock().follow(interface.index);
         Ok(())
     }
 }
@@ -319,6 +320,7 @@ pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,
     number: u32,
+    interface_name: String,
     /// Interface index.
     interface: u32,
     socket: Socket,
@@ -409,8 +411,8 @@ impl Queue {
         }
         self.interface_checked = Instant::now();
         let Some(attachment) = self.attachment.as_mut().and_then(Arc::get_mut) else { return Ok(()) };
-        let name = attachment.settings.interface.clone();
-        let Some(interface) = Interface::find(&name).ok().filter(|_| system::is_up(&name).unwrap_or(false)) else {
+        let name = &self.interface_name;
+        let Some(interface) = Interface::find(name).ok().filter(|_| system::is_up(name).unwrap_or(false)) else {
             return Ok(());
         };
         let attached = attachment.attach(&interface).map_err(|cause| (cause, true)).and_then(|()| {
@@ -423,7 +425,7 @@ impl Queue {
             return Ok(());
         };
         attachment.link = None;
-        if system::interface_index(&name) != Some(interface.index) {
+        if system::interface_index(name) != Some(interface.index) {
             // It was removed meanwhile.
             return Ok(());
         }
@@ -471,7 +473,7 @@ impl Source for Queue {
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        vec![(self.interface, interface_name(&self.name))]
+        vec![(self.interface, self.interface_name.clone())]
     }
 
     fn progress(&self) -> Progress {
@@ -504,7 +506,7 @@ impl LiveSource for Queue {
         let kernel = self.dropped_before + self.dropped;
         let mut losses = Losses { nic: 0, kernel, queue: self.unknown_length };
         if let Some((counters, counts_kernel)) = &self.counters {
-            let InterfaceLosses { nic, kernel } = counters.lock().unwrap_or_else(PoisonError::into_inner).lost();
+            let InterfaceLosses { nic, kernel } = counters.lock().lost();
             losses.nic = nic;
             losses.kernel += if *counts_kernel { kernel } else { 0 };
         }
@@ -515,7 +517,7 @@ impl LiveSource for Queue {
         if let Some(attachment) = self.attachment.take() {
             // From here on packets continue to the stack, whose drops are not losses of this
             // source.
-            attachment.counters.lock().unwrap_or_else(PoisonError::into_inner).freeze();
+            attachment.counters.lock().freeze();
             attachment.sockets.remove(self.number);
             self.state = if self.state == State::Waiting { State::Ended } else { State::Draining };
         }

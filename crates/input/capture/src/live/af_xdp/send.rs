@@ -14,7 +14,7 @@
 //! this module are written. The rings are those of `socket.rs`.
 #![allow(unsafe_code)]
 
-use super::socket::{CHUNK_BYTES, Ring, bind_when_released, register_umem};
+use super::socket::{CHUNK_BYTES, Ring, bind_when_released, queue_address, set_up};
 use super::{count_queues, is_permission};
 use crate::error::Error;
 use crate::live::interface::Interface;
@@ -121,7 +121,7 @@ impl XdpSender {
         let socket = SendSocket::new(&umem).map_err(memory)?;
         // As many as the limit of locked memory permits.
         let spare = (0..SPARE_SOCKETS).map_while(|_| SendSocket::new(&umem).ok()).collect();
-        let bound = bind_when_released(&socket.descriptor, &queue_address(interface.index, queue));
+        let bound = bind_when_released(&socket.descriptor, &queue_address(interface.index, queue, libc::XDP_COPY));
         bound.map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => LiveError::QueueInUse(queue),
             _ => failed("bind an AF_XDP socket", error),
@@ -248,7 +248,8 @@ impl XdpSender {
             return false;
         }
         let Some(spare) = self.spare.pop() else { return false };
-        let is_bound = system::bind(&spare.descriptor, &queue_address(interface.index, self.queue)).is_ok();
+        let is_bound =
+            system::bind(&spare.descriptor, &queue_address(interface.index, self.queue, libc::XDP_COPY)).is_ok();
         if is_bound {
             self.socket = spare;
         } else {
@@ -258,32 +259,16 @@ impl XdpSender {
     }
 }
 
-/// A queue of an interface, in copy mode.
-fn queue_address(interface: u32, queue: u32) -> libc::sockaddr_xdp {
-    libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP,
-        sxdp_ifindex: interface,
-        sxdp_queue_id: queue,
-        sxdp_shared_umem_fd: 0,
-    }
-}
-
 impl SendSocket {
     fn new(umem: &Mapping) -> io::Result<Self> {
         let descriptor = system::socket(libc::AF_XDP, libc::SOCK_RAW)?;
-        register_umem(&descriptor, umem, FRAMES)?;
         // The fill ring is mandatory, although nothing is received.
         let rings =
             [(libc::XDP_UMEM_FILL_RING, 2), (libc::XDP_UMEM_COMPLETION_RING, FRAMES), (libc::XDP_TX_RING, FRAMES)];
-        for (ring, entries) in rings {
-            system::set_option(&descriptor, libc::SOL_XDP, ring, &entries)?;
-        }
+        let parts = set_up(&descriptor, umem, FRAMES, rings)?;
         enlarge_send_buffer(&descriptor);
-        let parts: libc::xdp_mmap_offsets = system::option(&descriptor, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let transmit = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_TX_RING, parts.tx, FRAMES)?;
-        let offset = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
-        let completed = Ring::map(descriptor.as_fd(), offset, parts.cr, FRAMES)?;
+        let transmit = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_TX_RING as u64, parts.tx, FRAMES)?;
+        let completed = Ring::map(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_COMPLETION_RING, parts.cr, FRAMES)?;
         Ok(Self { descriptor, transmit, completed })
     }
 

@@ -1,5 +1,6 @@
 //! Settings of an AF_XDP source.
 
+use super::socket::MAX_FRAME_BYTES;
 use crate::settings::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["queues", "mode", "attach", "snap", "frames"];
@@ -10,7 +11,7 @@ const MAX_QUEUES: u32 = 4096;
 
 /// How frames get from the driver into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// Zero copy if the driver supports it, otherwise copy.
     Auto,
     /// Copy, which every driver supports.
@@ -19,7 +20,7 @@ pub(super) enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attach {
+pub(crate) enum Attach {
     /// In the driver if it supports it, otherwise after the driver.
     Auto,
     Native,
@@ -27,9 +28,8 @@ pub(super) enum Attach {
     Generic,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub interface: String,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
     /// First and last queue; `None` for all queues of the interface.
     pub queues: Option<(u32, u32)>,
     pub mode: Mode,
@@ -41,14 +41,12 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Parses `IFACE[,key=value]...`. `max_frame_bytes` is the largest frame that fits into a
-    /// frame's memory.
+    /// Parses `key=value[,key=value]...`.
     ///
     /// # Errors
     /// A wrong setting.
-    pub fn parse(text: &str, max_frame_bytes: u32) -> Result<Self, SettingsError> {
-        let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let values = SourceSettings::parse("af_xdp", KEYS, rest)?;
+    pub fn parse(text: Option<&str>) -> Result<Self, SettingsError> {
+        let values = SourceSettings::parse("af_xdp", KEYS, text)?;
         let refuse = |key, value: &str, expected: &str| SettingsError::Value(key, value.into(), expected.into());
         let queues = match values.get("queues") {
             None => None,
@@ -64,11 +62,10 @@ impl Settings {
         let modes = [("auto", Mode::Auto), ("copy", Mode::Copy), ("zerocopy", Mode::Zerocopy)];
         let attachments = [("auto", Attach::Auto), ("native", Attach::Native), ("generic", Attach::Generic)];
         let settings = Self {
-            interface: interface.into(),
             queues,
             mode: values.choice("mode", &modes)?.unwrap_or(Mode::Auto),
             attach: values.choice("attach", &attachments)?.unwrap_or(Attach::Auto),
-            snap_bytes: values.number("snap", [64, max_frame_bytes.into()])?.map(|bytes| bytes as u32),
+            snap_bytes: values.number("snap", [64, MAX_FRAME_BYTES.into()])?.map(|bytes| bytes as u32),
             frames,
         };
         if (settings.mode, settings.attach) == (Mode::Zerocopy, Attach::Generic) {
@@ -89,31 +86,31 @@ mod tests {
 
     #[test]
     fn name_alone_has_defaults_and_every_key_is_parsed() {
-        let (interface, mode, attach) = ("eth0".to_string(), Mode::Auto, Attach::Auto);
-        let plain = Settings { interface, queues: None, mode, attach, snap_bytes: None, frames: 4096 };
-        assert_eq!(Settings::parse("eth0", 3840), Ok(plain.clone()));
+        let (mode, attach) = (Mode::Auto, Attach::Auto);
+        let plain = Settings { queues: None, mode, attach, snap_bytes: None, frames: 4096 };
+        assert_eq!(Settings::parse(None), Ok(plain));
         let (queues, mode, attach, snap_bytes) = (Some((1, 3)), Mode::Copy, Attach::Generic, Some(128));
-        let expected = Settings { queues, mode, attach, snap_bytes, frames: 256, ..plain };
-        let all = "eth0,queues=1-3,mode=copy,attach=generic,snap=128,frames=256";
-        assert_eq!(Settings::parse(all, 3840), Ok(expected));
-        assert_eq!(Settings::parse("eth0,queues=2", 3840).unwrap().queues, Some((2, 2)));
+        let expected = Settings { queues, mode, attach, snap_bytes, frames: 256 };
+        let all = "queues=1-3,mode=copy,attach=generic,snap=128,frames=256";
+        assert_eq!(Settings::parse(Some(all)), Ok(expected));
+        assert_eq!(Settings::parse(Some("queues=2")).unwrap().queues, Some((2, 2)));
     }
 
     #[test]
     fn wrong_settings_are_refused_with_the_key() {
         for (text, what) in [
-            ("eth0,queues=3-1", "queues"),
-            ("eth0,queues=x", "range"),
-            ("eth0,queues=0-99999", "range"),
-            ("eth0,frames=1000", "power of two"),
-            ("eth0,frames=64", "frames"),
-            ("eth0,snap=63", "snap"),
-            ("eth0,snap=3841", "snap"),
-            ("eth0,mode=fast", "zerocopy"),
-            ("eth0,mode=zerocopy,attach=generic", "attach=native"),
-            ("eth0,queue=1", "queues"),
+            ("queues=3-1", "queues"),
+            ("queues=x", "range"),
+            ("queues=0-99999", "range"),
+            ("frames=1000", "power of two"),
+            ("frames=64", "frames"),
+            ("snap=63", "snap"),
+            ("snap=3841", "snap"),
+            ("mode=fast", "zerocopy"),
+            ("mode=zerocopy,attach=generic", "attach=native"),
+            ("queue=1", "queues"),
         ] {
-            let error = Settings::parse(text, 3840).unwrap_err().to_string();
+            let error = Settings::parse(Some(text)).unwrap_err().to_string();
             assert!(error.contains(what), "{text}: {error}");
         }
     }

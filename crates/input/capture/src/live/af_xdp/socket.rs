@@ -82,15 +82,12 @@ impl SpareSocket {
     }
 
     fn with_memory(descriptor: OwnedFd, umem: &Mapping, frames: u32) -> io::Result<Self> {
-        register_umem(&descriptor, umem, frames)?;
-        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
-            // Nothing is sent, but the completion ring is mandatory.
-            let entries: u32 = if ring == libc::XDP_UMEM_COMPLETION_RING { 2 } else { frames };
-            system::set_option(&descriptor, libc::SOL_XDP, ring, &entries)?;
-        }
-        let parts: libc::xdp_mmap_offsets = system::option(&descriptor, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let fill = Ring::map(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as i64, parts.fr, frames)?;
-        let received = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_RX_RING, parts.rx, frames)?;
+        // Nothing is sent, but the completion ring is mandatory.
+        let rings =
+            [(libc::XDP_UMEM_FILL_RING, frames), (libc::XDP_UMEM_COMPLETION_RING, 2), (libc::XDP_RX_RING, frames)];
+        let parts = set_up(&descriptor, umem, frames, rings)?;
+        let fill = Ring::map(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING, parts.fr, frames)?;
+        let received = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_RX_RING as u64, parts.rx, frames)?;
         Ok(Self { descriptor, fill, received })
     }
 }
@@ -111,12 +108,29 @@ pub(super) fn bind_when_released(socket: &OwnedFd, address: &libc::sockaddr_xdp)
     }
 }
 
-/// Gives a socket the memory for this number of frames. The kernel pins the pages, even beyond the end
-/// of our mapping.
+/// The address of a queue. `flags`: `XDP_COPY`, `XDP_ZEROCOPY` or neither.
+pub(super) fn queue_address(interface: u32, queue: u32, flags: u16) -> libc::sockaddr_xdp {
+    libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags | libc::XDP_USE_NEED_WAKEUP,
+        sxdp_ifindex: interface,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    }
+}
+
+/// Gives a socket the memory for this number of frames, and rings with these numbers of entries.
+/// Returns where the parts of the rings are. The kernel pins the pages, even beyond the end of our
+/// mapping.
 ///
 /// # Errors
 /// The kernel refuses it.
-pub(super) fn register_umem(socket: &OwnedFd, umem: &Mapping, frames: u32) -> io::Result<()> {
+pub(super) fn set_up(
+    socket: &OwnedFd,
+    umem: &Mapping,
+    frames: u32,
+    rings: [(c_int, u32); 3],
+) -> io::Result<libc::xdp_mmap_offsets> {
     let bytes = frames as usize * CHUNK_BYTES;
     let region = libc::xdp_umem_reg {
         addr: umem.at(0, bytes).expect("it has this size") as u64,
@@ -126,7 +140,11 @@ pub(super) fn register_umem(socket: &OwnedFd, umem: &Mapping, frames: u32) -> io
         flags: 0,
         tx_metadata_len: 0,
     };
-    system::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
+    system::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+    for (ring, entries) in rings {
+        system::set_option(socket, libc::SOL_XDP, ring, &entries)?;
+    }
+    system::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
 }
 
 impl<T: Plain + Copy> Ring<T> {
@@ -134,7 +152,7 @@ impl<T: Plain + Copy> Ring<T> {
     /// from the kernel.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
-        offset: i64,
+        offset: u64,
         parts: libc::xdp_ring_offset,
         entries: u32,
     ) -> io::Result<Self> {
@@ -270,14 +288,8 @@ impl Socket {
         let frames = u64::from(self.received.mask) + 1;
         self.free = (0..frames).map(|number| number * CHUNK_BYTES as u64).collect();
         self.fill.produce(&mut self.free);
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags | libc::XDP_USE_NEED_WAKEUP,
-            sxdp_ifindex: interface,
-            sxdp_queue_id: queue,
-            sxdp_shared_umem_fd: 0,
-        };
-        bind_when_released(&self.descriptor, &address).map_err(|error| (Step::Bind, error))
+        bind_when_released(&self.descriptor, &queue_address(interface, queue, flags))
+            .map_err(|error| (Step::Bind, error))
     }
 
     /// Releases the chunks of the frames received last.

@@ -16,14 +16,15 @@
 
 use super::clock::Clock;
 use super::error::Failure;
-use super::settings::{Device, Settings};
+use super::settings::Settings;
 use crate::clock;
 use crate::send_frames::{SendFrames, SendRefusal};
 use crate::source::MAX_BURST_FRAMES;
 use arrayvec::ArrayVec;
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Length of the longest hash key of a port, in bytes.
@@ -132,7 +133,7 @@ pub(super) struct Environment(MutexGuard<'static, Outcome>);
 impl Environment {
     pub(super) fn lock() -> Self {
         // A panic leaves it consistent, because it is one value.
-        Self(OUTCOME.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(OUTCOME.lock())
     }
 
     /// Returns the arguments of the start or its failure; `None` before the start.
@@ -185,14 +186,7 @@ impl Environment {
     #[allow(unsafe_code)]
     pub(super) fn open(&mut self, settings: &Settings) -> Result<(Vec<Receiver>, u16), OpenError> {
         let queues = settings.queues;
-        let id = self.attach(&settings.device)?;
-        // SAFETY: it takes a number; the lock is held.
-        let most = unsafe { weir_dpdk_max_queues(id) };
-        if i32::from(queues) > most {
-            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
-            unsafe { weir_dpdk_detach(id, 0) };
-            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
-        }
+        let id = self.attach(settings, weir_dpdk_max_queues)?;
         let mut port = RawPort {
             queues,
             descriptors: settings.descriptors(),
@@ -206,23 +200,23 @@ impl Environment {
         let result = unsafe { weir_dpdk_open(id, &raw mut port) };
         if result != 0 {
             // SAFETY: the shim sets it to a string literal.
-            let step = unsafe { CStr::from_ptr(port.step) }.to_string_lossy();
-            let error = failure(&step, result);
-            // SAFETY: as above.
-            unsafe { weir_dpdk_detach(id, queues) };
-            return Err(OpenError::Port(error));
+            let step = unsafe { CStr::from_ptr(port.step) };
+            return Err(self.refused(id, queues, step, result));
         }
         let clock = if port.stamped != 0 { Clock::new(|| read_clocks(id)) } else { None };
         let shared = Arc::new(Port { id, queues, counters: Mutex::new(()), clock: clock.map(Mutex::new) });
         let receivers = (0..queues).map(|queue| Receiver::new(shared.clone(), queue)).collect();
         Ok((receivers, port.descriptors))
     }
-}
 
-impl Environment {
-    /// Adds a device. Returns the number of its port.
+    /// Adds a device, whose port may have the number of queues that `most` returns. Returns the number
+    /// of the port.
     #[allow(unsafe_code)]
-    fn attach(&mut self, device: &Device) -> Result<u16, OpenError> {
+    fn attach(
+        &mut self,
+        Settings { device, queues, .. }: &Settings,
+        most: unsafe extern "C" fn(u16) -> c_int,
+    ) -> Result<u16, OpenError> {
         assert!(matches!(self.outcome(), Some(Ok(_))), "the environment is started before a port is opened");
         take_log();
         let (arguments, name, mut id) = (c_string(device.arguments()), c_string(device.name()), 0);
@@ -231,7 +225,23 @@ impl Environment {
         if result != 0 {
             return Err(OpenError::Device(failure("rte_dev_probe", result)));
         }
+        // SAFETY: it takes a number; the lock is held.
+        let most = unsafe { most(id) };
+        if i32::from(*queues) > most {
+            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
+            unsafe { weir_dpdk_detach(id, 0) };
+            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
+        }
         Ok(id)
+    }
+
+    /// Removes a device whose port refused a step of its configuration.
+    #[allow(unsafe_code)]
+    fn refused(&mut self, id: u16, queues: u16, step: &CStr, result: c_int) -> OpenError {
+        let error = failure(&step.to_string_lossy(), result);
+        // SAFETY: the port was attached and is not used elsewhere; the lock is held.
+        unsafe { weir_dpdk_detach(id, queues) };
+        OpenError::Port(error)
     }
 
     /// Opens a device and starts its port for sending. Returns one transmitter per queue.
@@ -241,25 +251,15 @@ impl Environment {
     #[allow(unsafe_code)]
     pub(super) fn open_output(&mut self, settings: &Settings) -> Result<Vec<Transmitter>, OpenError> {
         let queues = settings.queues;
-        let id = self.attach(&settings.device)?;
-        // SAFETY: it takes a number; the lock is held.
-        let most = unsafe { weir_dpdk_max_output_queues(id) };
-        if i32::from(queues) > most {
-            // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
-            unsafe { weir_dpdk_detach(id, 0) };
-            return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
-        }
+        let id = self.attach(settings, weir_dpdk_max_output_queues)?;
         let (descriptors, mbufs) = (settings.descriptors(), settings.mbufs());
         let mut output = RawOutput { queues, descriptors, mbufs, longest: 0, step: c"".as_ptr() };
         // SAFETY: `output` has the layout of the C side, and the lock is held.
         let result = unsafe { weir_dpdk_open_output(id, &raw mut output) };
         if result != 0 {
             // SAFETY: the shim sets it to a string literal.
-            let step = unsafe { CStr::from_ptr(output.step) }.to_string_lossy();
-            let error = failure(&step, result);
-            // SAFETY: as above.
-            unsafe { weir_dpdk_detach(id, queues) };
-            return Err(OpenError::Port(error));
+            let step = unsafe { CStr::from_ptr(output.step) };
+            return Err(self.refused(id, queues, step, result));
         }
         let port = Port { id, queues, counters: Mutex::new(()), clock: None };
         let port = Arc::new(OutputPort { port, sources: Mutex::default() });
@@ -336,7 +336,7 @@ impl Port {
     /// Returns its counters since it was opened; `None` if it has none.
     #[allow(unsafe_code)]
     pub(super) fn counts(&self) -> Option<PortCounts> {
-        let _guard = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.counters.lock();
         let mut counts = PortCounts::default();
         // SAFETY: the port is started, `counts` has the layout of the C side, and the lock is held.
         let result = unsafe { weir_dpdk_counts(self.id, &raw mut counts) };
@@ -345,7 +345,7 @@ impl Port {
 
     /// Returns its clock, compared with the system's within the last second.
     fn clock(&self) -> Option<Clock> {
-        let mut clock = self.clock.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = self.clock.as_ref()?.lock();
         clock.refresh(|| read_clocks(self.id));
         Some(*clock)
     }
@@ -365,12 +365,6 @@ impl Drop for Port {
 struct Received {
     port: Arc<Port>,
     packets: Mutex<([RawPacket; MAX_BURST_FRAMES], usize)>,
-}
-
-impl Received {
-    fn lock(&self) -> MutexGuard<'_, ([RawPacket; MAX_BURST_FRAMES], usize)> {
-        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 thread_local! {
@@ -410,7 +404,7 @@ impl Receiver {
     pub(super) fn receive(&mut self) -> usize {
         self.release();
         let count = {
-            let mut packets = self.received.lock();
+            let mut packets = self.received.packets.lock();
             // SAFETY: the port is started and has this queue, only this receiver polls it, and the
             // array has MAX_BURST_FRAMES elements.
             packets.1 = unsafe { weir_dpdk_receive(self.port.id, self.queue, packets.0.as_mut_ptr()) } as usize;
@@ -432,7 +426,7 @@ impl Receiver {
     /// Calls `take` for each of the packets received last; those without a time stamp have the time
     /// `now_ns`.
     pub(super) fn packets<'a>(&'a self, now_ns: u64, mut take: impl FnMut(Packet<'a>)) {
-        let packets = self.received.lock();
+        let packets = self.received.packets.lock();
         packets.0[..packets.1].iter().for_each(|raw| take(self.packet(raw, now_ns)));
     }
 
@@ -450,7 +444,7 @@ impl Receiver {
 
     #[allow(unsafe_code)]
     fn release(&mut self) {
-        let mut packets = self.received.lock();
+        let mut packets = self.received.packets.lock();
         // SAFETY: the first `count` were received and not yet released; no slice of them is left,
         // because `self` is borrowed mutably.
         unsafe { weir_dpdk_release(packets.0.as_ptr(), packets.1 as c_uint) };
@@ -514,7 +508,7 @@ impl Transmitter {
             return;
         }
         self.source = Arc::downgrade(source);
-        let mut sources = self.port.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.port.sources.lock();
         if !sources.iter().any(|known| Arc::ptr_eq(known, source)) {
             sources.push(source.clone());
         }
@@ -532,7 +526,7 @@ impl SendFrames for Transmitter {
         }
         let received = RECEIVED.with_borrow(Weak::upgrade);
         // Held until the packets have a second owner.
-        let packets = received.as_ref().map(|received| received.lock());
+        let packets = received.as_ref().map(|received| received.packets.lock());
         let packets = packets.as_ref().map_or(&[][..], |packets| &packets.0[..packets.1]);
         let mut next = 0;
         let outgoing: ArrayVec<RawOutgoing, MAX_BURST_FRAMES> = frames[..count]

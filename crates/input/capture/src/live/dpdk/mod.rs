@@ -21,37 +21,29 @@ pub(crate) use driver::Transmitter;
 use driver::{Environment, OpenError};
 use error::{DeviceCause, DpdkError};
 use queue::LossesAtStop;
-pub(crate) use queue::Queue;
-use settings::{Device, Settings};
+use queue::Queue;
+use settings::Device;
+pub(crate) use settings::Settings;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Memory without huge pages, in MiB. This is address space: only memory that is used is allocated.
 const MEMORY_MIB: &str = "2048";
 
-/// Opens a device by the part of the source's name after `dpdk:`: one source per receive queue.
+/// Opens a device: one source per receive queue.
 ///
 /// # Errors
-/// A wrong setting, or DPDK does not open the device.
-pub(crate) fn open(rest: &str) -> Result<Vec<Queue>, DpdkError> {
-    let settings = Settings::parse(rest)?;
+/// DPDK does not open the device.
+pub(crate) fn open(settings: &Settings) -> Result<Vec<Queue>, DpdkError> {
     let sysfs = Path::new("/sys");
-    if let Device::Pci(_) = &settings.device {
-        check_pci_device(sysfs, settings.device.name())?;
-    }
-    let mut environment = Environment::lock();
-    start(&mut environment, &settings, free_huge_pages(sysfs) > 0)?;
-    let (receivers, descriptors) = environment.open(&settings).map_err(|error| open_error(error, sysfs, &settings))?;
+    let mut environment = started(sysfs, settings)?;
+    let (receivers, descriptors) = environment.open(settings).map_err(|error| open_error(error, sysfs, settings))?;
     drop(environment);
     match settings.descriptors {
         Some(requested) if requested != descriptors => Err(DpdkError::Descriptors(requested, descriptors)),
         _ => {
             let losses_at_stop = LossesAtStop::default();
-            let name = Arc::<str>::from(settings.device.name());
-            let queue = |receiver| {
-                Queue::new(name.clone(), receiver, losses_at_stop.clone(), settings.snap, descriptors.into())
-            };
+            let queue = |receiver| Queue::new(settings, receiver, losses_at_stop.clone(), descriptors.into());
             Ok(receivers.into_iter().map(queue).collect())
         }
     }
@@ -65,15 +57,21 @@ pub(crate) fn open(rest: &str) -> Result<Vec<Queue>, DpdkError> {
 pub(crate) fn open_output(rest: &str, queues: u16) -> Result<Vec<Transmitter>, DpdkError> {
     let settings = Settings::parse_output(rest, queues)?;
     let sysfs = Path::new("/sys");
-    if let Device::Pci(_) = &settings.device {
-        check_pci_device(sysfs, settings.device.name())?;
-    }
-    let mut environment = Environment::lock();
-    start(&mut environment, &settings, free_huge_pages(sysfs) > 0)?;
+    let mut environment = started(sysfs, &settings)?;
     environment.open_output(&settings).map_err(|error| match error {
         OpenError::Queues(most) => DpdkError::OutputQueues(queues, most),
         error => open_error(error, sysfs, &settings),
     })
+}
+
+/// The environment, started for a device that exists as far as `sysfs` says.
+fn started(sysfs: &Path, settings: &Settings) -> Result<Environment, DpdkError> {
+    if let Device::Pci(_) = &settings.device {
+        check_pci_device(sysfs, settings.device.name())?;
+    }
+    let mut environment = Environment::lock();
+    start(&mut environment, settings, free_huge_pages(sysfs) > 0)?;
+    Ok(environment)
 }
 
 /// Starts the environment, or checks that it was started with these settings.

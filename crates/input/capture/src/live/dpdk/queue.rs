@@ -7,11 +7,13 @@
 //! After a stop, a queue delivers at most what its descriptors hold, and ends.
 
 use super::driver::{PortCounts, Receiver};
+use super::settings::Settings;
 use crate::clock;
 use crate::error::Error;
 use crate::link_type::ETHERNET;
 use crate::source::{Burst, FIRST_INTERFACE, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Idle time during which a queue is polled without a sleep.
@@ -25,7 +27,7 @@ pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 pub(crate) struct Queue {
     /// DPDK's name of the device.
-    name: Arc<str>,
+    name: String,
     receiver: Receiver,
     pub(super) losses_at_stop: LossesAtStop,
     /// Snap length in bytes.
@@ -44,17 +46,16 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(super) fn new(
-        name: Arc<str>,
+        settings: &Settings,
         receiver: Receiver,
         losses_at_stop: LossesAtStop,
-        snap: usize,
         descriptors: usize,
     ) -> Self {
         Self {
-            name,
+            name: settings.device.name().into(),
             receiver,
             losses_at_stop,
-            snap,
+            snap: settings.snap,
             descriptors,
             idle_since: None,
             left: None,
@@ -143,7 +144,7 @@ impl Source for Queue {
     }
 
     fn interfaces(&self) -> Vec<(u32, String)> {
-        vec![(self.interface(), self.name.to_string())]
+        vec![(self.interface(), self.name.clone())]
     }
 
     fn progress(&self) -> Progress {
@@ -169,7 +170,7 @@ impl LiveSource for Queue {
         if self.receiver.queue() != 0 {
             return Losses::default();
         }
-        let losses_at_stop = *self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        let losses_at_stop = *self.losses_at_stop.lock();
         let losses = losses_at_stop.unwrap_or_else(|| self.count());
         self.reported.nic = self.reported.nic.max(losses.nic);
         self.reported.queue = self.reported.queue.max(losses.queue);
@@ -180,7 +181,7 @@ impl LiveSource for Queue {
         if self.left.is_none() {
             self.left = Some(self.descriptors);
             let losses = self.count();
-            self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(losses);
+            self.losses_at_stop.lock().get_or_insert(losses);
         }
     }
 }

@@ -24,8 +24,8 @@ const OUTPUT_DESCRIPTORS: u16 = 1024;
 /// more.
 const SPARE: u32 = 2 * MAX_BURST_FRAMES as u32;
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Device {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
     /// A NIC: its PCI address, `0000:17:00.0`, and DPDK's arguments after it.
     Pci(String),
     /// A virtual device and DPDK's arguments.
@@ -46,8 +46,8 @@ impl Device {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Settings {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
     pub device: Device,
     pub queues: u16,
     /// Descriptors of each queue, if given.
@@ -78,11 +78,8 @@ impl Settings {
     ///
     /// # Errors
     /// A wrong device or setting.
-    pub(super) fn parse(text: &str) -> Result<Self, DpdkError> {
-        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let device = device(name)?;
-        let values = SourceSettings::parse("dpdk", KEYS, rest)?;
-        Self::from_values(device, &values)
+    pub(crate) fn parse(text: &str) -> Result<Self, DpdkError> {
+        Self::parse_keys(text, KEYS)
     }
 
     /// Parses `DEVICE[,key=value]...` of an output with this number of queues.
@@ -90,14 +87,14 @@ impl Settings {
     /// # Errors
     /// As [`Settings::parse`].
     pub(super) fn parse_output(text: &str, queues: u16) -> Result<Self, DpdkError> {
-        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let device = device(name)?;
-        let values = SourceSettings::parse("dpdk", OUTPUT_KEYS, rest)?;
-        let settings = Self::from_values(device, &values)?;
+        let settings = Self::parse_keys(text, OUTPUT_KEYS)?;
         Ok(Self { queues, descriptors: settings.descriptors.or(Some(OUTPUT_DESCRIPTORS)), ..settings })
     }
 
-    fn from_values(device: Device, values: &SourceSettings) -> Result<Self, DpdkError> {
+    fn parse_keys(text: &str, keys: &'static [&'static str]) -> Result<Self, DpdkError> {
+        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let device = device(name)?;
+        let values = SourceSettings::parse("dpdk", keys, rest)?;
         let on_or_off = [("on", true), ("off", false)];
         let settings = Self {
             device,

@@ -32,7 +32,7 @@ fn put(device: &str, queue: u16, bytes: &[u8], segment: u16) {
 fn try_device(rest: &str) -> Result<Vec<Queue>, DpdkError> {
     let pages = if std::env::var_os(WITH_PAGES).is_some() { "on" } else { "off" };
     let descriptors = if rest.contains("descriptors=") { "" } else { ",descriptors=512" };
-    open(&format!("{rest}{descriptors},hugepages={pages}"))
+    open(&Settings::parse(&format!("{rest}{descriptors},hugepages={pages}"))?)
 }
 
 fn device(rest: &str) -> Vec<Queue> {
@@ -285,9 +285,9 @@ fn losses_are_reported_by_one_queue_and_never_decrease() {
     let mut queues = device("net_null_losses,queues=2");
     let lost = Losses { nic: 7, kernel: 0, queue: 2 };
     queues[1].stop();
-    *queues[0].losses_at_stop.lock().unwrap() = Some(lost);
+    *queues[0].losses_at_stop.lock() = Some(lost);
     assert_eq!((queues[0].query_losses(), queues[1].query_losses()), (lost, Losses::default()));
-    *queues[0].losses_at_stop.lock().unwrap() = Some(Losses { nic: 5, ..lost });
+    *queues[0].losses_at_stop.lock() = Some(Losses { nic: 5, ..lost });
     assert_eq!(queues[0].query_losses(), lost);
 }
 
@@ -466,12 +466,15 @@ fn second_source_cannot_change_settings_of_the_process() {
     drop(device("net_null_first"));
     let with = std::env::var_os(WITH_PAGES).is_some();
     let other = if with { "off" } else { "on" };
-    let error = open(&format!("net_null_second,hugepages={other}")).err().expect("refused").to_string();
+    let error = open(&Settings::parse(&format!("net_null_second,hugepages={other}")).unwrap())
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(error.contains("a second source cannot have hugepages"), "{error}");
     let error = refused("net_null_second,core=0");
     assert!(error.contains("cannot have core=0"), "{error}");
     // Without settings, it uses the current ones.
-    assert!(open("net_null_second,descriptors=512").is_ok());
+    assert!(open(&Settings::parse("net_null_second,descriptors=512").unwrap()).is_ok());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
 use testbed::namespace::{BOUND, LEFT, RIGHT, Sender, ip, is_captured, keep_capabilities, network, until, until_wired};
-use weir_capture::{Error, Frame, LiveSource, Losses, open_live};
+use weir_capture::{Error, Frame, LiveSource, LiveSpec, Losses};
 
 /// A delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +33,12 @@ fn wire() -> Option<Sender> {
     network().then(|| Sender::new(LEFT))
 }
 
+fn try_open(text: &str) -> Result<Vec<Live>, Error> {
+    text.parse::<LiveSpec>()?.open()
+}
+
 fn open(text: &str) -> Vec<Live> {
-    open_live(text).unwrap_or_else(|error| panic!("{error}"))
+    try_open(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn open_one(text: &str) -> Live {
@@ -44,7 +48,7 @@ fn open_one(text: &str) -> Live {
 }
 
 fn refusal(text: &str) -> String {
-    open_live(text).err().map_or_else(|| panic!("{text} can be opened"), |error| error.to_string())
+    try_open(text).err().map_or_else(|| panic!("{text} can be opened"), |error| error.to_string())
 }
 
 /// Adds the next burst. Returns `false` at the end.

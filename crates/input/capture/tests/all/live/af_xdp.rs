@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use testbed::namespace::{BOUND, LEFT, RIGHT, ip, keep_capabilities, network_of, until, until_wired};
-use weir_capture::{Burst, LiveSource, Losses, open_live};
+use weir_capture::{Burst, Error, LiveSource, LiveSpec, Losses};
 
 type Sources = Vec<Box<dyn LiveSource + Send>>;
 
@@ -25,7 +25,7 @@ fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
     if !network_of(queues, 1500) {
         return None;
     }
-    let opened = open_live("af_xdp:right,attach=generic").map(drop).map_err(|error| error.to_string());
+    let opened = try_open("af_xdp:right,attach=generic").map(drop).map_err(|error| error.to_string());
     match opened {
         Err(error) if ["not permitted", "CONFIG_XDP_SOCKETS"].iter().any(|what| error.contains(what)) => {
             eprintln!("SKIPPED: {error}");
@@ -41,14 +41,18 @@ fn until_detached() {
     until("the program is detached", || !ip("link show dev right").contains("xdp"));
 }
 
+fn try_open(source: &str) -> Result<Sources, Error> {
+    source.parse::<LiveSpec>()?.open()
+}
+
 /// Opens sources of an interface that has none.
 fn open(source: &str) -> Sources {
     until_detached();
-    open_live(source).unwrap_or_else(|error| panic!("{error}"))
+    try_open(source).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(source: &str) -> String {
-    open_live(source).err().map_or_else(|| panic!("{source} was opened"), |error| error.to_string())
+    try_open(source).err().map_or_else(|| panic!("{source} was opened"), |error| error.to_string())
 }
 
 /// A socket that sends or receives whole frames at an interface.
@@ -454,7 +458,7 @@ fn missing_capabilities_are_named_and_sufficient() {
         until_detached();
         let tried = move || {
             keep_capabilities(&kept);
-            open_live(source).map(drop).map_err(|error| error.to_string())
+            try_open(source).map(drop).map_err(|error| error.to_string())
         };
         std::thread::spawn(tried).join().unwrap()
     };
