@@ -2,7 +2,7 @@
 
 use crate::balance::Balance;
 use crate::error::Error;
-use crate::pipe::QUEUE_OCTETS;
+use crate::queue::QUEUE_OCTETS;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -45,13 +45,13 @@ const SCHEMES: [(&str, &str); 5] = [
 ];
 
 impl OutputSpec {
-    /// Memory of the queues of this output, octets. That of a folder is its recorder's.
+    /// Memory of the queues of this output, octets.
     pub fn memory_bytes(&self, pipelines: usize) -> u64 {
         let of_pipeline = match self {
-            Self::Pcap(_) => QUEUE_OCTETS,
+            Self::Pcap(_) | Self::Folder(_) => QUEUE_OCTETS,
             Self::AfXdp(_) => XdpSender::MEMORY_BYTES,
             // DPDK has its own memory, which is taken when it starts.
-            Self::AfPacket(_) | Self::Dpdk(_) | Self::Folder(_) => 0,
+            Self::AfPacket(_) | Self::Dpdk(_) => 0,
         };
         (pipelines * of_pipeline) as u64
     }

@@ -13,8 +13,6 @@ const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// Offsets in an enhanced packet block.
 pub(crate) const INTERFACE: usize = 8;
-pub(crate) const TIME: usize = 12;
-pub(crate) const CAPTURED: usize = 20;
 pub(crate) const DATA: usize = 28;
 
 const END_OF_OPTIONS: u16 = 0;

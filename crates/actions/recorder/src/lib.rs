@@ -18,15 +18,14 @@
 extern crate self as weir_recorder;
 
 mod block;
-mod chunk;
 mod error;
 mod flow_key;
 mod folder;
 mod index;
+mod output;
 mod packet_file;
 mod plan;
 mod query;
-mod queue;
 mod recorder;
 mod recording;
 mod select;
@@ -36,10 +35,10 @@ mod tests;
 mod writer;
 
 pub use error::{Error, InvalidSetting};
+pub use output::RecorderOutput;
 pub use packet_file::{PacketFile, PcapOutput, PcapngOutput};
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};
-pub use queue::RecorderOutput;
 pub use recorder::{FOLDER_MODE, check, open};
 pub use select::{FrameSelector, RecordSearch, SelectedRecords};
 pub use settings::FolderSettings;
