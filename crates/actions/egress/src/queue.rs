@@ -10,11 +10,12 @@
 //! chunks are free: small bursts do not use up the queue of a slow reader.
 //! Not done here: the format of the octets, and writing them.
 
-use crate::output::WhenFull;
+use crate::output::{Refused, WhenFull};
 use parking_lot::Mutex;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,8 +32,6 @@ pub const QUEUE_OCTETS: usize = CHUNKS * CHUNK_OCTETS;
 const MOST_CHUNKS: usize = CHUNKS / 8 * 7;
 /// How often a pipeline that waits for a chunk looks whether it shall go on.
 const WAIT: Duration = Duration::from_millis(50);
-
-const REASONS: usize = OutputDropReason::ALL.len();
 
 /// How the queues of an output behave.
 #[derive(Clone, Debug)]
@@ -126,59 +125,30 @@ impl Chunk {
     }
 }
 
-/// Packet totals that another thread reads.
-#[derive(Debug, Default)]
-struct SharedTotals {
-    packets: AtomicU64,
-    octets: AtomicU64,
-}
-
-impl SharedTotals {
-    fn add(&self, totals: PacketTotals) {
-        self.packets.fetch_add(totals.packets, Relaxed);
-        self.octets.fetch_add(totals.octets, Relaxed);
-    }
-
-    fn get(&self) -> PacketTotals {
-        PacketTotals { packets: self.packets.load(Relaxed), octets: self.octets.load(Relaxed) }
-    }
-}
-
 /// What the thread has done with the frames of one pipeline.
 #[derive(Debug, Default)]
 pub struct Progress {
-    sent: SharedTotals,
-    /// By number of the reason.
-    dropped: [SharedTotals; REASONS],
+    counters: Mutex<OutputCounters>,
     gives_up: AtomicBool,
 }
 
 impl Progress {
     /// Counts packets that were written.
     pub fn add_sent(&self, packets: PacketTotals) {
-        self.sent.add(packets);
+        self.counters.lock().sent.merge(packets);
     }
 
     /// Counts packets that were lost.
     pub fn add_dropped(&self, reason: OutputDropReason, packets: PacketTotals) {
-        self.dropped[reason as usize].add(packets);
+        if packets.packets > 0 {
+            self.counters.lock().add_dropped(reason, packets);
+        }
     }
 
     /// Whether the pipeline waits no longer: its chunks are to be discarded.
     pub fn gives_up(&self) -> bool {
         self.gives_up.load(Relaxed)
     }
-
-    fn outcome(&self) -> Outcome {
-        Outcome { sent: self.sent.get(), dropped: self.dropped.each_ref().map(SharedTotals::get) }
-    }
-}
-
-/// What became of packets: sent, and dropped by number of the reason.
-#[derive(Clone, Copy)]
-struct Outcome {
-    sent: PacketTotals,
-    dropped: [PacketTotals; REASONS],
 }
 
 /// The thread, until it is started.
@@ -206,10 +176,10 @@ pub struct Queue {
     full: Option<Sender<Chunk>>,
     progress: Arc<Progress>,
     queued: PacketTotals,
-    /// Not queued, by number of the reason.
-    refused: [PacketTotals; REASONS],
+    /// Not queued.
+    refused: Refused,
     /// What had become of the queued packets when the thread was abandoned, with those that waited.
-    abandoned: Option<Outcome>,
+    abandoned: Option<OutputCounters>,
     has_lost_thread: bool,
 }
 
@@ -242,7 +212,7 @@ impl Queue {
                 full: Some(full.clone()),
                 progress,
                 queued: PacketTotals::default(),
-                refused: Default::default(),
+                refused: Refused::default(),
                 abandoned: None,
                 has_lost_thread: false,
             }
@@ -283,7 +253,7 @@ impl Queue {
 
     /// Counts a frame that is not queued.
     pub fn refuse(&mut self, frame: &Frame<'_>, reason: OutputDropReason) {
-        self.refused[reason as usize].add(frame.bytes.len());
+        self.refused.add(reason, frame.bytes.len());
     }
 
     fn free_chunk(&mut self) -> Option<Chunk> {
@@ -324,26 +294,19 @@ impl Queue {
         self.has_lost_thread
     }
 
-    /// What became of the queued packets, and what waits: the rest of them.
-    fn outcome(&self) -> (Outcome, PacketTotals) {
-        let outcome = self.abandoned.unwrap_or_else(|| self.progress.outcome());
-        let mut waiting = self.queued;
-        for done in outcome.dropped.iter().chain([&outcome.sent]) {
-            waiting.packets = waiting.packets.saturating_sub(done.packets);
-            waiting.octets = waiting.octets.saturating_sub(done.octets);
-        }
-        (outcome, waiting)
+    /// What became of the queued packets; the rest of them is waiting.
+    fn progress(&self) -> OutputCounters {
+        let counters = self.abandoned.clone().unwrap_or_else(|| self.progress.counters.lock().clone());
+        let done = counters.total();
+        let packets = self.queued.packets.saturating_sub(done.packets);
+        let octets = self.queued.octets.saturating_sub(done.octets);
+        OutputCounters { waiting: PacketTotals { packets, octets }, ..counters }
     }
 
     /// The outcome of the frames so far.
     pub fn counters(&self) -> OutputCounters {
-        let (Outcome { sent, dropped }, waiting) = self.outcome();
-        let output = self.settings.output.clone();
-        let mut counters = OutputCounters { output, sent, waiting, ..OutputCounters::default() };
-        for dropped in [dropped, self.refused] {
-            let reasons = OutputDropReason::ALL.iter().zip(dropped).filter(|(_, dropped)| dropped.packets > 0);
-            reasons.for_each(|(&reason, dropped)| counters.add_dropped(reason, dropped));
-        }
+        let mut counters = OutputCounters { output: self.settings.output.clone(), ..self.progress() };
+        self.refused.add_to(&mut counters);
         counters
     }
 
@@ -356,14 +319,15 @@ impl Queue {
         }
         let QueueSettings { finish_timeout, give_up_timeout, reason_to_abandon, .. } = self.settings;
         let until = Instant::now() + finish_timeout;
-        let is_empty = || self.outcome().1.packets == 0;
+        let is_empty = || self.progress().waiting.packets == 0;
         if !wait(until, is_empty) {
             self.progress.gives_up.store(true, Relaxed);
             if !wait(Instant::now() + give_up_timeout, is_empty) {
                 // The thread waits in a system call. What it does later is not counted again.
-                let (mut outcome, waiting) = self.outcome();
-                outcome.dropped[reason_to_abandon as usize].merge(waiting);
-                self.abandoned = Some(outcome);
+                let mut counters = self.progress();
+                let waiting = mem::take(&mut counters.waiting);
+                counters.add_dropped(reason_to_abandon, waiting);
+                self.abandoned = Some(counters);
             }
         }
         if self.shared.pipelines.fetch_sub(1, Relaxed) == 1 {
@@ -381,80 +345,4 @@ fn wait(until: Instant, holds: impl Fn() -> bool) -> bool {
         thread::sleep(Duration::from_millis(1));
     }
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FRAME: Frame<'static> =
-        Frame { bytes: &[7; 1000], time_ns: 1, wire_bytes: 1000, link_type: 1, time_assumed: false, interface: 1 };
-
-    fn settings() -> QueueSettings {
-        QueueSettings {
-            output: "test".into(),
-            thread: "test",
-            when_full: WhenFull::Drop,
-            finish_timeout: Duration::from_millis(20),
-            give_up_timeout: Duration::from_millis(20),
-            reason_to_abandon: OutputDropReason::QueueFull,
-        }
-    }
-
-    fn send(queue: &mut Queue, frames: usize) {
-        for _ in 0..frames {
-            queue.push(&FRAME, 1000, |octets| octets.extend_from_slice(FRAME.bytes));
-            queue.flush();
-        }
-    }
-
-    #[test]
-    fn abandoned_packets_are_not_counted_again_when_the_thread_goes_on() {
-        let (go_on, blocked) = channel::<()>();
-        let (tell, written) = channel();
-        let mut queues = Queue::open(&settings(), 1, move |chunks, _| {
-            blocked.recv().unwrap_or_default();
-            for chunk in chunks {
-                chunk.progress.add_sent(PacketTotals { packets: 1, octets: 1000 });
-                chunk.give_back();
-            }
-            tell.send(()).unwrap();
-        });
-        send(&mut queues[0], 3);
-        queues[0].finish();
-        let counters = queues[0].counters();
-        assert_eq!((counters.sent.packets, counters.waiting.packets), (0, 0));
-        assert_eq!(counters.dropped["queue_full"], PacketTotals { packets: 3, octets: 3000 });
-        drop(go_on);
-        written.recv().unwrap();
-        assert_eq!(queues[0].counters(), counters);
-    }
-
-    #[test]
-    fn small_bursts_do_not_use_up_the_queue_of_a_blocked_thread() {
-        let (go_on, blocked) = channel::<()>();
-        let mut queues = Queue::open(&settings(), 2, move |chunks, _| {
-            blocked.recv().unwrap_or_default();
-            chunks.iter().for_each(|chunk| chunk.discard(0, OutputDropReason::Closed));
-        });
-        send(&mut queues[0], 20_000);
-        let counters = queues[0].counters();
-        let full = counters.dropped["queue_full"].packets;
-        assert_eq!(counters.waiting.packets, 20_000 - full);
-        // Seven eighths of the chunks are full.
-        assert!(counters.waiting.octets > QUEUE_OCTETS as u64 / 10 * 8, "{counters:?}");
-        drop(go_on);
-        queues.iter_mut().for_each(Queue::finish);
-        assert_eq!(queues[0].counters().total().packets, 20_000);
-    }
-
-    #[test]
-    fn packets_without_a_thread_are_counted_as_failed() {
-        let mut queues = Queue::open(&settings(), 1, |chunks, _| drop(chunks));
-        queues[0].start();
-        while !queues[0].has_lost_thread() {
-            send(&mut queues[0], 1);
-        }
-        assert!(queues[0].counters().dropped["write_failed"].packets > 0);
-    }
 }
