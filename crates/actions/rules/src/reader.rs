@@ -1,7 +1,7 @@
 //! Reads the tables of a rules file. It continues after a problem, so that all are reported.
 
 use crate::error::{InvalidRules, Problem};
-use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
+use crate::rules::{Egress, Level, RECORDER, Rule, Rules, Settings, Slice};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use toml::Spanned;
@@ -54,15 +54,8 @@ impl Rules {
 
 /// The rules of a file without what is invalid, and its problems with their lines.
 fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
-    let rules = Rules {
-        rules: Vec::new(),
-        egresses: Vec::new(),
-        has_recorder: false,
-        hold: Hold::default(),
-        default: Settings::default(),
-    };
     let line_ends = text.bytes().enumerate().filter(|&(_, octet)| octet == b'\n').map(|(at, _)| at).collect();
-    let mut reader = Reader { line_ends, problems: Vec::new(), rules, names: HashSet::new() };
+    let mut reader = Reader { line_ends, problems: Vec::new(), rules: Rules::default(), names: HashSet::new() };
     match DeTable::parse(text) {
         Ok(table) => reader.read_file(table.get_ref()),
         Err(error) => reader.problem(&error.span().unwrap_or_default(), Problem::Syntax(error.message().into())),
@@ -123,13 +116,8 @@ impl Reader {
         self.check_keys(file, "a rules file", &TABLES);
         // Rules name egresses.
         if let Some(egresses) = file.get("egress") {
-            match egresses.get_ref() {
-                DeValue::Table(table) => {
-                    for (name, egress) in table {
-                        self.read_egress(name.get_ref(), egress, false);
-                    }
-                }
-                _ => self.invalid("egress", egresses, "tables [egress.NAME]"),
+            for (name, egress) in self.table("egress", egresses, "tables [egress.NAME]").into_iter().flatten() {
+                self.read_egress(name.get_ref(), egress, false);
             }
         }
         if let Some(recorder) = file.get("recorder") {
@@ -147,14 +135,11 @@ impl Reader {
         if let Some(hold) = file.get("hold") {
             self.read_hold(hold);
         }
-        if let Some(default) = file.get("default") {
-            match default.get_ref() {
-                DeValue::Table(table) => {
-                    self.check_keys(table, "[default]", &DEFAULT_KEYS);
-                    self.rules.default = self.settings(table);
-                }
-                _ => self.invalid("default", default, "a table [default]"),
-            }
+        if let Some(default) = file.get("default")
+            && let Some(table) = self.table("default", default, "a table [default]")
+        {
+            self.check_keys(table, "[default]", &DEFAULT_KEYS);
+            self.rules.default = self.settings(table);
         }
         let mut number = 0;
         let mut first_beyond = None;
@@ -176,9 +161,7 @@ impl Reader {
     }
 
     fn read_egress(&mut self, name: &str, value: &Spanned<DeValue<'_>>, is_recorder: bool) {
-        let DeValue::Table(table) = value.get_ref() else {
-            return self.invalid(name, value, "a table with outputs");
-        };
+        let Some(table) = self.table(name, value, "a table with outputs") else { return };
         let place = if name == RECORDER { "[recorder]".into() } else { format!("[egress.{name}]") };
         self.check_keys(table, &place, &EGRESS_KEYS);
         let line = self.line(&value.span());
@@ -188,10 +171,7 @@ impl Reader {
         if self.rules.egresses.iter().any(|egress| egress.name == name) {
             return self.problem(&value.span(), Problem::Twice(name.into()));
         }
-        let outputs = match table.get("outputs") {
-            Some(outputs) => self.texts("outputs", outputs),
-            None => Vec::new(),
-        };
+        let outputs = table.get("outputs").map_or_else(Vec::new, |outputs| self.texts("outputs", outputs));
         if outputs.is_empty() {
             self.invalid("outputs", value, "a list of outputs, like [\"af_packet:eth1\"]");
         }
@@ -203,7 +183,7 @@ impl Reader {
     }
 
     fn read_hold(&mut self, value: &Spanned<DeValue<'_>>) {
-        let DeValue::Table(table) = value.get_ref() else { return self.invalid("hold", value, "a table [hold]") };
+        let Some(table) = self.table("hold", value, "a table [hold]") else { return };
         self.check_keys(table, "[hold]", &HOLD_KEYS);
         if let Some(value) = table.get("octets") {
             match self.number("octets", value) {
@@ -218,9 +198,7 @@ impl Reader {
     }
 
     fn read_rule(&mut self, level: Level, value: &Spanned<DeValue<'_>>) {
-        let DeValue::Table(table) = value.get_ref() else {
-            return self.invalid(level.name(), value, "a table");
-        };
+        let Some(table) = self.table(level.name(), value, "a table") else { return };
         self.check_keys(table, &format!("[[{level}]]"), &RULE_KEYS);
         let settings = self.settings(table);
         if settings.forward == Some(false) {
@@ -252,13 +230,9 @@ impl Reader {
 
     fn condition(&mut self, level: Level, value: &Spanned<DeValue<'_>>) -> Option<Expression> {
         let text = self.text("where", value)?;
-        let expression = match Expression::new(&text) {
-            Ok(expression) => expression,
-            Err(error) => {
-                self.problem(&value.span(), Problem::Expression(error.to_string()));
-                return None;
-            }
-        };
+        let expression = Expression::new(&text);
+        let expression =
+            expression.map_err(|error| self.problem(&value.span(), Problem::Expression(error.to_string()))).ok()?;
         for field in expression.fields() {
             let reason = match properties(field).known {
                 Known::AtFirst => continue,
@@ -330,6 +304,19 @@ impl Reader {
             }
         }
         set
+    }
+
+    fn table<'a, 'b>(
+        &mut self,
+        key: &str,
+        value: &'a Spanned<DeValue<'b>>,
+        expected: &'static str,
+    ) -> Option<&'a DeTable<'b>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.invalid(key, value, expected);
+        }
+        table
     }
 
     fn text(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
