@@ -36,7 +36,7 @@ mod writer;
 
 pub use error::{Error, InvalidSetting};
 pub use output::RecorderOutput;
-pub use packet_file::{PacketFile, PcapOutput, PcapngOutput};
+pub use packet_file::PacketFile;
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};
 pub use recorder::{FOLDER_MODE, check, open};

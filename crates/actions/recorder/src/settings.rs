@@ -67,18 +67,10 @@ impl FolderSettings {
 
 /// A size with a unit, as in `rotate=` of sinks.
 fn parse_size(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u64); 8] = [
-        ("kB", 1000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("TB", 1_000_000_000_000),
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-    ];
+    const UNITS: [(&str, u64); 4] = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+    const BINARY: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let (_, factor) = UNITS.into_iter().find(|(unit, _)| *unit == &text[digits.len()..])?;
+    let (_, factor) = UNITS.into_iter().chain(BINARY).find(|(unit, _)| *unit == &text[digits.len()..])?;
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
