@@ -72,9 +72,7 @@ impl Actions {
             let line = 1 + before.iter().filter(|&&octet| octet == b'\n').count();
             invalid(vec![(line, "this is not UTF-8: rules files are text".into())])
         })?;
-        let rules = Rules::new(&text).map_err(|InvalidRules { problems }| {
-            invalid(problems.into_iter().map(|(line, problem)| (line, problem.to_string())).collect())
-        })?;
+        let rules = Rules::new(&text).map_err(|InvalidRules { problems }| invalid(problems))?;
         let mut problems = Vec::new();
         let mut egresses = Vec::new();
         for egress in &rules.egresses {

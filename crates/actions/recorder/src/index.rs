@@ -83,6 +83,11 @@ fn append_record(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
+fn append_with_length(out: &mut Vec<u8>, octets: &[u8]) {
+    out.extend_from_slice(&(octets.len() as u32).to_le_bytes());
+    out.extend_from_slice(octets);
+}
+
 /// Gathers the flows of a group.
 #[derive(Default)]
 pub(crate) struct GroupBuilder {
@@ -153,8 +158,7 @@ impl GroupBuilder {
         for number in self.parts.iter().flat_map(|part| [part.start, part.end]) {
             content.extend_from_slice(&((number - start) as u32).to_le_bytes());
         }
-        content.extend_from_slice(&(self.interfaces.len() as u32).to_le_bytes());
-        content.extend_from_slice(&self.interfaces);
+        append_with_length(&mut content, &self.interfaces);
         content.extend_from_slice(&self.fragments.to_le_bytes());
         let list = self.flow_list();
         if list.len() as u64 <= (end - start) / LIST_SHARE {
@@ -164,8 +168,7 @@ impl GroupBuilder {
         } else {
             let filter = self.filter();
             content.push(FILTER);
-            content.extend_from_slice(&(filter.len() as u32).to_le_bytes());
-            content.extend_from_slice(&filter);
+            append_with_length(&mut content, &filter);
         }
         let mut record = Vec::new();
         append_record(&mut record, &content);
@@ -280,7 +283,7 @@ impl Index {
 
 /// Takes a whole record off.
 fn record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, expected) = (length(rest)?, number(rest)?);
+    let (length, expected) = (number(rest)? as usize, number(rest)?);
     let content = rest.split_off(..length).filter(|content| content.len() <= MAX_RECORD_BYTES)?;
     let mut checksum = flate2::Crc::new();
     checksum.update(content);
@@ -296,8 +299,9 @@ fn number(rest: &mut &[u8]) -> Option<u32> {
     octets(rest).map(u32::from_le_bytes)
 }
 
-fn length(rest: &mut &[u8]) -> Option<usize> {
-    number(rest).map(|length| length as usize)
+fn with_length<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = number(rest)? as usize;
+    rest.split_off(..length)
 }
 
 /// Reads a group that begins at `after` or later, and appends its interfaces.
@@ -321,21 +325,18 @@ fn parse_group(mut content: &[u8], after: u64, interfaces: &mut Vec<u8>) -> Opti
     if start < after || place != end || parts.is_empty() || parts.len() > PARTS {
         return None;
     }
-    let blocks = length(rest).and_then(|length| rest.split_off(..length))?;
+    let blocks = with_length(rest)?;
     let fragments = number(rest)?;
     let flows = match octets(rest)? {
         [LIST] => {
-            let count = length(rest)?;
+            let count = number(rest)? as usize;
             let mut flows = Vec::with_capacity(count.min(rest.len()));
             for _ in 0..count {
                 flows.push(parse_flow(rest)?);
             }
             GroupFlows::List(flows)
         }
-        [FILTER] => {
-            let filter = length(rest).and_then(|length| rest.split_off(..length))?;
-            GroupFlows::Filter(Some(filter).filter(|filter| !filter.is_empty())?.to_vec())
-        }
+        [FILTER] => GroupFlows::Filter(with_length(rest).filter(|filter| !filter.is_empty())?.to_vec()),
         _ => return None,
     };
     interfaces.extend_from_slice(blocks);

@@ -34,7 +34,7 @@ mod settings;
 mod tests;
 mod writer;
 
-pub use error::{Error, InvalidSetting};
+pub use error::Error;
 pub use output::RecorderOutput;
 pub use packet_file::PacketFile;
 pub use plan::{IndexNotice, Search};
