@@ -242,7 +242,8 @@ impl Queue {
         if self.chunk.is_none() {
             self.chunk = self.free_chunk();
         }
-        let Some(chunk) = &mut self.chunk else {
+        let has_room = octets <= CHUNK_OCTETS || self.has_room(octets);
+        let Some(chunk) = self.chunk.as_mut().filter(|_| has_room) else {
             self.refuse(frame, OutputDropReason::QueueFull);
             return false;
         };
@@ -266,6 +267,21 @@ impl Queue {
             };
         }
         free
+    }
+
+    /// Whether there is room for a frame that is longer than a chunk: the queue has no more octets of such
+    /// frames than of others.
+    fn has_room(&self, octets: usize) -> bool {
+        loop {
+            let waiting = self.progress().waiting.octets;
+            if waiting == 0 || waiting + octets as u64 <= QUEUE_OCTETS as u64 || self.shared.has_ended.load(Relaxed) {
+                return true;
+            }
+            if !self.settings.when_full.waits() {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Hands over a chunk that is not full, unless the thread is behind. At the end of each burst, and

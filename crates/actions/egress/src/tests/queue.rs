@@ -68,6 +68,25 @@ fn small_bursts_do_not_use_up_the_queue_of_a_blocked_thread() {
 }
 
 #[test]
+fn frames_that_are_longer_than_a_chunk_take_no_more_memory_than_others() {
+    let (go_on, blocked) = channel::<()>();
+    let mut queues = Queue::open(&settings(), 1, move |chunks, _| {
+        blocked.recv().unwrap_or_default();
+        chunks.iter().for_each(|chunk| chunk.discard(0, OutputDropReason::Closed));
+    });
+    let bytes = vec![7; 3 << 20];
+    for _ in 0..10 {
+        let long = Frame { bytes: &bytes, ..FRAME };
+        queues[0].push(&long, bytes.len(), |octets| octets.extend_from_slice(&bytes));
+    }
+    let counters = queues[0].counters();
+    assert_eq!((counters.waiting.packets, counters.dropped["queue_full"].packets), (5, 5));
+    drop(go_on);
+    queues[0].finish();
+    assert_eq!(queues[0].counters().total().packets, 10);
+}
+
+#[test]
 fn packets_without_a_thread_are_counted_as_failed() {
     let mut queues = Queue::open(&settings(), 1, |chunks, _| drop(chunks));
     queues[0].start();
