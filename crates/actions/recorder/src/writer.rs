@@ -264,22 +264,21 @@ impl Writer {
         // A file gets its name when it has its header: after a kill, none is empty.
         let unnamed = self.settings.folder.join(UNNAMED);
         let index = index::header(&section);
-        let create = |path: &Path| File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
-        let opened = create(&unnamed).and_then(|file| {
-            (&file).write_all(&section)?;
+        let create = |path: &Path, octets: &[u8]| -> io::Result<File> {
+            let mut file = File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+            file.write_all(octets)?;
+            Ok(file)
+        };
+        let created = create(&unnamed, &section).and_then(|file| {
             renameat_with(CWD, &unnamed, CWD, &path, RenameFlags::empty())?;
-            let index_file = create(&index_path(&path)).and_then(|index_file| {
-                (&index_file).write_all(&index)?;
-                Ok(index_file)
-            });
-            if index_file.is_err() {
-                let _ = fs::remove_file(&path);
-                let _ = fs::remove_file(index_path(&path));
-            }
-            Ok((file, index_file?))
+            Ok(file)
         });
-        let (file, index_file) = opened.inspect_err(|_| {
+        let file = created.inspect_err(|_| {
             let _ = fs::remove_file(&unnamed);
+        })?;
+        let index_file = create(&index_path(&path), &index).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(index_path(&path));
         })?;
         self.next_number += 1;
         self.current = Some(OpenFile {
