@@ -36,8 +36,10 @@ pub struct EgressSpec {
     pub balance: Balance,
 }
 
-/// Each scheme, how an output with it is written, and the output with a name.
-const SCHEMES: [(&str, &str, fn(&str) -> OutputSpec); 5] = [
+/// A scheme, how an output with it is written, and the output with a name.
+type Scheme = (&'static str, &'static str, fn(&str) -> OutputSpec);
+
+const SCHEMES: [Scheme; 5] = [
     ("af_packet", "af_packet:IFACE", |name| OutputSpec::AfPacket(name.into())),
     ("af_xdp", "af_xdp:IFACE", |name| OutputSpec::AfXdp(name.into())),
     ("pcap", "pcap:PATH", |name| OutputSpec::Pcap(name.into())),
