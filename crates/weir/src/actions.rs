@@ -25,7 +25,7 @@ use weir_egress::{Egress, EgressSpec, OutputSettings, OutputSpec, PacketOutput, 
 use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters, Timing};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Overrides, PacketActions, Pipeline, Settings};
-use weir_recorder::{FOLDER_MODE, FolderSettings, RecorderOutput};
+use weir_recorder::{FOLDER_MODE, FolderSettings};
 use weir_rules::{InvalidRules, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
@@ -71,9 +71,7 @@ impl Actions {
             let line = 1 + before.iter().filter(|&&octet| octet == b'\n').count();
             invalid(vec![(line, "this is not UTF-8: rules files are text".into())])
         })?;
-        let rules = Rules::new(&text).map_err(|InvalidRules { problems }| {
-            invalid(problems.into_iter().map(|(line, problem)| (line, problem.to_string())).collect())
-        })?;
+        let rules = Rules::new(&text).map_err(|InvalidRules { problems }| invalid(problems))?;
         let mut problems = Vec::new();
         let mut egresses = Vec::new();
         for egress in &rules.egresses {
@@ -291,11 +289,8 @@ impl Actions {
 
     /// Memory of packets that wait for a decision or in an output, octets.
     pub fn memory_bytes(&self, pipelines: usize) -> u64 {
-        let of_output = |output: &OutputSpec| match output {
-            OutputSpec::Folder(_) => RecorderOutput::memory_bytes_for(pipelines),
-            output => output.memory_bytes(pipelines),
-        };
-        let outputs: u64 = self.egresses.iter().flat_map(|egress| &egress.outputs).map(of_output).sum();
+        let outputs = self.egresses.iter().flat_map(|egress| &egress.outputs);
+        let outputs: u64 = outputs.map(|output| output.memory_bytes(pipelines)).sum();
         (PacketActions::memory_bytes_for(&self.rules) * pipelines as u64).saturating_add(outputs)
     }
 

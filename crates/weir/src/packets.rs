@@ -205,9 +205,12 @@ fn record_search(packets: &Packets, search: &Search) -> Result<RecordSearch, Err
     RecordSearch::new(&packets.query(), config).map_err(|error| start_error(&config, false, error))
 }
 
-type Output = PacketFile<Box<dyn Write>>;
-
-fn open_output(path: &Path, target: Target, mode: FileMode, stop: &AtomicBool) -> Result<io::Result<Output>, Error> {
+fn open_output(
+    path: &Path,
+    target: Target,
+    mode: FileMode,
+    stop: &AtomicBool,
+) -> Result<io::Result<PacketFile>, Error> {
     /// Content of a frame of a compressed file, octets.
     const FRAME_OCTETS: usize = 1 << 20;
     let name = path.to_string_lossy();

@@ -94,23 +94,19 @@ pub fn open(
     let name = output.to_string();
     match output {
         OutputSpec::AfPacket(interface) => {
-            let outputs = InterfaceOutput::open(&name, interface, pipelines, sources, settings.retry)?;
-            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+            InterfaceOutput::open(&name, interface, pipelines, sources, settings.retry).map(boxed)
         }
         OutputSpec::AfXdp(interface) => {
-            let outputs = XdpOutput::open(&name, interface, pipelines, sources, settings.retry)?;
-            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
+            XdpOutput::open(&name, interface, pipelines, sources, settings.retry).map(boxed)
         }
-        OutputSpec::Dpdk(_) => {
-            let outputs = InterfaceOutput::open_dpdk(&name, pipelines, settings.retry)?;
-            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
-        }
-        OutputSpec::Pcap(path) => {
-            let outputs = PipeOutput::open(&name, path, pipelines, settings)?;
-            Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
-        }
+        OutputSpec::Dpdk(_) => InterfaceOutput::open_dpdk(&name, pipelines, settings.retry).map(boxed),
+        OutputSpec::Pcap(path) => PipeOutput::open(&name, path, pipelines, settings).map(boxed),
         OutputSpec::Folder(_) => Err(Error::Folder(name)),
     }
+}
+
+fn boxed<T: PacketOutput + 'static>(outputs: Vec<T>) -> Vec<Box<dyn PacketOutput>> {
+    outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect()
 }
 
 /// Checks outputs together, without opening them: none twice in an egress, no file in two of them, and
@@ -137,33 +133,30 @@ pub fn check(egresses: &[EgressSpec], sources: &[SourceSpec]) -> Result<(), Erro
 
 /// Checks that the files and pipes of outputs can be opened, without opening pipes or creating files.
 pub fn check_files(egresses: &[EgressSpec]) -> Vec<Error> {
-    let outputs = egresses.iter().flat_map(|egress| &egress.outputs);
     let check = |output: &OutputSpec| match output {
         OutputSpec::Pcap(path) => PipeFile::check(&output.to_string(), path).err(),
         _ => None,
     };
-    outputs.filter_map(check).collect()
+    egresses.iter().flat_map(|egress| &egress.outputs).filter_map(check).collect()
 }
 
 /// Checks that the interfaces of outputs can be opened, and closes them again.
 pub fn check_interfaces(egresses: &[EgressSpec]) -> Vec<Error> {
-    let outputs = egresses.iter().flat_map(|egress| &egress.outputs);
     let check = |output: &OutputSpec| match output {
         OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface) => {
             FrameSender::open(&output.to_string(), interface).err().map(Error::Interface)
         }
         _ => None,
     };
-    outputs.filter_map(check).collect()
+    egresses.iter().flat_map(|egress| &egress.outputs).filter_map(check).collect()
 }
 
 fn check_loop(output: &OutputSpec, sources: &[SourceSpec]) -> Result<(), Error> {
-    let interface = match output {
-        OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface) => interface,
-        OutputSpec::Dpdk(text) => return check_dpdk_loop(output, text, sources),
-        OutputSpec::Pcap(_) | OutputSpec::Folder(_) => return Ok(()),
-    };
-    check_interface(output, interface, sources)
+    match output {
+        OutputSpec::AfPacket(interface) | OutputSpec::AfXdp(interface) => check_interface(output, interface, sources),
+        OutputSpec::Dpdk(text) => check_dpdk_loop(output, text, sources),
+        OutputSpec::Pcap(_) | OutputSpec::Folder(_) => Ok(()),
+    }
 }
 
 /// The device itself, or an interface of the kernel that one of its arguments names

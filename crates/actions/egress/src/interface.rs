@@ -7,12 +7,13 @@
 
 use crate::attachment::Attachment;
 use crate::error::Error;
-use crate::output::{InterfaceReport, PacketOutput};
+use crate::output::{InterfaceReport, PacketOutput, Refused};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_capture::{Frame, FrameSender, MAX_BURST_FRAMES, SendFrames, SendRefusal, SourceSpec};
-use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
+use weir_ledger::OutputDropReason::{self, InterfaceRefused};
+use weir_ledger::{OutputCounters, PacketTotals};
 
 const ETHERNET: u16 = 1;
 
@@ -21,9 +22,7 @@ pub(crate) struct InterfaceOutput {
     sender: Box<dyn SendFrames>,
     attachment: Attachment,
     sent: PacketTotals,
-    refused: PacketTotals,
-    too_long: PacketTotals,
-    link_type: PacketTotals,
+    refused: Refused,
 }
 
 impl InterfaceOutput {
@@ -50,8 +49,11 @@ impl InterfaceOutput {
     }
 
     fn new(name: &str, sender: Box<dyn SendFrames>, attachment: Attachment) -> Self {
-        let none = PacketTotals::default();
-        Self { name: name.into(), sender, attachment, sent: none, refused: none, too_long: none, link_type: none }
+        Self { name: name.into(), sender, attachment, sent: PacketTotals::default(), refused: Refused::default() }
+    }
+
+    fn refuse(&mut self, frames: &[&[u8]], reason: OutputDropReason) {
+        frames.iter().for_each(|frame| self.refused.add(reason, frame.len()));
     }
 
     fn send_frames(&mut self, mut frames: &[&[u8]]) {
@@ -59,14 +61,14 @@ impl InterfaceOutput {
             match self.sender.send(frames) {
                 Ok(sent) => {
                     let (sent, rest) = frames.split_at(sent);
-                    add(&mut self.sent, sent);
+                    sent.iter().for_each(|frame| self.sent.add(frame.len()));
                     self.attachment.note_down(false);
                     frames = rest;
                 }
                 Err(refusal @ (SendRefusal::TooLong | SendRefusal::TooShort)) => {
                     let (first, rest) = frames.split_at(1);
                     let is_long = refusal == SendRefusal::TooLong;
-                    add(if is_long { &mut self.too_long } else { &mut self.refused }, first);
+                    self.refuse(first, if is_long { OutputDropReason::TooLong } else { InterfaceRefused });
                     frames = rest;
                 }
                 Err(refusal) => {
@@ -75,7 +77,7 @@ impl InterfaceOutput {
                         SendRefusal::Down => self.attachment.note_down(true),
                         _ => {}
                     }
-                    add(&mut self.refused, frames);
+                    self.refuse(frames, InterfaceRefused);
                     return;
                 }
             }
@@ -91,13 +93,13 @@ impl PacketOutput for InterfaceOutput {
                 if frame.link_type == ETHERNET {
                     octets.push(frame.bytes);
                 } else {
-                    self.link_type.add(frame.bytes.len());
+                    self.refused.add(OutputDropReason::LinkType, frame.bytes.len());
                 }
             }
             if self.attachment.is_usable(|| self.sender.bind()) {
                 self.send_frames(&octets);
             } else {
-                add(&mut self.refused, &octets);
+                self.refuse(&octets, InterfaceRefused);
             }
         }
     }
@@ -108,19 +110,7 @@ impl PacketOutput for InterfaceOutput {
 
     fn counters(&self) -> OutputCounters {
         let mut counters = OutputCounters { output: self.name.clone(), sent: self.sent, ..OutputCounters::default() };
-        for (reason, dropped) in [
-            (OutputDropReason::InterfaceRefused, self.refused),
-            (OutputDropReason::TooLong, self.too_long),
-            (OutputDropReason::LinkType, self.link_type),
-        ] {
-            if dropped.packets > 0 {
-                counters.add_dropped(reason, dropped);
-            }
-        }
+        self.refused.add_to(&mut counters);
         counters
     }
-}
-
-fn add(totals: &mut PacketTotals, frames: &[&[u8]]) {
-    frames.iter().for_each(|frame| totals.add(frame.len()));
 }

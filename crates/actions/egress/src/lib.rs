@@ -18,11 +18,10 @@ mod balance;
 mod egress;
 mod error;
 mod interface;
-mod octets;
 mod output;
 mod pipe;
 mod pipe_file;
-mod pipe_state;
+mod queue;
 mod specification;
 #[cfg(test)]
 mod tests;
@@ -33,4 +32,5 @@ pub use balance::Balance;
 pub use egress::{Egress, check, check_files, check_interfaces, open};
 pub use error::Error;
 pub use output::{InterfaceReport, OutputSettings, PacketOutput, ReceivedPackets, WhenFull};
+pub use queue::{Chunk, Progress, QUEUE_OCTETS, Queue, QueueSettings, Record};
 pub use specification::{EgressSpec, OutputSpec};

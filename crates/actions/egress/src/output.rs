@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_capture::Frame;
-use weir_ledger::{OutputCounters, Timing};
+use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals, Timing};
 
 /// What a pipe or a file does with a packet for which its queue has no room.
 #[derive(Clone, Debug)]
@@ -66,6 +66,24 @@ pub struct ReceivedPackets {
     pub dropped_nic: u64,
     /// Lost by the kernel or by Weir after that.
     pub dropped_system: u64,
+}
+
+/// Packets that an output did not take, by number of the reason.
+#[derive(Default)]
+pub(crate) struct Refused([PacketTotals; OutputDropReason::ALL.len()]);
+
+impl Refused {
+    #[inline]
+    pub fn add(&mut self, reason: OutputDropReason, octets: usize) {
+        self.0[reason as usize].add(octets);
+    }
+
+    pub fn add_to(&self, counters: &mut OutputCounters) {
+        for (&reason, &packets) in OutputDropReason::ALL.iter().zip(&self.0).filter(|(_, packets)| packets.packets > 0)
+        {
+            counters.add_dropped(reason, packets);
+        }
+    }
 }
 
 /// Where packets go. Each pipeline has its own.

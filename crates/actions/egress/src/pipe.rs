@@ -1,48 +1,49 @@
-//! A pipe or a file in pcap format as an output: a queue per pipeline, and one thread that writes.
+//! A pipe or a file in pcap format as an output: a queue per pipeline, and one thread that writes
+//! (`writer.rs`).
 //!
-//! ```text
-//! pipeline: frame ─ copied once ─► queue of octets (pcap records) ─► writer (`writer.rs`) ─► file
-//! ```
 //! A frame that finds no room in the queue is dropped, so that a slow reader costs its own packets
 //! only. The file has one link type: that of the first frame.
 
 use crate::error::Error;
-use crate::octets::HEADER_OCTETS;
 use crate::output::{OutputSettings, PacketOutput, WhenFull};
 use crate::pipe_file::PipeFile;
-use crate::pipe_state::{DROPPED, PipeState, QUEUE_FULL, SharedTotals, Written};
+use crate::queue::{Queue, QueueSettings};
 use crate::writer::Writer;
-use rtrb::{Producer, RingBuffer};
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
-use tracing::error;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use weir_capture::{Frame, pcap_record_header};
-use weir_ledger::{OutputCounters, OutputDropReason, PacketTotals};
+use weir_ledger::{OutputCounters, OutputDropReason};
 
-/// Octets of the queue of each pipeline: 13 ms of 10 Gbit/s, 130 ms of 1 Gbit/s.
-pub(crate) const QUEUE_OCTETS: usize = 16 << 20;
 /// After the time of a slow reader, longest time after which the writer stops.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Octets of a record before the frame.
+const HEADER_OCTETS: usize = 16;
+
+/// What the pipelines and the writer of an output share.
+#[derive(Debug, Default)]
+pub(crate) struct PipeState {
+    /// The link type of the file, once there is a frame.
+    pub link_type: OnceLock<u16>,
+    /// 0, or the number of the reason for which nothing can be written, plus 1.
+    refusal: AtomicU8,
+}
+
+impl PipeState {
+    pub fn set_refusal(&self, reason: Option<OutputDropReason>) {
+        self.refusal.store(reason.map_or(0, |reason| reason as u8 + 1), Relaxed);
+    }
+
+    fn refusal(&self) -> Option<OutputDropReason> {
+        OutputDropReason::ALL.get(usize::from(self.refusal.load(Relaxed)).checked_sub(1)?).copied()
+    }
+}
 
 /// The end of a pipe output in one pipeline.
 pub(crate) struct PipeOutput {
-    name: String,
-    /// `None` when the pipeline has finished.
-    queue: Option<Producer<u8>>,
-    settings: OutputSettings,
-    written: Arc<Written>,
+    queue: Queue,
     state: Arc<PipeState>,
-    /// The writer, until its thread is started; `None` when this pipeline knows that it is.
-    writer: Option<Arc<Mutex<Option<Writer>>>>,
-    queued: PacketTotals,
-    link_type: PacketTotals,
-    /// Not queued, in the order of [`DROPPED`].
-    dropped: [PacketTotals; 3],
-    /// What the writer had sent and dropped when it was abandoned at the end, with what waited.
-    abandoned: Option<(PacketTotals, [PacketTotals; 3])>,
 }
 
 impl PipeOutput {
@@ -55,144 +56,50 @@ impl PipeOutput {
         if matches!(settings.when_full, WhenFull::Wait(_)) && !file.is_open() {
             return Err(Error::NoReader(name.into()));
         }
-        let state = Arc::new(PipeState::new(pipelines));
-        let (mut outputs, mut queues) = (Vec::new(), Vec::new());
-        for _ in 0..pipelines {
-            let (producer, consumer) = RingBuffer::new(QUEUE_OCTETS);
-            let written = Arc::new(Written::default());
-            queues.push((consumer, written.clone()));
-            outputs.push(Self {
-                name: name.into(),
-                queue: Some(producer),
-                settings: settings.clone(),
-                written,
-                state: state.clone(),
-                writer: None,
-                queued: PacketTotals::default(),
-                link_type: PacketTotals::default(),
-                dropped: Default::default(),
-                abandoned: None,
-            });
-        }
-        let writer = Arc::new(Mutex::new(Some(Writer::new(name, file, queues, state, settings.retry))));
-        outputs.iter_mut().for_each(|output: &mut Self| output.writer = Some(writer.clone()));
-        Ok(outputs)
-    }
-
-    /// Starts the writer, if no other pipeline has. Not before the first packet: a thread is restricted as
-    /// the thread that starts it, which is the probe's after its start.
-    fn start(&mut self) {
-        let Some(writer) = self.writer.take() else { return };
-        let Some(writer) = writer.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let name = self.name.clone();
-        if let Err(error) = thread::Builder::new().name("weir-pcap".into()).spawn(|| writer.run()) {
-            error!(output = name, %error, "packets are lost: no thread for the output");
-            self.state.set_refusal(Some(OutputDropReason::WriteFailed));
-            self.state.has_ended.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// What the writer has sent, what it has dropped in the order of [`DROPPED`], and what waits: the
-    /// rest of what was queued.
-    fn progress(&self) -> (PacketTotals, [PacketTotals; 3], PacketTotals) {
-        if let Some((sent, dropped)) = self.abandoned {
-            return (sent, dropped, PacketTotals::default());
-        }
-        let (sent, dropped) = (self.written.sent.get(), self.written.dropped.each_ref().map(SharedTotals::get));
-        let mut waiting = self.queued;
-        for done in dropped.iter().chain([&sent]) {
-            waiting.packets = waiting.packets.saturating_sub(done.packets);
-            waiting.octets = waiting.octets.saturating_sub(done.octets);
-        }
-        (sent, dropped, waiting)
-    }
-
-    fn waiting(&self) -> PacketTotals {
-        self.progress().2
-    }
-
-    /// Waits until a condition holds; returns whether it does.
-    fn wait(timeout: Duration, holds: impl Fn() -> bool) -> bool {
-        let started = Instant::now();
-        while !holds() {
-            if started.elapsed() >= timeout {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        true
+        let state = Arc::<PipeState>::default();
+        let writer = Writer::new(name, file, state.clone(), settings.retry);
+        let settings = QueueSettings {
+            output: name.into(),
+            thread: "weir-pcap",
+            when_full: settings.when_full.clone(),
+            finish_timeout: settings.finish_timeout,
+            give_up_timeout: GIVE_UP_TIMEOUT,
+            reason_to_abandon: OutputDropReason::QueueFull,
+        };
+        let queues = Queue::open(&settings, pipelines, |chunks, progress| writer.run(&chunks, &progress));
+        Ok(queues.into_iter().map(|queue| Self { queue, state: state.clone() }).collect())
     }
 }
 
 impl PacketOutput for PipeOutput {
     fn send(&mut self, frames: &[Frame<'_>]) {
-        self.start();
-        let (Some(queue), Some(first)) = (&mut self.queue, frames.first()) else { return };
+        self.queue.start();
+        let Some(first) = frames.first() else { return };
         let refusal = self.state.refusal();
-        let link_type = self.state.link_type_or(first.link_type);
-        let mut free = queue.slots();
+        let link_type = *self.state.link_type.get_or_init(|| first.link_type);
         for frame in frames {
-            let octets = frame.bytes.len();
-            if u32::from(frame.link_type) != link_type {
-                self.link_type.add(octets);
-                continue;
-            }
+            let refusal = if frame.link_type == link_type { refusal } else { Some(OutputDropReason::LinkType) };
             if let Some(reason) = refusal {
-                self.dropped[reason].add(octets);
+                self.queue.refuse(frame, reason);
                 continue;
             }
-            if free < HEADER_OCTETS + octets {
-                free = queue.slots();
-                while self.settings.when_full.waits()
-                    && free < (HEADER_OCTETS + octets).min(QUEUE_OCTETS)
-                    && self.state.refusal().is_none()
-                {
-                    thread::sleep(Duration::from_millis(1));
-                    free = queue.slots();
-                }
-            }
-            // The reader of the queue takes a record when all of it is there.
-            let is_queued = free >= HEADER_OCTETS + octets
-                && queue.push_entire_slice(&pcap_record_header(frame)).is_ok()
-                && queue.push_entire_slice(frame.bytes).is_ok();
-            if is_queued {
-                free -= HEADER_OCTETS + octets;
-                self.queued.add(octets);
-            } else {
-                self.dropped[QUEUE_FULL].add(octets);
-            }
+            self.queue.push(frame, HEADER_OCTETS + frame.bytes.len(), |octets| {
+                octets.extend_from_slice(&pcap_record_header(frame));
+                octets.extend_from_slice(frame.bytes);
+            });
         }
+        self.queue.flush();
+    }
+
+    fn flush(&mut self) {
+        self.queue.flush();
     }
 
     fn counters(&self) -> OutputCounters {
-        let (sent, written, waiting) = self.progress();
-        let mut counters = OutputCounters { output: self.name.clone(), sent, waiting, ..OutputCounters::default() };
-        let dropped = DROPPED.into_iter().zip(written).chain(DROPPED.into_iter().zip(self.dropped));
-        for (reason, dropped) in dropped.chain([(OutputDropReason::LinkType, self.link_type)]) {
-            if dropped.packets > 0 {
-                counters.add_dropped(reason, dropped);
-            }
-        }
-        counters
+        self.queue.counters()
     }
 
     fn finish(&mut self) {
-        self.start();
-        if self.queue.take().is_none() {
-            return;
-        }
-        if !Self::wait(self.settings.finish_timeout, || self.waiting().packets == 0) {
-            self.written.gives_up.store(true, Ordering::Relaxed);
-            if !Self::wait(GIVE_UP_TIMEOUT, || self.waiting().packets == 0) {
-                // The writer waits in a system call for a reader that does not read. What it does later is
-                // not counted again.
-                let (sent, mut dropped, waiting) = self.progress();
-                dropped[QUEUE_FULL].merge(waiting);
-                self.abandoned = Some((sent, dropped));
-            }
-        }
-        if self.state.pipelines.fetch_sub(1, Ordering::Relaxed) == 1 {
-            Self::wait(GIVE_UP_TIMEOUT, || self.state.has_ended.load(Ordering::Relaxed));
-        }
+        self.queue.finish();
     }
 }

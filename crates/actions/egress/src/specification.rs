@@ -2,7 +2,7 @@
 
 use crate::balance::Balance;
 use crate::error::Error;
-use crate::pipe::QUEUE_OCTETS;
+use crate::queue::QUEUE_OCTETS;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -36,22 +36,25 @@ pub struct EgressSpec {
     pub balance: Balance,
 }
 
-const SCHEMES: [(&str, &str); 5] = [
-    ("af_packet", "af_packet:IFACE"),
-    ("af_xdp", "af_xdp:IFACE"),
-    ("pcap", "pcap:PATH"),
-    ("folder", "folder:DIR"),
-    ("dpdk", "dpdk:DEVICE"),
+/// A scheme, how an output with it is written, and the output with a name.
+type Scheme = (&'static str, &'static str, fn(&str) -> OutputSpec);
+
+const SCHEMES: [Scheme; 5] = [
+    ("af_packet", "af_packet:IFACE", |name| OutputSpec::AfPacket(name.into())),
+    ("af_xdp", "af_xdp:IFACE", |name| OutputSpec::AfXdp(name.into())),
+    ("pcap", "pcap:PATH", |name| OutputSpec::Pcap(name.into())),
+    ("folder", "folder:DIR", |name| OutputSpec::Folder(name.into())),
+    ("dpdk", "dpdk:DEVICE", |name| OutputSpec::Dpdk(name.into())),
 ];
 
 impl OutputSpec {
-    /// Memory of the queues of this output, octets. That of a folder is its recorder's.
+    /// Memory of the queues of this output, octets.
     pub fn memory_bytes(&self, pipelines: usize) -> u64 {
         let of_pipeline = match self {
-            Self::Pcap(_) => QUEUE_OCTETS,
+            Self::Pcap(_) | Self::Folder(_) => QUEUE_OCTETS,
             Self::AfXdp(_) => XdpSender::MEMORY_BYTES,
             // DPDK has its own memory, which is taken when it starts.
-            Self::AfPacket(_) | Self::Dpdk(_) | Self::Folder(_) => 0,
+            Self::AfPacket(_) | Self::Dpdk(_) => 0,
         };
         (pipelines * of_pipeline) as u64
     }
@@ -73,8 +76,8 @@ impl FromStr for OutputSpec {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let (scheme, name) = text.split_once(':').unwrap_or((text, ""));
-        let Some(&(scheme, form)) = SCHEMES.iter().find(|(known, _)| *known == scheme) else {
-            return Err(Error::Unknown(text.into(), most_similar(scheme, SCHEMES.map(|(known, _)| known))));
+        let Some((_, form, output)) = SCHEMES.iter().find(|(known, ..)| *known == scheme) else {
+            return Err(Error::Unknown(text.into(), most_similar(scheme, SCHEMES.map(|(known, ..)| known))));
         };
         if name.is_empty() {
             return Err(Error::NoName(text.into(), form));
@@ -83,13 +86,7 @@ impl FromStr for OutputSpec {
         if let (Some(settings), "af_packet" | "af_xdp") = (settings, scheme) {
             return Err(Error::Settings(text.into(), settings.into()));
         }
-        match scheme {
-            "af_packet" => Ok(Self::AfPacket(name.into())),
-            "af_xdp" => Ok(Self::AfXdp(name.into())),
-            "dpdk" => Ok(Self::Dpdk(name.into())),
-            "pcap" => Ok(Self::Pcap(name.into())),
-            _ => Ok(Self::Folder(name.into())),
-        }
+        Ok(output(name))
     }
 }
 

@@ -1,27 +1,26 @@
 //! The thread of a pipe output: merges the queues of the pipelines into one file.
 //!
 //! ```text
-//! round: of the records in all queues, the earliest first ─► runs ─► writev ─► counters, queues
+//! round: of the records in all queues, the earliest first ─► runs ─► writev ─► counters, empty chunks
 //! ```
 //! Records of one queue keep their order. Records of several queues are ordered by time while
-//! they wait together: no queue waits for another one. The octets go from the queue to the
+//! they wait together: no queue waits for another one. The octets go from the chunks to the
 //! operating system without another copy.
 
-use crate::octets::{HEADER_OCTETS, Octets};
+use crate::pipe::PipeState;
 use crate::pipe_file::PipeFile;
-use crate::pipe_state::{DROPPED, PipeState, Written};
-use rtrb::Consumer;
+use crate::queue::{Chunk, Progress, Record};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use weir_capture::pcap_file_header;
 use weir_ledger::{OutputDropReason, PacketTotals};
 
-/// Bounds of one round: octets, and runs of records. Half as many runs as slices that `writev` takes,
-/// because a run may be two slices.
+/// Bounds of one round: octets, and runs of records, which are fewer than the slices that `writev` takes.
 const ROUND_OCTETS: usize = 1 << 20;
 const ROUND_RUNS: usize = 500;
 /// The thread sleeps while the queues are empty, twice as long each time.
@@ -34,12 +33,9 @@ const SNAP_BYTES: u32 = 262_144;
 const ETHERNET: u16 = 1;
 const PCAP_HEADER_OCTETS: usize = 24;
 
-type Queue = (Consumer<u8>, Arc<Written>);
-
 pub(crate) struct Writer {
     name: String,
     file: PipeFile,
-    queues: Vec<Queue>,
     state: Arc<PipeState>,
     /// Time from a failed write to the next attempt.
     retry: Duration,
@@ -53,18 +49,67 @@ pub(crate) struct Writer {
     refused: Option<ErrorKind>,
 }
 
-/// Consecutive records of one queue.
+/// What waits of a pipeline.
+#[derive(Default)]
+struct Waiting {
+    chunks: VecDeque<Chunk>,
+    /// Records of the first chunk that are written or dropped.
+    done: usize,
+}
+
+/// A record that waits.
+#[derive(Clone, Copy)]
+struct Place {
+    pipeline: usize,
+    chunk: usize,
+    record: usize,
+    time_ns: u64,
+    octets: usize,
+}
+
+/// Consecutive records of one chunk.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
-    queue: usize,
-    octets: Range<usize>,
+    pipeline: usize,
+    chunk: usize,
+    records: Range<usize>,
+}
+
+impl Waiting {
+    fn places(&self, pipeline: usize) -> impl Iterator<Item = Place> {
+        let of_chunks = self.chunks.iter().enumerate().flat_map(move |(number, chunk)| {
+            chunk.records.iter().enumerate().map(move |(record, &Record { time_ns, .. })| {
+                let octets = chunk.octets_of(record..record + 1).len();
+                Place { pipeline, chunk: number, record, time_ns, octets }
+            })
+        });
+        of_chunks.skip(self.done)
+    }
+
+    /// Gives back the chunks that are done when these records are.
+    fn advance(&mut self, records: usize) {
+        self.done += records;
+        while self.chunks.front().is_some_and(|chunk| chunk.records.len() <= self.done)
+            && let Some(chunk) = self.chunks.pop_front()
+        {
+            self.done -= chunk.records.len();
+            chunk.give_back();
+        }
+    }
+
+    /// Drops all records. Returns whether there were any.
+    fn discard(&mut self, reason: OutputDropReason) -> bool {
+        let has_any = !self.chunks.is_empty();
+        self.chunks.drain(..).for_each(|chunk| chunk.discard(std::mem::take(&mut self.done), reason));
+        has_any
+    }
 }
 
 impl Writer {
-    pub fn new(name: &str, file: PipeFile, queues: Vec<Queue>, state: Arc<PipeState>, retry: Duration) -> Self {
+    pub fn new(name: &str, file: PipeFile, state: Arc<PipeState>, retry: Duration) -> Self {
         let (name, has_reader) = (name.into(), file.is_open());
         let (has_header, failure, is_warned, refused) = (false, None, false, None);
-        let mut writer = Self { name, file, queues, state, retry, has_header, failure, is_warned, refused };
+        let mut writer = Self { name, file, state, retry, has_header, failure, is_warned, refused };
         if !has_reader {
             writer.fail(OutputDropReason::Closed);
         }
@@ -72,14 +117,19 @@ impl Writer {
     }
 
     /// Writes until all pipelines have ended and their queues are empty.
-    pub fn run(mut self) {
+    pub fn run(mut self, chunks: &Receiver<Chunk>, progress: &[Arc<Progress>]) {
+        let mut waiting: Vec<_> = progress.iter().map(|_| Waiting::default()).collect();
         let mut sleep = SHORTEST_SLEEP;
         loop {
-            // Before the queues are read: a pipeline that has ended adds nothing.
-            let has_ended = self.queues.iter().all(|(queue, _)| queue.is_abandoned());
-            if self.round() {
+            let have_ended = loop {
+                match chunks.try_recv() {
+                    Ok(chunk) => waiting[chunk.pipeline].chunks.push_back(chunk),
+                    Err(error) => break error == TryRecvError::Disconnected,
+                }
+            };
+            if self.round(&mut waiting, progress) {
                 sleep = SHORTEST_SLEEP;
-            } else if has_ended {
+            } else if have_ended {
                 break;
             } else {
                 // Noticed at once, because the next reader would begin in the stream of the last one.
@@ -95,70 +145,61 @@ impl Writer {
             let header = pcap_file_header(ETHERNET, SNAP_BYTES);
             write_all(&mut self.file, &mut [IoSlice::new(&header)], || true);
         }
-        drop(self.file);
-        self.state.has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Writes or drops some records. Returns whether there were any.
-    fn round(&mut self) -> bool {
+    fn round(&mut self, waiting: &mut [Waiting], progress: &[Arc<Progress>]) -> bool {
         self.retry();
-        if let Some((reason, _)) = self.failure {
-            return self.queues.iter_mut().map(|queue| discard(queue, reason)).sum::<u64>() > 0;
+        let mut has_dropped = false;
+        for (waiting, progress) in waiting.iter_mut().zip(progress) {
+            let given_up = progress.gives_up().then_some(OutputDropReason::QueueFull);
+            if let Some(reason) = self.failure.map(|(reason, _)| reason).or(given_up) {
+                has_dropped |= waiting.discard(reason);
+            }
         }
-        let given_up = self.queues.iter_mut().filter(|(_, written)| written.gives_up.load(Ordering::Relaxed));
-        let dropped: u64 = given_up.map(|queue| discard(queue, OutputDropReason::QueueFull)).sum();
-        self.write() || dropped > 0
+        self.write(waiting, progress) || has_dropped
     }
 
     /// Writes the earliest records of all queues. Returns whether there are any.
-    fn write(&mut self) -> bool {
-        let Self { file, queues, state, has_header, .. } = self;
-        let mut chunks = Vec::new();
-        let mut counts = Vec::new();
-        for (queue, written) in queues {
-            let octets = queue.slots();
-            chunks.push(queue.read_chunk(octets).expect("only this end takes octets"));
-            counts.push(written);
-        }
-        let octets: Vec<_> = chunks.iter().map(|chunk| chunk.as_slices()).map(|(a, b)| Octets(a, b)).collect();
-        let runs = merge(&octets);
+    fn write(&mut self, waiting: &mut [Waiting], progress: &[Arc<Progress>]) -> bool {
+        let runs = merge(waiting);
         if runs.is_empty() {
             return false;
         }
-        let header = pcap_file_header(state.link_type().unwrap_or(ETHERNET), SNAP_BYTES);
-        let header = if *has_header { &[][..] } else { &header };
-        let records = runs.iter().flat_map(|run| octets[run.queue].slices(run.octets.clone()));
-        let mut slices: Vec<_> = [IoSlice::new(header)].into_iter().chain(records).collect();
-        let gives_up = || counts.iter().all(|written| written.gives_up.load(Ordering::Relaxed));
-        let (written, refusal) = write_all(file, &mut slices, gives_up);
-        *has_header |= written >= header.len();
+        let header = pcap_file_header(self.state.link_type.get().copied().unwrap_or(ETHERNET), SNAP_BYTES);
+        let header = if self.has_header { &[][..] } else { &header };
+        let of_run = |run: &Run| waiting[run.pipeline].chunks[run.chunk].octets_of(run.records.clone());
+        let mut slices: Vec<_> = [header].into_iter().chain(runs.iter().map(of_run)).map(IoSlice::new).collect();
+        let gives_up = || progress.iter().all(|progress| progress.gives_up());
+        let (written, refusal) = write_all(&mut self.file, &mut slices, gives_up);
+        self.has_header |= written >= header.len();
 
         let mut left = written.saturating_sub(header.len());
         let mut incomplete = written.min(header.len()) % PCAP_HEADER_OCTETS;
-        let mut taken = vec![0; octets.len()];
         let mut totals = Vec::with_capacity(runs.len());
         for run in &runs {
             let (mut sent, mut dropped) = (PacketTotals::default(), PacketTotals::default());
-            for (start, end) in records_of(octets[run.queue], run.octets.clone()) {
-                let is_sent = end - start <= left;
-                (if is_sent { &mut sent } else { &mut dropped }).add(end - start - HEADER_OCTETS);
+            let chunk = &waiting[run.pipeline].chunks[run.chunk];
+            for number in run.records.clone() {
+                let octets = chunk.octets_of(number..number + 1).len();
+                let is_sent = octets <= left;
+                (if is_sent { &mut sent } else { &mut dropped }).add(chunk.records[number].captured as usize);
                 if !is_sent {
                     incomplete += left;
                 }
-                left = if is_sent { left - (end - start) } else { 0 };
+                left = if is_sent { left - octets } else { 0 };
             }
-            totals.push((run.queue, sent, dropped));
-            taken[run.queue] = run.octets.end;
+            totals.push((sent, dropped));
         }
         // Once the loss is counted, the file has whole records.
         if refusal.is_some() {
-            file.fail(incomplete as u64);
+            self.file.fail(incomplete as u64);
         }
-        for (queue, sent, dropped) in totals {
-            counts[queue].sent.add(sent);
-            count_dropped(counts[queue], refusal.unwrap_or(OutputDropReason::WriteFailed), dropped);
+        for (run, (sent, dropped)) in runs.iter().zip(totals) {
+            progress[run.pipeline].add_sent(sent);
+            progress[run.pipeline].add_dropped(refusal.unwrap_or(OutputDropReason::WriteFailed), dropped);
+            waiting[run.pipeline].advance(run.records.len());
         }
-        chunks.into_iter().zip(taken).for_each(|(chunk, octets)| chunk.commit(octets));
         match refusal {
             Some(reason) => self.fail(reason),
             None if self.is_warned => {
@@ -209,32 +250,24 @@ impl Writer {
 }
 
 /// The earliest records of all queues, in the order of their times, within the bounds of a round.
-fn merge(queues: &[Octets<'_>]) -> Vec<Run> {
-    let mut heads: Vec<_> = queues.iter().map(|octets| (0, octets.record(0))).collect();
+fn merge(waiting: &[Waiting]) -> Vec<Run> {
+    let mut heads: Vec<_> =
+        waiting.iter().enumerate().map(|(pipeline, waiting)| waiting.places(pipeline).peekable()).collect();
     let (mut runs, mut octets) = (Vec::<Run>::new(), 0);
     while octets < ROUND_OCTETS {
-        let records = heads.iter().enumerate().filter_map(|(queue, &(at, record))| Some((queue, at, record?)));
-        let Some((queue, at, record)) = records.min_by_key(|(.., record)| record.time_ns) else { break };
-        let end = at + HEADER_OCTETS + record.octets;
+        let places = heads.iter_mut().filter_map(|head| head.peek().copied());
+        let Some(earliest) = places.min_by_key(|place| place.time_ns) else { break };
+        let Place { pipeline, chunk, record, .. } = earliest;
         let number = runs.len();
         match runs.last_mut() {
-            Some(run) if run.queue == queue => run.octets.end = end,
+            Some(run) if (run.pipeline, run.chunk) == (pipeline, chunk) => run.records.end = record + 1,
             _ if number == ROUND_RUNS => break,
-            _ => runs.push(Run { queue, octets: at..end }),
+            _ => runs.push(Run { pipeline, chunk, records: record..record + 1 }),
         }
-        heads[queue] = (end, queues[queue].record(end));
-        octets += end - at;
+        heads[pipeline].next();
+        octets += earliest.octets;
     }
     runs
-}
-
-/// Start and end of each record in a range.
-fn records_of(octets: Octets<'_>, range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-    let end_of = move |at| octets.record(at).map(|record| at + HEADER_OCTETS + record.octets);
-    let first = Some((range.start, end_of(range.start)));
-    std::iter::successors(first, move |&(_, end)| end.map(|at| (at, end_of(at))))
-        .map_while(|(start, end)| Some((start, end?)))
-        .take_while(move |&(_, end)| end <= range.end)
 }
 
 /// Writes all of the octets. Returns how many were written, and if it is not all, why.
@@ -264,62 +297,43 @@ fn write_all(
     (written, None)
 }
 
-/// Drops all records of a queue. Returns their number.
-fn discard((queue, written): &mut Queue, reason: OutputDropReason) -> u64 {
-    let octets = queue.slots();
-    let chunk = queue.read_chunk(octets).expect("only this end takes octets");
-    let (first, second) = chunk.as_slices();
-    let (mut dropped, mut taken) = (PacketTotals::default(), 0);
-    for (start, end) in records_of(Octets(first, second), 0..octets) {
-        dropped.add(end - start - HEADER_OCTETS);
-        taken = end;
-    }
-    count_dropped(written, reason, dropped);
-    chunk.commit(taken);
-    dropped.packets
-}
-
-fn count_dropped(written: &Written, reason: OutputDropReason, dropped: PacketTotals) {
-    let place = DROPPED.iter().position(|&known| known == reason).expect("the writer has these reasons");
-    written.dropped[place].add(dropped);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_capture::{Frame, pcap_record_header};
+    use std::sync::mpsc::channel;
+    use weir_capture::Frame;
 
-    /// Records with these times in ns, of frames with this many octets.
-    fn records(frames: &[(u64, usize)]) -> Vec<u8> {
-        let mut octets = Vec::new();
-        for &(time_ns, length) in frames {
-            let bytes = &vec![7; length];
-            let frame = Frame { bytes, time_ns, wire_bytes: 0, link_type: 1, time_assumed: false, interface: 1 };
-            octets.extend(pcap_record_header(&frame));
-            octets.extend(bytes);
-        }
-        octets
+    /// Chunks of frames with these times in ns, which take 10 octets each.
+    fn waiting(chunks: &[&[u64]], done: usize) -> Waiting {
+        let chunk = |times: &&[u64]| {
+            let mut chunk = Chunk::new(0, Arc::default(), channel().0);
+            for &time_ns in *times {
+                let frame =
+                    Frame { bytes: &[], time_ns, wire_bytes: 0, link_type: 1, time_assumed: false, interface: 1 };
+                chunk.push(&frame, |octets| octets.extend([7; 10]));
+            }
+            chunk
+        };
+        Waiting { chunks: chunks.iter().map(chunk).collect(), done }
     }
 
     #[test]
-    fn queues_are_merged_by_time_and_incomplete_records_wait() {
-        let first = records(&[(1, 10), (2, 10), (5, 10), (9, 10)]);
-        let second = records(&[(3, 4), (4, 4), (6, 4)]);
-        let run = |queue, octets| Run { queue, octets };
-        // The last record of the first queue is incomplete.
-        let queues = [Octets(&first[..100], &[]), Octets(&second[..30], &second[30..]), Octets(&[], &[])];
-        assert_eq!(merge(&queues), [run(0, 0..52), run(1, 0..40), run(0, 52..78), run(1, 40..60)]);
-        assert_eq!(records_of(queues[0], 26..78).collect::<Vec<_>>(), [(26, 52), (52, 78)]);
+    fn queues_are_merged_by_time() {
+        let run = |pipeline, chunk, records| Run { pipeline, chunk, records };
+        let mut queues = [waiting(&[&[1, 2, 5], &[9]], 1), waiting(&[&[3, 4], &[6]], 0), Waiting::default()];
+        let runs = [run(0, 0, 1..2), run(1, 0, 0..2), run(0, 0, 2..3), run(1, 1, 0..1), run(0, 1, 0..1)];
+        assert_eq!(merge(&queues), runs);
+        queues[0].advance(1);
+        queues[1].advance(2);
+        assert_eq!(merge(&queues), [run(0, 0, 2..3), run(1, 0, 0..1), run(0, 1, 0..1)]);
         assert_eq!(merge(&[]), []);
     }
 
     #[test]
     fn a_round_is_bounded() {
-        let many = records(&vec![(1, 1000); 2000]);
-        let [run] = &merge(&[Octets(&many, &[])])[..] else { panic!("it is one run") };
-        assert!((ROUND_OCTETS..ROUND_OCTETS + 1016).contains(&run.octets.end));
-        let times: Vec<_> = (0..2000).map(|time| (2 * time, 10)).collect();
-        let later: Vec<_> = (0..2000).map(|time| (2 * time + 1, 10)).collect();
-        assert_eq!(merge(&[Octets(&records(&times), &[]), Octets(&records(&later), &[])]).len(), ROUND_RUNS);
+        let many = waiting(&[&[1; ROUND_OCTETS / 10 + 10]], 0);
+        assert_eq!(merge(&[many]), [Run { pipeline: 0, chunk: 0, records: 0..ROUND_OCTETS / 10 + 1 }]);
+        let times = |from: u64| (0..2000).map(|time| 2 * time + from).collect::<Vec<_>>();
+        assert_eq!(merge(&[waiting(&[&times(0)], 0), waiting(&[&times(1)], 0)]).len(), ROUND_RUNS);
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::attachment::Attachment;
 use crate::error::Error;
-use crate::output::{InterfaceReport, PacketOutput};
+use crate::output::{InterfaceReport, PacketOutput, Refused};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,9 +22,7 @@ pub(crate) struct XdpOutput {
     sender: XdpSender,
     attachment: Attachment,
     pushed: PacketTotals,
-    refused: PacketTotals,
-    too_long: PacketTotals,
-    link_type: PacketTotals,
+    refused: Refused,
 }
 
 impl XdpOutput {
@@ -35,28 +33,25 @@ impl XdpOutput {
         sources: &[SourceSpec],
         retry: Duration,
     ) -> Result<Vec<Self>, Error> {
-        let none = PacketTotals::default();
         let senders = XdpSender::open(name, interface, pipelines)?.into_iter();
         let logged = Arc::default();
         let output = |sender| {
             let attachment = Attachment::new(name, interface, sources, &logged, retry)?;
-            let name = name.into();
-            Ok(Self { name, sender, attachment, pushed: none, refused: none, too_long: none, link_type: none })
+            let (pushed, refused) = (PacketTotals::default(), Refused::default());
+            Ok(Self { name: name.into(), sender, attachment, pushed, refused })
         };
         senders.map(output).collect()
     }
 
     fn push(&mut self, frame: &Frame<'_>) {
         let octets = frame.bytes.len();
-        let refusal = if frame.link_type == ETHERNET {
-            self.sender.push(frame.bytes).err()
-        } else {
-            return self.link_type.add(octets);
-        };
-        match refusal {
-            None => self.pushed.add(octets),
-            Some(SendRefusal::TooLong) => self.too_long.add(octets),
-            Some(_) => self.refused.add(octets),
+        if frame.link_type != ETHERNET {
+            return self.refused.add(OutputDropReason::LinkType, octets);
+        }
+        match self.sender.push(frame.bytes) {
+            Ok(()) => self.pushed.add(octets),
+            Err(SendRefusal::TooLong) => self.refused.add(OutputDropReason::TooLong, octets),
+            Err(_) => self.refused.add(OutputDropReason::InterfaceRefused, octets),
         }
     }
 
@@ -87,7 +82,9 @@ impl PacketOutput for XdpOutput {
                 frames.iter().for_each(|frame| self.push(frame));
                 self.flush();
             } else {
-                frames.iter().for_each(|frame| self.refused.add(frame.bytes.len()));
+                let refuse =
+                    |frame: &Frame<'_>| self.refused.add(OutputDropReason::InterfaceRefused, frame.bytes.len());
+                frames.iter().for_each(refuse);
             }
         }
     }
@@ -99,15 +96,9 @@ impl PacketOutput for XdpOutput {
     fn counters(&self) -> OutputCounters {
         let [sent, lost, waiting] = self.progress();
         let mut counters = OutputCounters { output: self.name.clone(), sent, waiting, ..OutputCounters::default() };
-        for (reason, dropped) in [
-            (OutputDropReason::InterfaceRefused, self.refused),
-            (OutputDropReason::InterfaceRefused, lost),
-            (OutputDropReason::TooLong, self.too_long),
-            (OutputDropReason::LinkType, self.link_type),
-        ] {
-            if dropped.packets > 0 {
-                counters.add_dropped(reason, dropped);
-            }
+        self.refused.add_to(&mut counters);
+        if lost.packets > 0 {
+            counters.add_dropped(OutputDropReason::InterfaceRefused, lost);
         }
         counters
     }

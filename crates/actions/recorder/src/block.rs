@@ -13,8 +13,6 @@ const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// Offsets in an enhanced packet block.
 pub(crate) const INTERFACE: usize = 8;
-pub(crate) const TIME: usize = 12;
-pub(crate) const CAPTURED: usize = 20;
 pub(crate) const DATA: usize = 28;
 
 const END_OF_OPTIONS: u16 = 0;
@@ -127,12 +125,8 @@ pub(crate) fn interface_statistics(
     const INTERFACE_DROPS: u16 = 5;
     const SYSTEM_DROPS: u16 = 7;
     const DELIVERED: u16 = 8;
-    let time = |ns: u64| {
-        let mut words = [0; 8];
-        words[..4].copy_from_slice(&((ns >> 32) as u32).to_le_bytes());
-        words[4..].copy_from_slice(&(ns as u32).to_le_bytes());
-        words
-    };
+    // The high word comes first.
+    let time = |ns: u64| ns.rotate_left(32).to_le_bytes();
     block(out, INTERFACE_STATISTICS, |out| {
         out.extend_from_slice(&interface.to_le_bytes());
         out.extend_from_slice(&time(now_ns));
@@ -144,10 +138,8 @@ pub(crate) fn interface_statistics(
             (SYSTEM_DROPS, received.map(|packets| packets.dropped_system)),
             (DELIVERED, Some(recorded)),
         ];
-        for (code, count) in counts {
-            if let Some(count) = count {
-                option(out, code, &count.to_le_bytes());
-            }
+        for (code, count) in counts.into_iter().filter_map(|(code, count)| Some((code, count?))) {
+            option(out, code, &count.to_le_bytes());
         }
         option(out, END_OF_OPTIONS, &[]);
     });

@@ -19,7 +19,7 @@ use crate::block::{self, SECTION_HEADER};
 use crate::flow_key::FlowKey;
 use ahash::AHashMap;
 use std::ops::Range;
-use weir_flow::FlowRecord;
+use weir_flow::{FlowRecord, FlowTuple};
 use weir_packet::{Network, ipv4_mapped};
 
 const MAGIC: &[u8; 8] = b"weirIDX1";
@@ -81,6 +81,11 @@ fn append_record(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(&(content.len() as u32).to_le_bytes());
     out.extend_from_slice(&checksum.sum().to_le_bytes());
     out.extend_from_slice(content);
+}
+
+fn append_with_length(out: &mut Vec<u8>, octets: &[u8]) {
+    out.extend_from_slice(&(octets.len() as u32).to_le_bytes());
+    out.extend_from_slice(octets);
 }
 
 /// Gathers the flows of a group.
@@ -153,8 +158,7 @@ impl GroupBuilder {
         for number in self.parts.iter().flat_map(|part| [part.start, part.end]) {
             content.extend_from_slice(&((number - start) as u32).to_le_bytes());
         }
-        content.extend_from_slice(&(self.interfaces.len() as u32).to_le_bytes());
-        content.extend_from_slice(&self.interfaces);
+        append_with_length(&mut content, &self.interfaces);
         content.extend_from_slice(&self.fragments.to_le_bytes());
         let list = self.flow_list();
         if list.len() as u64 <= (end - start) / LIST_SHARE {
@@ -164,8 +168,7 @@ impl GroupBuilder {
         } else {
             let filter = self.filter();
             content.push(FILTER);
-            content.extend_from_slice(&(filter.len() as u32).to_le_bytes());
-            content.extend_from_slice(&filter);
+            append_with_length(&mut content, &filter);
         }
         let mut record = Vec::new();
         append_record(&mut record, &content);
@@ -179,15 +182,12 @@ impl GroupBuilder {
     fn flow_list(&self) -> Vec<u8> {
         let mut list = Vec::new();
         for (key, parts) in &self.flows {
-            let is_ipv6 = key.network == Network::Ipv6;
+            let is_ipv6 = key.tuple.network() == Network::Ipv6;
             let flags = if is_ipv6 { IPV6 } else { 0 } | if key.is_of_fragments { FRAGMENTS } else { 0 };
-            list.extend_from_slice(&[flags, key.protocol]);
-            for (address, _) in &key.endpoints {
-                list.extend_from_slice(if is_ipv6 { address } else { &address[12..] });
-            }
-            for (_, port) in &key.endpoints {
-                list.extend_from_slice(&port.to_le_bytes());
-            }
+            list.extend_from_slice(&[flags, key.tuple.protocol()]);
+            let ends = key.tuple.ends();
+            ends.iter().for_each(|(address, _)| list.extend_from_slice(if is_ipv6 { address } else { &address[12..] }));
+            ends.iter().for_each(|(_, port)| list.extend_from_slice(&port.to_le_bytes()));
             list.extend_from_slice(&parts.to_le_bytes());
         }
         list
@@ -226,19 +226,16 @@ pub(crate) struct Group {
     pub parts: Vec<Range<u64>>,
     pub first_ns: u64,
     pub last_ns: u64,
-    pub packets: u32,
     /// Bit of each part with fragments.
     pub fragments: u32,
     pub flows: GroupFlows,
 }
 
-impl Group {
-    /// The parts in which a filter has a Community ID.
-    pub fn parts_of_id(filter: &[u8], parts: usize, id: &[u8; 30]) -> u32 {
-        let bits = 8 * filter.len() as u64;
-        let has = |part: &usize| filter_bits(id, *part, bits).all(|bit| filter[bit / 8] >> (bit % 8) & 1 != 0);
-        (0..parts).filter(has).fold(0, |found, part| found | 1 << part)
-    }
+/// The parts in which a filter has a Community ID.
+pub(crate) fn parts_of_id(filter: &[u8], parts: usize, id: &[u8; 30]) -> u32 {
+    let bits = 8 * filter.len() as u64;
+    let has = |part: &usize| filter_bits(id, *part, bits).all(|bit| filter[bit / 8] >> (bit % 8) & 1 != 0);
+    (0..parts).filter(has).fold(0, |found, part| found | 1 << part)
 }
 
 /// An index, as far as it is whole.
@@ -286,59 +283,38 @@ impl Index {
 
 /// Takes a whole record off.
 fn record<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = block::word(rest, 0)? as usize;
-    let expected = block::word(rest, 4)?;
-    let content = rest.get(8..)?.get(..length).filter(|content| content.len() <= MAX_RECORD_BYTES)?;
+    let (length, expected) = (number(rest)? as usize, number(rest)?);
+    let content = rest.split_off(..length).filter(|content| content.len() <= MAX_RECORD_BYTES)?;
     let mut checksum = flate2::Crc::new();
     checksum.update(content);
-    if checksum.sum() != expected {
-        return None;
-    }
-    *rest = &rest[8 + length..];
-    Some(content)
+    (checksum.sum() == expected).then_some(content)
 }
 
-/// The octets of a record that are not read yet.
-struct Cursor<'a>(&'a [u8]);
+/// Takes octets off.
+fn octets<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    rest.split_off(..N)?.try_into().ok()
+}
 
-impl<'a> Cursor<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
+fn number(rest: &mut &[u8]) -> Option<u32> {
+    octets(rest).map(u32::from_le_bytes)
+}
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[octet]| octet)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
+fn with_length<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = number(rest)? as usize;
+    rest.split_off(..length)
 }
 
 /// Reads a group that begins at `after` or later, and appends its interfaces.
-fn parse_group(content: &[u8], after: u64, interfaces: &mut Vec<u8>) -> Option<Group> {
-    let mut cursor = Cursor(content);
-    let (start, end) = (cursor.u64()?, cursor.u64()?);
-    let (first_ns, last_ns, packets) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
-    let count = usize::from(cursor.u8()?);
-    let mut parts = Vec::with_capacity(count);
+fn parse_group(mut content: &[u8], after: u64, interfaces: &mut Vec<u8>) -> Option<Group> {
+    let rest = &mut content;
+    let times_and_place = [octets(rest)?, octets(rest)?, octets(rest)?, octets(rest)?];
+    let [start, end, first_ns, last_ns] = times_and_place.map(u64::from_le_bytes);
+    let _packets = number(rest)?;
+    let [count] = octets(rest)?;
+    let mut parts = Vec::with_capacity(count.into());
     let mut place = start;
     for _ in 0..count {
-        let (from, to) = (u64::from(cursor.u32()?), u64::from(cursor.u32()?));
+        let (from, to) = (u64::from(number(rest)?), u64::from(number(rest)?));
         let part = start.checked_add(from)?..start.checked_add(to)?;
         if part.start < place || part.end <= part.start {
             return None;
@@ -346,42 +322,38 @@ fn parse_group(content: &[u8], after: u64, interfaces: &mut Vec<u8>) -> Option<G
         place = part.end;
         parts.push(part);
     }
-    if start < after || place != end || count == 0 || count > PARTS {
+    if start < after || place != end || parts.is_empty() || parts.len() > PARTS {
         return None;
     }
-    let length = cursor.u32()? as usize;
-    let blocks = cursor.take(length)?;
-    let fragments = cursor.u32()?;
-    let flows = match cursor.u8()? {
-        LIST => {
-            let count = cursor.u32()? as usize;
-            let mut flows = Vec::with_capacity(count.min(cursor.0.len()));
+    let blocks = with_length(rest)?;
+    let fragments = number(rest)?;
+    let flows = match octets(rest)? {
+        [LIST] => {
+            let count = number(rest)? as usize;
+            let mut flows = Vec::with_capacity(count.min(rest.len()));
             for _ in 0..count {
-                flows.push(parse_flow(&mut cursor)?);
+                flows.push(parse_flow(rest)?);
             }
             GroupFlows::List(flows)
         }
-        FILTER => {
-            let length = cursor.u32()? as usize;
-            GroupFlows::Filter(cursor.take(length).filter(|filter| !filter.is_empty())?.to_vec())
-        }
+        [FILTER] => GroupFlows::Filter(with_length(rest).filter(|filter| !filter.is_empty())?.to_vec()),
         _ => return None,
     };
     interfaces.extend_from_slice(blocks);
-    cursor.0.is_empty().then_some(Group { parts, first_ns, last_ns, packets, fragments, flows })
+    rest.is_empty().then_some(Group { parts, first_ns, last_ns, fragments, flows })
 }
 
-fn parse_flow(cursor: &mut Cursor<'_>) -> Option<(FlowKey, u32)> {
-    let (flags, protocol) = (cursor.u8()?, cursor.u8()?);
+fn parse_flow(rest: &mut &[u8]) -> Option<(FlowKey, u32)> {
+    let [flags, protocol] = octets(rest)?;
     let network = if flags & IPV6 != 0 { Network::Ipv6 } else { Network::Ipv4 };
     let mut address = || match network {
-        Network::Ipv6 => cursor.array(),
-        _ => cursor.array().map(ipv4_mapped),
+        Network::Ipv6 => octets(rest),
+        _ => octets(rest).map(ipv4_mapped),
     };
-    let addresses = [address()?, address()?];
-    let endpoints = [(addresses[0], cursor.u16()?), (addresses[1], cursor.u16()?)];
-    let is_of_fragments = flags & FRAGMENTS != 0;
-    Some((FlowKey { network, protocol, is_of_fragments, endpoints }, cursor.u32()?))
+    let (one, other) = (address()?, address()?);
+    let [one_port, other_port] = [octets(rest)?, octets(rest)?].map(u16::from_le_bytes);
+    let tuple = FlowTuple::new([(one, one_port), (other, other_port)], protocol, network);
+    Some((FlowKey { tuple, is_of_fragments: flags & FRAGMENTS != 0 }, number(rest)?))
 }
 
 #[cfg(test)]
@@ -394,7 +366,7 @@ mod tests {
         for number in 0..packets {
             let port = (number % u64::from(flows)) as u16;
             let endpoints = [(ipv4_mapped([192, 0, 2, 1]), port), (ipv4_mapped([192, 0, 2, 2]), 80)];
-            let key = FlowKey { network: Network::Ipv4, protocol: 6, is_of_fragments: false, endpoints };
+            let key = FlowKey { tuple: FlowTuple::new(endpoints, 6, Network::Ipv4), is_of_fragments: false };
             builder.add(1000 * number..1000 * (number + 1), number, Some(key), number == 3);
         }
         builder.take_record().unwrap()[8..].to_vec()

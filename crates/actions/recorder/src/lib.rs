@@ -18,15 +18,14 @@
 extern crate self as weir_recorder;
 
 mod block;
-mod chunk;
 mod error;
 mod flow_key;
 mod folder;
 mod index;
+mod output;
 mod packet_file;
 mod plan;
 mod query;
-mod queue;
 mod recorder;
 mod recording;
 mod select;
@@ -35,11 +34,11 @@ mod settings;
 mod tests;
 mod writer;
 
-pub use error::{Error, InvalidSetting};
-pub use packet_file::{PacketFile, PcapOutput, PcapngOutput};
+pub use error::Error;
+pub use output::RecorderOutput;
+pub use packet_file::PacketFile;
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};
-pub use queue::RecorderOutput;
 pub use recorder::{FOLDER_MODE, check, open};
 pub use select::{FrameSelector, RecordSearch, SelectedRecords};
 pub use settings::FolderSettings;

@@ -10,47 +10,39 @@ const ETHERNET: u16 = 1;
 const SNAP_BYTES: u32 = 16 << 20;
 
 /// A file of frames.
-pub enum PacketFile<W: Write> {
-    /// pcapng: each interface is described before its first frame.
-    Pcapng(PcapngOutput<W>),
-    /// pcap: all frames have the link type of the first one.
-    Pcap(PcapOutput<W>),
+pub struct PacketFile(Format);
+
+enum Format {
+    Pcapng {
+        output: BufWriter<Box<dyn Write>>,
+        /// Number and link type of the interfaces.
+        interfaces: Vec<(u32, u16)>,
+        /// How many of them are described in the file.
+        described: usize,
+        /// They wait until the names of their interfaces are known.
+        blocks: Vec<u8>,
+    },
+    /// Begins with its first frame, whose link type all have.
+    NewPcap(Option<Box<dyn Write>>),
+    Pcap(PcapWriter<Box<dyn Write>>),
 }
 
-/// A pcapng file, with the blocks that wait until the names of their interfaces are known.
-pub struct PcapngOutput<W: Write> {
-    output: BufWriter<W>,
-    /// Number and link type of the interfaces.
-    interfaces: Vec<(u32, u16)>,
-    /// How many of them are described in the file.
-    described: usize,
-    blocks: Vec<u8>,
-}
-
-/// A pcap file, which begins with its first frame.
-pub enum PcapOutput<W: Write> {
-    /// No frame so far.
-    Empty(Option<W>),
-    /// The file.
-    Open(PcapWriter<W>),
-}
-
-impl<W: Write> PacketFile<W> {
-    /// Begins a pcapng file.
+impl PacketFile {
+    /// Begins a pcapng file, in which each interface is described before its first frame.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn pcapng(output: W) -> io::Result<Self> {
+    pub fn pcapng(output: Box<dyn Write>) -> io::Result<Self> {
         let mut section = Vec::new();
         block::section_header(&mut section, "", "", "", concat!("weir ", env!("CARGO_PKG_VERSION")));
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
         output.write_all(&section)?;
-        Ok(Self::Pcapng(PcapngOutput { output, interfaces: Vec::new(), described: 0, blocks: Vec::new() }))
+        Ok(Self(Format::Pcapng { output, interfaces: Vec::new(), described: 0, blocks: Vec::new() }))
     }
 
-    /// Begins a pcap file.
-    pub fn pcap(output: W) -> Self {
-        Self::Pcap(PcapOutput::Empty(Some(output)))
+    /// Begins a pcap file, in which all frames have the link type of the first one.
+    pub fn pcap(output: Box<dyn Write>) -> Self {
+        Self(Format::NewPcap(Some(output)))
     }
 
     /// Adds a frame. [`PacketFile::flush`] writes it.
@@ -58,8 +50,12 @@ impl<W: Write> PacketFile<W> {
     /// # Errors
     /// The file cannot be written; `InvalidInput` for a frame that a pcap file has no place for.
     pub fn add(&mut self, frame: &Frame<'_>) -> io::Result<()> {
-        match self {
-            Self::Pcapng(PcapngOutput { interfaces, blocks, .. }) => {
+        if let Format::NewPcap(output) = &mut self.0 {
+            let output = output.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            self.0 = Format::Pcap(PcapWriter::new(output, frame.link_type, SNAP_BYTES)?);
+        }
+        match &mut self.0 {
+            Format::Pcapng { interfaces, blocks, .. } => {
                 let interface = (frame.interface, frame.link_type);
                 let number = interfaces.iter().position(|known| *known == interface).unwrap_or_else(|| {
                     interfaces.push(interface);
@@ -68,16 +64,8 @@ impl<W: Write> PacketFile<W> {
                 block::enhanced_packet(blocks, number as u32, frame, 0);
                 Ok(())
             }
-            Self::Pcap(pcap) => {
-                if let PcapOutput::Empty(output) = pcap {
-                    let output = output.take().ok_or(io::ErrorKind::BrokenPipe)?;
-                    *pcap = PcapOutput::Open(PcapWriter::new(output, frame.link_type, SNAP_BYTES)?);
-                }
-                match pcap {
-                    PcapOutput::Open(writer) => writer.write(frame),
-                    PcapOutput::Empty(_) => unreachable!("it was opened above"),
-                }
-            }
+            Format::Pcap(writer) => writer.write(frame),
+            Format::NewPcap(_) => unreachable!("it was begun above"),
         }
     }
 
@@ -87,7 +75,7 @@ impl<W: Write> PacketFile<W> {
     /// # Errors
     /// The file cannot be written.
     pub fn flush(&mut self, names: impl FnOnce() -> Vec<(u32, String)>) -> io::Result<()> {
-        let Self::Pcapng(PcapngOutput { output, interfaces, described, blocks }) = self else { return Ok(()) };
+        let Format::Pcapng { output, interfaces, described, blocks } = &mut self.0 else { return Ok(()) };
         if *described < interfaces.len() {
             let (names, mut descriptions) = (names(), Vec::new());
             for (interface, link_type) in &interfaces[*described..] {
@@ -107,13 +95,11 @@ impl<W: Write> PacketFile<W> {
     /// # Errors
     /// The file cannot be written: it is incomplete.
     pub fn finish(self) -> io::Result<()> {
-        match self {
-            Self::Pcapng(PcapngOutput { mut output, .. }) => output.flush(),
-            Self::Pcap(PcapOutput::Open(writer)) => writer.finish()?.flush(),
-            Self::Pcap(PcapOutput::Empty(Some(output))) => {
-                PcapWriter::new(output, ETHERNET, SNAP_BYTES)?.finish()?.flush()
-            }
-            Self::Pcap(PcapOutput::Empty(None)) => Ok(()),
+        match self.0 {
+            Format::Pcapng { mut output, .. } => output.flush(),
+            Format::Pcap(writer) => writer.finish()?.flush(),
+            Format::NewPcap(Some(output)) => PcapWriter::new(output, ETHERNET, SNAP_BYTES)?.finish()?.flush(),
+            Format::NewPcap(None) => Ok(()),
         }
     }
 }

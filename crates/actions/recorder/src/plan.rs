@@ -3,9 +3,9 @@
 use crate::block::{self, ENHANCED_PACKET};
 use crate::flow_key::FlowKey;
 use crate::folder::{self, index_path};
-use crate::index::{Group, GroupFlows, Index};
+use crate::index::{Group, GroupFlows, Index, parts_of_id};
 use crate::query::{Classifier, Query, Verdict, Wanted};
-use crate::recording::{Piece, Recording};
+use crate::recording::{Content, Piece, Recording};
 use ahash::AHashSet;
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsStr;
@@ -115,14 +115,15 @@ impl Search {
         self.files += 1;
         self.octets += length;
         let Some((file, index)) = found.and_then(|read| read) else {
-            if *self.query.wanted() != Wanted::Everything {
+            if self.query.wanted != Wanted::Everything {
                 planner.pairs = None;
             }
-            self.inputs[input].push(Piece::Whole(path.into()));
+            self.inputs[input].push(Piece { path: path.into(), prologue: Arc::default(), content: Content::Whole });
             return Ok(());
         };
         self.indexed_files += 1;
         let prologue: Arc<[u8]> = index.prologue().into();
+        let piece = |content| Piece { path: path.into(), prologue: prologue.clone(), content };
         let mut end = index.end();
         if index.is_torn {
             self.notices.push((path.into(), IndexNotice::Torn(end)));
@@ -136,16 +137,15 @@ impl Search {
                 end = group.parts.first().map_or(end, |part| part.start).min(length);
                 break;
             }
-            let piece = Piece::Parts { path: path.into(), prologue: prologue.clone(), parts: Vec::new() };
             if planner.add_group(group, &self.query, (input, self.inputs[input].len())) {
-                self.inputs[input].push(piece);
+                self.inputs[input].push(piece(Content::Parts(Vec::new())));
             }
         }
         if end < length
             && let Some(end_of_tail) = self.tail_with_packets(&file, path, end).map_err(failed)?
         {
             planner.pairs = None;
-            self.inputs[input].push(Piece::Tail { path: path.into(), prologue, octets: end..end_of_tail });
+            self.inputs[input].push(piece(Content::Tail(end..end_of_tail)));
         }
         Ok(())
     }
@@ -198,12 +198,10 @@ impl Search {
             let of_fragments = fragments.iter().filter(|(key, _)| is_wanted(key)).map(|(_, parts)| parts);
             let wanted = of_fragments.fold(wanted, |wanted, parts| wanted | parts);
             let chosen = parts.into_iter().enumerate().filter(|(part, _)| wanted >> part & 1 != 0);
-            if let Piece::Parts { parts, .. } = &mut self.inputs[input][at] {
-                *parts = chosen.map(|(_, part)| part).collect();
-            }
+            self.inputs[input][at].content = Content::Parts(chosen.map(|(_, part)| part).collect());
         }
         for pieces in &mut self.inputs {
-            pieces.retain(|piece| !matches!(piece, Piece::Parts { parts, .. } if parts.is_empty()));
+            pieces.retain(|piece| !matches!(&piece.content, Content::Parts(parts) if parts.is_empty()));
         }
     }
 
@@ -217,10 +215,8 @@ impl Search {
 
     /// Whether an input can be read only once.
     pub fn pipe(&self) -> Option<&Path> {
-        self.inputs.iter().flatten().find_map(|piece| match piece {
-            Piece::Whole(path) if is_pipe(path) => Some(path.as_path()),
-            _ => None,
-        })
+        let is_read_once = |piece: &&Piece| matches!(piece.content, Content::Whole) && is_pipe(&piece.path);
+        self.inputs.iter().flatten().find(is_read_once).map(|piece| piece.path.as_path())
     }
 
     /// Octets of the capture files that were read so far, with those of their indexes.
@@ -275,7 +271,7 @@ impl Planner {
         }
         let all = u32::MAX >> (32 - group.parts.len());
         let (mut wanted, mut fragments) = (0, Vec::new());
-        match (&group.flows, query.wanted()) {
+        match (&group.flows, &query.wanted) {
             (_, Wanted::Everything) => wanted = all,
             (GroupFlows::List(flows), _) => {
                 for &(key, parts) in flows {
@@ -290,7 +286,7 @@ impl Planner {
                 }
             }
             (GroupFlows::Filter(filter), Wanted::Flow(id)) => {
-                wanted = Group::parts_of_id(filter, group.parts.len(), id) | group.fragments;
+                wanted = parts_of_id(filter, group.parts.len(), id) | group.fragments;
                 self.pairs = None;
             }
             (GroupFlows::Filter(_), Wanted::Records(_)) => {

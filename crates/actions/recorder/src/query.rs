@@ -4,7 +4,7 @@ use crate::flow_key::FlowKey;
 use crate::index::community_ids;
 use ahash::AHashMap;
 use std::net::SocketAddr;
-use weir_flow::FlowRecord;
+use weir_flow::{FlowRecord, FlowTuple};
 use weir_packet::{Network, address_octets};
 use weir_query::Expression;
 
@@ -21,7 +21,7 @@ const MAX_VERDICTS: usize = 1 << 20;
 /// What is searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    wanted: Wanted,
+    pub(crate) wanted: Wanted,
     /// Time of the first and of the last packet that may be found, ns since 1970 UTC.
     pub(crate) time_ns: [u64; 2],
 }
@@ -89,10 +89,6 @@ impl Query {
         Self { time_ns: [from_ns, to_ns], ..self }
     }
 
-    pub(crate) fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
     /// Whether addresses, ports and protocol do not suffice, so that the packets have to be metered.
     pub fn needs_records(&self) -> bool {
         match &self.wanted {
@@ -112,17 +108,11 @@ fn id_of_tuple(text: &str) -> Option<[u8; 30]> {
     };
     let (source, destination) = addresses.split_once('-')?;
     let (source, destination) = (source.parse::<SocketAddr>().ok()?, destination.parse::<SocketAddr>().ok()?);
+    let end = |socket: SocketAddr| (address_octets(socket.ip()), socket.port());
     let network = if source.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
-    let flow = FlowRecord {
-        network,
-        protocol,
-        source: address_octets(source.ip()),
-        destination: address_octets(destination.ip()),
-        source_port: source.port(),
-        destination_port: destination.port(),
-        ..FlowRecord::default()
-    };
-    (source.is_ipv4() == destination.is_ipv4()).then(|| weir_fields::community_id(&flow))?
+    let tuple = FlowTuple::new([end(source), end(destination)], protocol, network);
+    let key = (source.is_ipv4() == destination.is_ipv4()).then_some(FlowKey { tuple, is_of_fragments: false })?;
+    community_ids(&key, &mut FlowRecord::default()).next()
 }
 
 /// Decides about flows, and remembers it.
@@ -155,13 +145,8 @@ impl Classifier {
         match &self.query.wanted {
             Wanted::Everything => Verdict::All,
             Wanted::Flow(_) if key.is_of_fragments => Verdict::Unknown,
-            Wanted::Flow(id) => {
-                if community_ids(key, record).any(|known| known == *id) {
-                    Verdict::All
-                } else {
-                    Verdict::None
-                }
-            }
+            Wanted::Flow(id) if community_ids(key, record).any(|known| known == *id) => Verdict::All,
+            Wanted::Flow(_) => Verdict::None,
             Wanted::Records(expression) => {
                 let known: &[&str] = if key.is_of_fragments { &OF_FRAGMENTS } else { &OF_FLOW };
                 // Either side may be the initiator.

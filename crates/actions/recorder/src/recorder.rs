@@ -2,24 +2,27 @@
 //! each pipeline.
 
 use crate::error::Error;
-use crate::queue::{IdleWriter, RecorderOutput};
+use crate::output::RecorderOutput;
 use crate::settings::FolderSettings;
 use crate::writer::{Shared, Writer};
 use rustix::fs::{Access, FlockOperation, access};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use weir_egress::{OutputSpec, PacketOutput, WhenFull};
+use weir_egress::{OutputSpec, PacketOutput, Queue, QueueSettings, WhenFull};
+use weir_ledger::OutputDropReason;
 
 /// How often, and how long, another holder of the lock is waited for.
 const LOCK_ATTEMPTS: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Longest time that the end of a run waits for the disk.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Access to a folder that is created.
 pub const FOLDER_MODE: u32 = 0o750;
@@ -41,8 +44,7 @@ pub fn open(
     filter: Option<&str>,
 ) -> Result<Vec<Box<dyn PacketOutput>>, Error> {
     let settings = FolderSettings { retry, ..FolderSettings::parse(&output.to_string())? };
-    let mut outputs = RecorderOutput::open(&settings, pipelines, filter)?;
-    outputs.iter_mut().for_each(|output| output.set_when_full(when_full.clone()));
+    let outputs = RecorderOutput::open(&settings, pipelines, when_full, filter)?;
     Ok(outputs.into_iter().map(|output| Box::new(output) as Box<dyn PacketOutput>).collect())
 }
 
@@ -66,7 +68,12 @@ impl RecorderOutput {
     ///
     /// # Errors
     /// The folder cannot be written, or another program records into it.
-    pub fn open(settings: &FolderSettings, pipelines: usize, filter: Option<&str>) -> Result<Vec<Self>, Error> {
+    pub fn open(
+        settings: &FolderSettings,
+        pipelines: usize,
+        when_full: &WhenFull,
+        filter: Option<&str>,
+    ) -> Result<Vec<Self>, Error> {
         let failed = |error| Error::Folder { folder: settings.folder.clone(), error };
         match DirBuilder::new().mode(FOLDER_MODE).create(&settings.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
@@ -90,13 +97,21 @@ impl RecorderOutput {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::InUse(settings.folder.clone())),
             locked => locked.map_err(|error| failed(error.into()))?,
         }
-        rustix::fs::access(&settings.folder, rustix::fs::Access::WRITE_OK).map_err(|error| failed(error.into()))?;
+        access(&settings.folder, Access::WRITE_OK).map_err(|error| failed(error.into()))?;
         let shared = Arc::<Shared>::default();
         let writer = Writer::new(settings.clone(), filter, shared.clone(), lock).map_err(failed)?;
-        shared.pipelines.store(pipelines, Relaxed);
-        let (full, chunks) = channel();
-        let writer: IdleWriter = Arc::new(Mutex::new(Some((writer, chunks))));
-        let output = |_| Self::new(&settings.name, writer.clone(), shared.clone(), full.clone());
-        Ok((0..pipelines).map(output).collect())
+        let queue_settings = QueueSettings {
+            output: settings.name.clone(),
+            thread: "weir-recorder",
+            when_full: when_full.clone(),
+            finish_timeout: FINISH_TIMEOUT,
+            give_up_timeout: Duration::ZERO,
+            reason_to_abandon: OutputDropReason::WriteFailed,
+        };
+        let queues = Queue::open(&queue_settings, pipelines, |chunks, _| writer.run(&chunks));
+        let (missing, received) = (BTreeMap::new(), BTreeMap::new());
+        let output =
+            |queue| Self { queue, shared: shared.clone(), missing: missing.clone(), received: received.clone() };
+        Ok(queues.into_iter().map(output).collect())
     }
 }

@@ -4,55 +4,50 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_capture::{Burst, Error, FIRST_INTERFACE, Frame, MAX_BURST_FRAMES, Progress, Source};
 
+/// A file, or pieces of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub path: PathBuf,
+    /// Section header and interfaces, which precede parts and tails.
+    pub prologue: Arc<[u8]>,
+    pub content: Content,
+}
+
 /// What is read of a file.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece {
-    Whole(PathBuf),
-    /// Parts with packet blocks only. The prologue has the section header and the interfaces.
-    Parts {
-        path: PathBuf,
-        prologue: Arc<[u8]>,
-        parts: Vec<Range<u64>>,
-    },
+pub(crate) enum Content {
+    Whole,
+    /// Parts with packet blocks only.
+    Parts(Vec<Range<u64>>),
     /// All of this range, or up to the end of the file.
-    Tail {
-        path: PathBuf,
-        prologue: Arc<[u8]>,
-        octets: Range<u64>,
-    },
+    Tail(Range<u64>),
 }
 
 impl Piece {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Whole(path) | Self::Parts { path, .. } | Self::Tail { path, .. } => path,
-        }
-    }
-
     /// Octets of the file that are read for it, as far as they are known.
     fn octets(&self) -> u64 {
-        let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-        match self {
-            Self::Whole(path) => length(path),
-            Self::Parts { parts, .. } => parts.iter().map(|part| part.end - part.start).sum(),
-            Self::Tail { path, octets, .. } => length(path).min(octets.end).saturating_sub(octets.start),
+        let length = || std::fs::metadata(&self.path).map_or(0, |file| file.len());
+        match &self.content {
+            Content::Whole => length(),
+            Content::Parts(parts) => parts.iter().map(|part| part.end - part.start).sum(),
+            Content::Tail(octets) => length().min(octets.end).saturating_sub(octets.start),
         }
     }
 
     /// Opens the piece as a capture. The name tells where in the file it begins, because damage is
     /// reported with its place in the piece.
     fn open(&self) -> Result<Box<dyn Source + Send>, Error> {
-        let path = self.path();
-        let failed = |error| Error::Io { path: path.into(), error };
+        let Self { path, prologue, content } = self;
+        let failed = |error| Error::Io { path: path.clone(), error };
         let name = |start: u64| PathBuf::from(format!("{} (from octet {start} on)", path.display()));
-        match self {
-            Self::Whole(path) => weir_capture::open(path),
-            Self::Parts { prologue, parts, .. } => {
+        match content {
+            Content::Whole => weir_capture::open(path),
+            Content::Parts(parts) => {
                 let file = File::open(path).map_err(failed)?;
                 let mut octets = prologue.to_vec();
                 for part in parts {
@@ -62,7 +57,7 @@ impl Piece {
                 }
                 weir_capture::from_bytes(&name(parts.first().map_or(0, |part| part.start)), octets)
             }
-            Self::Tail { prologue, octets: Range { start, end }, .. } => {
+            Content::Tail(Range { start, end }) => {
                 let mut file = File::open(path).map_err(failed)?;
                 file.seek(SeekFrom::Start(*start)).map_err(failed)?;
                 let octets = io::Cursor::new(prologue.clone()).chain(file.take(end - start));
@@ -120,7 +115,7 @@ impl Recording {
             let Some(current) = &mut self.current else {
                 let Some(piece) = self.pieces.next() else { return Ok(false) };
                 let (source, octets) = (piece.open()?, piece.octets());
-                let is_whole = matches!(piece, Piece::Whole(_));
+                let is_whole = matches!(piece.content, Content::Whole);
                 self.current = Some(Current { source, octets, is_whole, numbers: Vec::new() });
                 continue;
             };

@@ -81,7 +81,7 @@ impl RecordSearch {
     }
 
     fn select(&mut self) {
-        let Wanted::Records(expression) = self.query.wanted() else { return };
+        let Wanted::Records(expression) = &self.query.wanted else { return };
         for record in self.ended.drain(..).filter(|record| expression.matches(record)) {
             self.selected.records += 1;
             match FlowKey::of_record(&record) {
@@ -118,7 +118,7 @@ impl FrameSelector {
     pub fn new(query: &Query, records: SelectedRecords) -> Self {
         Self {
             classifier: Classifier::new(query),
-            selects_all: *query.wanted() == Wanted::Everything,
+            selects_all: query.wanted == Wanted::Everything,
             records,
             first_fragments: AHashMap::new(),
             packet: Packet::default(),

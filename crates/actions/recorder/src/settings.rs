@@ -1,6 +1,6 @@
 //! The settings of a folder of packets: `folder:DIR?size=1GiB&time=1h&total=100GiB`.
 
-use crate::error::{Error, InvalidSetting};
+use crate::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_ledger::Timing;
@@ -32,33 +32,37 @@ impl FolderSettings {
     /// # Errors
     /// [`Error::Setting`] with what is wrong.
     pub fn parse(output: &str) -> Result<Self, Error> {
-        let invalid = |problem| Error::Setting { output: output.into(), problem };
+        let invalid = |problem: String| Error::Setting { output: output.into(), problem };
         let rest = output.strip_prefix("folder:").unwrap_or(output);
         let (folder, settings) = rest.split_once('?').unwrap_or((rest, ""));
         if folder.is_empty() {
-            return Err(invalid(InvalidSetting::NoFolder));
+            return Err(invalid("name a folder, as in folder:/var/lib/weir/packets".into()));
         }
         let (mut size, mut time, mut total) = (1 << 30, None, None);
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-            let octets = |name| parse_size(value).ok_or_else(|| invalid(InvalidSetting::Size(name, value.into())));
+            let no_size = || invalid(format!("{name}={value} is not a size; write for example {name}=1GiB"));
+            let octets = || parse_size(value).ok_or_else(no_size);
             match name {
-                "size" => size = octets("size")?,
-                "total" => total = Some(octets("total")?),
+                "size" => size = octets()?,
+                "total" => total = Some(octets()?),
                 "time" => {
                     let ns = parse_duration(value).ok().filter(|&ns| ns >= 1_000_000_000);
-                    let ns = ns.ok_or_else(|| invalid(InvalidSetting::Time(value.into())))?;
+                    let problem = || format!("time={value} is not a time of at least 1s; write for example time=5m");
+                    let ns = ns.ok_or_else(|| invalid(problem()))?;
                     time = Some(Duration::from_nanos(ns));
                 }
-                _ => return Err(invalid(InvalidSetting::Unknown(name.into()))),
+                _ => return Err(invalid(format!("no setting {name}; there are size, time and total"))),
             }
         }
         if size < MIN_SIZE {
-            return Err(invalid(InvalidSetting::SmallFile(size)));
+            return Err(invalid(format!("size={size} is too small; at least 1MiB")));
         }
         let total = total.unwrap_or(size.saturating_mul(10));
         if total / 2 < size {
-            return Err(invalid(InvalidSetting::Total { total, size }));
+            return Err(invalid(format!(
+                "total={total} must be at least twice size={size}: the oldest file is removed while the newest is written"
+            )));
         }
         let retry = Timing::default().recorder_retry;
         Ok(Self { name: output.into(), folder: folder.into(), size, time, total, retry })
@@ -67,18 +71,10 @@ impl FolderSettings {
 
 /// A size with a unit, as in `rotate=` of sinks.
 fn parse_size(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u64); 8] = [
-        ("kB", 1000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("TB", 1_000_000_000_000),
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-    ];
+    const UNITS: [(&str, u64); 4] = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+    const BINARY: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let (_, factor) = UNITS.into_iter().find(|(unit, _)| *unit == &text[digits.len()..])?;
+    let (_, factor) = UNITS.into_iter().chain(BINARY).find(|(unit, _)| *unit == &text[digits.len()..])?;
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 

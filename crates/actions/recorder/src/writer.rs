@@ -6,11 +6,11 @@
 //! file. If a write fails, what it wrote is cut off again, so that the file stays whole.
 
 use crate::block;
-use crate::chunk::{Chunk, WrittenCounters};
 use crate::flow_key::{decode_frame, is_fragment};
 use crate::folder::{self, RecordedFile, file_name, index_path};
 use crate::index::{self, GroupBuilder};
 use crate::settings::FolderSettings;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
@@ -19,14 +19,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_capture::Frame;
-use weir_egress::ReceivedPackets;
-use weir_ledger::{PacketTotals, RecorderCounters};
+use weir_egress::{Chunk, Progress, ReceivedPackets, Record};
+use weir_ledger::{OutputDropReason, PacketTotals, RecorderCounters};
 use weir_packet::Packet;
 
 /// Longest time without a look at the age of the file.
@@ -53,10 +52,6 @@ pub(crate) struct Shared {
     pub interfaces: Mutex<BTreeMap<u32, Interface>>,
     pub described: Condvar,
     pub counters: Mutex<RecorderCounters>,
-    /// Outputs that are not finished.
-    pub pipelines: AtomicUsize,
-    /// The last file is ended.
-    pub has_ended: AtomicBool,
 }
 
 /// The file that is being written.
@@ -139,10 +134,9 @@ impl Writer {
         leave_core_of_pipeline();
         loop {
             match chunks.recv_timeout(CHECK_INTERVAL) {
+                Ok(chunk) if chunk.progress.gives_up() => chunk.give_back(),
                 Ok(mut chunk) => {
-                    if !chunk.counters.is_abandoned.load(Relaxed) {
-                        self.write_chunk(&mut chunk);
-                    }
+                    self.write_chunk(&mut chunk);
                     chunk.give_back();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -153,7 +147,6 @@ impl Writer {
             }
         }
         self.close();
-        self.shared.has_ended.store(true, Relaxed);
     }
 
     fn is_too_old(&self) -> bool {
@@ -162,45 +155,18 @@ impl Writer {
     }
 
     fn write_chunk(&mut self, chunk: &mut Chunk) {
-        let Chunk { blocks, frames, counters, .. } = chunk;
+        let Chunk { octets: blocks, records, progress, .. } = chunk;
         let mut pending = Pending::default();
-        for &(end, link_type) in frames.iter() {
-            let start = pending.end;
-            let word = |at| block::word(blocks, start + at).expect("a packet block has its header");
-            let (interface, captured) = (word(block::INTERFACE), word(block::CAPTURED));
-            let time_ns = u64::from(word(block::TIME)) << 32 | u64::from(word(block::TIME + 4));
-            let data = start + block::DATA;
-            let octets = captured as usize;
-            self.began_ns.get_or_insert(time_ns);
-            if self.stopped.as_ref().is_some_and(|(since, _)| since.elapsed() < self.settings.retry) {
-                self.fail(counters, &mut pending, PacketTotals { packets: 1, octets: octets as u64 });
+        for record in records.iter() {
+            let (start, end) = (pending.end, record.end);
+            let Some(number) = self.make_place(blocks, progress, &mut pending, record) else {
+                self.fail(progress, &mut pending, PacketTotals { packets: 1, octets: record.captured.into() });
                 (pending.start, pending.end) = (end, end);
                 continue;
-            }
-            let is_full = self.current.as_ref().is_some_and(|file| {
-                (file.has_packets || pending.end > pending.start)
-                    && file.octets + (end - pending.start) as u64 > self.settings.size
-            });
-            if is_full || self.is_too_old() {
-                self.write_pending(blocks, counters, &mut pending);
-                self.close();
-            }
-            if self.current.as_ref().is_some_and(|file| file.group.is_full()) {
-                self.write_pending(blocks, counters, &mut pending);
-                self.end_group();
-            }
-            let number = match self.interface_number(blocks, counters, &mut pending, interface, link_type, time_ns) {
-                Ok(number) => number,
-                Err(error) => {
-                    self.stop(&error);
-                    self.fail(counters, &mut pending, PacketTotals { packets: 1, octets: octets as u64 });
-                    (pending.start, pending.end) = (end, end);
-                    continue;
-                }
             };
             blocks[start + block::INTERFACE..][..4].copy_from_slice(&number.to_le_bytes());
-            let wire_bytes = block::word(blocks, start + block::CAPTURED + 4).expect("a packet block has its header");
-            let bytes = &blocks[data..data + octets];
+            let Record { time_ns, captured, wire_bytes, interface, link_type, .. } = *record;
+            let bytes = &blocks[start + block::DATA..][..captured as usize];
             let frame = Frame { bytes, time_ns, wire_bytes, link_type, time_assumed: false, interface };
             let key = decode_frame(&frame, &mut self.packet);
             let file = self.current.as_mut().expect("it was opened for the interface");
@@ -209,29 +175,57 @@ impl Writer {
             file.last_ns = file.last_ns.max(time_ns);
             *self.recorded.entry((interface, link_type)).or_default() += 1;
             pending.end = end;
-            pending.packets.add(octets);
+            pending.packets.add(bytes.len());
         }
-        self.write_pending(blocks, counters, &mut pending);
+        self.write_pending(blocks, progress, &mut pending);
+    }
+
+    /// Ends the file or the group before a packet that has no room in it, and returns the number of the
+    /// packet's interface in the file; `None` if nothing can be written.
+    fn make_place(
+        &mut self,
+        blocks: &[u8],
+        progress: &Progress,
+        pending: &mut Pending,
+        record: &Record,
+    ) -> Option<u32> {
+        self.began_ns.get_or_insert(record.time_ns);
+        if self.stopped.as_ref().is_some_and(|(since, _)| since.elapsed() < self.settings.retry) {
+            return None;
+        }
+        let is_full = self.current.as_ref().is_some_and(|file| {
+            (file.has_packets || pending.end > pending.start)
+                && file.octets + (record.end - pending.start) as u64 > self.settings.size
+        });
+        if is_full || self.is_too_old() {
+            self.write_pending(blocks, progress, pending);
+            self.close();
+        }
+        if self.current.as_ref().is_some_and(|file| file.group.is_full()) {
+            self.write_pending(blocks, progress, pending);
+            self.end_group();
+        }
+        let number = self.interface_number(blocks, progress, pending, record);
+        number.inspect_err(|error| self.stop(error)).ok()
     }
 
     /// The number of an interface in the file, which is opened if there is none.
     fn interface_number(
         &mut self,
         blocks: &[u8],
-        counters: &WrittenCounters,
+        progress: &Progress,
         pending: &mut Pending,
-        interface: u32,
-        link_type: u16,
-        time_ns: u64,
+        record: &Record,
     ) -> io::Result<u32> {
         if self.current.is_none() {
-            self.open(time_ns)?;
+            self.open(record.time_ns)?;
         }
-        let known = |file: &OpenFile| file.interfaces.iter().position(|known| *known == (interface, link_type));
+        let interface = (record.interface, record.link_type);
+        let known = |file: &OpenFile| file.interfaces.iter().position(|known| *known == interface);
         if let Some(number) = self.current.as_ref().and_then(known) {
             return Ok(number as u32);
         }
-        self.write_pending(blocks, counters, pending);
+        self.write_pending(blocks, progress, pending);
         if self.current.is_none() {
             // The write failed, which is counted: this packet is not written, either.
             return Err(io::ErrorKind::Other.into());
@@ -240,22 +234,21 @@ impl Writer {
         if self.current.as_ref().is_some_and(|file| file.group.has_all_parts()) {
             self.end_group();
         }
-        let name = self.name_of(interface);
+        let name = self.name_of(record.interface);
         let mut description = Vec::new();
-        block::interface_description(&mut description, link_type, &name, self.filter.as_deref());
+        block::interface_description(&mut description, record.link_type, &name, self.filter.as_deref());
         self.append(&description)?;
         let file = self.current.as_mut().expect("it was checked above");
         file.group.add_interface(&description);
-        file.interfaces.push((interface, link_type));
+        file.interfaces.push(interface);
         Ok(file.interfaces.len() as u32 - 1)
     }
 
     /// The name of an interface. Its pipeline describes it after the burst that it is in.
     fn name_of(&self, interface: u32) -> String {
-        let known = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.shared.interfaces.lock();
         let is_missing = |known: &mut BTreeMap<u32, Interface>| !known.contains_key(&interface);
-        let waited = self.shared.described.wait_timeout_while(known, DESCRIPTION_TIMEOUT, is_missing);
-        let (mut known, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.shared.described.wait_while_for(&mut known, is_missing, DESCRIPTION_TIMEOUT);
         known.entry(interface).or_default().name.clone()
     }
 
@@ -271,22 +264,21 @@ impl Writer {
         // A file gets its name when it has its header: after a kill, none is empty.
         let unnamed = self.settings.folder.join(UNNAMED);
         let index = index::header(&section);
-        let create = |path: &Path| File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
-        let opened = create(&unnamed).and_then(|file| {
-            (&file).write_all(&section)?;
+        let create = |path: &Path, octets: &[u8]| -> io::Result<File> {
+            let mut file = File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+            file.write_all(octets)?;
+            Ok(file)
+        };
+        let created = create(&unnamed, &section).and_then(|file| {
             renameat_with(CWD, &unnamed, CWD, &path, RenameFlags::empty())?;
-            let index_file = create(&index_path(&path)).and_then(|index_file| {
-                (&index_file).write_all(&index)?;
-                Ok(index_file)
-            });
-            if index_file.is_err() {
-                let _ = fs::remove_file(&path);
-                let _ = fs::remove_file(index_path(&path));
-            }
-            Ok((file, index_file?))
+            Ok(file)
         });
-        let (file, index_file) = opened.inspect_err(|_| {
+        let file = created.inspect_err(|_| {
             let _ = fs::remove_file(&unnamed);
+        })?;
+        let index_file = create(&index_path(&path), &index).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(index_path(&path));
         })?;
         self.next_number += 1;
         self.current = Some(OpenFile {
@@ -306,7 +298,7 @@ impl Writer {
     }
 
     /// Writes the pending blocks, and counts them.
-    fn write_pending(&mut self, blocks: &[u8], counters: &WrittenCounters, pending: &mut Pending) {
+    fn write_pending(&mut self, blocks: &[u8], progress: &Progress, pending: &mut Pending) {
         let Pending { start, end, packets } = *pending;
         (pending.start, pending.packets) = (end, PacketTotals::default());
         if start == end {
@@ -315,12 +307,12 @@ impl Writer {
         match self.append(&blocks[start..end]) {
             Ok(()) => {
                 self.current.iter_mut().for_each(|file| file.has_packets = true);
-                counters.add_written(packets);
+                progress.add_sent(packets);
                 self.log_recovery();
             }
             Err(error) => {
                 self.stop(&error);
-                self.fail(counters, pending, packets);
+                self.fail(progress, pending, packets);
             }
         }
     }
@@ -382,7 +374,7 @@ impl Writer {
         self.end_group();
         let mut blocks = Vec::new();
         if let Some(file) = &self.current {
-            let known = self.shared.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.shared.interfaces.lock();
             let times = [self.began_ns.unwrap_or(file.last_ns), file.last_ns];
             for (number, interface) in file.interfaces.iter().enumerate() {
                 let received = known.get(&interface.0).and_then(|known| known.received);
@@ -424,10 +416,10 @@ impl Writer {
     }
 
     /// Counts packets that are not written.
-    fn fail(&mut self, counters: &WrittenCounters, pending: &mut Pending, packets: PacketTotals) {
+    fn fail(&mut self, progress: &Progress, pending: &mut Pending, packets: PacketTotals) {
         let mut failed = std::mem::take(&mut pending.packets);
         failed.merge(packets);
-        counters.add_failed(failed);
+        progress.add_dropped(OutputDropReason::WriteFailed, failed);
         if let Some((_, not_written)) = &mut self.stopped {
             not_written.merge(failed);
         }
@@ -443,7 +435,7 @@ impl Writer {
     }
 
     fn count(&self, change: impl FnOnce(&mut RecorderCounters)) {
-        change(&mut self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.shared.counters.lock());
     }
 }
 

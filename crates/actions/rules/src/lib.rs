@@ -7,9 +7,8 @@
 //! docs/rules.md defines the file.
 #![forbid(unsafe_code)]
 
-mod error;
 mod reader;
 mod rules;
 
-pub use error::{InvalidRules, Problem};
+pub use reader::InvalidRules;
 pub use rules::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};

@@ -1,8 +1,8 @@
 //! Reads the tables of a rules file. It continues after a problem, so that all are reported.
 
-use crate::error::{InvalidRules, Problem};
-use crate::rules::{Egress, Hold, Level, RECORDER, Rule, Rules, Settings, Slice};
+use crate::rules::{Egress, Level, RECORDER, Rule, Rules, Settings, Slice};
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -22,6 +22,22 @@ const DEFAULT_KEYS: [&str; 6] = ["action", "shunt", "slice", "slice_after", "to"
 const EGRESS_KEYS: [&str; 2] = ["outputs", "balance"];
 const HOLD_KEYS: [&str; 2] = ["octets", "ms"];
 
+/// All problems of a rules file.
+#[derive(Debug, thiserror::Error)]
+pub struct InvalidRules {
+    /// In the order of the file: line, counted from 1, and problem.
+    pub problems: Vec<(usize, String)>,
+}
+
+impl fmt::Display for InvalidRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (line, problem)) in self.problems.iter().enumerate() {
+            write!(f, "{}line {line}: {problem}", if at > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 /// A rule decides each flow once, so that the value of its fields must not change any more.
 fn properties(name: &str) -> Properties {
     field(name).expect("an expression names fields").properties()
@@ -30,7 +46,7 @@ fn properties(name: &str) -> Properties {
 struct Reader {
     /// Where each line ends.
     line_ends: Vec<usize>,
-    problems: Vec<(usize, Problem)>,
+    problems: Vec<(usize, String)>,
     rules: Rules,
     /// Levels and names of rules with the key `name`, or whose condition is their name.
     names: HashSet<(Level, String)>,
@@ -53,25 +69,18 @@ impl Rules {
 }
 
 /// The rules of a file without what is invalid, and its problems with their lines.
-fn read(text: &str) -> (Rules, Vec<(usize, Problem)>) {
-    let rules = Rules {
-        rules: Vec::new(),
-        egresses: Vec::new(),
-        has_recorder: false,
-        hold: Hold::default(),
-        default: Settings::default(),
-    };
+fn read(text: &str) -> (Rules, Vec<(usize, String)>) {
     let line_ends = text.bytes().enumerate().filter(|&(_, octet)| octet == b'\n').map(|(at, _)| at).collect();
-    let mut reader = Reader { line_ends, problems: Vec::new(), rules, names: HashSet::new() };
+    let mut reader = Reader { line_ends, problems: Vec::new(), rules: Rules::default(), names: HashSet::new() };
     match DeTable::parse(text) {
         Ok(table) => reader.read_file(table.get_ref()),
-        Err(error) => reader.problem(&error.span().unwrap_or_default(), Problem::Syntax(error.message().into())),
+        Err(error) => reader.problem(&error.span().unwrap_or_default(), error.message().into()),
     }
     (reader.rules, reader.problems)
 }
 
 /// The lines of rules that no packet reaches: an earlier rule has the same text or no condition.
-fn unreachable(rules: &Rules) -> Vec<(usize, Problem)> {
+fn unreachable(rules: &Rules) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     // Conditions of earlier levels that drop what they match, whatever other rules say.
     let mut final_drops: HashMap<Option<&str>, usize> = HashMap::new();
@@ -81,8 +90,10 @@ fn unreachable(rules: &Rules) -> Vec<(usize, Problem)> {
         for rule in of_level() {
             let text = rule.text();
             let in_either = |lines: &HashMap<_, usize>| lines.get(&text).or_else(|| lines.get(&None)).copied();
-            let problem = in_either(&earlier).map(Problem::Unreachable);
-            let problem = problem.or_else(|| in_either(&final_drops).map(Problem::Dropped));
+            let hides = in_either(&earlier).map(|line| format!("line {line} matches whatever it matches"));
+            let drops =
+                || Some(format!("line {} drops whatever it matches, and that is final", in_either(&final_drops)?));
+            let problem = hides.or_else(drops).map(|why| format!("no packet reaches this rule: {why}"));
             found.extend(problem.map(|problem| (rule.line, problem)));
             earlier.entry(text).or_insert(rule.line);
         }
@@ -94,7 +105,7 @@ fn unreachable(rules: &Rules) -> Vec<(usize, Problem)> {
 }
 
 impl Reader {
-    fn problem(&mut self, place: &Range<usize>, problem: Problem) {
+    fn problem(&mut self, place: &Range<usize>, problem: String) {
         self.problems.push((self.line(place), problem));
     }
 
@@ -103,18 +114,13 @@ impl Reader {
     }
 
     fn invalid(&mut self, key: &str, value: &Spanned<DeValue<'_>>, expected: &'static str) {
-        self.problem(&value.span(), Problem::Value { key: key.into(), expected });
+        self.problem(&value.span(), format!("'{key}' must be {expected}"));
     }
 
     fn check_keys(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
         for key in table.keys().filter(|key| !known.contains(&&**key.get_ref())) {
-            let near = most_similar(key.get_ref(), known.iter().copied()).map(String::from);
-            let unknown = Problem::UnknownKey {
-                key: key.get_ref().to_string(),
-                place: place.into(),
-                near,
-                known: known.join(", "),
-            };
+            let near = did_you_mean(key.get_ref(), known.iter().copied());
+            let unknown = format!("there is no '{}' in {place}{near}; there are: {}", key.get_ref(), known.join(", "));
             self.problem(&key.span(), unknown);
         }
     }
@@ -123,13 +129,8 @@ impl Reader {
         self.check_keys(file, "a rules file", &TABLES);
         // Rules name egresses.
         if let Some(egresses) = file.get("egress") {
-            match egresses.get_ref() {
-                DeValue::Table(table) => {
-                    for (name, egress) in table {
-                        self.read_egress(name.get_ref(), egress, false);
-                    }
-                }
-                _ => self.invalid("egress", egresses, "tables [egress.NAME]"),
+            for (name, egress) in self.table("egress", egresses, "tables [egress.NAME]").into_iter().flatten() {
+                self.read_egress(name.get_ref(), egress, false);
             }
         }
         if let Some(recorder) = file.get("recorder") {
@@ -140,21 +141,18 @@ impl Reader {
         if self.rules.egresses.len() > MAX_EGRESSES {
             let number = self.rules.egresses.len();
             let line = self.rules.egresses[MAX_EGRESSES].line;
-            self.problems.push((line, Problem::TooMany { what: "egresses", number, most: MAX_EGRESSES }));
+            self.problems.push((line, format!("there are {number} egresses, at most {MAX_EGRESSES} are allowed")));
             self.rules.egresses.truncate(MAX_EGRESSES);
             self.rules.has_recorder = false;
         }
         if let Some(hold) = file.get("hold") {
             self.read_hold(hold);
         }
-        if let Some(default) = file.get("default") {
-            match default.get_ref() {
-                DeValue::Table(table) => {
-                    self.check_keys(table, "[default]", &DEFAULT_KEYS);
-                    self.rules.default = self.settings(table);
-                }
-                _ => self.invalid("default", default, "a table [default]"),
-            }
+        if let Some(default) = file.get("default")
+            && let Some(table) = self.table("default", default, "a table [default]")
+        {
+            self.check_keys(table, "[default]", &DEFAULT_KEYS);
+            self.rules.default = self.settings(table);
         }
         let mut number = 0;
         let mut first_beyond = None;
@@ -171,27 +169,23 @@ impl Reader {
             }
         }
         if let Some(place) = first_beyond {
-            self.problem(&place, Problem::TooMany { what: "rules", number, most: MAX_RULES });
+            self.problem(&place, format!("there are {number} rules, at most {MAX_RULES} are allowed"));
         }
     }
 
     fn read_egress(&mut self, name: &str, value: &Spanned<DeValue<'_>>, is_recorder: bool) {
-        let DeValue::Table(table) = value.get_ref() else {
-            return self.invalid(name, value, "a table with outputs");
-        };
+        let Some(table) = self.table(name, value, "a table with outputs") else { return };
         let place = if name == RECORDER { "[recorder]".into() } else { format!("[egress.{name}]") };
         self.check_keys(table, &place, &EGRESS_KEYS);
         let line = self.line(&value.span());
         if name == RECORDER && !is_recorder {
-            return self.problem(&value.span(), Problem::NameOfRecorder);
+            let text = "an egress cannot have this name; the recorder is a table of its own: [recorder]";
+            return self.problem(&value.span(), text.into());
         }
         if self.rules.egresses.iter().any(|egress| egress.name == name) {
-            return self.problem(&value.span(), Problem::Twice(name.into()));
+            return self.problem(&value.span(), format!("the name '{name}' is used twice"));
         }
-        let outputs = match table.get("outputs") {
-            Some(outputs) => self.texts("outputs", outputs),
-            None => Vec::new(),
-        };
+        let outputs = table.get("outputs").map_or_else(Vec::new, |outputs| self.texts("outputs", outputs));
         if outputs.is_empty() {
             self.invalid("outputs", value, "a list of outputs, like [\"af_packet:eth1\"]");
         }
@@ -203,7 +197,7 @@ impl Reader {
     }
 
     fn read_hold(&mut self, value: &Spanned<DeValue<'_>>) {
-        let DeValue::Table(table) = value.get_ref() else { return self.invalid("hold", value, "a table [hold]") };
+        let Some(table) = self.table("hold", value, "a table [hold]") else { return };
         self.check_keys(table, "[hold]", &HOLD_KEYS);
         if let Some(value) = table.get("octets") {
             match self.number("octets", value) {
@@ -218,18 +212,18 @@ impl Reader {
     }
 
     fn read_rule(&mut self, level: Level, value: &Spanned<DeValue<'_>>) {
-        let DeValue::Table(table) = value.get_ref() else {
-            return self.invalid(level.name(), value, "a table");
-        };
+        let Some(table) = self.table(level.name(), value, "a table") else { return };
         self.check_keys(table, &format!("[[{level}]]"), &RULE_KEYS);
         let settings = self.settings(table);
         if settings.forward == Some(false) {
             let contradicts = ["shunt", "slice", "slice_after", "to"].into_iter().find(|&key| table.contains_key(key));
             if let Some(key) = contradicts {
-                self.problem(&value.span(), Problem::Contradiction(key));
+                let text = format!("action = \"drop\" contradicts '{key}': a dropped packet goes nowhere");
+                self.problem(&value.span(), text);
             }
             if table.get("record").and_then(|record| record.get_ref().as_bool()) == Some(true) {
-                self.problem(&value.span(), Problem::DroppedAndRecorded);
+                let text = "action = \"drop\" contradicts 'record': to record packets and hand them on to no egress, write to = []";
+                self.problem(&value.span(), text.into());
             }
         }
         let condition = table.get("where").and_then(|text| self.condition(level, text));
@@ -238,7 +232,7 @@ impl Reader {
         let name = name.unwrap_or_else(|| "others".into());
         let line = self.line(&value.span());
         if !self.names.insert((level, name.clone())) && table.contains_key("name") {
-            self.problem(&value.span(), Problem::Twice(name.clone()));
+            self.problem(&value.span(), format!("the name '{name}' is used twice"));
         }
         if condition.is_none() && table.contains_key("where") {
             // It is invalid, and no rule for every flow.
@@ -252,13 +246,8 @@ impl Reader {
 
     fn condition(&mut self, level: Level, value: &Spanned<DeValue<'_>>) -> Option<Expression> {
         let text = self.text("where", value)?;
-        let expression = match Expression::new(&text) {
-            Ok(expression) => expression,
-            Err(error) => {
-                self.problem(&value.span(), Problem::Expression(error.to_string()));
-                return None;
-            }
-        };
+        let expression = Expression::new(&text);
+        let expression = expression.map_err(|error| self.problem(&value.span(), format!("where: {error}"))).ok()?;
         for field in expression.fields() {
             let reason = match properties(field).known {
                 Known::AtFirst => continue,
@@ -266,7 +255,7 @@ impl Reader {
                 Known::Later => "is known after some packets only; use it in [[application]]",
                 Known::Never => "changes while a flow lasts, and each flow is decided once",
             };
-            self.problem(&value.span(), Problem::Field { field: field.into(), reason });
+            self.problem(&value.span(), format!("where: '{field}' {reason}"));
         }
         Some(expression)
     }
@@ -315,8 +304,9 @@ impl Reader {
                 match all.clone().position(|of| of == name) {
                     Some(index) => egresses |= 1 << index,
                     None => {
-                        let near = most_similar(&name, all).map(String::from);
-                        self.problems.push((line, Problem::UnknownEgress { name, near }));
+                        let near = did_you_mean(&name, all);
+                        let text = format!("there is no egress '{name}'{near}; write [egress.{name}] with its outputs");
+                        self.problems.push((line, text));
                     }
                 }
             }
@@ -324,12 +314,28 @@ impl Reader {
         }
         if let Some(value) = table.get("record") {
             match value.get_ref().as_bool() {
-                Some(true) if !self.rules.has_recorder => self.problem(&value.span(), Problem::NoRecorder),
+                Some(true) if !self.rules.has_recorder => {
+                    let text = "record = true needs a recorder; write [recorder] with outputs = [\"folder:...\"]";
+                    self.problem(&value.span(), text.into());
+                }
                 Some(record) => set.record = Some(record),
                 None => self.invalid("record", value, "true or false"),
             }
         }
         set
+    }
+
+    fn table<'a, 'b>(
+        &mut self,
+        key: &str,
+        value: &'a Spanned<DeValue<'b>>,
+        expected: &'static str,
+    ) -> Option<&'a DeTable<'b>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.invalid(key, value, expected);
+        }
+        table
     }
 
     fn text(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
@@ -361,4 +367,9 @@ impl Reader {
 fn number(value: &DeValue<'_>) -> Option<u64> {
     let DeValue::Integer(integer) = value else { return None };
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+/// The most similar name, if one is similar.
+fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    most_similar(name, known).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }

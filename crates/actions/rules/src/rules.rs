@@ -142,7 +142,7 @@ impl Default for Hold {
 }
 
 /// A compiled rules file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The rules of all levels, in the order of levels and of the file.
     pub rules: Vec<Rule>,

@@ -2,3 +2,4 @@
 
 mod interface;
 mod pipe;
+mod queue;

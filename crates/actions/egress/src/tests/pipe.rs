@@ -78,6 +78,14 @@ fn read(capture: &[u8]) -> Vec<(u32, u64)> {
     frames
 }
 
+/// What the output keeps, because the writer was behind, goes when that has caught up.
+fn until_none_waits(output: &mut dyn PacketOutput) {
+    until("each packet is written or lost", || {
+        output.flush();
+        output.counters().waiting.packets == 0
+    });
+}
+
 /// Sends frames with the number 0 until the output takes them, and returns when it has none left.
 fn send_until_sent(output: &mut dyn PacketOutput) -> PacketTotals {
     let (before, mut handed) = (output.counters().sent.packets, PacketTotals::default());
@@ -85,7 +93,7 @@ fn send_until_sent(output: &mut dyn PacketOutput) -> PacketTotals {
         handed.merge(send(output, 0..1));
         output.counters().sent.packets > before
     });
-    until("no packet waits", || output.counters().waiting.packets == 0);
+    until_none_waits(output);
     handed
 }
 
@@ -189,7 +197,8 @@ fn reader_that_closes_the_pipe_may_come_back() {
     let path = fifo(&folder);
     let mut output = outputs(&path, 1).remove(0);
     let mut handed = send(&mut *output, 0..10);
-    until("packets without a reader are counted", || dropped(&output.counters(), "closed") == 10);
+    until_none_waits(&mut *output);
+    assert_eq!(dropped(&output.counters(), "closed"), 10);
     for _ in 0..2 {
         let mut reader = {
             let path = path.clone();
@@ -198,7 +207,8 @@ fn reader_that_closes_the_pipe_may_come_back() {
         handed.merge(send_until_sent(&mut *output));
         let sent = output.counters().sent.packets;
         handed.merge(send(&mut *output, 0..100));
-        until("packets are sent", || output.counters().sent.packets == sent + 100);
+        until_none_waits(&mut *output);
+        assert_eq!(output.counters().sent.packets, sent + 100);
         let mut capture = vec![0; 24];
         reader.read_exact(&mut capture).unwrap();
         assert_eq!(capture[..4], [0x4d, 0x3c, 0xb2, 0xa1]);
@@ -206,7 +216,8 @@ fn reader_that_closes_the_pipe_may_come_back() {
         for packets in [10, 7] {
             let closed = dropped(&output.counters(), "closed") + u64::from(packets);
             handed.merge(send(&mut *output, 0..packets));
-            until("packets without a reader are counted", || dropped(&output.counters(), "closed") == closed);
+            until_none_waits(&mut *output);
+            assert_eq!(dropped(&output.counters(), "closed"), closed);
         }
     }
     output.finish();
@@ -223,7 +234,8 @@ fn next_reader_gets_a_header_even_if_no_packet_came_between() {
     until("the FIFO has a reader", || OpenOptions::new().write(true).open(&path).is_ok());
     let mut output = outputs(&path, 1).remove(0);
     send(&mut *output, 0..10);
-    until("packets are sent", || output.counters().sent.packets == 10);
+    until_none_waits(&mut *output);
+    assert_eq!(output.counters().sent.packets, 10);
     drop(first.join().unwrap());
     until("the writer has closed the FIFO", || !is_open(&path));
     let mut second = open_reader(path.clone()).join().unwrap();
@@ -333,7 +345,7 @@ fn full_disk_loses_packets_and_the_file_stays_readable() {
     let mut handed = send(&mut *output, 0..3000);
     // When the loss is counted, the incomplete record is cut off.
     until("the disk is full", || dropped(&output.counters(), "write_failed") > 0);
-    until("each packet is written or lost", || output.counters().waiting.packets == 0);
+    until_none_waits(&mut *output);
     fs::write(folder.path().join("other"), []).unwrap();
     let whole = read(&fs::read(&path).unwrap());
     assert!(whole.len() > 100 && whole.len() as u64 == output.counters().sent.packets);
@@ -342,7 +354,8 @@ fn full_disk_loses_packets_and_the_file_stays_readable() {
     handed.merge(send_until_sent(&mut *output));
     let sent = output.counters().sent.packets;
     handed.merge(send(&mut *output, 0..100));
-    until("packets are written again", || output.counters().sent.packets == sent + 100);
+    until_none_waits(&mut *output);
+    assert_eq!(output.counters().sent.packets, sent + 100);
     output.finish();
     assert_eq!(output.counters().total(), handed);
     assert!(Command::new("umount").arg("--lazy").arg(folder.path()).status().unwrap().success());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use weir_capture::Frame;
-use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets};
+use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets, WhenFull};
 use weir_recorder::{FrameSelector, IndexNotice, Query, RecorderOutput, Search, SelectedRecords};
 
 /// The capture files of a folder, in their order.
@@ -208,12 +208,15 @@ fn a_file_ends_after_its_time() {
 fn a_folder_has_one_recorder_and_must_be_writable() {
     let folder = tempfile::tempdir().unwrap();
     let settings_of = |path: &Path| settings(path, "");
-    let outputs = RecorderOutput::open(&settings_of(folder.path()), 1, None).unwrap();
-    let error = RecorderOutput::open(&settings_of(folder.path()), 1, None).err().unwrap().to_string();
+    let outputs = RecorderOutput::open(&settings_of(folder.path()), 1, &WhenFull::Drop, None).unwrap();
+    let error = RecorderOutput::open(&settings_of(folder.path()), 1, &WhenFull::Drop, None).err().unwrap().to_string();
     assert!(error.contains("another program records into this folder"), "{error}");
     drop(outputs);
     for (path, reason) in [("/nonexistent/folder", "No such file"), ("/dev/null", "ot a directory")] {
-        let error = RecorderOutput::open(&settings_of(Path::new(path)), 1, None).err().expect(path).to_string();
+        let error = RecorderOutput::open(&settings_of(Path::new(path)), 1, &WhenFull::Drop, None)
+            .err()
+            .expect(path)
+            .to_string();
         assert!(error.starts_with(path) && error.contains(reason), "{error}");
     }
 }
@@ -250,7 +253,7 @@ fn bursts_of_one_packet_do_not_use_up_the_queue_of_a_slow_disk() {
     let folder = tempfile::tempdir().unwrap();
     let frames = Frames::synth("velan,flows=10,packets=50k");
     // The thread waits up to a second for the description of the interface.
-    let mut output = RecorderOutput::open(&settings(folder.path(), ""), 1, None).unwrap().remove(0);
+    let mut output = RecorderOutput::open(&settings(folder.path(), ""), 1, &WhenFull::Drop, None).unwrap().remove(0);
     for at in 0..frames.len() {
         output.send(&[frames.frame(at, 1)]);
     }
@@ -318,7 +321,7 @@ fn file_that_is_being_recorded_is_searched_up_to_its_last_whole_block() {
 #[test]
 fn several_pipelines_and_interfaces_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let mut outputs = RecorderOutput::open(&settings(folder.path(), ""), 2, None).unwrap();
+    let mut outputs = RecorderOutput::open(&settings(folder.path(), ""), 2, &WhenFull::Drop, None).unwrap();
     let frames = Frames::synth("apps,flows=50,packets=2k");
     for (output, interface) in outputs.iter_mut().zip([3, 4]) {
         frames.send_as(output, interface);

@@ -10,7 +10,7 @@ use testbed::{
     Pcap, START, arguments, assert_usage_errors, capture_files, captures, captures_of_applications, failure, gunzip,
     is_installed, metered, small, success, tcp, udp, unzstd, weir, weir_with_input,
 };
-use weir_egress::{InterfaceReport, PacketOutput};
+use weir_egress::{InterfaceReport, PacketOutput, WhenFull};
 use weir_recorder::{FolderSettings, RecorderOutput};
 
 /// Octets, time in ns, length on the wire and link type.
@@ -28,7 +28,7 @@ fn frames_of(path: &Path) -> Vec<Frame> {
 /// Records a capture into a folder, in small files.
 fn record(capture: &Path, folder: &Path) {
     let settings = FolderSettings::parse(&format!("folder:{}?size=1MiB&total=1GiB", folder.display())).unwrap();
-    let mut output = RecorderOutput::open(&settings, 1, None).unwrap().remove(0);
+    let mut output = RecorderOutput::open(&settings, 1, &WhenFull::Drop, None).unwrap().remove(0);
     let mut source = weir_capture::open(capture).unwrap();
     output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
     while let Some(burst) = source.burst().unwrap() {

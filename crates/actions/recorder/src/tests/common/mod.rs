@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use weir_capture::{Frame, Source};
-use weir_egress::{InterfaceReport, PacketOutput};
+use weir_egress::{InterfaceReport, PacketOutput, WhenFull};
 use weir_flow::FlowRecord;
 use weir_ledger::{PacketTotals, RecorderCounters};
 use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
@@ -112,7 +112,7 @@ pub fn settings(folder: &Path, settings: &str) -> FolderSettings {
 pub fn open(folder: &Path, limits: &str) -> RecorderOutput {
     // What failed is tried again soon.
     let settings = FolderSettings { retry: Duration::from_millis(50), ..settings(folder, limits) };
-    let mut output = RecorderOutput::open(&settings, 1, Some("tcp or udp")).unwrap().remove(0);
+    let mut output = RecorderOutput::open(&settings, 1, &WhenFull::Drop, Some("tcp or udp")).unwrap().remove(0);
     output.describe(&InterfaceReport { number: 1, name: "eth7".into(), received: None });
     output
 }
