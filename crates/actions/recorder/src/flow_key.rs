@@ -22,13 +22,13 @@ impl FlowKey {
     /// The key of the fragments between the same addresses.
     pub fn of_fragments(self) -> Self {
         let ends = self.tuple.ends().map(|(address, _)| (address, 0));
-        Self { tuple: FlowTuple::new(ends, self.tuple.protocol(), self.tuple.network()), is_of_fragments: true }
+        Self { tuple: FlowTuple::new(ends, self.tuple.protocol, self.tuple.network), is_of_fragments: true }
     }
 
     /// Makes a record the record of this flow, without packets; `from` is the number of the initiator.
     pub fn write_to(&self, flow: &mut FlowRecord, from: usize) {
         let ends = self.tuple.ends();
-        (flow.network, flow.protocol) = (self.tuple.network(), self.tuple.protocol());
+        (flow.network, flow.protocol) = (self.tuple.network, self.tuple.protocol);
         (flow.source, flow.source_port) = ends[from];
         (flow.destination, flow.destination_port) = ends[1 - from];
     }

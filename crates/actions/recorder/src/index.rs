@@ -182,9 +182,9 @@ impl GroupBuilder {
     fn flow_list(&self) -> Vec<u8> {
         let mut list = Vec::new();
         for (key, parts) in &self.flows {
-            let is_ipv6 = key.tuple.network() == Network::Ipv6;
+            let is_ipv6 = key.tuple.network == Network::Ipv6;
             let flags = if is_ipv6 { IPV6 } else { 0 } | if key.is_of_fragments { FRAGMENTS } else { 0 };
-            list.extend_from_slice(&[flags, key.tuple.protocol()]);
+            list.extend_from_slice(&[flags, key.tuple.protocol]);
             let ends = key.tuple.ends();
             ends.iter().for_each(|(address, _)| list.extend_from_slice(if is_ipv6 { address } else { &address[12..] }));
             ends.iter().for_each(|(_, port)| list.extend_from_slice(&port.to_le_bytes()));
