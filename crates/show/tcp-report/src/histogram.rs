@@ -1,10 +1,9 @@
 //! Histograms over connections, with logarithmic bins.
 
 use crate::report::CaptureReport;
-use serde::Serialize;
 
 /// Connections by bin, of one series or more.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Histogram {
     /// What it shows.
     pub title: String,
