@@ -53,7 +53,7 @@ pub fn scatter_plot<T>(
 
 /// Draws horizontal bars: a group for each row, a bar in it for each of one or two series, with its
 /// value behind it.
-pub fn bar_chart(title: &str, axis: &str, rows: &[String], series: &[(&str, Vec<u64>)]) -> String {
+pub fn bar_chart(title: &str, axis: &str, rows: &[&str], series: &[(&str, Vec<u64>)]) -> String {
     const BAR: f64 = 16.0;
     let longest = rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
     let left = (20.0 + 7.0 * longest as f64).min(WIDTH / 2.0);
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn every_value_above_0_has_a_bar() {
-        let rows = ["one", "two"].map(String::from);
-        let svg = bar_chart("title", "axis", &rows, &[("<first>", vec![0, 2]), ("second", vec![1, u64::MAX])]);
+        let svg =
+            bar_chart("title", "axis", &["one", "two"], &[("<first>", vec![0, 2]), ("second", vec![1, u64::MAX])]);
         // The background is a rectangle, too.
         assert_eq!(count(&svg, "rect"), 3 + 1);
     }

@@ -34,7 +34,7 @@ impl CaptureReport {
             _ if pass.interrupted => "The second reading of the capture was interrupted: not all time lines are known.",
             _ => "The capture changed while it was read: not all time lines are known.",
         };
-        self.time_lines = TimeLines::new(lines, missing);
+        self.time_lines = TimeLines { lines, missing };
         Ok(())
     }
 }
