@@ -65,8 +65,12 @@ pub struct ViewMemory {
 /// Groups of a view without `--groups`, of which one takes this memory in all views together: fewer
 /// than usual where memory is limited.
 pub fn default_groups(group_bytes: u64) -> usize {
-    let free_bytes = weir_host::memory_bounds(&Sysroot::live()).iter().map(|bound| bound.free_bytes).min();
-    default_groups_in(free_bytes.unwrap_or(u64::MAX), group_bytes)
+    default_groups_in(free_bytes().unwrap_or(u64::MAX), group_bytes)
+}
+
+/// Bytes of memory that this process can still take, if any bound is known.
+pub fn free_bytes() -> Option<u64> {
+    weir_host::memory_bounds(&Sysroot::live()).iter().map(|bound| bound.free_bytes).min()
 }
 
 fn default_groups_in(free_bytes: u64, group_bytes: u64) -> usize {

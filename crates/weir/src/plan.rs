@@ -9,10 +9,8 @@ use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
 use tracing::error;
-use weir_host::{
-    Capacity, Demand, LayoutMode, Machine, PAUSE_MS, PipelineCpus, Plan, SizeNeed, default_mpps_per_core, plan,
-};
-use weir_plot::{Axis, Point, Series, line_chart, standalone};
+use weir_host::{Capacity, Demand, LayoutMode, Machine, PAUSE_MS, PipelineCpus, Plan, default_mpps_per_core, plan};
+use weir_plot::{Axis, line_chart, standalone};
 use weir_text::units;
 
 /// Share of the rate from memory that remains if the same core also receives the packets.
@@ -59,18 +57,13 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
 /// Writes the pipelines needed by packet size as a plot.
 fn write_plot(plan: &Plan, path: &Path) -> RunStatus {
     let sizes = &plan.capacity.sizes;
-    let point = |need: &SizeNeed| {
-        let (x, y) = (f64::from(need.frame_octets), need.pipelines as f64);
-        Point { x, y, range: [y, y] }
-    };
-    let horizontal =
-        Axis::values("frame, octets with FCS", sizes.iter().map(|need| need.frame_octets.into()).collect(), true);
+    let points: Vec<_> = sizes.iter().map(|need| [f64::from(need.frame_octets), need.pipelines as f64]).collect();
+    let horizontal = Axis::values("frame, octets with FCS", points.iter().map(|&[octets, _]| octets).collect());
     let most = sizes.iter().map(|need| need.pipelines).max().unwrap_or(1);
     let vertical = Axis::linear("pipelines; one core more for exporters", most as f64);
-    let series = [Series { name: "line rate", points: sizes.iter().map(point).collect() }];
     let rate = units::rate(plan.demand.link_bits_per_second as f64, "bit/s");
     let title = format!("Cores for {rate} at {:.1} M packets/s per core", plan.demand.mpps_per_core);
-    let svg = standalone(&line_chart(&title, &[], [horizontal, vertical], &series));
+    let svg = standalone(&line_chart(&title, [horizontal, vertical], "line rate", &points));
     match std::fs::write(path, svg) {
         Ok(()) => RunStatus::Success,
         Err(error) => {

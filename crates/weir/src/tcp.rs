@@ -7,6 +7,7 @@ use crate::error::{Error, TcpError};
 use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::ledger_text::has_problems;
+use crate::memory::free_bytes;
 use crate::outputs::{open_stats, print_ledger, write_stats};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
@@ -23,7 +24,7 @@ use weir_export::{Compression, FileMode};
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, LookupError, PacketConsumer, PacketReader, Pass, ReportOptions,
-    TimeLines, find_connection, free_bytes,
+    TimeLines, find_connection,
 };
 use weir_text::units;
 
@@ -243,15 +244,15 @@ fn log_engine(tcp: &Tcp, report: &CaptureReport) {
         info!("{fallback}");
     }
     if tcp.reporting.verbose {
-        let (cost, segments) = (&counters.cost, counters.entered.max(1) as f64);
+        let segments = counters.entered.max(1) as f64;
         info!(
             engine = report.engine.to_string(),
             batches = counters.batches,
-            threads = cost.threads,
-            memory = units::quantity(cost.memory_bytes, "B"),
+            threads = 1,
+            memory = units::quantity(counters.memory_bytes, "B"),
             "analysis finished"
         );
-        for (stage, time) in cost.times.stages().into_iter().filter(|(_, time)| !time.is_zero()) {
+        for (stage, time) in counters.times.stages().into_iter().filter(|(_, time)| !time.is_zero()) {
             info!(ns_per_segment = format!("{:.1}", time.as_nanos() as f64 / segments), "stage {stage}");
         }
     }

@@ -22,14 +22,11 @@ impl<T> ChunkedVec<T> {
     }
 
     pub fn push(&mut self, item: T) {
-        match self.0.last_mut() {
-            Some(last) if last.len() < CHUNK => last.push(item),
-            _ => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                chunk.push(item);
-                self.0.push(chunk);
-            }
+        let len = self.len();
+        if len.is_multiple_of(CHUNK) {
+            self.0.push(Vec::with_capacity(CHUNK));
         }
+        self.0[len / CHUNK].push(item);
     }
 
     pub fn pop(&mut self) -> Option<T> {
@@ -44,10 +41,6 @@ impl<T> ChunkedVec<T> {
     #[inline]
     pub fn get(&self, at: usize) -> Option<&T> {
         self.0.get(at / CHUNK)?.get(at % CHUNK)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().flatten()
     }
 
     /// The chunks in order.
@@ -84,7 +77,7 @@ mod tests {
             items.push(number);
             assert_eq!(items[number], number);
         }
-        assert!(items.iter().copied().eq(0..2 * CHUNK + 1));
+        assert!(items.chunks().flatten().copied().eq(0..2 * CHUNK + 1));
         assert_eq!(items.chunks().map(<[usize]>::len).collect::<Vec<_>>(), [CHUNK, CHUNK, 1]);
         assert!((0..2 * CHUNK + 1).rev().all(|number| items.pop() == Some(number)));
         assert_eq!((items.len(), items.pop()), (0, None));

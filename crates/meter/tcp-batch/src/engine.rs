@@ -1,14 +1,13 @@
 //! The engine: shards on the GPUs or on the CPU, and the assignment of packets to them.
 
 use crate::batch::MAX_ENTRIES;
-use crate::cost::{EngineCost, StageTimes, Stopwatch};
 use crate::cuda::{self, Cuda};
 use crate::device::DeviceError;
 use crate::key::{ConnectionKey, HashKey};
 use crate::self_test;
 use crate::shard::Shard;
 use crate::table::ConnectionRecord;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_packet::{Flags, Network, Packet};
 
 /// The protocol number of TCP.
@@ -33,8 +32,6 @@ pub struct EngineOptions {
     pub backend: Backend,
     /// Most packets of a batch: 2 to 2^24. A GPU takes fewer if it has too little memory.
     pub batch_size: usize,
-    /// Most GPUs, or shards that the CPU processes in turn.
-    pub max_devices: usize,
     /// Directions with anomalies, 1.5 kB each, for which the CPU reserves memory. Reports of
     /// further ones are marked [`weir_tcp::Degradation::POOL_FULL`]. The pool may grow to twice as
     /// many.
@@ -67,8 +64,28 @@ pub struct EngineCounters {
     pub repeated_batches: u64,
     /// Why GPUs are not used, or no longer; `None` if they are used or were not wanted.
     pub fallback: Option<Fallback>,
-    /// Time, threads and memory.
-    pub cost: EngineCost,
+    /// Time of each stage.
+    pub times: StageTimes,
+    /// Memory of the host for tables and batches, bytes.
+    pub memory_bytes: u64,
+}
+
+/// Time of each stage by the wall clock on the thread of the caller. The engine starts no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    /// Packing packets into batches.
+    pub pack: Duration,
+    /// On the CPU: finding connections and classifying segments.
+    pub classify: Duration,
+    /// On a GPU instead: copying, launching, and waiting for results.
+    pub device: Duration,
+}
+
+impl StageTimes {
+    /// Names and times of the stages, in their order.
+    pub fn stages(&self) -> [(&'static str, Duration); 3] {
+        [("pack", self.pack), ("classify", self.classify), ("device", self.device)]
+    }
 }
 
 /// Takes packets in the order of the capture and returns the records of their connections.
@@ -93,8 +110,7 @@ const DEFAULT_BATCH_SIZE: usize = 1 << 20;
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        let (max_devices, max_anomalies) = (usize::MAX, usize::MAX);
-        Self { backend: Backend::Auto, batch_size: DEFAULT_BATCH_SIZE, max_devices, max_anomalies }
+        Self { backend: Backend::Auto, batch_size: DEFAULT_BATCH_SIZE, max_anomalies: usize::MAX }
     }
 }
 
@@ -106,18 +122,14 @@ impl Engine {
     pub fn open(options: EngineOptions) -> Result<Self, DeviceError> {
         let hash_key = HashKey::random();
         let max_entries = options.batch_size.clamp(2, MAX_ENTRIES);
-        let on_cpu = |shards, fallback| {
-            let shards = (0..shards).map(|_| Shard::on_cpu(hash_key, max_entries)).collect();
-            Self::new(hash_key, shards, "CPU".into(), fallback)
-        };
+        // One thread gains nothing from several shards.
+        let on_cpu = |fallback| Self::new(hash_key, vec![Shard::on_cpu(hash_key, max_entries)], "CPU".into(), fallback);
         let mut engine = match options.backend {
-            // One thread gains nothing from several shards; tests use them.
-            Backend::Cpu if options.max_devices == usize::MAX => on_cpu(1, None),
-            Backend::Cpu => on_cpu(options.max_devices.max(1), None),
-            backend => match open_gpus(hash_key, max_entries, options.max_devices) {
+            Backend::Cpu => on_cpu(None),
+            backend => match open_gpus(hash_key, max_entries) {
                 Ok((shards, name)) => Self::new(hash_key, shards, name, None),
                 Err(error) if backend == Backend::Gpu => return Err(error),
-                Err(error) => on_cpu(1, Some(Fallback::Unavailable(error))),
+                Err(error) => on_cpu(Some(Fallback::Unavailable(error))),
             },
         };
         engine.shards.iter_mut().for_each(|shard| shard.table.max_anomalies = options.max_anomalies);
@@ -147,25 +159,25 @@ impl Engine {
             batches: sum(|shard| shard.batches),
             repeated_batches: sum(|shard| shard.repeated_batches),
             fallback: failure.map(Fallback::Failed).or_else(|| self.counters.fallback.clone()),
-            cost: EngineCost {
-                times: self.times(),
-                threads: 1,
-                memory_bytes: self.shards.iter().map(|shard| shard.memory_bytes() as u64).sum(),
+            times: StageTimes {
+                pack: self.pack_time,
+                classify: self.shards.iter().map(|shard| shard.cpu_time).sum(),
+                device: self.shards.iter().map(|shard| shard.device_time).sum(),
             },
+            memory_bytes: sum(|shard| shard.memory_bytes() as u64),
             ..self.counters
         }
     }
 
-    fn times(&self) -> StageTimes {
-        let mut times = StageTimes { pack: self.pack_time, ..StageTimes::default() };
-        self.shards.iter().for_each(|shard| times.add(&shard.times()));
-        times
+    /// Time that was spent on batches.
+    fn batch_time(&self) -> Duration {
+        self.shards.iter().map(|shard| shard.cpu_time + shard.device_time).sum()
     }
 
     /// Enters packets. Appends to `done` connections that ended and were followed by another,
     /// perhaps some batches later.
     pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
-        let (mut stopwatch, before) = (Stopwatch::start(), self.times().total());
+        let (start, before) = (Instant::now(), self.batch_time());
         for packet in packets {
             if packet.protocol != TCP || packet.network == Network::Layer2 {
                 self.counters.not_tcp += 1;
@@ -183,8 +195,7 @@ impl Engine {
             };
             self.shards[shard].enter(packet, done);
         }
-        // What was not spent on batches.
-        self.pack_time += stopwatch.lap().saturating_sub(self.times().total() - before);
+        self.pack_time += start.elapsed().saturating_sub(self.batch_time() - before);
     }
 
     /// Ends the capture: appends the records of all connections that are left.
@@ -198,11 +209,10 @@ impl Engine {
 }
 
 /// Opens a shard on every GPU. Returns them with the names of the GPUs.
-fn open_gpus(hash_key: HashKey, max_entries: usize, most: usize) -> Result<(Vec<Shard>, String), DeviceError> {
-    let gpus = usize::try_from(cuda::count_devices()?).unwrap_or(0).min(most.max(1));
+fn open_gpus(hash_key: HashKey, max_entries: usize) -> Result<(Vec<Shard>, String), DeviceError> {
     let mut shards = Vec::new();
     let mut names = Vec::new();
-    for number in 0..gpus as i32 {
+    for number in 0..cuda::count_devices()? {
         self_test::run(Box::new(Cuda::open(number)?.0))?;
         let (gpu, name) = Cuda::open(number)?;
         let fits = gpu.free_bytes()? / GPU_BYTES_PER_PACKET;

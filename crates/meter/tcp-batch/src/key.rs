@@ -51,7 +51,7 @@ impl ConnectionKey {
             let number = u128::from_be_bytes(address);
             match packet.network {
                 Network::Ipv4 => ([0, u64::from(number as u32)], port),
-                _ => ([(number >> 64) as u64, number as u64], port),
+                _ => (halves(number), port),
             }
         };
         let source = endpoint(packet.source, packet.source_port);
@@ -63,7 +63,7 @@ impl ConnectionKey {
     pub fn from_endpoints(endpoints: [SocketAddr; 2]) -> Self {
         let endpoint = |end: SocketAddr| match end.ip() {
             IpAddr::V4(address) => ([0, u64::from(address.to_bits())], end.port()),
-            IpAddr::V6(address) => ([(address.to_bits() >> 64) as u64, address.to_bits() as u64], end.port()),
+            IpAddr::V6(address) => (halves(address.to_bits()), end.port()),
         };
         let [one, other] = endpoints;
         let network = if one.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
@@ -98,6 +98,11 @@ impl Hash for ConnectionKey {
         let rest = u64::from(self.network) << 32 | u64::from(self.high_port) << 16 | u64::from(self.low_port);
         [low[0], low[1], high[0], high[1], rest].iter().for_each(|&word| state.write_u64(word));
     }
+}
+
+/// The upper and the lower half of an address.
+pub(crate) fn halves(address: u128) -> [u64; 2] {
+    [(address >> 64) as u64, address as u64]
 }
 
 /// Exclusive or of both halves of a product.

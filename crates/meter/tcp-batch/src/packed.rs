@@ -6,7 +6,7 @@
 //! SYN, payload above 65 535 octets, and that the packet is a first fragment. `kernels/weir.cu`
 //! reads the same layout.
 
-use crate::key::ConnectionKey;
+use crate::key::{ConnectionKey, halves};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::{Network, Packet};
 use weir_tcp::{DigestKey, Segment};
@@ -183,13 +183,9 @@ impl PackedPacket for PackedIpv4 {
 
 impl PackedPacket for PackedIpv6 {
     fn new(packet: &Packet, segment: PackedSegment) -> Self {
-        let halves = |address| {
-            let number = u128::from_be_bytes(address);
-            [(number >> 64) as u64, number as u64]
-        };
         Self {
-            source: halves(packet.source),
-            destination: halves(packet.destination),
+            source: halves(u128::from_be_bytes(packet.source)),
+            destination: halves(u128::from_be_bytes(packet.destination)),
             source_port: packet.source_port,
             destination_port: packet.destination_port,
             segment,

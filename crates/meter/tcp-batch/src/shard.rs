@@ -2,20 +2,18 @@
 
 use crate::batch::{Batch, MAX_ENTRY_BYTES};
 use crate::buffer::Buffer;
-use crate::cost::{StageTimes, Stopwatch};
-use crate::cpu::CpuProcessor;
+use crate::cpu;
 use crate::device::{Device, DeviceError};
 use crate::key::HashKey;
 use crate::offload::{FailedBatches, Offload};
 use crate::packed::{PackedIpv4, PackedIpv6};
 use crate::table::{ConnectionRecord, Table};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_packet::{Network, Packet};
 
 /// Packs packets into batches and has them processed.
 pub(crate) struct Shard {
     pub table: Table,
-    cpu: CpuProcessor,
     /// Most entries of a batch.
     max_entries: usize,
     /// The device, until it fails.
@@ -23,8 +21,10 @@ pub(crate) struct Shard {
     /// The batches that are being filled: IPv4 and IPv6.
     filling: [Batch; 2],
     spare: Vec<Buffer>,
+    /// Time that the CPU took to process batches.
+    pub cpu_time: Duration,
     /// Time that the device took: copies, launches, waiting.
-    device_time: Duration,
+    pub device_time: Duration,
     pub batches: u64,
     /// Batches that a device did not finish and the CPU repeated.
     pub repeated_batches: u64,
@@ -38,11 +38,11 @@ impl Shard {
         let filling = [Network::Ipv4, Network::Ipv6].map(|network| Batch::new(network, Buffer::plain(0)));
         Self {
             table: Table::new(hash_key),
-            cpu: CpuProcessor::default(),
             max_entries,
             offload: None,
             filling,
             spare: Vec::new(),
+            cpu_time: Duration::ZERO,
             device_time: Duration::ZERO,
             batches: 0,
             repeated_batches: 0,
@@ -100,7 +100,7 @@ impl Shard {
     }
 
     fn process_on_cpu(&mut self, batch: Batch, done: &mut Vec<ConnectionRecord>) {
-        self.cpu.process(&mut self.table, &batch, done);
+        timed(&mut self.cpu_time, || cpu::process(&mut self.table, &batch, done));
         self.spare.push(batch.buffer);
     }
 
@@ -114,16 +114,11 @@ impl Shard {
         }
     }
 
-    /// Time of all stages but packing.
-    pub fn times(&self) -> StageTimes {
-        StageTimes { device: self.device_time, ..self.cpu.times }
-    }
-
-    /// Memory of the table, of the batches and for their order, bytes.
+    /// Memory of the table and of the batches, bytes.
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.filling.iter().map(|batch| &batch.buffer).chain(&self.spare);
         let buffers: usize = buffers.map(|buffer| buffer.bytes().len()).sum();
-        buffers + self.cpu.memory_bytes() + self.table.memory_bytes()
+        buffers + self.table.memory_bytes()
     }
 
     /// Has all batches processed.
@@ -154,24 +149,8 @@ impl Shard {
 
 /// Adds the time of `work` to `time`.
 fn timed<T>(time: &mut Duration, work: impl FnOnce() -> T) -> T {
-    let mut stopwatch = Stopwatch::start();
+    let start = Instant::now();
     let result = work();
-    *time += stopwatch.lap();
+    *time += start.elapsed();
     result
-}
-
-#[cfg(test)]
-impl Shard {
-    /// The state of every connection, without the indices of its pool entries, which depend on the
-    /// order of the threads of a device.
-    pub fn table_bytes(&self) -> std::collections::BTreeMap<String, Vec<u8>> {
-        const ANOMALY_INDEX: [usize; 2] = [28, 64 + 28];
-        let entries = self.table.entries.iter().map(|entry| {
-            let mut bytes = bytemuck::bytes_of(entry).to_vec();
-            let connection = size_of_val(entry) - size_of_val(&entry.connection);
-            ANOMALY_INDEX.iter().for_each(|at| bytes[connection + at..][..4].fill(0));
-            (format!("{:?}", entry.key), bytes)
-        });
-        entries.collect()
-    }
 }

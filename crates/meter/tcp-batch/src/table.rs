@@ -158,7 +158,8 @@ impl Table {
     /// Builds an index over all entries.
     pub fn build_index(&self, slots: usize) -> Vec<u64> {
         let mut index = vec![0; slots];
-        let stored = self.entries.iter().enumerate().filter(|(_, entry)| entry.key != ConnectionKey::zeroed());
+        let stored =
+            self.entries.chunks().flatten().enumerate().filter(|(_, entry)| entry.key != ConnectionKey::zeroed());
         stored.for_each(|(number, entry)| insert(&mut index, entry.hash, number));
         index
     }

@@ -3,53 +3,27 @@
 use crate::axis::Axis;
 use crate::svg::{Svg, WIDTH};
 use std::collections::BTreeMap;
-use weir_text::{units, wrap};
+use weir_text::units;
 
-/// Colours that people with colour-vision deficiency tell apart (Okabe and Ito, 2008).
-pub(crate) const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
-const DASHES: [&str; 3] = ["", "stroke-dasharray=\"6 3\"", "stroke-dasharray=\"2 3\""];
+/// Two colours that people with colour-vision deficiency tell apart (Okabe and Ito, 2008).
+pub(crate) const COLOURS: [&str; 2] = ["#0072b2", "#d55e00"];
 /// The area between the axes.
 const LEFT: f64 = 70.0;
 const TOP: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 20.0;
 const BOTTOM: f64 = 400.0;
-const CAPTION_COLUMNS: usize = 130;
-const CAPTION_LINE: f64 = 15.0;
 
-/// The points of one line, or the bars of one colour.
-pub struct Series<'a> {
-    /// The name in the legend.
-    pub name: &'a str,
-    /// The values.
-    pub points: Vec<Point>,
-}
-
-/// A value.
-pub struct Point {
-    /// The place on the first axis; for a bar the index of its row.
-    pub x: f64,
-    /// The value itself.
-    pub y: f64,
-    /// The least and the greatest measured value; both `y` if there is only one.
-    pub range: [f64; 2],
-}
-
-/// Draws a line with points for each series, below the title; the caption stands below the chart.
-pub fn line_chart(title: &str, caption: &[&str], axes: [Axis; 2], series: &[Series<'_>]) -> String {
-    let (mut svg, place) = begin(title, caption, &axes);
-    for (Series { points, .. }, (colour, dash)) in series.iter().zip(styles()) {
-        let stroke = format!("stroke=\"{colour}\"");
-        svg.polyline(
-            points.iter().map(|point| place(point.x, point.y)),
-            &format!("{stroke} stroke-width=\"2\" {dash}"),
-        );
-        for &Point { x, y, range: [least, greatest] } in points {
-            svg.line(place(x, least), place(x, greatest), &stroke);
-            svg.circle(place(x, y), 3.0, &format!("fill=\"{colour}\""), "");
-        }
+/// Draws points with a line through them, and its name.
+pub fn line_chart(title: &str, axes: [Axis; 2], name: &str, points: &[[f64; 2]]) -> String {
+    let (mut svg, place) = begin(title, &axes);
+    let stroke = format!("stroke=\"{}\"", COLOURS[0]);
+    svg.polyline(points.iter().map(|&[x, y]| place(x, y)), &format!("{stroke} stroke-width=\"2\" "));
+    for &[x, y] in points {
+        let centre = place(x, y);
+        svg.line(centre, centre, &stroke);
+        svg.circle(centre, 3.0, &format!("fill=\"{}\"", COLOURS[0]), "");
     }
-    legend(&mut svg, series, 44.0);
+    legend(&mut svg, [name].into_iter());
     svg.finish()
 }
 
@@ -62,7 +36,7 @@ pub fn scatter_plot<T>(
     name: impl Fn(&T) -> String,
 ) -> String {
     const CELL: f64 = 6.0;
-    let (mut svg, place) = begin(title, &[], &axes);
+    let (mut svg, place) = begin(title, &axes);
     let mut cells: BTreeMap<[u32; 2], (u64, T)> = BTreeMap::new();
     for (x, y, point) in points {
         let cell = place(x, y).map(|pixels| (pixels / CELL) as u32);
@@ -77,42 +51,37 @@ pub fn scatter_plot<T>(
     svg.finish()
 }
 
-/// Draws horizontal bars: a group for each row, a bar in it for each series, with its value behind
-/// it.
-pub fn bar_chart(title: &str, caption: &[&str], axis: &str, rows: &[&str], series: &[Series<'_>]) -> String {
+/// Draws horizontal bars: a group for each row, a bar in it for each of one or two series, with its
+/// value behind it.
+pub fn bar_chart(title: &str, axis: &str, rows: &[&str], series: &[(&str, Vec<u64>)]) -> String {
     const BAR: f64 = 16.0;
     let longest = rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
     let left = (20.0 + 7.0 * longest as f64).min(WIDTH / 2.0);
     let group = BAR * series.len() as f64 + 8.0;
-    let bottom = TOP + group * rows.len() as f64;
-    let mut svg = with_caption(title, caption, bottom);
+    let mut svg = Svg::new(TOP + group * rows.len() as f64 + 12.0, title);
     svg.text([8.0, TOP - 12.0], "font-size=\"12\"", axis);
-    let values = || series.iter().flat_map(|series| &series.points).map(|point| point.range[1].max(point.y));
-    let scale = (RIGHT - 60.0 - left) / values().fold(f64::MIN_POSITIVE, f64::max);
+    let greatest = series.iter().flat_map(|(_, values)| values).max().map_or(0.0, |&greatest| greatest as f64);
+    let scale = (RIGHT - 60.0 - left) / greatest.max(f64::MIN_POSITIVE);
     for (at, row) in rows.iter().enumerate() {
         let y = TOP + group * at as f64 + (group - 8.0) / 2.0 + 4.0;
         svg.text([left - 8.0, y], "text-anchor=\"end\" font-size=\"12\"", row);
     }
-    for (number, (Series { points, .. }, (colour, _))) in series.iter().zip(styles()).enumerate() {
-        for &Point { x: row, y: value, range: [least, greatest] } in points.iter().filter(|point| point.y > 0.0) {
-            let y = TOP + group * row + BAR * number as f64;
-            svg.rectangle([left, y], [(value * scale).max(1.0), BAR - 2.0], colour);
-            let middle = y + BAR / 2.0 - 1.0;
-            if greatest > least {
-                svg.line([left + least * scale, middle], [left + greatest * scale, middle], "stroke=\"#333\"");
-            }
-            let end = left + greatest.max(value) * scale + 5.0;
-            svg.text([end, middle + 4.0], "font-size=\"11\"", &units::number(value));
+    for (number, ((_, values), colour)) in series.iter().zip(COLOURS).enumerate() {
+        for (row, value) in values.iter().map(|&value| value as f64).enumerate().filter(|&(_, value)| value > 0.0) {
+            let y = TOP + group * row as f64 + BAR * number as f64;
+            svg.rectangle([left, y], [(value * scale).max(1.0), BAR - 2.0], colour, "");
+            let end = [left + value * scale + 5.0, y + BAR / 2.0 + 3.0];
+            svg.text(end, "font-size=\"11\"", &units::number(value));
         }
     }
     if series.len() > 1 {
-        legend(&mut svg, series, 44.0);
+        legend(&mut svg, series.iter().map(|&(name, _)| name));
     }
     svg.finish()
 }
 
 /// Begins a chart with two axes. Also returns where a point lies, in pixels.
-fn begin<'a>(title: &str, caption: &[&str], axes: &'a [Axis; 2]) -> (Svg, impl Fn(f64, f64) -> [f64; 2] + 'a) {
+fn begin<'a>(title: &str, axes: &'a [Axis; 2]) -> (Svg, impl Fn(f64, f64) -> [f64; 2] + 'a) {
     /// Distance of the first and the last value from the ends of the horizontal axis.
     const INSET: f64 = 20.0;
     /// Least distance between two labels of the horizontal axis.
@@ -122,7 +91,7 @@ fn begin<'a>(title: &str, caption: &[&str], axes: &'a [Axis; 2]) -> (Svg, impl F
         let x = LEFT + INSET + (RIGHT - LEFT - 2.0 * INSET) * horizontal.place(x);
         [x, BOTTOM - (BOTTOM - TOP) * vertical.place(y)]
     };
-    let mut svg = with_caption(title, caption, BOTTOM + 50.0);
+    let mut svg = Svg::new(BOTTOM + 62.0, title);
     for (value, label) in &vertical.ticks {
         let [_, y] = place(0.0, *value);
         svg.line([LEFT, y], [RIGHT, y], "class=\"grid\" stroke=\"#ddd\"");
@@ -145,32 +114,14 @@ fn begin<'a>(title: &str, caption: &[&str], axes: &'a [Axis; 2]) -> (Svg, impl F
     (svg, place)
 }
 
-/// Begins a chart whose shapes end at `bottom`; the caption stands below.
-fn with_caption(title: &str, caption: &[&str], bottom: f64) -> Svg {
-    let lines: Vec<String> = caption.iter().flat_map(|line| wrap(line, CAPTION_COLUMNS)).collect();
-    let mut svg = Svg::new(bottom + 12.0 + CAPTION_LINE * lines.len() as f64, title);
-    for (line, number) in lines.iter().zip(1..) {
-        svg.text([LEFT, bottom + CAPTION_LINE * f64::from(number)], "font-size=\"11\"", line);
-    }
-    svg
-}
-
-fn legend(svg: &mut Svg, series: &[Series<'_>], mut y: f64) {
+fn legend<'a>(svg: &mut Svg, names: impl Iterator<Item = &'a str>) {
+    const Y: f64 = 44.0;
     let mut x = LEFT;
-    for (Series { name, .. }, (colour, dash)) in series.iter().zip(styles()) {
-        let width = 42.0 + 6.6 * name.chars().count() as f64;
-        if x + width > RIGHT {
-            (x, y) = (LEFT, y + 18.0);
-        }
-        svg.line([x, y], [x + 22.0, y], &format!("stroke=\"{colour}\" stroke-width=\"4\" {dash}"));
-        svg.text([x + 27.0, y + 4.0], "font-size=\"12\"", name);
-        x += width;
+    for (name, colour) in names.zip(COLOURS) {
+        svg.line([x, Y], [x + 22.0, Y], &format!("stroke=\"{colour}\" stroke-width=\"4\" "));
+        svg.text([x + 27.0, Y + 4.0], "font-size=\"12\"", name);
+        x += 42.0 + 6.6 * name.chars().count() as f64;
     }
-}
-
-/// Colour and dashes of each series.
-fn styles() -> impl Iterator<Item = (&'static str, &'static str)> {
-    DASHES.into_iter().cycle().flat_map(|dash| COLOURS.map(|colour| (colour, dash)))
 }
 
 #[cfg(test)]
@@ -184,21 +135,17 @@ mod tests {
         document.descendants().filter(|node| node.has_tag_name(name)).count()
     }
 
-    fn series(values: &[f64]) -> Series<'static> {
-        let point = |(at, &y): (usize, &f64)| Point { x: at as f64, y, range: [y, y + 1.0] };
-        Series { name: "<series>", points: values.iter().enumerate().map(point).collect() }
-    }
-
     #[test]
-    fn every_series_has_a_line_and_every_value_a_point() {
-        let axes = [Axis::values("x", vec![0.0, 1.0], false), Axis::linear("y", 4.0)];
-        let svg = line_chart("a < b", &["caption"], axes, &[series(&[1.0, 2.0]), series(&[3.0, 4.0])]);
-        assert_eq!((count(&svg, "polyline"), count(&svg, "circle")), (2, 4));
+    fn every_value_has_a_point_on_a_line() {
+        let axes = [Axis::values("x", vec![1.0, 2.0]), Axis::linear("y", 4.0)];
+        let svg = line_chart("a < b", axes, "<name>", &[[1.0, 1.0], [2.0, 2.0]]);
+        assert_eq!((count(&svg, "polyline"), count(&svg, "circle")), (1, 2));
     }
 
     #[test]
     fn every_value_above_0_has_a_bar() {
-        let svg = bar_chart("title", &[], "axis", &["one", "two"], &[series(&[0.0, 2.0]), series(&[1e-9, 4.0])]);
+        let svg =
+            bar_chart("title", "axis", &["one", "two"], &[("<first>", vec![0, 2]), ("second", vec![1, u64::MAX])]);
         // The background is a rectangle, too.
         assert_eq!(count(&svg, "rect"), 3 + 1);
     }

@@ -13,6 +13,6 @@ mod svg;
 mod time_line;
 
 pub use axis::Axis;
-pub use chart::{Point, Series, bar_chart, line_chart, scatter_plot};
+pub use chart::{bar_chart, line_chart, scatter_plot};
 pub use svg::{escape, standalone};
 pub use time_line::{Lane, Mark, time_line};

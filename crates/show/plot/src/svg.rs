@@ -35,17 +35,14 @@ impl Svg {
         self.element(&format!("<polyline points=\"{}\" fill=\"none\" {style}/>", points.join(" ")));
     }
 
-    pub fn rectangle(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], colour: &str) {
+    /// A rectangle with a tooltip, or without if that is empty.
+    pub fn rectangle(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], colour: &str, tooltip: &str) {
+        let title = match tooltip {
+            "" => "/>".into(),
+            text => format!("><title>{}</title></rect>", escape(text)),
+        };
         let size = format!("width=\"{width:.1}\" height=\"{height:.1}\"");
-        self.element(&format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" {size} fill=\"{colour}\"/>"));
-    }
-
-    pub fn rectangle_with_tooltip(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], colour: &str, text: &str) {
-        let size = format!("width=\"{width:.1}\" height=\"{height:.1}\"");
-        let title = escape(text);
-        self.element(&format!(
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" {size} fill=\"{colour}\"><title>{title}</title></rect>"
-        ));
+        self.element(&format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" {size} fill=\"{colour}\"{title}"));
     }
 
     /// A circle with a tooltip, or without if that is empty.

@@ -42,7 +42,7 @@ pub fn time_line(title: &str, axis: &Axis, sides: [&str; 2], lanes: &[Lane<'_>])
     let place = |value: f64| LEFT + (RIGHT - LEFT) * axis.place(value).clamp(0.0, 1.0);
     for (number, (side, where_drawn)) in sides.iter().zip(["above", "below"]).enumerate() {
         let x = LEFT + 220.0 * number as f64;
-        svg.rectangle([x, 38.0], [22.0, 8.0], COLOURS[number]);
+        svg.rectangle([x, 38.0], [22.0, 8.0], COLOURS[number], "");
         svg.text([x + 28.0, 46.0], "font-size=\"12\"", &format!("{side} ({where_drawn} the line)"));
     }
     for (value, label) in &axis.ticks {
@@ -60,7 +60,7 @@ pub fn time_line(title: &str, axis: &Axis, sides: [&str; 2], lanes: &[Lane<'_>])
             let height = (lane.half_height * mark.height).max(1.0);
             let y = if mark.side == 0 { middle - height } else { middle };
             let size = [(to - from).max(LEAST_WIDTH), height];
-            svg.rectangle_with_tooltip([from, y], size, COLOURS[mark.side & 1], &mark.tooltip);
+            svg.rectangle([from, y], size, COLOURS[mark.side & 1], &mark.tooltip);
         }
         svg.line([LEFT, middle], [RIGHT, middle], "class=\"grid\" stroke=\"#888\"");
         top += 2.0 * lane.half_height + GAP;

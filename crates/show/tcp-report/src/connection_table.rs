@@ -5,9 +5,10 @@
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes};
 use crate::delay::Delay;
+use crate::failure::Failure;
 use crate::percent::percent;
 use std::ops::Range;
-use weir_tcp::{SegmentClass, TcpReport};
+use weir_tcp::SegmentClass;
 use weir_text::columns::Column;
 use weir_text::units;
 
@@ -30,8 +31,8 @@ pub struct Cell {
 pub struct ListColumn {
     /// The heading where both sides share a column.
     pub heading: &'static str,
-    /// The headings in text: one, or that of the client and that of the server.
-    text_headings: &'static [&'static str],
+    /// The headings in text of the client and of the server, if each has a column.
+    side_headings: Option<[&'static str; 2]>,
     /// What it shows, unless the heading says it.
     pub meaning: &'static str,
     /// Whether it is shown even if it is empty.
@@ -42,220 +43,137 @@ pub struct ListColumn {
 }
 
 impl ListColumn {
+    /// The headings in text: one, or that of the client and that of the server.
+    fn text_headings(&self) -> &[&'static str] {
+        self.side_headings.as_ref().map_or(std::slice::from_ref(&self.heading), |headings| headings)
+    }
+
     /// What it shows of a connection: one cell, or that of the client and that of the server.
     pub fn cells(&self, connection: &Connection) -> impl Iterator<Item = Cell> {
-        (0..self.text_headings.len()).map(|side| (self.cell)(connection, side))
+        (0..self.text_headings().len()).map(|side| (self.cell)(connection, side))
     }
 
     /// The rank of a connection in this column, of one side or of both together: the largest number is
     /// the first, and words are in alphabetical order. `None` if the cell is empty.
     pub(crate) fn rank(&self, connection: &Connection, side: Option<usize>) -> Option<u64> {
-        let sides = match side {
-            Some(side) => side..side + 1,
-            None => 0..self.text_headings.len(),
-        };
-        let cells = sides.map(|side| (self.cell)(connection, side)).filter(|cell| !cell.text.is_empty());
-        cells.fold(None, |sum, cell| {
+        let cells = self.cells(connection).enumerate().filter(|(at, _)| side.is_none_or(|side| side == *at));
+        let numbers = cells.filter(|(_, cell)| !cell.text.is_empty()).map(|(_, cell)| {
             let mut first_octets = [0; 8];
             first_octets.iter_mut().zip(cell.text.bytes()).for_each(|(to, octet)| *to = octet);
-            let number = cell.value.unwrap_or(!u64::from_be_bytes(first_octets));
-            Some(number.saturating_add(sum.unwrap_or(0)))
-        })
+            cell.value.unwrap_or(!u64::from_be_bytes(first_octets))
+        });
+        numbers.reduce(u64::saturating_add)
     }
 
     /// Whether a list in text has it for this side.
     fn is_shown(&self, side: usize, connections: &[Connection]) -> bool {
         let has_text = |connection| !(self.cell)(connection, side).text.is_empty();
-        side < self.text_headings.len() && (self.always || connections.iter().any(has_text))
+        side < self.text_headings().len() && (self.always || connections.iter().any(has_text))
     }
 }
 
+/// A column with a number of both sides together.
+const fn number(heading: &'static str, meaning: &'static str, cell: fn(&Connection, usize) -> Cell) -> ListColumn {
+    ListColumn { heading, side_headings: None, meaning, always: false, is_text: false, cell }
+}
+
+/// Two columns with a number of each side.
+const fn numbers(
+    heading: &'static str,
+    side_headings: [&'static str; 2],
+    meaning: &'static str,
+    cell: fn(&Connection, usize) -> Cell,
+) -> ListColumn {
+    ListColumn { side_headings: Some(side_headings), ..number(heading, meaning, cell) }
+}
+
 const FAILURE: ListColumn = ListColumn {
-    heading: "failure",
-    text_headings: &["failure"],
-    meaning: "",
-    always: true,
     is_text: true,
-    cell: |connection, _| {
-        let failure = connection.failure();
-        Cell { value: None, text: failure.map_or("", |failure| failure.name()).into() }
-    },
+    ..number("failure", "", |connection, _| words(connection.failure().map_or("", Failure::name)))
 };
-const START: ListColumn = ListColumn {
-    heading: "start",
-    text_headings: &["start"],
-    meaning: "time of the first packet, UTC",
-    always: true,
-    is_text: false,
-    cell: |connection, _| Cell { value: Some(connection.first_ns), text: units::utc(connection.first_ns).1 },
-};
+const START: ListColumn = number("start", "time of the first packet, UTC", |connection, _| Cell {
+    value: Some(connection.first_ns),
+    text: units::utc(connection.first_ns).1,
+});
 /// Instead of [`START`] if the capture has connections of several days.
-const START_WITH_DAY: ListColumn = ListColumn {
-    cell: |connection, _| {
-        let (day, time) = units::utc(connection.first_ns);
-        Cell { value: Some(connection.first_ns), text: format!("{day} {time}") }
-    },
-    ..START
-};
-const RETRANSMITTED: ListColumn = ListColumn {
-    heading: "retrans",
-    text_headings: &["retrans"],
-    meaning: "retransmitted share of the segments with payload, SYN or FIN",
-    always: true,
-    is_text: false,
-    cell: |connection, _| {
+const START_WITH_DAY: ListColumn = number(START.heading, START.meaning, |connection, _| {
+    let (day, time) = units::utc(connection.first_ns);
+    Cell { value: Some(connection.first_ns), text: format!("{day} {time}") }
+});
+const RETRANSMITTED: ListColumn =
+    number("retrans", "retransmitted share of the segments with payload, SYN or FIN", |connection, _| {
         let (part, whole) = connection.retransmission_ratio();
         // Billionths.
         Cell { value: Some((connection.retransmitted_share() * 1e9) as u64), text: percent(part, whole) }
-    },
-};
-const DURATION: ListColumn = ListColumn {
-    heading: "time",
-    text_headings: &["time"],
-    meaning: "from the first to the last packet",
-    always: true,
-    is_text: false,
-    cell: |connection, _| time(Some(connection.duration_ns())),
-};
-const PACKETS: ListColumn = ListColumn {
-    heading: "packets",
-    text_headings: &["pkts→", "←pkts"],
-    meaning: "",
-    always: true,
-    is_text: false,
-    cell: |connection, side| {
-        let packets = connection.packets[side];
-        Cell { value: Some(packets), text: units::short(packets) }
-    },
-};
-const PAYLOAD: ListColumn = ListColumn {
-    heading: "payload",
-    text_headings: &["payload→", "←payload"],
-    meaning: "",
-    always: true,
-    is_text: false,
-    cell: |connection, side| {
-        let octets = payload_bytes(&connection.report(side));
-        Cell { value: Some(octets), text: units::short(octets) + "B" }
-    },
-};
-const RETRANSMISSIONS: ListColumn = ListColumn {
-    heading: "retr",
-    text_headings: &["retr→", "←retr"],
-    meaning: "retransmitted segments",
-    always: false,
-    is_text: false,
-    cell: |connection, side| count(connection.report(side).retransmitted_segments()),
-};
-const UNSEEN: ListColumn = ListColumn {
-    heading: "unseen",
-    text_headings: &["unseen"],
-    meaning: "retransmitted segments whose original was lost before the capture point",
-    always: false,
-    is_text: false,
-    cell: |connection, _| count(segments(connection, SegmentClass::UnseenRetransmission)),
-};
-const OUT_OF_ORDER: ListColumn = ListColumn {
-    heading: "ooo",
-    text_headings: &["ooo"],
-    meaning: "out of order",
-    always: false,
-    is_text: false,
-    cell: |connection, _| count(segments(connection, SegmentClass::OutOfOrder)),
-};
-const DUPLICATES: ListColumn = ListColumn {
-    heading: "dups",
-    text_headings: &["dups"],
-    meaning: "duplicated by the capture",
-    always: false,
-    is_text: false,
-    cell: |connection, _| count(connection.sum(duplicate_segments)),
-};
-const ZERO_WINDOWS: ListColumn = ListColumn {
-    heading: "0-win",
-    text_headings: &["0-win"],
-    meaning: "zero windows",
-    always: false,
-    is_text: false,
-    cell: |connection, _| count(connection.sum(|report| report.zero_windows)),
-};
-const MISSING: ListColumn = ListColumn {
-    heading: "missing",
-    text_headings: &["missing"],
-    meaning: "payload missing from the capture",
-    always: false,
-    is_text: false,
-    cell: |connection, _| match connection.sum(|report| report.missing_bytes) {
+    });
+const DURATION: ListColumn =
+    number("time", "from the first to the last packet", |connection, _| time(Some(connection.duration_ns())));
+const PACKETS: ListColumn = numbers("packets", ["pkts→", "←pkts"], "", |connection, side| {
+    let packets = connection.packets[side];
+    Cell { value: Some(packets), text: units::short(packets) }
+});
+const PAYLOAD: ListColumn = numbers("payload", ["payload→", "←payload"], "", |connection, side| {
+    octets(payload_bytes(&connection.report(side)))
+});
+const RETRANSMISSIONS: ListColumn =
+    numbers("retr", ["retr→", "←retr"], "retransmitted segments", |connection, side| {
+        count(connection.report(side).retransmitted_segments())
+    });
+const UNSEEN: ListColumn =
+    number("unseen", "retransmitted segments whose original was lost before the capture point", |connection, _| {
+        count(segments(connection, SegmentClass::UnseenRetransmission))
+    });
+const OUT_OF_ORDER: ListColumn =
+    number("ooo", "out of order", |connection, _| count(segments(connection, SegmentClass::OutOfOrder)));
+const DUPLICATES: ListColumn =
+    number("dups", "duplicated by the capture", |connection, _| count(connection.sum(duplicate_segments)));
+const ZERO_WINDOWS: ListColumn =
+    number("0-win", "zero windows", |connection, _| count(connection.sum(|report| report.zero_windows)));
+const MISSING: ListColumn = number("missing", "payload missing from the capture", |connection, _| {
+    match connection.sum(|report| report.missing_bytes) {
         0 => count(0),
-        octets => Cell { value: Some(octets), text: units::short(octets) + "B" },
-    },
-};
-const RTT: ListColumn = ListColumn {
-    heading: "rtt",
-    text_headings: &["rtt→", "←rtt"],
-    meaning: "shortest round-trip time between the capture point and this side",
-    always: false,
-    is_text: false,
-    cell: |connection, side| time(connection.rtt_ns(side)),
-};
+        missing => octets(missing),
+    }
+});
+pub const RTT: ListColumn = numbers(
+    "rtt",
+    ["rtt→", "←rtt"],
+    "shortest round-trip time between the capture point and this side",
+    |connection, side| time(connection.rtt_ns(side)),
+);
 const DELAY: ListColumn = ListColumn {
-    heading: "delay",
-    text_headings: &["delay"],
-    meaning: "where most of the time went",
-    always: true,
     is_text: true,
-    cell: |connection, _| Cell { value: None, text: connection.delay().name().into() },
+    ..number("delay", "where most of the time went", |connection, _| words(connection.delay().name()))
 };
 const NETWORK_SHARE: ListColumn = ListColumn {
-    heading: "net %",
-    text_headings: &["net %"],
-    meaning: "round trips, and transfer with retransmissions, in % of the time",
     always: true,
-    is_text: false,
-    cell: |connection, _| share(connection, connection.delays().network_ns),
+    ..number("net %", "round trips, and transfer with retransmissions, in % of the time", |connection, _| {
+        share(connection, connection.delays().network_ns)
+    })
 };
 const SERVER_SHARE: ListColumn = ListColumn {
-    heading: "srv %",
-    text_headings: &["srv %"],
-    meaning: "waiting for the server",
     always: true,
-    is_text: false,
-    cell: |connection, _| share(connection, connection.delays().server_ns),
+    ..number("srv %", "waiting for the server", |connection, _| share(connection, connection.delays().server_ns))
 };
 const CLIENT_SHARE: ListColumn = ListColumn {
-    heading: "cli %",
-    text_headings: &["cli %"],
-    meaning: "waiting for the client",
     always: true,
-    is_text: false,
-    cell: |connection, _| share(connection, connection.delays().client_ns),
+    ..number("cli %", "waiting for the client", |connection, _| share(connection, connection.delays().client_ns))
 };
-const RESPONSE: ListColumn = ListColumn {
-    heading: "resp",
-    text_headings: &["resp→", "←resp"],
-    meaning: "longest response time",
-    always: false,
-    is_text: false,
-    cell: |connection, side| {
+pub const RESPONSE: ListColumn =
+    numbers("resp", ["resp→", "←resp"], "longest response time", |connection, side| {
         let responses = connection.report(side).responses;
         time((responses.count > 0).then_some(responses.max_ns))
-    },
-};
-const THROUGHPUT: ListColumn = ListColumn {
-    heading: "bit/s",
-    text_headings: &["bit/s→", "←bit/s"],
-    meaning: "throughput of the payload",
-    always: false,
-    is_text: false,
-    cell: |connection, side| connection.throughput_bps(side).map_or(count(0), count),
-};
+    });
+const THROUGHPUT: ListColumn =
+    numbers("bit/s", ["bit/s→", "←bit/s"], "throughput of the payload", |connection, side| {
+        count(connection.throughput_bps(side).unwrap_or(0))
+    });
 const NOT_EXACT: ListColumn = ListColumn {
-    heading: "not exact",
-    text_headings: &["not exact"],
-    meaning: "",
-    always: false,
     is_text: true,
-    cell: |connection, _| Cell { value: None, text: degradations(connection) },
+    ..number("not exact", "", |connection, _| {
+        let one_way = connection.is_one_way().then_some("one-way");
+        words(connection.degradation().names().chain(one_way).collect::<Vec<_>>().join(","))
+    })
 };
 
 /// The list of connections that failed.
@@ -285,26 +203,30 @@ pub const OTHERS: &[ListColumn] = &[
 /// The column with this heading, and the heading. A heading of text is of one side: `resp→`. Without
 /// the arrow, and without blanks and %, it is the column of both sides: `resp`, `net`.
 pub(crate) fn column_of_heading(name: &str) -> Option<(&'static ListColumn, &'static str, Option<usize>)> {
-    let plain = |text: &str| text.replace(['→', '←', ' ', '%'], "");
     let columns = || FAILED.iter().chain(OTHERS);
-    let of_side = columns().find_map(|column| match column.text_headings {
-        [_, _] => {
-            let side = column.text_headings.iter().position(|&heading| heading == name)?;
-            Some((column, column.text_headings[side], Some(side)))
-        }
-        _ => None,
+    let of_side = columns().find_map(|column| {
+        let headings = column.side_headings?;
+        let side = headings.iter().position(|&heading| heading == name)?;
+        Some((column, headings[side], Some(side)))
     });
+    let plain = |text: &str| text.replace(['→', '←', ' ', '%'], "");
     let has = |column: &&ListColumn| {
-        column.text_headings.iter().chain([&column.heading]).any(|heading| plain(heading) == plain(name))
+        column.text_headings().iter().chain([&column.heading]).any(|heading| plain(heading) == plain(name))
     };
-    let is_arrow = |letter: char| "→←".contains(letter);
-    of_side.or_else(|| {
-        columns().filter(|_| !name.contains(is_arrow)).find(has).map(|column| (column, column.heading, None))
-    })
+    let of_both = || columns().filter(|_| !name.contains(['→', '←'])).find(has);
+    of_side.or_else(|| of_both().map(|column| (column, column.heading, None)))
+}
+
+fn words(text: impl Into<String>) -> Cell {
+    Cell { value: None, text: text.into() }
+}
+
+fn octets(n: u64) -> Cell {
+    Cell { value: Some(n), text: units::short(n) + "B" }
 }
 
 fn count(n: u64) -> Cell {
-    if n == 0 { Cell { value: None, text: String::new() } } else { Cell { value: Some(n), text: units::short(n) } }
+    if n == 0 { words("") } else { Cell { value: Some(n), text: units::short(n) } }
 }
 
 fn time(ns: Option<u64>) -> Cell {
@@ -323,13 +245,7 @@ fn share(connection: &Connection, part_ns: u64) -> Cell {
 }
 
 fn segments(connection: &Connection, class: SegmentClass) -> u64 {
-    connection.sum(|report: &TcpReport| report.count(class).segments)
-}
-
-/// Why the counters of a connection are not exact.
-fn degradations(connection: &Connection) -> String {
-    let one_way = connection.is_one_way().then_some("one-way");
-    connection.degradation().names().chain(one_way).collect::<Vec<_>>().join(",")
+    connection.sum(|report| report.count(class).segments)
 }
 
 /// Returns the text of a cell.
@@ -421,7 +337,7 @@ impl<'a> ConnectionTable<'a> {
                 _ if column.heading == DELAY.heading => 1,
                 _ => rank + 1,
             };
-            Column::new(column.text_headings[side], !column.is_text, texts).optional(rank)
+            Column::new(column.text_headings()[side], !column.is_text, texts).optional(rank)
         }));
         let is_shown = self.text_columns.iter().any(|&(column, side)| sorted.is(column, side));
         let own = sorted.own.as_ref().filter(|_| !is_shown);

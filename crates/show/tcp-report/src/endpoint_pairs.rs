@@ -158,52 +158,20 @@ mod tests {
     use std::net::SocketAddr;
     use weir_packet::ipv4_mapped;
 
-    /// The client's port of the connection that begins at `first_ns`. Segments are source port and
-    /// control bits, one per nanosecond.
-    fn client_port(segments: &[(u16, u16)], first_ns: u64) -> u16 {
-        let mut pairs = EndpointPairs::with_limit(9);
-        for (&(port, control), time_ns) in segments.iter().zip(0..) {
-            let packet = Packet {
-                time_ns,
-                source: ipv4_mapped([192, 0, 2, 1]),
-                destination: ipv4_mapped([192, 0, 2, 1]),
-                source_port: port,
-                destination_port: 3 - port,
-                flags: Flags(Flags::PORTS | Flags::TCP),
-                control,
-                ..Packet::default()
-            };
-            assert!(pairs.enter(&packet));
-        }
-        let endpoints = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
-        let connection =
-            ConnectionRecord { endpoints, first_ns, last_ns: 99, packets: [1; 2], reports: Default::default() };
-        endpoints[pairs.client_side(&connection)].port()
+    /// Two ports of one address, which are the endpoints.
+    fn endpoints() -> [SocketAddr; 2] {
+        [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)))
     }
 
-    #[test]
-    fn the_sender_of_the_syn_is_the_client_or_else_the_sender_of_the_first_packet() {
-        assert_eq!(client_port(&[(2, Packet::ACK), (1, Packet::ACK)], 0), 2);
-        assert_eq!(client_port(&[(2, Packet::ACK), (1, Packet::SYN)], 0), 1);
-        assert_eq!(client_port(&[(2, Packet::SYN | Packet::ACK)], 0), 1);
+    /// A connection with these times.
+    fn connection(first_ns: u64, last_ns: u64) -> ConnectionRecord {
+        ConnectionRecord { endpoints: endpoints(), first_ns, last_ns, packets: [1; 2], reports: Default::default() }
     }
 
-    #[test]
-    fn payload_belongs_to_its_connection() {
+    /// The pair after segments: time, source port, control bits and payload.
+    fn pairs(segments: &[(u64, u16, u16, u32)]) -> EndpointPairs {
         let mut pairs = EndpointPairs::with_limit(9);
-        let endpoints = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
-        // Three connections: with payload at 11 and 13, without, and with payload at 31.
-        let segments = [
-            (10, 1, Packet::SYN, 0),
-            (11, 2, Packet::ACK, 5),
-            (13, 1, Packet::ACK, 5),
-            (14, 1, Packet::RST, 5),
-            (20, 1, Packet::SYN, 0),
-            (24, 1, Packet::RST, 0),
-            (30, 1, Packet::SYN, 0),
-            (31, 1, Packet::ACK, 5),
-        ];
-        for (time_ns, port, control, payload_bytes) in segments {
+        for &(time_ns, port, control, payload_bytes) in segments {
             let packet = Packet {
                 time_ns,
                 source: ipv4_mapped([192, 0, 2, 1]),
@@ -217,10 +185,40 @@ mod tests {
             };
             assert!(pairs.enter(&packet));
         }
+        pairs
+    }
+
+    /// The client's port of the connection that begins at `first_ns`. Segments are source port and
+    /// control bits, one per nanosecond.
+    fn client_port(segments: &[(u16, u16)], first_ns: u64) -> u16 {
+        let segments: Vec<_> =
+            (0..).zip(segments).map(|(time_ns, &(port, control))| (time_ns, port, control, 0)).collect();
+        endpoints()[pairs(&segments).client_side(&connection(first_ns, 99))].port()
+    }
+
+    #[test]
+    fn the_sender_of_the_syn_is_the_client_or_else_the_sender_of_the_first_packet() {
+        assert_eq!(client_port(&[(2, Packet::ACK), (1, Packet::ACK)], 0), 2);
+        assert_eq!(client_port(&[(2, Packet::ACK), (1, Packet::SYN)], 0), 1);
+        assert_eq!(client_port(&[(2, Packet::SYN | Packet::ACK)], 0), 1);
+    }
+
+    #[test]
+    fn payload_belongs_to_its_connection() {
+        // Three connections: with payload at 11 and 13, without, and with payload at 31.
+        let pairs = pairs(&[
+            (10, 1, Packet::SYN, 0),
+            (11, 2, Packet::ACK, 5),
+            (13, 1, Packet::ACK, 5),
+            (14, 1, Packet::RST, 5),
+            (20, 1, Packet::SYN, 0),
+            (24, 1, Packet::RST, 0),
+            (30, 1, Packet::SYN, 0),
+            (31, 1, Packet::ACK, 5),
+        ]);
         let payload = |first_ns, last_ns| {
-            let record =
-                ConnectionRecord { endpoints, first_ns, last_ns, packets: [1; 2], reports: Default::default() };
-            pairs.payload_times(&record).map(|times| (times.first_ns, times.last_ns, times.first_sender))
+            let times = pairs.payload_times(&connection(first_ns, last_ns));
+            times.map(|times| (times.first_ns, times.last_ns, times.first_sender))
         };
         assert_eq!(payload(10, 14), Some((11, 13, 1)));
         assert_eq!(payload(20, 24), None);

@@ -1,25 +1,26 @@
 //! Histograms over connections, with logarithmic bins.
 
+use crate::connection::Connection;
 use crate::report::CaptureReport;
-use serde::Serialize;
 
 /// Connections by bin, of one series or more.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Histogram {
     /// What it shows.
     pub title: String,
     /// What the bins are.
     pub axis: &'static str,
     /// The names of the bins, in ascending order.
-    pub bins: Vec<String>,
+    pub bins: Vec<&'static str>,
     /// The name of each series, and its count for each bin.
     pub series: Vec<(&'static str, Vec<u64>)>,
 }
 
 /// With fewer values, the text report has no histogram.
 const FEWEST_VALUES: u64 = 5;
-/// Bins of shares by their upper ends. The bin of 0 comes before them.
-const SHARES: [(f64, &str); 7] = [
+/// Bins of shares by their upper ends.
+const SHARES: [(f64, &str); 8] = [
+    (f64::MIN_POSITIVE, "none"),
     (0.001, "< 0.1 %"),
     (0.003, "0.1–0.3 %"),
     (0.01, "0.3–1 %"),
@@ -46,38 +47,29 @@ const TIMES_US: [(u64, &str); 11] = [
 impl CaptureReport {
     /// Connections by share of retransmitted segments. `None` if no connection has enough packets.
     pub fn retransmission_histogram(&self) -> Option<Histogram> {
-        let mut counts = vec![0; SHARES.len() + 1];
         let connections = self.connections.iter();
-        for connection in connections.filter(|connection| connection.total_packets() >= self.options.min_packets) {
-            let share = connection.retransmitted_share();
-            let bin = SHARES.iter().position(|&(end, _)| share < end).unwrap_or(SHARES.len() - 1);
-            counts[if share == 0.0 { 0 } else { bin + 1 }] += 1;
-        }
+        let connections = connections.filter(|connection| connection.total_packets() >= self.options.min_packets);
+        let counts = count(&SHARES, connections.map(Connection::retransmitted_share));
         let title = match self.options.min_packets {
             0..=1 => "Retransmitted segments".into(),
             least => format!("Retransmitted segments, connections of {least} packets or more"),
         };
-        let bins = std::iter::once("none").chain(SHARES.iter().map(|&(_, name)| name)).map(String::from).collect();
         let is_empty = counts.iter().all(|&count| count == 0);
-        let series = vec![("connections", counts)];
+        let (bins, series) = (SHARES.map(|(_, name)| name).into(), vec![("connections", counts)]);
         (!is_empty).then_some(Histogram { title, axis: "share per connection", bins, series })
     }
 
     /// Connections by round-trip time of the handshake, on both sides of the capture point. `None`
     /// if no time is known.
     pub fn rtt_histogram(&self) -> Option<Histogram> {
-        let bin = |ns: u64| TIMES_US.iter().position(|&(end, _)| ns / 1000 < end).unwrap_or(TIMES_US.len() - 1);
-        let [client, server] = self.totals.handshake_rtts_ns.each_ref().map(|times| {
-            let mut counts = vec![0; TIMES_US.len()];
-            times.iter().for_each(|&ns| counts[bin(ns)] += 1);
-            counts
-        });
+        let times = self.totals.handshake_rtts_ns.each_ref();
+        let [client, server] = times.map(|times| count(&TIMES_US, times.iter().map(|ns| ns / 1000)));
         let has_values = |bin: &usize| client[*bin] + server[*bin] > 0;
         let shown = (0..TIMES_US.len()).find(has_values)?..=(0..TIMES_US.len()).rfind(has_values)?;
         Some(Histogram {
             title: "Round-trip time of the handshake".into(),
             axis: "connections by time",
-            bins: TIMES_US[shown.clone()].iter().map(|(_, name)| name.to_string()).collect(),
+            bins: TIMES_US[shown.clone()].iter().map(|&(_, name)| name).collect(),
             series: vec![("server side", server[shown.clone()].to_vec()), ("client side", client[shown].to_vec())],
         })
     }
@@ -115,6 +107,13 @@ impl Histogram {
     }
 }
 
+/// The number of values in each bin.
+fn count<T: PartialOrd>(bins: &[(T, &str)], values: impl Iterator<Item = T>) -> Vec<u64> {
+    let mut counts = vec![0; bins.len()];
+    values.for_each(|value| counts[bins.partition_point(|(end, _)| *end <= value)] += 1);
+    counts
+}
+
 /// A bar with a resolution of an eighth of a character. The bar of 1 is never empty.
 fn bar(count: u64, greatest: u64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -131,7 +130,7 @@ mod tests {
         let histogram = Histogram {
             title: "title".into(),
             axis: "axis",
-            bins: vec!["30–100 ms".into(), "100–300 ms".into()],
+            bins: vec!["30–100 ms", "100–300 ms"],
             series: vec![("server side", vec![1, 1_000_000]), ("client side", vec![0, 10])],
         };
         let text = histogram.text();

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::percent::percentile;
 use crate::report::CaptureReport;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
 use weir_tcp::{SegmentClass, TcpReport};
@@ -68,12 +69,13 @@ impl CaptureReport {
     /// Threads and memory of the batch engine. Times are not in a report: those of the same capture are
     /// equal.
     fn engine_cost_json(&self) -> Value {
-        let cost = &self.engine_counters.cost;
+        let counters = &self.engine_counters;
         json!({
-            "threads": cost.threads,
-            "memory_bytes": cost.memory_bytes,
-            "segments": self.engine_counters.entered,
-            "batches": self.engine_counters.batches,
+            // The engine starts none.
+            "threads": 1,
+            "memory_bytes": counters.memory_bytes,
+            "segments": counters.entered,
+            "batches": counters.batches,
         })
     }
 
@@ -85,13 +87,8 @@ impl CaptureReport {
             (class_key(class), json!({"packets": count.segments, "bytes": count.bytes}))
         };
         let classes: Map<String, Value> = SegmentClass::ALL.into_iter().map(class).collect();
-        let failures: Map<String, Value> =
-            Failure::all().zip(totals.failures).map(|(failure, count)| (failure.key().into(), count.into())).collect();
-        let delays: Map<String, Value> = Delay::ALL
-            .into_iter()
-            .zip(totals.delays)
-            .map(|(delay, count)| (delay.name().into(), count.into()))
-            .collect();
+        let failures = Failure::all().map(Failure::key).zip(totals.failures);
+        let delays = Delay::ALL.map(Delay::name).into_iter().zip(totals.delays);
         let rtt = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": percentile(times, 50), "p95_ns": percentile(times, 95)});
         let [client, server] = &totals.handshake_rtts_ns;
         let mut object = json!({
@@ -123,8 +120,8 @@ impl CaptureReport {
                 "one_way_connections": totals.one_way,
                 "degraded_connections": totals.any_degraded,
             },
-            "failures": failures,
-            "delays": delays,
+            "failures": BTreeMap::from_iter(failures),
+            "delays": BTreeMap::from_iter(delays),
             "classes": classes,
             "handshake_rtt": {"client": rtt(client), "server": rtt(server)},
             "sort": self.options.sort.to_string(),

@@ -49,7 +49,7 @@ pub use explain::{ExplainError, Pass};
 pub use failure::Failure;
 pub use histogram::Histogram;
 pub use lookup::{LookupError, find_connection};
-pub use memory::{Limits, MemoryError, free_bytes};
+pub use memory::{Limits, MemoryError};
 pub use ranking::{InvalidOrder, SortOrder};
 pub use reader::{PacketConsumer, PacketCounts, PacketReader};
 pub use report::{Analysis, CaptureReport, ReportOptions};

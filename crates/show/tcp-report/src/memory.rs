@@ -1,7 +1,5 @@
-//! How much memory is free, and how many connections fit into it.
+//! How many connections fit into the free memory.
 
-use std::fs::read_to_string;
-use std::path::Path;
 use weir_tcp_batch::EngineOptions;
 use weir_text::units;
 
@@ -75,27 +73,6 @@ impl Limits {
         let batch_size = share(8, BATCH_RECORD_BYTES).min(EngineOptions::default().batch_size);
         Ok(Self { connections, anomalies: share(8, ANOMALY_BYTES), batch_size })
     }
-}
-
-/// Bytes of memory that this process can still allocate: the least of the free memory of the
-/// system, the limits of its control groups, and its free address space. `None` if none of these is
-/// known.
-pub fn free_bytes() -> Option<u64> {
-    let system = number_after("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024);
-    let used = number_after("/proc/self/status", "VmSize:").map_or(0, |kilobytes| kilobytes * 1024);
-    let address_space = number_after("/proc/self/limits", "Max address space").map(|limit| limit.saturating_sub(used));
-    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-    let folder = Path::new("/sys/fs/cgroup").join(group.unwrap_or_default());
-    let limit = |folder: &Path| read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok();
-    system.into_iter().chain(address_space).chain(folder.ancestors().filter_map(limit)).min()
-}
-
-/// The number after a name at the beginning of a line.
-fn number_after(file: &str, name: &str) -> Option<u64> {
-    let text = read_to_string(file).ok()?;
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -3,27 +3,19 @@
 use crate::connection::{Connection, payload_bytes};
 use crate::histogram::Histogram;
 use crate::report::CaptureReport;
-use weir_plot::{Axis, Point, Series, bar_chart, scatter_plot};
+use weir_plot::{Axis, bar_chart, scatter_plot};
 use weir_text::units;
 
 impl CaptureReport {
     /// The name and the `<svg>` element of each plot.
     pub fn plots(&self) -> Vec<(&'static str, String)> {
         let histograms = [("retransmitted", self.retransmission_histogram()), ("round-trips", self.rtt_histogram())];
-        let bars = histograms.into_iter().filter_map(|(name, histogram)| Some((name, bars(&histogram?))));
+        let bars = histograms.into_iter().filter_map(|(name, histogram)| {
+            let Histogram { title, axis, bins, series } = histogram?;
+            Some((name, bar_chart(&title, axis, &bins, &series)))
+        });
         bars.chain(scatter(&self.connections).map(|plot| ("sizes", plot))).collect()
     }
-}
-
-fn bars(histogram: &Histogram) -> String {
-    let rows: Vec<&str> = histogram.bins.iter().map(String::as_str).collect();
-    let point = |(bin, &count): (usize, &u64)| Point { x: bin as f64, y: count as f64, range: [count as f64; 2] };
-    let series = |(name, counts): &(&'static str, Vec<u64>)| Series {
-        name,
-        points: counts.iter().enumerate().map(point).collect(),
-    };
-    let series: Vec<Series<'_>> = histogram.series.iter().map(series).collect();
-    bar_chart(&histogram.title, &[], histogram.axis, &rows, &series)
 }
 
 /// Plots payload and share of retransmitted segments of every connection. `None` if none has

@@ -1,7 +1,7 @@
 //! The orders that a report can rank connections by.
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes};
-use crate::connection_table::{ListColumn, SortedColumn, column_of_heading};
+use crate::connection_table::{ListColumn, RESPONSE, RTT, SortedColumn, column_of_heading};
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
@@ -81,13 +81,9 @@ const ORDERS: [SortOrder; 21] = [
     number("zero-window", "0-win", "zero-window announcements", |connection| {
         Some(connection.sum(|report| report.zero_windows))
     }),
-    number("rtt", "rtt", "shortest round-trip time, both sides together", |connection| {
-        [0, 1].into_iter().filter_map(|side| connection.rtt_ns(side)).reduce(u64::saturating_add)
-    }),
-    number("response", "←resp", "longest response time of the server", |connection| longest_response(connection, 1)),
-    number("client-response", "resp→", "longest response time of the client", |connection| {
-        longest_response(connection, 0)
-    }),
+    order("rtt", "rtt", "shortest round-trip time, both sides together", RankBy::Column(&RTT, None)),
+    order("response", "←resp", "longest response time of the server", RankBy::Column(&RESPONSE, Some(1))),
+    order("client-response", "resp→", "longest response time of the client", RankBy::Column(&RESPONSE, Some(0))),
     number("throughput", "bit/s", "throughput of the payload, both sides together", |connection| {
         [0, 1].into_iter().filter_map(|side| connection.throughput_bps(side)).reduce(u64::saturating_add)
     }),
@@ -116,11 +112,6 @@ const fn number(
     number: fn(&Connection) -> Option<u64>,
 ) -> SortOrder {
     order(name, heading, description, RankBy::Number(number))
-}
-
-fn longest_response(connection: &Connection, side: usize) -> Option<u64> {
-    let responses = connection.report(side).responses;
-    (responses.count > 0).then_some(responses.max_ns)
 }
 
 impl SortOrder {

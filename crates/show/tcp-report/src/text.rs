@@ -86,7 +86,7 @@ impl CaptureReport {
         }
         facts.push(("connections", connection_count(totals)));
         if self.failed > 0 {
-            facts.push(("failed", self.failures()));
+            facts.push(("failed", nonzero(Failure::all().map(Failure::name).zip(totals.failures))));
         }
         let octets = totals.payload_bytes();
         let rounded = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
@@ -96,7 +96,7 @@ impl CaptureReport {
         ));
         facts.push(("span", units::period(totals.first_ns, totals.last_ns)));
         facts.push(("retransmitted", retransmissions(totals)));
-        facts.push(("delay", self.delays()));
+        facts.push(("delay", nonzero(Delay::ALL.map(Delay::name).into_iter().zip(totals.delays))));
         let [client, server] = &totals.handshake_rtts_ns;
         for (name, times) in [("server side", server), ("client side", client)] {
             if let (Some(median), Some(high)) = (percentile(times, 50), percentile(times, 95)) {
@@ -112,18 +112,6 @@ impl CaptureReport {
             facts.push(("zero windows", format!("{clients} announced by clients, {servers} by servers: {why}")));
         }
         facts
-    }
-
-    fn failures(&self) -> String {
-        let counts = Failure::all().zip(self.totals.failures).filter(|&(_, count)| count > 0);
-        let counts: Vec<String> = counts.map(|(failure, count)| format!("{count} {}", failure.name())).collect();
-        counts.join(", ")
-    }
-
-    fn delays(&self) -> String {
-        let counts = Delay::ALL.into_iter().zip(self.totals.delays).filter(|&(_, count)| count > 0);
-        let counts: Vec<String> = counts.map(|(delay, count)| format!("{count} {}", delay.name())).collect();
-        counts.join(", ")
     }
 
     fn packet_counts(&self) -> String {
@@ -177,6 +165,12 @@ impl CaptureReport {
         };
         (all, self.listed(part).len() as u64, what)
     }
+}
+
+/// All counts but 0, each with its name.
+fn nonzero<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let texts = counts.filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}"));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn connection_count(totals: &Totals) -> String {

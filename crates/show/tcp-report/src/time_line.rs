@@ -50,33 +50,15 @@ const LANES: [(LaneKind, &str); 12] = [
 /// The time lines of a report, by index of the connection.
 #[derive(Default)]
 pub struct TimeLines {
-    lines: BTreeMap<usize, TimeLine>,
+    pub(crate) lines: BTreeMap<usize, TimeLine>,
     /// Why there are none, or not all; empty if all are there.
     pub(crate) missing: &'static str,
 }
 
 impl TimeLines {
-    /// Those of some connections; a reason if there are not all of them, else "".
-    pub(crate) fn new(lines: BTreeMap<usize, TimeLine>, missing: &'static str) -> Self {
-        Self { lines, missing }
-    }
-
     /// None, for a reason.
     pub fn missing(reason: &'static str) -> Self {
-        Self::new(BTreeMap::new(), reason)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    pub(crate) fn get(&self, index: usize) -> Option<&TimeLine> {
-        self.lines.get(&index)
-    }
-
-    /// All, each with the index of its connection.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &TimeLine)> {
-        self.lines.iter().map(|(&index, line)| (index, line))
+        Self { lines: BTreeMap::new(), missing: reason }
     }
 }
 

@@ -5,7 +5,7 @@
 //! [`CaptureReport::explain`] does.
 
 use crate::connection::Connection;
-use crate::explain::{Extent, FirstFrames, PairTracker, Pass};
+use crate::explain::{FirstFrames, PairTracker, Pass};
 use crate::reader::PacketConsumer;
 use crate::report::{CaptureReport, Part};
 use crate::time_line::{MAX_TIME_LINES, TimeLine, TimeLines};
@@ -34,7 +34,7 @@ impl CaptureReport {
             _ if pass.interrupted => "The second reading of the capture was interrupted: not all time lines are known.",
             _ => "The capture changed while it was read: not all time lines are known.",
         };
-        self.time_lines = TimeLines::new(lines, missing);
+        self.time_lines = TimeLines { lines, missing };
         Ok(())
     }
 }
@@ -50,7 +50,6 @@ struct TimeLineReader<'a> {
 struct Pair<'a> {
     tracker: PairTracker,
     wanted: Vec<(usize, &'a Connection)>,
-    extent: Extent,
     /// By side of the batch engine.
     line: TimeLine,
     finished: BTreeMap<usize, TimeLine>,
@@ -61,7 +60,6 @@ impl<'a> TimeLineReader<'a> {
         let new = || Pair {
             tracker: PairTracker::new(connection),
             wanted: Vec::new(),
-            extent: Extent::EMPTY,
             line: TimeLine::default(),
             finished: BTreeMap::new(),
         };
@@ -96,13 +94,11 @@ impl Pair<'_> {
             self.tracker.start_next();
         }
         let (mut zero_window, mut response_ns) = (false, None);
-        let PairTracker { state, anomalies, .. } = &mut self.tracker;
-        let class = state.classify_observed(side, packet, anomalies, |event| match event {
+        let class = self.tracker.classify(side, packet, |event| match event {
             SegmentEvent::ZeroWindow => zero_window = true,
             SegmentEvent::RequestAnswered { response_ns: time_ns } => response_ns = Some(time_ns),
             _ => {}
         });
-        self.extent.enter(side, packet.time_ns);
         self.line.enter(side, packet, class, zero_window);
         if let Some(response_ns) = response_ns {
             self.line.enter_response(side, packet.time_ns, response_ns);
@@ -110,11 +106,9 @@ impl Pair<'_> {
     }
 
     fn finish_connection(&mut self) {
-        let extent = std::mem::replace(&mut self.extent, Extent::EMPTY);
         let mut line = std::mem::take(&mut self.line);
-        let Some(&(index, connection)) = self.wanted.iter().find(|(_, connection)| extent.is_of(connection)) else {
-            return;
-        };
+        let mut wanted = self.wanted.iter();
+        let Some(&(index, connection)) = wanted.find(|(_, connection)| self.tracker.is_at(connection)) else { return };
         if connection.client_side == 1 {
             line.reverse();
         }

@@ -117,9 +117,8 @@ fn parse_within(text: &str, min: u64, max: u64) -> Result<u64, ParseError> {
     number.ok_or(ParseError::Range { min, max })
 }
 
-/// Multiplies a decimal number by a factor, exactly. Digits below 1 are cut off.
-/// A decimal number times a factor; `None` if the text is not a number. Values of 2^64 and more are
-/// not exact.
+/// A decimal number times a factor, without digits below 1; `None` if the text is not a number.
+/// Values of 2^64 and more are not exact.
 fn scale(number: &str, factor: u64) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

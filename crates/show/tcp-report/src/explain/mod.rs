@@ -11,8 +11,8 @@ use crate::connection::Connection;
 use crate::reader::PacketConsumer;
 use crate::report::CaptureReport;
 use search::ConnectionSearch;
-pub(crate) use search::{Extent, PairTracker};
-use segment_list::{CAPTURE_CHANGED, Difference, SegmentList};
+pub(crate) use search::PairTracker;
+use segment_list::{CAPTURE_CHANGED, SegmentList};
 use std::io::{self, Write};
 use weir_packet::Packet;
 use weir_tcp::Degradation;
@@ -87,24 +87,15 @@ impl CaptureReport {
         let pass = read(&mut list)?;
         // Frames that were appended to one file come last. Those of one of several files can come
         // anywhere.
-        let changed = pass.frames < frames || pass.frames > frames && sources > 1;
-        let (difference, error) = if pass.interrupted {
-            (None, list.interrupt())
-        } else {
-            list.finish(if changed { Some(CAPTURE_CHANGED) } else { missing_memory(connection) })
+        let changed = !pass.interrupted && (pass.frames < frames || pass.frames > frames && sources > 1);
+        let (result, error) = match pass.interrupted {
+            true => list.interrupt(),
+            false => list.finish(if changed { Some(CAPTURE_CHANGED) } else { missing_memory(connection) }),
         };
         match error {
-            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(ExplainError::Output(error)),
-            _ => {}
-        }
-        if pass.interrupted {
-            Err(ExplainError::Interrupted)
-        } else if changed || difference == Some(Difference::Packets) {
-            Err(ExplainError::CaptureChanged)
-        } else if difference == Some(Difference::Reports) {
-            Err(ExplainError::Mismatch)
-        } else {
-            Ok(())
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ExplainError::Output(error)),
+            _ if changed => Err(ExplainError::CaptureChanged),
+            _ => result,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::endpoint_pairs::opens_connection;
 use crate::reader::PacketConsumer;
 use weir_packet::Packet;
-use weir_tcp::AnomalyPool;
+use weir_tcp::{AnomalyPool, SegmentClass, SegmentEvent, TcpReport};
 use weir_tcp_batch::ConnectionKey;
 
 /// The packets between two endpoints, divided into connections by the rule of the batch engine.
@@ -12,18 +12,30 @@ pub struct PairTracker {
     key: ConnectionKey,
     /// State of the current connection.
     pub state: weir_tcp::Connection,
-    /// Anomalies of both sides.
-    pub anomalies: AnomalyPool,
+    anomalies: AnomalyPool,
+    extent: Extent,
     /// Number of the current connection, from 0.
     pub number: usize,
 }
+
+/// What distinguishes a connection from others between the same endpoints.
+#[derive(PartialEq, Eq)]
+struct Extent {
+    /// Times of the earliest and the latest packet, ns.
+    first_ns: u64,
+    last_ns: u64,
+    /// Packets of each side of the batch engine.
+    packets: [u64; 2],
+}
+
+const NO_PACKETS: Extent = Extent { first_ns: u64::MAX, last_ns: 0, packets: [0; 2] };
 
 impl PairTracker {
     /// Creates a tracker for the endpoints of a connection.
     pub fn new(connection: &Connection) -> Self {
         // Without memory for anomalies it still knows where connections end.
         let anomalies = AnomalyPool::new(2).unwrap_or_default();
-        Self { key: connection.key(), state: weir_tcp::Connection::NEW, anomalies, number: 0 }
+        Self { key: connection.key(), state: weir_tcp::Connection::NEW, anomalies, extent: NO_PACKETS, number: 0 }
     }
 
     /// The side that sent a packet; `None` if it has other endpoints.
@@ -40,7 +52,34 @@ impl PairTracker {
     /// Begins the next connection.
     pub fn start_next(&mut self) {
         self.state.reset(&mut self.anomalies);
+        self.extent = NO_PACKETS;
         self.number += 1;
+    }
+
+    /// Classifies a packet of a side, and passes every decision about it to `observer`.
+    pub fn classify(&mut self, side: usize, packet: &Packet, observer: impl FnMut(SegmentEvent)) -> SegmentClass {
+        let Extent { first_ns, last_ns, packets } = &mut self.extent;
+        *first_ns = packet.time_ns.min(*first_ns);
+        *last_ns = packet.time_ns.max(*last_ns);
+        packets[side] += 1;
+        self.state.classify_observed(side, packet, &mut self.anomalies, observer)
+    }
+
+    /// Packets of each side of the batch engine in the current connection.
+    pub fn packets(&self) -> [u64; 2] {
+        self.extent.packets
+    }
+
+    /// Report of a side of the current connection.
+    pub fn report(&self, side: usize) -> TcpReport {
+        self.state.report(side, self.extent.packets[side], &self.anomalies)
+    }
+
+    /// Whether the current connection has the times and packets of this one.
+    pub fn is_at(&self, connection: &Connection) -> bool {
+        let Connection { first_ns, last_ns, mut packets, client_side, .. } = *connection;
+        packets.rotate_left(client_side);
+        self.extent == Extent { first_ns, last_ns, packets }
     }
 }
 
@@ -48,43 +87,13 @@ impl PairTracker {
 pub struct ConnectionSearch<'a> {
     tracker: PairTracker,
     wanted: &'a Connection,
-    current: Extent,
     found: Option<usize>,
-}
-
-/// What distinguishes a connection from others between the same endpoints.
-#[derive(PartialEq, Eq)]
-pub struct Extent {
-    /// Times of the earliest and the latest packet, ns.
-    first_ns: u64,
-    last_ns: u64,
-    /// Packets of each side of the batch engine.
-    packets: [u64; 2],
-}
-
-impl Extent {
-    /// Of no packets.
-    pub const EMPTY: Self = Self { first_ns: u64::MAX, last_ns: 0, packets: [0; 2] };
-
-    /// Adds a packet of a side of the batch engine.
-    pub fn enter(&mut self, side: usize, time_ns: u64) {
-        self.first_ns = time_ns.min(self.first_ns);
-        self.last_ns = time_ns.max(self.last_ns);
-        self.packets[side] += 1;
-    }
-
-    /// Whether it is that of a connection.
-    pub fn is_of(&self, connection: &Connection) -> bool {
-        let Connection { first_ns, last_ns, mut packets, client_side, .. } = *connection;
-        packets.rotate_left(client_side);
-        *self == Self { first_ns, last_ns, packets }
-    }
 }
 
 impl<'a> ConnectionSearch<'a> {
     /// Starts a search for a connection.
     pub fn new(wanted: &'a Connection) -> Self {
-        Self { tracker: PairTracker::new(wanted), wanted, current: Extent::EMPTY, found: None }
+        Self { tracker: PairTracker::new(wanted), wanted, found: None }
     }
 
     /// The number of the connection, if there is one with its times and packets.
@@ -94,7 +103,7 @@ impl<'a> ConnectionSearch<'a> {
     }
 
     fn compare(&mut self) {
-        if self.found.is_none() && self.current.is_of(self.wanted) {
+        if self.found.is_none() && self.tracker.is_at(self.wanted) {
             self.found = Some(self.tracker.number);
         }
     }
@@ -106,11 +115,9 @@ impl PacketConsumer for ConnectionSearch<'_> {
             let Some(side) = self.tracker.side(packet) else { continue };
             if self.tracker.opens_next(packet) {
                 self.compare();
-                self.current = Extent::EMPTY;
                 self.tracker.start_next();
             }
-            self.tracker.state.classify(side, packet, &mut self.tracker.anomalies);
-            self.current.enter(side, packet.time_ns);
+            self.tracker.classify(side, packet, |_| {});
         }
     }
 }

@@ -6,6 +6,7 @@
 //! Sequence numbers are relative to the SYN of their side, or to the octet before the first
 //! segment.
 
+use super::ExplainError;
 use super::search::PairTracker;
 use crate::connection::Connection;
 use crate::reader::PacketConsumer;
@@ -31,14 +32,8 @@ const MIN_DETAILS: usize = 20;
 /// Why packets cannot be compared with those of the report.
 pub const CAPTURE_CHANGED: &str = "the capture changed while it was read";
 
-/// How the batch engine differs from the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
-    /// The reports differ.
-    Reports,
-    /// The engine had other packets of this connection.
-    Packets,
-}
+/// Whether the list is complete and confirmed, and the first error of the output.
+type Outcome<E> = (Result<(), ExplainError<E>>, Option<io::Error>);
 
 /// Writes the segments of one connection.
 pub struct SegmentList<'a, W> {
@@ -58,7 +53,6 @@ pub struct SegmentList<'a, W> {
 /// What one side of the batch engine sent.
 #[derive(Default)]
 struct Side {
-    packets: u64,
     /// Sequence number that others are relative to, before positions start.
     first_sequence: Option<u32>,
     /// Position that others are relative to.
@@ -77,27 +71,37 @@ impl<'a, W: Write> SegmentList<'a, W> {
         let (day, time) = units::utc(connection.first_ns);
         let title = paragraph(&format!("#{rank}  "), &format!("{}, from {day} {time} UTC", connection.name()), columns);
         let octets = "octets: first:end, relative to the SYN of their side, or to the octet before its first segment";
-        let (headings, rest) = if list.is_narrow() {
-            let headings = format!("{:>6} {:>11}   {:>15} {:>8} {:<5}", "frame", "seconds", "octets", "ack", "flags");
-            (
-                headings,
-                "→: from the client; left out to fit the terminal: window, length, id, ttl (| less -S shows all)",
-            )
-        } else {
-            let headings = format!(
-                "{:>8} {:>13}    {:>21} {:>10} {:>6} {:<5} {:>6} {:>6} {:>3} ",
-                "frame", "seconds", "octets", "ack", "window", "flags", "length", "id", "ttl"
-            );
-            (headings, "window: not scaled; →: from the client")
+        let rest = match list.is_narrow() {
+            true => "→: from the client; left out to fit the terminal: window, length, id, ttl (| less -S shows all)",
+            false => "window: not scaled; →: from the client",
         };
+        let headings = list.start_of_line("frame", "seconds", ' ')
+            + &list.rest_of_line(["octets", "ack", "window", "flags", "length", "id", "ttl"]);
         let legend = format!("frame: number in the capture, from 1; {octets}; {rest}");
         let legend = paragraph("", &legend, columns.or(Some(WIDE_COLUMNS)));
-        list.write(&format!("{title}{legend}\n{headings} class: details\n"));
+        list.write(&format!("{title}{legend}\n{headings}class: details\n"));
         list
     }
 
     fn is_narrow(&self) -> bool {
         self.columns.is_some_and(|columns| columns < WIDE_COLUMNS)
+    }
+
+    fn start_of_line(&self, frame: &str, seconds: &str, arrow: char) -> String {
+        match self.is_narrow() {
+            true => format!("{frame:>6} {seconds:>11} {arrow} "),
+            false => format!("{frame:>8} {seconds:>13}  {arrow} "),
+        }
+    }
+
+    /// What follows it, until the class.
+    fn rest_of_line(&self, [octets, acknowledgment, window, flags, length, identification, ttl]: [&str; 7]) -> String {
+        match self.is_narrow() {
+            true => format!("{octets:>15} {acknowledgment:>8} {flags:<5} "),
+            false => format!(
+                "{octets:>21} {acknowledgment:>10} {window:>6} {flags:<5} {length:>6} {identification:>6} {ttl:>3}  "
+            ),
+        }
     }
 
     fn write(&mut self, text: &str) {
@@ -108,8 +112,8 @@ impl<'a, W: Write> SegmentList<'a, W> {
 
     /// Ends the list with a summary of both sides, and compares them with the report of the engine
     /// unless there is a reason not to.
-    pub fn finish(mut self, skip: Option<&str>) -> (Option<Difference>, Option<io::Error>) {
-        let reports = [0, 1].map(|role| self.report(self.engine_side(role)));
+    pub fn finish<E>(self, skip: Option<&str>) -> Outcome<E> {
+        let reports = [0, 1].map(|role| self.tracker.report(self.engine_side(role)));
         let mut text = String::from("\n");
         for (name, report) in ["client", "server"].into_iter().zip(&reports) {
             let classes = SegmentClass::ALL.iter().filter(|&&class| report.count(class).segments > 0);
@@ -124,33 +128,34 @@ impl<'a, W: Write> SegmentList<'a, W> {
             );
             text += &paragraph(&format!("{name}: "), &sums, self.columns);
         }
-        let difference = if let Some(why) = skip {
+        let result = if let Some(why) = skip {
             let _ = writeln!(text, "not compared with the batch engine: {why}");
-            None
-        } else if [0, 1].map(|role| self.sides[self.engine_side(role)].packets) != self.connection.packets {
+            Ok(())
+        } else if [0, 1].map(|role| self.tracker.packets()[self.engine_side(role)]) != self.connection.packets {
             let _ = writeln!(text, "not compared with the batch engine, which had other packets: {CAPTURE_CHANGED}");
-            Some(Difference::Packets)
+            Err(ExplainError::CaptureChanged)
         } else if reports == self.connection.reports() {
             text += "the batch engine reports the same\n";
-            None
+            Ok(())
         } else {
             text += "the batch engine reports something else; please report this (field: batch engine, segment list)\n";
             for difference in differences(self.connection, reports) {
                 let _ = writeln!(text, "  {difference}");
             }
-            Some(Difference::Reports)
+            Err(ExplainError::Mismatch)
         };
-        (difference, self.end(&text))
+        self.end(&text, result)
     }
 
     /// Ends an incomplete list.
-    pub fn interrupt(mut self) -> Option<io::Error> {
-        self.end("\ninterrupted: the list is incomplete and not compared with the batch engine\n")
+    pub fn interrupt<E>(self) -> Outcome<E> {
+        let text = "\ninterrupted: the list is incomplete and not compared with the batch engine\n";
+        self.end(text, Err(ExplainError::Interrupted))
     }
 
-    fn end(&mut self, text: &str) -> Option<io::Error> {
+    fn end<E>(mut self, text: &str, result: Result<(), ExplainError<E>>) -> Outcome<E> {
         self.write(text);
-        self.error.take().or_else(|| self.out.flush().err())
+        (result, self.error.or_else(|| self.out.flush().err()))
     }
 
     /// The batch engine's side of the client (0) or the server (1).
@@ -158,26 +163,17 @@ impl<'a, W: Write> SegmentList<'a, W> {
         role ^ self.connection.client_side
     }
 
-    fn report(&self, side: usize) -> TcpReport {
-        self.tracker.state.report(side, self.sides[side].packets, &self.tracker.anomalies)
-    }
-
     fn write_segment(&mut self, side: usize, packet: &Packet, frame: u64) {
         let client = side == self.engine_side(0);
         // Times can go back.
         let seconds = (packet.time_ns as f64 - self.connection.first_ns as f64) / 1e9;
         let arrow = if client { '→' } else { '←' };
-        let mut line = match self.is_narrow() {
-            true => format!("{frame:>6} {seconds:>11.6} {arrow} "),
-            false => format!("{frame:>8} {seconds:>13.6}  {arrow} "),
-        };
+        let mut line = self.start_of_line(&frame.to_string(), &format!("{seconds:.6}"), arrow);
         let position = self.tracker.state.position(side, packet.sequence);
-        let degradation = self.report(side).degradation;
+        let degradation = self.tracker.report(side).degradation;
         self.events.clear();
-        let PairTracker { state, anomalies, .. } = &mut self.tracker;
-        let class = state.classify_observed(side, packet, anomalies, |event| self.events.push(event));
+        let class = self.tracker.classify(side, packet, |event| self.events.push(event));
         self.events.retain(|event| !matches!(event, SegmentEvent::Degraded(bit) if degradation.has(*bit)));
-        self.sides[side].packets += 1;
         if class == SegmentClass::Unread {
             self.write(&(line + "unread: a packet without a whole TCP header\n"));
             return;
@@ -203,13 +199,8 @@ impl<'a, W: Write> SegmentList<'a, W> {
             number => format!("0x{number:04x}"),
         };
         let flags = FieldValue::TcpFlags(packet.control & Packet::CONTROL).to_string();
-        line += &match self.is_narrow() {
-            true => format!("{octets:>15} {acknowledgment:>8} {flags:<5} "),
-            false => format!(
-                "{octets:>21} {acknowledgment:>10} {:>6} {flags:<5} {payload:>6} {identification:>6} {:>3}  ",
-                packet.window, packet.ttl
-            ),
-        };
+        let [window, length, ttl] = [packet.window.to_string(), payload.to_string(), packet.ttl.to_string()];
+        line += &self.rest_of_line([&octets, &acknowledgment, &window, &flags, &length, &identification, &ttl]);
         let mut details = class.name().to_string();
         for (at, detail) in self.details(side, packet, class).iter().enumerate() {
             let _ = write!(details, "{} {detail}", if at == 0 { ":" } else { ";" });
@@ -311,7 +302,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
             details.push("first fragment, the others are not read".into());
         }
         if filled > 0 {
-            let missing = match self.report(side).missing_bytes {
+            let missing = match self.tracker.report(side).missing_bytes {
                 0 => "none missing now".into(),
                 missing => format!("{missing} still missing"),
             };
@@ -341,7 +332,7 @@ impl<W: Write> PacketConsumer for SegmentList<'_, W> {
             if self.tracker.number == self.number {
                 self.write_segment(side, packet, frame);
             } else if self.tracker.number < self.number {
-                self.tracker.state.classify(side, packet, &mut self.tracker.anomalies);
+                self.tracker.classify(side, packet, |_| {});
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::connection::Connection;
 use crate::connection_table::ConnectionTable;
 use crate::report::{CaptureReport, Part};
 use crate::text::class_columns;
-use crate::time_line::MAX_TIME_LINES;
+use crate::time_line::{MAX_TIME_LINES, TimeLines};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use weir_plot::escape;
@@ -48,9 +48,7 @@ impl CaptureReport {
         }
         if self.totals.connections > 0 {
             let classes = class_columns(&self.totals);
-            page += "<h2>Segments by class</h2>\n<table>\n";
-            page += &(heading_row(&classes) + &rows(&classes));
-            page += "</table>\n";
+            let _ = write!(page, "<h2>Segments by class</h2>\n<table>\n{}</table>\n", table_rows(&classes));
         }
         if let Some(comparison) = &self.comparison {
             let _ = write!(
@@ -106,9 +104,9 @@ impl CaptureReport {
     fn append_row(&self, table: &ConnectionTable<'_>, index: usize, connection: &Connection, page: &mut String) {
         let number = index + 1;
         let _ = write!(page, "<tr><td class=\"l\" data-v=\"{number}\">");
-        let _ = match self.time_lines.get(index) {
-            Some(_) => write!(page, "<a href=\"#t{number}\">{number}</a>"),
-            None => write!(page, "{number}"),
+        let _ = match self.time_lines.lines.contains_key(&index) {
+            true => write!(page, "<a href=\"#t{number}\">{number}</a>"),
+            false => write!(page, "{number}"),
         };
         let [client, server] = [connection.client, connection.server].map(|endpoint| escape(&endpoint.to_string()));
         let _ = write!(page, "</td><td class=\"l e\">{client}<br/>{server}</td>");
@@ -127,15 +125,15 @@ impl CaptureReport {
     }
 
     fn write_time_lines(&self, page: &mut String, out: &mut dyn Write) -> io::Result<()> {
-        if self.time_lines.is_empty() && self.time_lines.missing.is_empty() {
+        let TimeLines { lines, missing } = &self.time_lines;
+        if lines.is_empty() && missing.is_empty() {
             return Ok(());
         }
         let _ = write!(
             page,
-            "<h2>Time lines</h2>\n<p class=\"faint\">Of the first {MAX_TIME_LINES} connections of each list. {}</p>\n",
-            self.time_lines.missing
+            "<h2>Time lines</h2>\n<p class=\"faint\">Of the first {MAX_TIME_LINES} connections of each list. {missing}</p>\n"
         );
-        for (index, line) in self.time_lines.iter() {
+        for (&index, line) in lines {
             let connection = &self.connections[index];
             let outcome = connection.failure().map_or(connection.delay().name(), |failure| failure.name());
             let _ = write!(
@@ -152,21 +150,14 @@ impl CaptureReport {
     }
 }
 
-fn heading_row(columns: &[Column]) -> String {
-    let heading = |column: &Column| format!("<th{}>{}</th>", alignment(column), escape(&column.heading));
-    format!("<tr>{}</tr>\n", columns.iter().map(heading).collect::<String>())
-}
-
-fn rows(columns: &[Column]) -> String {
-    let mut text = String::new();
-    for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
-        text += "<tr>";
-        for column in columns {
-            let _ = write!(text, "<td{}>{}</td>", alignment(column), escape(&column.cells[row]));
-        }
-        text += "</tr>\n";
-    }
-    text
+/// The headings and rows of a table.
+fn table_rows(columns: &[Column]) -> String {
+    let row = |element: &str, text: &dyn Fn(&Column) -> &str| {
+        let cell = |column: &Column| format!("<{element}{}>{}</{element}>", alignment(column), escape(text(column)));
+        format!("<tr>{}</tr>\n", columns.iter().map(cell).collect::<String>())
+    };
+    let rows = (0..columns[0].cells.len()).map(|at| row("td", &|column| &column.cells[at]));
+    row("th", &|column| &column.heading) + &rows.collect::<String>()
 }
 
 fn alignment(column: &Column) -> &'static str {
