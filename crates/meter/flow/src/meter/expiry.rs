@@ -169,7 +169,7 @@ impl Meter {
         if let Some(reports) = &mut record.tcp {
             self.tcp.write_reports(slot, initiator, [record.forward.packets, record.reverse.packets], reports);
         }
-        record.findings = self.inspection.findings(slot);
+        record.findings = self.inspection.findings_of_record(slot);
         self.count_exported(record);
     }
 
@@ -199,7 +199,7 @@ impl Meter {
         if let Some(reports) = &mut record.tcp {
             self.tcp.write_reports(slot, initiator, packets, reports);
         }
-        record.findings = match state.needs_inspection() {
+        record.findings = match state.needs_inspection() && !self.inspection.is_decided(slot) {
             true => self.inspection.findings_so_far(slot),
             false => self.inspection.findings(slot),
         };
