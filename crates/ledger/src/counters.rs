@@ -107,6 +107,8 @@ pub struct InspectionCounters {
     pub given_up: u64,
     /// Flows whose facts were left out because the memory for facts was full.
     pub facts_left_out: u64,
+    /// Flows whose messages were not counted because too many were counted at the same time.
+    pub transactions_left_out: u64,
 }
 
 impl InspectionCounters {
@@ -118,6 +120,7 @@ impl InspectionCounters {
         }
         self.given_up += other.given_up;
         self.facts_left_out += other.facts_left_out;
+        self.transactions_left_out += other.transactions_left_out;
     }
 }
 

@@ -75,10 +75,12 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
             rows.add(name, &[flows]);
         }
     }
-    let InspectionCounters { given_up, facts_left_out, .. } = ledger.inspection;
-    for (name, flows) in
-        [("inspection given up, too many undecided", given_up), ("facts left out, too little memory", facts_left_out)]
-    {
+    let InspectionCounters { given_up, facts_left_out, transactions_left_out, .. } = ledger.inspection;
+    for (name, flows) in [
+        ("inspection given up, too many undecided", given_up),
+        ("facts left out, too little memory", facts_left_out),
+        ("messages not counted, too many such flows", transactions_left_out),
+    ] {
         if flows > 0 {
             rows.add(name, &[flows]);
         }

@@ -4,7 +4,7 @@
 //! Such a comparison never holds, which looks like traffic that is not there. In a rule it is an error:
 //! a rule that bans a country must not do nothing.
 
-use crate::arguments::{Enrichment, Inspection, Metering, RecordSink, Sinks};
+use crate::arguments::{Enrichment, Inspection, Metering, RecordSink, Sinks, Switch};
 use crate::error::{Error, RulesError};
 use tracing::warn;
 use weir_dpi::InspectionSettings;
@@ -70,6 +70,7 @@ pub fn warn_of_inspection(metering: &Metering, inspects: bool) {
         (metering.dpi_octets != default.octets, "--dpi-octets"),
         (metering.dpi_fields, "--dpi-fields"),
         (metering.dpi_ports, "--dpi-ports"),
+        (metering.dpi_transactions == Switch::Off, "--dpi-transactions"),
     ];
     let given: Vec<&str> = options.into_iter().filter(|(is_given, _)| *is_given).map(|(_, option)| option).collect();
     if !inspects && !given.is_empty() {
@@ -80,7 +81,7 @@ pub fn warn_of_inspection(metering: &Metering, inspects: bool) {
 /// The option without which no record has a value of a field.
 fn missing_option(name: &str, metering: &Metering, inspects: bool, enrichment: &Enrichment) -> Option<&'static str> {
     let needs = match field(name)?.properties().needs? {
-        Requirement::PersonalFields if !inspects => Requirement::Inspection,
+        Requirement::PersonalFields | Requirement::Transactions if !inspects => Requirement::Inspection,
         needs => needs,
     };
     let is_met = match needs {
@@ -89,6 +90,7 @@ fn missing_option(name: &str, metering: &Metering, inspects: bool, enrichment: &
         Requirement::Decapsulation => metering.selection.decap,
         Requirement::Inspection => inspects,
         Requirement::PersonalFields => metering.dpi_fields,
+        Requirement::Transactions => metering.dpi_transactions == Switch::On,
         Requirement::Ndpi => metering.dpi == Some(Inspection::Full),
         Requirement::Networks | Requirement::Geo | Requirement::Tags | Requirement::InterfaceNames => {
             enrichment.meets(needs)

@@ -35,6 +35,11 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         octets: metering.dpi_octets,
         personal: metering.dpi_fields,
         ports: metering.dpi_ports,
+        transactions: if metering.dpi_transactions == Switch::On {
+            InspectionSettings::default().transactions
+        } else {
+            0
+        },
         ..InspectionSettings::default()
     });
     let meter = Config {

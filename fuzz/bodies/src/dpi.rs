@@ -78,6 +78,7 @@ pub fn dpi_inspector(input: &[u8]) {
         session_octets: 1 << 13,
         findings_octets: 1 << 10,
         names: 2,
+        transactions: 2,
         personal: true,
         ports: false,
     };

@@ -1,6 +1,6 @@
 //! What inspection found out about a flow.
 
-use crate::{Application, Confidence};
+use crate::{Application, Confidence, MessageCounts};
 use arrayvec::ArrayVec;
 use std::fmt;
 use std::io::Write;
@@ -181,6 +181,8 @@ pub struct Findings {
     personal: bool,
     /// Per extracted field: its number, the length of its value in 2 octets, the value.
     pub(crate) facts: Vec<u8>,
+    /// The messages of the record, if they are counted.
+    messages: Option<Box<MessageCounts>>,
 }
 
 impl Findings {
@@ -191,7 +193,7 @@ impl Findings {
 
     /// Forgets everything, and keeps at most this much memory.
     pub(crate) fn clear(&mut self, kept_octets: usize) {
-        (self.application, self.notes) = (None, Notes::default());
+        (self.application, self.notes, self.messages) = (None, Notes::default(), None);
         self.facts.clear();
         self.facts.shrink_to(kept_octets);
     }
@@ -229,6 +231,15 @@ impl Findings {
     pub(crate) fn restore_facts(&mut self, known: &Self) {
         self.notes = known.notes;
         self.facts.clone_from(&known.facts);
+    }
+
+    /// The messages of the record, if they were counted.
+    pub fn messages(&self) -> Option<&MessageCounts> {
+        self.messages.as_deref()
+    }
+
+    pub(crate) fn set_messages(&mut self, counts: MessageCounts) {
+        self.messages = Some(Box::new(counts));
     }
 
     /// Adds a note.

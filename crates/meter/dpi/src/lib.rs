@@ -28,6 +28,7 @@ mod kerberos;
 mod ldap;
 mod learned;
 mod lines;
+mod message_stream;
 mod mqtt;
 mod mysql;
 mod ntp;
@@ -49,6 +50,7 @@ mod stun;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod transactions;
 mod wireguard;
 
 pub use application::{Application, Confidence};
@@ -57,3 +59,4 @@ pub use inspector::{FlowInspection, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, DatagramState, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};
 pub use tls::{ja3, ja3s, ja4};
+pub use transactions::MessageCounts;

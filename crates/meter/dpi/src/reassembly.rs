@@ -49,6 +49,11 @@ impl Stream {
         self.end = Some(0);
     }
 
+    /// Sequence number of the first octet, once a segment came.
+    pub fn start(&self) -> Option<u32> {
+        self.start
+    }
+
     /// Whether no segment came.
     pub fn is_new(&self) -> bool {
         self.start.is_none()

@@ -68,9 +68,13 @@ impl Inspection {
 
     /// Suspends or resumes it. Flows that begin while it is suspended are not inspected later.
     pub fn set_active(&mut self, active: bool) {
-        self.packets = match &self.inspector {
+        self.packets = match &mut self.inspector {
             Some(inspector) if active => inspector.settings().packets.into(),
-            _ => 0,
+            Some(inspector) => {
+                inspector.suspend();
+                0
+            }
+            None => 0,
         };
     }
 
@@ -92,7 +96,9 @@ impl Inspection {
             return false;
         };
         let is_last = number >= self.packets;
-        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
+        // A datagram whose other fragments are missing: its header says what it is.
+        let is_fragment = packet.flags.has(Flags::FRAGMENT_FIRST);
+        if packet.flags.has(Flags::FRAGMENT_LATER) || is_fragment && packet.protocol != UDP {
             return true;
         }
         let (syn, fin) = (packet.control & Packet::SYN, packet.control & Packet::FIN);
@@ -112,10 +118,15 @@ impl Inspection {
         // Text that explains a reset is no part of the stream (RFC 1122 section 4.2.2.12).
         let is_reset = packet.protocol == TCP && packet.control & Packet::RST != 0;
         let wire_octets = if is_reset { 0 } else { packet.payload_bytes };
+        if wire_octets == 0 && flow.is_counted() {
+            return true;
+        }
         if wire_octets == 0 && !is_last && fin == 0 && self.second.is_none() {
             return true;
         }
-        let (octets, wire_octets) = if number > self.packets || is_reset { (&[][..], wire_octets) } else { payload() };
+        let is_unread = number > self.packets && !flow.is_counted() || is_reset;
+        let (octets, wire_octets) = if is_unread { (&[][..], wire_octets) } else { payload() };
+        let wire_octets = if is_fragment { wire_octets.max(octets.len() as u32 + 1) } else { wire_octets };
         let second = self.second.as_mut().is_some_and(|second| second.inspect(slot, packet, octets, is_last));
         if wire_octets == 0 && !is_last && fin == 0 {
             return true;
@@ -135,6 +146,24 @@ impl Inspection {
             is_last,
         };
         inspector.inspect(flow, &payload) || second
+    }
+
+    /// Whether nothing more will be found about a flow but counts of its messages.
+    pub fn is_decided(&self, slot: u32) -> bool {
+        let (Some(inspector), Some(flow)) = (&self.inspector, self.flows.get(slot as usize)) else { return true };
+        inspector.is_decided(flow)
+    }
+
+    /// What is known of the flow in a slot when a record of it ends. The next one begins to count
+    /// messages from 0 on.
+    pub fn findings_of_record(&mut self, slot: u32) -> Option<Arc<Findings>> {
+        let findings = self.findings(slot);
+        if let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get(slot as usize))
+            && flow.is_counted()
+        {
+            inspector.begin_record(flow);
+        }
+        findings
     }
 
     /// What is known of the flow in a slot.

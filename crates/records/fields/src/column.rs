@@ -108,6 +108,8 @@ pub enum Requirement {
     Decapsulation,
     /// Inspection of payload.
     Inspection,
+    /// Counts of questions and answers.
+    Transactions,
     /// What may tell something about a person.
     PersonalFields,
     /// nDPI.
@@ -130,6 +132,7 @@ impl Requirement {
             Self::MacAddresses => "--mac-addresses",
             Self::Decapsulation => "--decap",
             Self::Inspection => "--dpi light",
+            Self::Transactions => "--dpi-transactions on",
             Self::PersonalFields => "--dpi-fields",
             Self::Ndpi => "--dpi full",
             Self::Networks => "--networks",

@@ -92,6 +92,8 @@ pub enum Units {
     Octets = 2,
     /// packets.
     Packets = 3,
+    /// messages.
+    Messages = 5,
     /// nanoseconds.
     Nanoseconds = 8,
 }

@@ -217,6 +217,10 @@ pub struct Metering {
     #[arg(long, help_heading = INSPECTION)]
     pub dpi_fields: bool,
 
+    /// Count the questions and answers of DNS and HTTP/1 in each flow; off reads no payload after the application is known
+    #[arg(long, value_name = "WHETHER", default_value = "on", help_heading = INSPECTION)]
+    pub dpi_transactions: Switch,
+
     /// Guess the application from the port where the payload tells nothing; application_by is then port
     #[arg(long, help_heading = INSPECTION)]
     pub dpi_ports: bool,
@@ -224,6 +228,13 @@ pub struct Metering {
     /// How to treat packets of new flows when the flow cache is full
     #[arg(long, value_name = "POLICY", default_value = "overflow")]
     pub full: FullPolicy,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
 }
 
 /// What `--dpi` selects.

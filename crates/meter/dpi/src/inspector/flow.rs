@@ -14,7 +14,7 @@ pub struct FlowInspection {
     /// 0: not known. Otherwise the endpoint that opened the connection, plus 1; and [`ANSWERED`],
     /// [`SEVERAL_SYNS`].
     client: u8,
-    /// Endpoints whose payload is not inspected any more, a bit each.
+    /// Endpoints whose payload is not inspected any more, a bit each; and [`COUNTED`].
     pub(super) silent: u8,
     /// Packets with payload that matched no reader. 0: none, or a session counts them.
     pub(super) unmatched: u16,
@@ -61,6 +61,8 @@ impl FlowState {
 const ANSWERED: u8 = 4;
 /// The client sent SYNs that differ, and none was acknowledged yet.
 const SEVERAL_SYNS: u8 = 8;
+/// The messages of the flow are counted: payload is read until its end.
+const COUNTED: u8 = 0x80;
 /// Octets that a SYN carries at most (RFC 7413).
 const MAX_SYN_OCTETS: u32 = 0xffff;
 /// Both endpoints of a flow.
@@ -123,6 +125,16 @@ impl FlowInspection {
         self.state() == FlowState::Fresh
     }
 
+    /// Whether the messages of the flow are counted, so that all payload is of use.
+    #[inline]
+    pub fn is_counted(&self) -> bool {
+        self.silent & COUNTED != 0
+    }
+
+    pub(super) fn set_counted(&mut self) {
+        self.silent |= COUNTED;
+    }
+
     pub(super) fn expected(&self, endpoint: usize) -> Option<u32> {
         Some(self.expected[endpoint & 1]).filter(|expected| *expected != 0)
     }
@@ -146,7 +158,7 @@ impl FlowInspection {
 
     /// Whether packets after this one may match, of a flow whose packets so far did not match.
     pub(super) fn needs_more(&mut self, payload: &Payload<'_>) -> bool {
-        let is_over = payload.is_last || self.silent == BOTH;
+        let is_over = payload.is_last || self.silent & BOTH == BOTH;
         if is_over {
             self.unmatched = 0;
         }

@@ -22,6 +22,7 @@ mod settings;
 
 use crate::learned::Learned;
 use crate::readers::{ALL_STREAM_READERS, Candidates};
+use crate::transactions::Transactions;
 use crate::{Application, Confidence, Fact, Findings, Note, dns, sip};
 pub use flow::FlowInspection;
 use flow::FlowState;
@@ -49,7 +50,16 @@ enum Entry {
     /// The session of the flow.
     Undecided(u32),
     Decided(Arc<Findings>),
+    /// The messages of the flow are counted.
+    Counted(Box<Counted>),
     Nothing,
+}
+
+/// A decided flow whose messages are counted.
+#[derive(Debug)]
+struct Counted {
+    findings: Arc<Findings>,
+    transactions: Box<Transactions>,
 }
 
 /// Inspects the payload of flows.
@@ -68,6 +78,10 @@ pub struct Inspector {
     /// Findings without extracted fields, which all flows share.
     without_facts: Vec<Arc<Findings>>,
     learned: Learned,
+    /// Flows whose messages are counted.
+    counted: u32,
+    /// How often inspection was suspended.
+    suspensions: u32,
     counters: InspectionCounters,
 }
 
@@ -94,6 +108,8 @@ impl Inspector {
             session_octets: 0,
             without_facts: Vec::new(),
             learned: Learned::new(settings.names),
+            counted: 0,
+            suspensions: 0,
             counters: InspectionCounters::default(),
         }
     }
@@ -114,7 +130,8 @@ impl Inspector {
         let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
         let sessions = (u64::from(settings.sessions) + 1) * (size_of::<Session>() + size_of::<[u32; 3]>()) as u64;
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;
-        let tables = size_of::<Candidates>() as u64 + shared + Learned::memory_octets_for(settings.names);
+        let counted = (size_of::<Counted>() + Transactions::MAX_OCTETS) as u64 * u64::from(settings.transactions);
+        let tables = counted + size_of::<Candidates>() as u64 + shared + Learned::memory_octets_for(settings.names);
         (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + tables
     }
 
@@ -134,9 +151,57 @@ impl Inspector {
             FlowState::Entry(number) => match self.entries.get(number as usize) {
                 Some(&Entry::Undecided(session)) => self.inspect_next(session, flow, payload),
                 Some(Entry::Decided(_)) if flow.unmatched > 0 => self.inspect_first(flow, payload),
+                Some(Entry::Counted(_)) => self.count(number, payload),
                 _ => false,
             },
         }
+    }
+
+    /// Notes that packets will not be inspected for some time.
+    pub fn suspend(&mut self) {
+        self.suspensions = self.suspensions.wrapping_add(1);
+    }
+
+    /// Whether nothing more will be found about a flow but counts of its messages.
+    pub fn is_decided(&self, flow: &FlowInspection) -> bool {
+        let FlowState::Entry(number) = flow.state() else { return false };
+        matches!(self.entries.get(number as usize), Some(Entry::Counted(_)))
+    }
+
+    /// Counts the messages in a packet of a decided flow.
+    fn count(&mut self, entry: u32, payload: &Payload<'_>) -> bool {
+        if let Some(Entry::Counted(counted)) = self.entries.get_mut(entry as usize) {
+            counted.transactions.read(payload);
+        }
+        true
+    }
+
+    /// Counts the messages in a packet that the readers have seen, if the application is known: of the
+    /// first such packet, with the octets of the streams before it.
+    fn count_in_session(&mut self, session: u32, flow: &mut FlowInspection, payload: &Payload<'_>) {
+        let session = &mut self.sessions[session as usize];
+        if let Some(transactions) = &mut session.transactions {
+            return transactions.read(payload);
+        }
+        let Some((application, confidence)) = session.findings.application() else { return };
+        if self.settings.transactions == 0 || confidence > Confidence::Pattern || flow.is_counted() {
+            return;
+        }
+        let Some(mut transactions) = Transactions::new(application, self.suspensions) else { return };
+        flow.set_counted();
+        if self.counted >= self.settings.transactions {
+            self.counters.transactions_left_out += 1;
+            return;
+        }
+        for endpoint in [session.first & 1, 1 - (session.first & 1)] {
+            let stream = &session.streams[endpoint];
+            if let Some(sequence) = stream.start() {
+                transactions.read_stream(endpoint, sequence, stream.contiguous(), payload.time_ns);
+            }
+        }
+        transactions.read(payload);
+        self.counted += 1;
+        session.transactions = Some(Box::new(transactions));
     }
 
     /// Inspects the first payload of a flow, or a later one if those before did not match. The flow takes
@@ -184,18 +249,21 @@ impl Inspector {
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.learn(FIRST_SESSION, payload);
+        self.count_in_session(FIRST_SESSION, flow, payload);
         if is_open {
             self.open_session(flow);
             return true;
         }
         let session = &self.sessions[FIRST_SESSION as usize];
         let (shown, is_recognised) = (session.packets, session.findings.application().is_some());
-        flow.set_state(match self.take_findings(FIRST_SESSION) {
-            Some(findings) => FlowState::Entry(self.allocate(Entry::Decided(findings))),
-            None => FlowState::Done,
+        let entry = self.take_entry(FIRST_SESSION);
+        let is_counted = matches!(entry, Entry::Counted(_));
+        flow.set_state(match entry {
+            Entry::Nothing => FlowState::Done,
+            entry => FlowState::Entry(self.allocate(entry)),
         });
         self.close_session(FIRST_SESSION);
-        !is_recognised && flow.note_no_match(shown.max(packets), payload, false)
+        is_counted || !is_recognised && flow.note_no_match(shown.max(packets), payload, false)
     }
 
     /// The readers that may recognise the first payload of a flow, a bit each.
@@ -268,12 +336,14 @@ impl Inspector {
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.learn(index, payload);
+        self.count_in_session(index, flow, payload);
         self.bound_session_octets(index);
         if is_open {
             return true;
         }
-        let Session { packets, findings, .. } = &self.sessions[index as usize];
+        let Session { packets, findings, transactions, .. } = &self.sessions[index as usize];
         let (packets, is_recognised) = (*packets, findings.application().is_some());
+        let is_counted = transactions.is_some();
         self.end_session(index);
         if let FlowState::Entry(entry) = flow.state()
             && matches!(self.entries.get(entry as usize), Some(Entry::Nothing))
@@ -282,7 +352,7 @@ impl Inspector {
             flow.set_state(FlowState::Done);
         }
         if is_recognised || payload.is_last {
-            return false;
+            return is_counted;
         }
         if !may_restart {
             return flow.note_no_match(packets, payload, !is_one_side);
@@ -314,6 +384,11 @@ impl Inspector {
         let FlowState::Entry(entry) = flow.state() else { return None };
         match self.entries.get(entry as usize)? {
             Entry::Decided(findings) => Some(Arc::clone(findings)),
+            Entry::Counted(counted) => {
+                let mut findings = Findings::clone(&counted.findings);
+                counted.transactions.add_to(&mut findings, self.suspensions);
+                Some(Arc::new(findings))
+            }
             &Entry::Undecided(session) => {
                 let session = &self.sessions[session as usize];
                 let mut findings = session.findings.clone();
@@ -324,9 +399,24 @@ impl Inspector {
                     findings.note(Note::Limit);
                 }
                 self.settings.guess(session.is_tcp, session.ports, &mut findings);
+                if let Some(transactions) = &session.transactions {
+                    transactions.add_to(&mut findings, self.suspensions);
+                }
                 (!findings.is_empty()).then(|| Arc::new(findings))
             }
             Entry::Nothing | Entry::Free(_) => None,
+        }
+    }
+
+    /// Begins another record of a flow: messages are counted from 0 on.
+    pub fn begin_record(&mut self, flow: &FlowInspection) {
+        let FlowState::Entry(entry) = flow.state() else { return };
+        match self.entries.get_mut(entry as usize) {
+            Some(Entry::Counted(counted)) => counted.transactions.begin_record(),
+            Some(&mut Entry::Undecided(session)) => {
+                self.sessions[session as usize].transactions.iter_mut().for_each(|open| open.begin_record());
+            }
+            _ => {}
         }
     }
 
@@ -335,10 +425,16 @@ impl Inspector {
         let FlowState::Entry(entry) = std::mem::take(flow).state() else { return };
         match self.entries.get(entry as usize) {
             Some(&Entry::Undecided(session)) => {
-                self.counters.recognised += u64::from(self.sessions[session as usize].findings.application().is_some());
+                let Session { findings, transactions, .. } = &mut self.sessions[session as usize];
+                self.counters.recognised += u64::from(findings.application().is_some());
+                self.counted -= u32::from(transactions.take().is_some());
                 self.release_session(session);
             }
             Some(Entry::Decided(findings)) => self.findings_octets -= memory_of(findings),
+            Some(Entry::Counted(counted)) => {
+                self.counted -= 1;
+                self.findings_octets -= memory_of(&counted.findings);
+            }
             _ => {}
         }
         self.free(entry);
@@ -388,9 +484,9 @@ impl Inspector {
 
     /// Replaces the session of a flow by what it found.
     fn end_session(&mut self, index: u32) {
-        let found = self.take_findings(index);
+        let entry = self.take_entry(index);
         if let Some(place) = self.entries.get_mut(self.sessions[index as usize].entry as usize) {
-            *place = found.map_or(Entry::Nothing, Entry::Decided);
+            *place = entry;
         }
         self.release_session(index);
     }
@@ -409,6 +505,19 @@ impl Inspector {
         let before = session.octets();
         session.close(kept);
         self.session_octets -= before - session.octets();
+    }
+
+    /// What is kept of a flow whose session ends.
+    fn take_entry(&mut self, session: u32) -> Entry {
+        let transactions = self.sessions[session as usize].transactions.take();
+        match (self.take_findings(session), transactions) {
+            (Some(findings), Some(transactions)) => Entry::Counted(Box::new(Counted { findings, transactions })),
+            (Some(findings), None) => Entry::Decided(findings),
+            (None, transactions) => {
+                self.counted -= u32::from(transactions.is_some());
+                Entry::Nothing
+            }
+        }
     }
 
     fn take_findings(&mut self, index: u32) -> Option<Arc<Findings>> {

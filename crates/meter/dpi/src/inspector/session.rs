@@ -4,6 +4,7 @@ use super::flow::{FlowInspection, UNKNOWN_DATAGRAMS};
 use super::payload::Payload;
 use crate::readers::{Candidates, DATAGRAM_READERS, DatagramState, STREAM_READERS};
 use crate::reassembly::Stream;
+use crate::transactions::Transactions;
 use crate::{Findings, Note, Streams, Verdict};
 use weir_ledger::InspectionCounters;
 
@@ -25,6 +26,8 @@ pub(super) struct Session {
     pub candidates: u32,
     pub streams: [Stream; 2],
     pub findings: Findings,
+    /// The messages of the flow, if they are counted.
+    pub transactions: Option<Box<Transactions>>,
     datagram_state: DatagramState,
 }
 

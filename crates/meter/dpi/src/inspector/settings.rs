@@ -17,6 +17,8 @@ pub struct InspectionSettings {
     pub findings_octets: u64,
     /// Names of addresses, learned from DNS, that are known at the same time.
     pub names: u32,
+    /// Flows whose messages are counted at the same time; 0: none.
+    pub transactions: u32,
     /// Personal fields are kept: see [`crate::Fact::is_personal`].
     pub personal: bool,
     /// The application of a flow whose payload matches no reader is guessed from its ports.
@@ -39,6 +41,7 @@ impl InspectionSettings {
         Self {
             sessions: self.sessions.min(entries),
             names: self.names.min(entries),
+            transactions: self.transactions.min(entries),
             session_octets: self.session_octets.min(octets),
             findings_octets: self.findings_octets.min(octets),
             ..self
@@ -65,6 +68,7 @@ impl Default for InspectionSettings {
             session_octets: 64 << 20,
             findings_octets: 64 << 20,
             names: 1 << 15,
+            transactions: 1 << 16,
             personal: false,
             ports: false,
         }

@@ -116,7 +116,8 @@ fn datagrams_that_tell_nothing_do_not_hide_a_later_message() {
 fn datagrams_of_no_protocol_do_not_hide_the_answer() {
     let answer = answer();
     for junk in 0..6 {
-        let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+        let settings = InspectionSettings { transactions: 0, ..InspectionSettings::default() };
+        let mut inspector = Inspector::new(settings, 8);
         let mut flow = FlowInspection::default();
         inspector.inspect(&mut flow, &datagram(QUESTION));
         for number in 1..=junk {

@@ -162,7 +162,7 @@ impl Meter {
                 self.full_counters.remove(slot, endpoint);
             }
         }
-        record.findings = self.inspection.findings(slot);
+        record.findings = self.inspection.findings_of_record(slot);
         self.count_exported(record);
     }
 
@@ -198,10 +198,11 @@ impl Meter {
         let analysed = self.is_connection(slot) && !self.tcp.unanalysed.contains(slot);
         let mut record = Box::new(if analysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
         self.fill_record(slot, &mut record);
-        record.findings = match self.cache.slots[slot as usize].state.needs_inspection() {
-            true => self.inspection.findings_so_far(slot),
-            false => self.inspection.findings(slot),
-        };
+        record.findings =
+            match self.cache.slots[slot as usize].state.needs_inspection() && !self.inspection.is_decided(slot) {
+                true => self.inspection.findings_so_far(slot),
+                false => self.inspection.findings(slot),
+            };
         record
     }
 

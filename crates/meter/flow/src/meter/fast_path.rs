@@ -196,7 +196,8 @@ impl Meter {
         let (Some(&mark), Some(flow)) = (self.marks.get(slot as usize), self.cache.slots.get(slot as usize)) else {
             return;
         };
-        let inspection_ended = self.inspection.packets == 0 || !flow.state.needs_inspection();
+        let inspection_ended =
+            self.inspection.packets == 0 || !flow.state.needs_inspection() || self.inspection.is_decided(slot);
         let tuple = follower.needs_tuple().then(|| flow.state.tuple());
         let mut record = follower.needs_record(mark).then(|| self.record_so_far(slot));
         let record = record.as_deref_mut();

@@ -2,14 +2,14 @@
 
 use super::reading::{optional, text};
 use crate::column::Profile::Basic;
-use crate::column::Requirement::{Inspection, Ndpi, PersonalFields};
+use crate::column::Requirement::{Inspection, Ndpi, PersonalFields, Transactions};
 use crate::column::{Known, Origin, Properties};
 use crate::element::DataType::{DateTimeMilliseconds, OctetArray, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
 use crate::element::{DataType, Element, Semantics, Units, ntop_text, quantity, text_element};
 use crate::entry::{DirectionView, fields};
 use crate::value::FieldValue;
 use crate::words::Words;
-use weir_dpi::{Application, Confidence, Fact, Findings, Notes};
+use weir_dpi::{Application, Confidence, Fact, Findings, MessageCounts, Notes};
 
 const COMMON: Properties =
     Properties { known: Known::Later, needs: Some(Inspection), ..Properties::of(Origin::Inspection) };
@@ -59,12 +59,28 @@ fields! {
         [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName);
     flow "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
         [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
-    flow "dns_rcode", Integer, "", "Response code of the first answer to it: 0 is no error, 3 is NXDOMAIN.",
+    flow "dns_rcode", Integer, "", "Response code of the first answer to it, and of no other (dns_nxdomain counts): 0 is no error, 3 is NXDOMAIN.",
         [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode);
-    flow "dns_answers", CaselessText, "", "Records of that answer, separated by commas.",
-        [text_element(84, "dnsAnswers")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
+    flow "dns_records", CaselessText, "", "Records of that answer, separated by commas.",
+        [text_element(84, "dnsAnswerRecords")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
     flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
         [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
+    flow "dns_queries", Integer, "", "Questions of DNS, mDNS or LLMNR in the record, also those sent again.",
+        [quantity(111, "dnsQueries", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never;
+    flow "dns_answers", Integer, "", "Answers of DNS, mDNS or LLMNR in the record.",
+        [quantity(112, "dnsAnswers", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.answers), needs: Some(Transactions), known: Known::Never;
+    flow "dns_nxdomain", Integer, "", "Answers with the code NXDOMAIN (3).",
+        [quantity(113, "dnsNxdomain", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never;
+    flow "dns_servfail", Integer, "", "Answers with the code SERVFAIL (2).",
+        [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]), needs: Some(Transactions), known: Known::Never;
+    flow "dns_refused", Integer, "", "Answers with the code REFUSED (5).",
+        [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
+    flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record. Those that are open at an active timeout count in the next record if they stay unanswered.",
+        [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered), needs: Some(Transactions), known: Known::Never;
+    flow "dns_response_mean_ns", Integer, "ns", "Mean time from a question to its answer, of all answers of the record.",
+        [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false), needs: Some(Transactions), known: Known::Never;
+    flow "dns_response_max_ns", Integer, "ns", "Longest time from a question to its answer.",
+        [quantity(118, "dnsResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, false), needs: Some(Transactions), known: Known::Never;
     flow "dst_dns_name", HostName, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
         [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName);
     flow "http_host", HostName, "", "Host of the first request.",
@@ -75,10 +91,26 @@ fields! {
         [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpPath), needs: Some(PersonalFields);
     flow "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
         [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpUserAgent), needs: Some(PersonalFields);
-    flow "http_status", Integer, "", "Status of the first final response.",
+    flow "http_status", Integer, "", "Status of the first final response, and of no other (http_4xx and http_5xx count).",
         [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus);
     flow "http_content_type", CaselessText, "", "Content type of that response.",
         [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpContentType);
+    flow "http_requests", Integer, "", "Requests of HTTP/1 in the record.",
+        [quantity(119, "httpRequests", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never;
+    flow "http_1xx", Integer, "", "Responses of HTTP/1 with a status from 100 to 199.",
+        [quantity(120, "http1xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never;
+    flow "http_2xx", Integer, "", "Responses of HTTP/1 with a status from 200 to 299.",
+        [quantity(121, "http2xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[1]), needs: Some(Transactions), known: Known::Never;
+    flow "http_3xx", Integer, "", "Responses of HTTP/1 with a status from 300 to 399.",
+        [quantity(122, "http3xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
+    flow "http_4xx", Integer, "", "Responses of HTTP/1 with a status from 400 to 499.",
+        [quantity(123, "http4xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[3]), needs: Some(Transactions), known: Known::Never;
+    flow "http_5xx", Integer, "", "Responses of HTTP/1 with a status from 500 to 599.",
+        [quantity(124, "http5xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[4]), needs: Some(Transactions), known: Known::Never;
+    flow "http_response_mean_ns", Integer, "ns", "Mean time from the end of a request to the status line of its response, of all responses of the record.",
+        [quantity(125, "httpResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, true), needs: Some(Transactions), known: Known::Never;
+    flow "http_response_max_ns", Integer, "ns", "Longest time from the end of a request to the status line of its response.",
+        [quantity(126, "httpResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, true), needs: Some(Transactions), known: Known::Never;
     flow "ssh_client", Text, "", "Identification of the SSH client.",
         [text_element(86, "sshClientSoftware")], |r| fact_text(r, has_ssh, Fact::SshClient);
     flow "ssh_server", Text, "", "Identification of the SSH server.",
@@ -175,6 +207,29 @@ fn none(_: Application) -> bool {
 fn fact_number(record: &DirectionView<'_>, fact: Fact) -> FieldValue<'static> {
     let number = record.flow.findings.as_ref().and_then(|findings| findings.number(fact));
     optional(number, FieldValue::Unsigned)
+}
+
+/// The counts of the messages of a record, if they are counted and of this protocol.
+fn messages<'a>(record: &DirectionView<'a>, is_http: bool) -> Option<&'a MessageCounts> {
+    record.flow.findings.as_ref()?.messages().filter(|counts| counts.is_http == is_http)
+}
+
+fn dns(record: &DirectionView<'_>, read: fn(&MessageCounts) -> u32) -> FieldValue<'static> {
+    optional(messages(record, false), |counts| FieldValue::Unsigned(read(counts).into()))
+}
+
+fn http(record: &DirectionView<'_>, read: fn(&MessageCounts) -> u32) -> FieldValue<'static> {
+    optional(messages(record, true), |counts| FieldValue::Unsigned(read(counts).into()))
+}
+
+fn mean_response(record: &DirectionView<'_>, is_http: bool) -> FieldValue<'static> {
+    let mean = messages(record, is_http).and_then(|counts| counts.response_sum_ns.checked_div(counts.timed.into()));
+    optional(mean, FieldValue::Unsigned)
+}
+
+fn longest_response(record: &DirectionView<'_>, is_http: bool) -> FieldValue<'static> {
+    let longest = messages(record, is_http).filter(|counts| counts.timed > 0).map(|counts| counts.response_max_ns);
+    optional(longest, FieldValue::Unsigned)
 }
 
 /// A time within the years that ns since 1970 can tell.

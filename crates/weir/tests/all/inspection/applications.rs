@@ -20,7 +20,7 @@ const FIELDS: [(&str, &str); 20] = [
     ("DnsName", "dns_name"),
     ("DnsType", "dns_type"),
     ("DnsRcode", "dns_rcode"),
-    ("DnsAnswers", "dns_answers"),
+    ("DnsAnswers", "dns_records"),
     ("HttpHost", "http_host"),
     ("HttpPath", "http_path"),
     ("HttpUserAgent", "http_user_agent"),
@@ -231,7 +231,7 @@ fn dns_answers_to_another_question_and_names_of_other_records_do_not_count() {
         assert_eq!((code, err.as_str()), (0, ""));
         assert_eq!(field(&records, "dns_name", port), "a.example");
         assert_eq!(field(&records, "dns_rcode", port).as_u64(), rcode, "{at}");
-        assert_eq!(field(&records, "dns_answers", port).as_str(), answers, "{at}");
+        assert_eq!(field(&records, "dns_records", port).as_str(), answers, "{at}");
         assert_eq!(field(&records, "dst_dns_name", 6000).as_str(), name, "{at}");
     }
 }
@@ -296,7 +296,7 @@ fn junk_does_not_hide_what_later_datagrams_or_the_other_side_prove() {
         assert_eq!(field(&records, "application", port).as_str(), expected, "{port}");
         assert!(field(&records, "application_notes", port).is_null(), "{port}");
     }
-    assert_eq!(field(&records, "dns_answers", 5003), "198.51.100.7");
+    assert_eq!(field(&records, "dns_records", 5003), "198.51.100.7");
     assert_eq!(field(&records, "http_status", 6000), 400);
     assert_eq!(field(&records, "ssh_server", 6001), "SSH-2.0-a");
     assert_eq!(ledger["inspection"]["flows"], 9);
@@ -499,7 +499,7 @@ fn names_of_hosts_are_compared_and_grouped_without_regard_to_case() {
         ("dns_name contains EXAM", 3),
         ("dns_name = a.exampl", 0),
         ("community_id starts-with 1:", 4),
-        ("dns_answers contains x", 0),
+        ("dns_records contains x", 0),
     ] {
         assert_eq!(read(&["--where", expression]).lines().count(), 1 + flows, "{expression}");
     }

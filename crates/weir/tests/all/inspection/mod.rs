@@ -1,3 +1,4 @@
 mod applications;
 mod ndpi;
 mod payload_readers;
+mod transactions;

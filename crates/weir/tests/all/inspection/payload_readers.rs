@@ -9,7 +9,7 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 
 /// A frame of a client's port and the server's port 4000. `from_client`: the side that sends it.
-fn segment(port: u16, from_client: bool, sequence: u32, control: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn segment(port: u16, from_client: bool, sequence: u32, control: u8, payload: &[u8]) -> Vec<u8> {
     let (source, destination, ports) =
         if from_client { (CLIENT, SERVER, [port, 4000]) } else { (SERVER, CLIENT, [4000, port]) };
     let numbers = [sequence, 1].map(u32::to_be_bytes).concat();
@@ -19,7 +19,7 @@ fn segment(port: u16, from_client: bool, sequence: u32, control: u8, payload: &[
 
 /// The frames of a connection: the client's SYN, then segments of the client (`true`) and the
 /// server.
-fn connection(port: u16, segments: &[(bool, &[u8])]) -> Vec<Vec<u8>> {
+pub(super) fn connection(port: u16, segments: &[(bool, &[u8])]) -> Vec<Vec<u8>> {
     let mut frames = vec![segment(port, true, 0, SYN, b""), segment(port, false, 0, SYN | ACK, b"")];
     let mut sequences = [1, 1];
     for &(from_client, payload) in segments {
@@ -30,13 +30,13 @@ fn connection(port: u16, segments: &[(bool, &[u8])]) -> Vec<Vec<u8>> {
     frames
 }
 
-fn datagram(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+pub(super) fn datagram(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let words = [ports[0], ports[1], 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
     ipv4(17, CLIENT, SERVER, &[&words, payload].concat())
 }
 
 /// The values of some fields of the only record of these frames. `null` is an empty text.
-fn read<const N: usize>(frames: &[Vec<u8>], options: &[&str], fields: [&str; N]) -> [String; N] {
+pub(super) fn read<const N: usize>(frames: &[Vec<u8>], options: &[&str], fields: [&str; N]) -> [String; N] {
     let capture = Pcap::of(frames).saved();
     let list = fields.join(",");
     let (code, err, records, _) = metered(&[&["read", capture.name(), "-q", "--fields", &list], options].concat());
@@ -162,7 +162,7 @@ fn commas_and_quotes_in_entries_are_told_from_those_of_the_list() {
     let record = |data: &[u8]| [&[0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 9][..], &vector::<2>(&vector::<1>(data))].concat();
     let header = [0, 7, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0];
     let answer = [&header[..], b"\x01a\0\0\x10\0\x01", &record(b"x\",\"y"), &record(b"z")].concat();
-    assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_answers"]), ["\"x\\x22\\x2c\\x22y\",\"z\""]);
+    assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_records"]), ["\"x\\x22\\x2c\\x22y\",\"z\""]);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn unknown_command_of_redis_and_name_that_loops_are_not_certain() {
     // The name of the record points to its time to live, which points behind itself.
     let record = [0xc0, 12, 0, 5, 0, 1, 0xc0, 27, 0xc0, 25, 0, 2, 0xc0, 25];
     let answer = [&[0, 7, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..], b"\x01a\0\0\x05\0\x01", &record].concat();
-    assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_answers"]), ["TYPE5"]);
+    assert_eq!(read(&[datagram([53, 5000], &answer)], &[], ["dns_records"]), ["TYPE5"]);
 }
 
 /// Names come from strangers: none of them adds a key to JSON or a column to CSV.

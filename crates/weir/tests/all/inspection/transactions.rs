@@ -1,0 +1,150 @@
+//! Counts of the questions and answers of DNS and HTTP/1 in a flow.
+
+use super::payload_readers::{connection, datagram, read};
+use std::path::Path;
+use std::process::Command;
+use testbed::{Pcap, capture_files, captures_of_applications, ipv4, is_installed, metered, number, success};
+
+const DNS_COUNTS: [&str; 6] =
+    ["dns_queries", "dns_answers", "dns_nxdomain", "dns_servfail", "dns_refused", "dns_unanswered"];
+const HTTP_COUNTS: [&str; 6] = ["http_requests", "http_1xx", "http_2xx", "http_3xx", "http_4xx", "http_5xx"];
+
+/// A question of DNS for an address of `a.example`, or its answer with this code.
+fn dns(id: u16, code: Option<u8>) -> Vec<u8> {
+    let flags = code.map_or(0x0100, |code| 0x8180 | u16::from(code));
+    let header = [id, flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
+    [&header[..], b"\x01a\x07example\0\0\x01\0\x01"].concat()
+}
+
+/// The datagram in the other direction.
+fn answer(port: u16, payload: &[u8]) -> Vec<u8> {
+    let words = [53, port, 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
+    ipv4(17, [198, 51, 100, 7], [192, 0, 2, 1], &[&words, payload].concat())
+}
+
+#[test]
+fn every_question_of_a_socket_counts() {
+    let mut frames = Vec::new();
+    for id in 0..20 {
+        frames.push(datagram([4000, 53], &dns(id, None)));
+        if id < 18 {
+            frames.push(answer(4000, &dns(id, Some(if id % 2 == 0 { 0 } else { 3 }))));
+        }
+    }
+    // Sent again, and answered once; then other codes.
+    frames.extend([19, 19].map(|id| datagram([4000, 53], &dns(id, None))));
+    for (id, code) in [(19, 2), (30, 5), (31, 2)] {
+        frames.push(answer(4000, &dns(id, Some(code))));
+    }
+    assert_eq!(read(&frames, &[], DNS_COUNTS), ["22", "21", "9", "2", "1", "1"]);
+    assert_eq!(read(&frames, &["--dpi-transactions", "off"], DNS_COUNTS), [""; 6]);
+    assert_eq!(read(&frames, &[], ["dns_rcode", "application_notes"]), ["0", ""]);
+}
+
+#[test]
+fn times_are_those_from_each_question_to_its_answer() {
+    let at = |capture: Pcap, us, frame: &[u8]| capture.frame(1, us, frame);
+    let mut capture = at(Pcap::new(), 0, &datagram([4000, 53], &dns(1, None)));
+    capture = at(capture, 100, &datagram([4000, 53], &dns(2, None)));
+    capture = at(capture, 150, &datagram([4000, 53], &dns(1, None)));
+    capture = at(capture, 400, &answer(4000, &dns(2, Some(0))));
+    let capture = at(capture, 900, &answer(4000, &dns(1, Some(0)))).saved();
+    let (_, _, records, _) =
+        metered(&["read", capture.name(), "-q", "--fields", "dns_response_mean_ns,dns_response_max_ns"]);
+    assert_eq!(number(&records[0]["dns_response_mean_ns"]), 600_000);
+    assert_eq!(number(&records[0]["dns_response_max_ns"]), 900_000);
+}
+
+#[test]
+fn every_response_of_a_kept_alive_connection_counts() {
+    let request: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let good: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+    let bad: &[u8] = b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let mut segments = vec![(true, request), (false, good)];
+    for _ in 0..9 {
+        segments.extend([(true, request), (false, &bad[..20]), (false, &bad[20..])]);
+    }
+    segments
+        .extend([(true, &b"GET /x HTTP/1.1\r\n\r\n"[..]), (false, b"HTTP/1.1 404 Not\r\nContent-Length: 0\r\n\r\n")]);
+    let frames = connection(5000, &segments);
+    assert_eq!(read(&frames, &[], HTTP_COUNTS), ["11", "0", "1", "0", "1", "9"]);
+    assert_eq!(read(&frames, &[], ["http_status", "dns_queries", "application_notes"]), ["200", "", ""]);
+    let capture = Pcap::of(&frames).saved();
+    let found = success(["read", capture.name(), "-q", "--where", "http_5xx > 0", "-o", "json:-"]);
+    assert_eq!(found.lines().count(), 1);
+    let (_, _, records, _) =
+        metered(&["read", capture.name(), "-q", "--dpi-packets", "2", "--fields", &HTTP_COUNTS.join(",")]);
+    assert_eq!(number(&records[0]["http_5xx"]), 9, "the limit of packets is one of recognition");
+}
+
+#[test]
+fn records_of_a_flow_add_up() {
+    let mut capture = Pcap::new();
+    for id in 0..50_u16 {
+        capture = capture.frame(u32::from(id), 0, &datagram([4000, 53], &dns(id, None)));
+        if id % 10 != 9 {
+            capture = capture.frame(u32::from(id), 500, &answer(4000, &dns(id, Some(3))));
+        }
+    }
+    let capture = capture.saved();
+    let (_, _, records, _) =
+        metered(&["read", capture.name(), "-q", "--active", "10s", "--fields", &DNS_COUNTS.join(",")]);
+    assert!(records.len() > 3, "{records:#?}");
+    let sum = |field| records.iter().map(|record| number(&record[field])).sum::<u64>();
+    assert_eq!(DNS_COUNTS.map(sum), [50, 45, 45, 0, 0, 5]);
+}
+
+#[test]
+fn answers_in_fragments_have_their_code() {
+    let capture = testbed::captures().join("dns.pcap.gz");
+    let capture = capture.to_str().unwrap();
+    let unanswered = ["read", capture, "-q", "--where", "dns_name and not dns_rcode", "-o", "json:-"];
+    assert_eq!(success(unanswered), "");
+    assert_eq!(success(["read", capture, "-q", "--where", "dns_unanswered > 0", "-o", "json:-"]), "");
+}
+
+/// What tshark counts: frames by a filter, each message once.
+fn count_by_tshark(capture: &Path, field: &str) -> Vec<u64> {
+    let output =
+        Command::new("tshark").arg("-r").arg(capture).args(["-Y", field, "-T", "fields", "-e", field]).output();
+    let text = String::from_utf8(output.expect("tshark runs").stdout).unwrap();
+    text.split([',', '\n']).filter_map(|value| value.parse().ok()).collect()
+}
+
+#[test]
+fn counts_equal_those_of_tshark() {
+    if !is_installed("tshark") {
+        return println!("SKIPPED: tshark is not installed");
+    }
+    let mut messages = 0;
+    for capture in capture_files().into_iter().chain(captures_of_applications()) {
+        let fields = [&DNS_COUNTS[..], &HTTP_COUNTS].concat().join(",");
+        let (_, _, records, _) = metered(&["read", capture.to_str().unwrap(), "-q", "--decap", "--fields", &fields]);
+        let sum = |field: &str| -> u64 { records.iter().filter_map(|record| record[field].as_u64()).sum() };
+        let is_response = count_by_tshark(&capture, "dns.flags.response");
+        let codes = count_by_tshark(&capture, "dns.flags.rcode");
+        let statuses = count_by_tshark(&capture, "http.response.code");
+        let of_class = |class: u64| statuses.iter().filter(|&&status| status / 100 == class).count() as u64;
+        let of_code = |code: u64| codes.iter().filter(|&&known| known == code).count() as u64;
+        let answers = is_response.iter().sum::<u64>();
+        let requests = count_by_tshark(&capture, "http.request").len() as u64;
+        let theirs = [
+            ("dns_queries", is_response.len() as u64 - answers),
+            ("dns_answers", answers),
+            ("dns_nxdomain", of_code(3)),
+            ("dns_servfail", of_code(2)),
+            ("dns_refused", of_code(5)),
+            ("http_requests", requests),
+            ("http_1xx", of_class(1)),
+            ("http_2xx", of_class(2)),
+            ("http_3xx", of_class(3)),
+            ("http_4xx", of_class(4)),
+            ("http_5xx", of_class(5)),
+        ];
+        for (field, count) in theirs {
+            assert_eq!(sum(field), count, "{} {field}", capture.display());
+            messages += count;
+        }
+    }
+    assert!(messages > 50, "{messages}");
+}
