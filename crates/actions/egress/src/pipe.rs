@@ -8,10 +8,9 @@ use crate::error::Error;
 use crate::output::{OutputSettings, PacketOutput, WhenFull};
 use crate::pipe_file::PipeFile;
 use crate::queue::{Queue, QueueSettings};
-use crate::writer::Writer;
+use crate::writer::{PipeState, Writer};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use weir_capture::{Frame, pcap_record_header};
 use weir_ledger::{OutputCounters, OutputDropReason};
@@ -20,25 +19,6 @@ use weir_ledger::{OutputCounters, OutputDropReason};
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Octets of a record before the frame.
 const HEADER_OCTETS: usize = 16;
-
-/// What the pipelines and the writer of an output share.
-#[derive(Debug, Default)]
-pub(crate) struct PipeState {
-    /// The link type of the file, once there is a frame.
-    pub link_type: OnceLock<u16>,
-    /// 0, or the number of the reason for which nothing can be written, plus 1.
-    refusal: AtomicU8,
-}
-
-impl PipeState {
-    pub fn set_refusal(&self, reason: Option<OutputDropReason>) {
-        self.refusal.store(reason.map_or(0, |reason| reason as u8 + 1), Relaxed);
-    }
-
-    fn refusal(&self) -> Option<OutputDropReason> {
-        OutputDropReason::ALL.get(usize::from(self.refusal.load(Relaxed)).checked_sub(1)?).copied()
-    }
-}
 
 /// The end of a pipe output in one pipeline.
 pub(crate) struct PipeOutput {

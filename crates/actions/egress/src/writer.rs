@@ -7,14 +7,14 @@
 //! they wait together: no queue waits for another one. The octets go from the chunks to the
 //! operating system without another copy.
 
-use crate::pipe::PipeState;
 use crate::pipe_file::PipeFile;
 use crate::queue::{Chunk, Progress, Record};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use weir_capture::pcap_file_header;
@@ -32,6 +32,25 @@ const WAIT: Duration = Duration::from_millis(50);
 const SNAP_BYTES: u32 = 262_144;
 const ETHERNET: u16 = 1;
 const PCAP_HEADER_OCTETS: usize = 24;
+
+/// What the pipelines and the writer of an output share.
+#[derive(Debug, Default)]
+pub(crate) struct PipeState {
+    /// The link type of the file, once there is a frame.
+    pub link_type: OnceLock<u16>,
+    /// 0, or the number of the reason for which nothing can be written, plus 1.
+    refusal: AtomicU8,
+}
+
+impl PipeState {
+    pub fn set_refusal(&self, reason: Option<OutputDropReason>) {
+        self.refusal.store(reason.map_or(0, |reason| reason as u8 + 1), Relaxed);
+    }
+
+    pub fn refusal(&self) -> Option<OutputDropReason> {
+        OutputDropReason::ALL.get(usize::from(self.refusal.load(Relaxed)).checked_sub(1)?).copied()
+    }
+}
 
 pub(crate) struct Writer {
     name: String,
