@@ -13,7 +13,7 @@ use weir_capture::{Burst, Frame, LiveSource, MAX_BURST_FRAMES, Progress, Source}
 use weir_egress::{Balance, Egress, OutputSettings, OutputSpec, PacketOutput};
 use weir_flow::Config;
 use weir_ledger::OutputCounters;
-use weir_probe::{CpuAffinity, PacketActions, Pipeline};
+use weir_probe::{CpuAffinity, PacketActions};
 use weir_rules::Rules;
 
 /// Receives and sends, and does nothing else.

@@ -1,6 +1,6 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, ProbeOptions, Selection};
+use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, ProbeOptions, Selection, Switch};
 use crate::error::Error;
 use crate::memory;
 use std::io;

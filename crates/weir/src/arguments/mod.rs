@@ -19,7 +19,7 @@ mod values;
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use bypass::{Bypass, BypassAction, EveEvent};
 pub use groups::{
-    Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks, Times,
+    Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks, Switch, Times,
 };
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
