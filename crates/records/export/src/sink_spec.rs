@@ -2,7 +2,7 @@
 //! settings: `?NAME=VALUE&...`. It is parsed once.
 
 use crate::compression::Compression;
-use crate::kinds::{Destination, SINK_KINDS, SinkKind, ViewFormat, is_standard_output, split};
+use crate::kinds::{Destination, SINK_KINDS, SinkKind, SinkSetting, ViewFormat, is_standard_output, split};
 use crate::rotation::RotationSettings;
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
 use std::fmt;
@@ -40,6 +40,25 @@ impl SinkSpec {
     /// How the sink writes a view; `None` if it gets records only.
     pub fn view_format(&self) -> Option<ViewFormat> {
         self.kind.view
+    }
+
+    /// The scheme, and the settings in effect: those that are given, and the defaults of others. Without
+    /// `where`, which selects what the sink gets.
+    pub fn settings(&self) -> String {
+        let given: Vec<_> = split(self.name()).1.split('&').filter_map(|setting| setting.split_once('=')).collect();
+        let values = |of: &str| given.iter().filter(|(name, _)| *name == of).map(|(_, value)| *value).collect();
+        let mut settings = Vec::new();
+        for SinkSetting { name, default, .. } in self.kind.settings.iter().filter(|setting| !setting.is_of_all()) {
+            let mut values: Vec<&str> = values(name);
+            // A list of fields is in place of a template.
+            let is_replaced = *name == "template" && given.iter().any(|(name, _)| *name == "fields");
+            if values.is_empty() && !default.is_empty() && !is_replaced {
+                values.push(default);
+            }
+            settings.extend(values.into_iter().map(|value| format!("{name}={value}")));
+        }
+        let settings = if settings.is_empty() { "none".into() } else { settings.join(", ") };
+        format!("{}: {settings}", self.kind.scheme)
     }
 
     /// The path of the file, or a name of standard output; `None` for a collector.

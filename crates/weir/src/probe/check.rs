@@ -143,6 +143,7 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
     }
     for sink in &outputs.sinks {
         facts.add("sink", sink);
+        facts.add("settings", sink.spec.settings());
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {
         let (rules, egresses) = actions.description();

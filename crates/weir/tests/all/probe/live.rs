@@ -887,6 +887,16 @@ fn options_without_effect_are_refused_and_check_prints_the_plan() {
     ] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
+    let sinks = ["-o", "ipfix+udp://192.0.2.1?mtu=1300&where=tcp", "-o", "csv:-?fields=src_ip", "-o", "json:/dev/null"];
+    let plan = success(["probe", "-i", "synth:mix", "--check"].into_iter().chain(sinks));
+    for facts in [
+        "sink       ipfix+udp://192.0.2.1?mtu=1300&where=tcp\n\
+         settings   ipfix+udp: template=basic, refresh=60, mtu=1300, rate=10000\n",
+        "sink       csv:-?fields=src_ip\nsettings   csv: fields=src_ip\n",
+        "sink       json:/dev/null\nsettings   json: none\n",
+    ] {
+        assert!(plan.contains(facts), "{facts}: {plan}");
+    }
     if is_root() && Command::new("setpriv").arg("--version").output().is_ok() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_weir"), "probe"]);
