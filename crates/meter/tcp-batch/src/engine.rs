@@ -1,13 +1,14 @@
 //! The engine: shards on the GPUs or on the CPU, and the assignment of packets to them.
 
 use crate::batch::MAX_ENTRIES;
+use crate::cost::{StageTimes, Stopwatch};
 use crate::cuda::{self, Cuda};
 use crate::device::DeviceError;
 use crate::key::{ConnectionKey, HashKey};
 use crate::self_test;
 use crate::shard::Shard;
 use crate::table::ConnectionRecord;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_packet::{Flags, Network, Packet};
 
 /// The protocol number of TCP.
@@ -68,24 +69,6 @@ pub struct EngineCounters {
     pub times: StageTimes,
     /// Memory of the host for tables and batches, bytes.
     pub memory_bytes: u64,
-}
-
-/// Time of each stage by the wall clock on the thread of the caller. The engine starts no other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StageTimes {
-    /// Packing packets into batches.
-    pub pack: Duration,
-    /// On the CPU: finding connections and classifying segments.
-    pub classify: Duration,
-    /// On a GPU instead: copying, launching, and waiting for results.
-    pub device: Duration,
-}
-
-impl StageTimes {
-    /// Names and times of the stages, in their order.
-    pub fn stages(&self) -> [(&'static str, Duration); 3] {
-        [("pack", self.pack), ("classify", self.classify), ("device", self.device)]
-    }
 }
 
 /// Takes packets in the order of the capture and returns the records of their connections.
@@ -159,25 +142,22 @@ impl Engine {
             batches: sum(|shard| shard.batches),
             repeated_batches: sum(|shard| shard.repeated_batches),
             fallback: failure.map(Fallback::Failed).or_else(|| self.counters.fallback.clone()),
-            times: StageTimes {
-                pack: self.pack_time,
-                classify: self.shards.iter().map(|shard| shard.cpu_time).sum(),
-                device: self.shards.iter().map(|shard| shard.device_time).sum(),
-            },
+            times: self.times(),
             memory_bytes: sum(|shard| shard.memory_bytes() as u64),
             ..self.counters
         }
     }
 
-    /// Time that was spent on batches.
-    fn batch_time(&self) -> Duration {
-        self.shards.iter().map(|shard| shard.cpu_time + shard.device_time).sum()
+    fn times(&self) -> StageTimes {
+        let mut times = StageTimes { pack: self.pack_time, ..StageTimes::default() };
+        self.shards.iter().for_each(|shard| times.add(&shard.times()));
+        times
     }
 
     /// Enters packets. Appends to `done` connections that ended and were followed by another,
     /// perhaps some batches later.
     pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
-        let (start, before) = (Instant::now(), self.batch_time());
+        let (mut stopwatch, before) = (Stopwatch::start(), self.times().total());
         for packet in packets {
             if packet.protocol != TCP || packet.network == Network::Layer2 {
                 self.counters.not_tcp += 1;
@@ -195,7 +175,8 @@ impl Engine {
             };
             self.shards[shard].enter(packet, done);
         }
-        self.pack_time += start.elapsed().saturating_sub(self.batch_time() - before);
+        // What was not spent on batches.
+        self.pack_time += stopwatch.lap().saturating_sub(self.times().total() - before);
     }
 
     /// Ends the capture: appends the records of all connections that are left.

@@ -5,9 +5,9 @@
 //! one packet after the other (`docs/tcp.md`).
 //!
 //! ```text
-//! packets ─ pack ─→ batch ─→ process ─→ connection records
-//!     32 or 56 bytes each      ↑ ↓
-//!               table of connections, from batch to batch
+//! packets ─ pack ─→ batch ─→ hash ─→ stable sort ─→ process each connection's run ─→ connection records
+//!            32 or 56 bytes each                           ↑ ↓
+//!                                              table of connections, from batch to batch
 //! ```
 //!
 //! Invariants:
@@ -35,6 +35,7 @@
 mod batch;
 mod buffer;
 mod chunked_vec;
+mod cost;
 mod cpu;
 mod cuda;
 mod device;
@@ -48,7 +49,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use cost::StageTimes;
 pub use device::DeviceError;
-pub use engine::{Backend, Engine, EngineCounters, EngineOptions, Fallback, StageTimes};
+pub use engine::{Backend, Engine, EngineCounters, EngineOptions, Fallback};
 pub use key::ConnectionKey;
 pub use table::ConnectionRecord;

@@ -2,18 +2,20 @@
 
 use crate::batch::{Batch, MAX_ENTRY_BYTES};
 use crate::buffer::Buffer;
-use crate::cpu;
+use crate::cost::{StageTimes, Stopwatch};
+use crate::cpu::CpuProcessor;
 use crate::device::{Device, DeviceError};
 use crate::key::HashKey;
 use crate::offload::{FailedBatches, Offload};
 use crate::packed::{PackedIpv4, PackedIpv6};
 use crate::table::{ConnectionRecord, Table};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_packet::{Network, Packet};
 
 /// Packs packets into batches and has them processed.
 pub(crate) struct Shard {
     pub table: Table,
+    cpu: CpuProcessor,
     /// Most entries of a batch.
     max_entries: usize,
     /// The device, until it fails.
@@ -21,10 +23,8 @@ pub(crate) struct Shard {
     /// The batches that are being filled: IPv4 and IPv6.
     filling: [Batch; 2],
     spare: Vec<Buffer>,
-    /// Time that the CPU took to process batches.
-    pub cpu_time: Duration,
     /// Time that the device took: copies, launches, waiting.
-    pub device_time: Duration,
+    device_time: Duration,
     pub batches: u64,
     /// Batches that a device did not finish and the CPU repeated.
     pub repeated_batches: u64,
@@ -38,11 +38,11 @@ impl Shard {
         let filling = [Network::Ipv4, Network::Ipv6].map(|network| Batch::new(network, Buffer::plain(0)));
         Self {
             table: Table::new(hash_key),
+            cpu: CpuProcessor::default(),
             max_entries,
             offload: None,
             filling,
             spare: Vec::new(),
-            cpu_time: Duration::ZERO,
             device_time: Duration::ZERO,
             batches: 0,
             repeated_batches: 0,
@@ -86,10 +86,10 @@ impl Shard {
         self.batches += 1;
         match &mut self.offload {
             None => self.process_on_cpu(batch, done),
-            Some(offload) => match timed(&mut self.device_time, || offload.submit(batch, &mut self.table, done)) {
-                Ok(finished) => self.spare.extend(finished.map(|batch| batch.buffer)),
-                Err(failed) => self.fall_back(failed, done),
-            },
+            Some(offload) => {
+                let result = timed(&mut self.device_time, || offload.submit(batch, &mut self.table, done));
+                self.reuse(result, done);
+            }
         }
     }
 
@@ -100,12 +100,17 @@ impl Shard {
     }
 
     fn process_on_cpu(&mut self, batch: Batch, done: &mut Vec<ConnectionRecord>) {
-        timed(&mut self.cpu_time, || cpu::process(&mut self.table, &batch, done));
+        self.cpu.process(&mut self.table, &batch, done);
         self.spare.push(batch.buffer);
     }
 
-    /// Continues on the CPU, behind the last batch that the device finished.
-    fn fall_back(&mut self, failed: FailedBatches, done: &mut Vec<ConnectionRecord>) {
+    /// Keeps the buffer of a batch that the device finished. If it failed, the CPU continues behind
+    /// the last finished batch.
+    fn reuse(&mut self, result: Result<Option<Batch>, FailedBatches>, done: &mut Vec<ConnectionRecord>) {
+        let failed = match result {
+            Ok(finished) => return self.spare.extend(finished.map(|batch| batch.buffer)),
+            Err(failed) => failed,
+        };
         self.offload = None;
         self.failure = Some(failed.error);
         for batch in failed.batches {
@@ -114,11 +119,16 @@ impl Shard {
         }
     }
 
-    /// Memory of the table and of the batches, bytes.
+    /// Time of all stages but packing.
+    pub fn times(&self) -> StageTimes {
+        StageTimes { device: self.device_time, ..self.cpu.times }
+    }
+
+    /// Memory of the table, of the batches and for their order, bytes.
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.filling.iter().map(|batch| &batch.buffer).chain(&self.spare);
         let buffers: usize = buffers.map(|buffer| buffer.bytes().len()).sum();
-        buffers + self.table.memory_bytes()
+        buffers + self.cpu.memory_bytes() + self.table.memory_bytes()
     }
 
     /// Has all batches processed.
@@ -129,10 +139,8 @@ impl Shard {
             }
         }
         if let Some(offload) = &mut self.offload {
-            match timed(&mut self.device_time, || offload.finish(&mut self.table, done)) {
-                Ok(finished) => self.spare.extend(finished.map(|batch| batch.buffer)),
-                Err(failed) => self.fall_back(failed, done),
-            }
+            let result = timed(&mut self.device_time, || offload.finish(&mut self.table, done));
+            self.reuse(result, done);
         }
     }
 
@@ -149,8 +157,8 @@ impl Shard {
 
 /// Adds the time of `work` to `time`.
 fn timed<T>(time: &mut Duration, work: impl FnOnce() -> T) -> T {
-    let start = Instant::now();
+    let mut stopwatch = Stopwatch::start();
     let result = work();
-    *time += start.elapsed();
+    *time += stopwatch.lap();
     result
 }

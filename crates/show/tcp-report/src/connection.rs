@@ -113,12 +113,6 @@ impl Connection {
         Some(u64::try_from(bits.checked_div(self.duration_ns().into())?).unwrap_or(u64::MAX))
     }
 
-    /// Round-trip time of the handshake, ns: server side and client side of the capture point, as
-    /// far as known.
-    pub fn handshake_rtt_ns(&self) -> u64 {
-        self.sum(|report| report.handshake_rtt_ns.unwrap_or(0))
-    }
-
     /// Whether the capture has packets of one side only, although the other side answered: the
     /// captured side sends payload or acknowledges.
     pub fn is_one_way(&self) -> bool {
@@ -146,6 +140,14 @@ impl Connection {
             tcp: Some(self.reports()),
             ..FlowRecord::default()
         }
+    }
+}
+
+/// The address of an endpoint as IPv6, mapped if it is IPv4.
+pub(crate) fn octets(endpoint: SocketAddr) -> [u8; 16] {
+    match endpoint.ip() {
+        IpAddr::V4(address) => ipv4_mapped(address.octets()),
+        IpAddr::V6(address) => address.octets(),
     }
 }
 

@@ -57,7 +57,8 @@ impl Connection {
     /// Where the time went.
     pub fn delays(&self) -> Delays {
         let reports = self.reports();
-        let handshake_ns = self.handshake_rtt_ns();
+        // Server side and client side of the capture point, as far as known.
+        let handshake_ns = self.sum(|report| report.handshake_rtt_ns.unwrap_or(0));
         let mut network_ns = handshake_ns;
         let mut waits_ns = [0_u64; 2];
         for (side, report) in reports.iter().enumerate() {

@@ -13,6 +13,7 @@ use weir_packet::{Flags, Packet};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
 /// All pairs of endpoints, 70 to 160 bytes each.
+#[derive(Default)]
 pub struct EndpointPairs {
     pairs: HashMap<ConnectionKey, EndpointPair, RandomState>,
     /// For pairs whose client changes from one connection to the next: from which time, ns, which
@@ -37,6 +38,7 @@ pub struct PayloadTimes {
 }
 
 /// The connections between two endpoints, which follow each other.
+#[derive(Default)]
 struct EndpointPair {
     /// The client's side in the first connection.
     first_client: u8,
@@ -59,12 +61,7 @@ impl EndpointPairs {
     /// Creates an empty set for at most this many connections. The batch engine counts no more
     /// connections than this.
     pub fn with_limit(max_connections: usize) -> Self {
-        Self {
-            pairs: HashMap::default(),
-            client_changes: HashMap::default(),
-            earlier_payload: HashMap::default(),
-            remaining: max_connections,
-        }
+        Self { remaining: max_connections, ..Self::default() }
     }
 
     /// Enters a packet. Returns false if its connection is beyond the limit.
@@ -80,14 +77,8 @@ impl EndpointPairs {
                     return false;
                 }
                 self.remaining -= 1;
-                self.pairs.entry(key).or_insert(EndpointPair {
-                    first_client: side,
-                    last_client: side,
-                    client_known: false,
-                    closed: 0,
-                    full: false,
-                    payload: None,
-                })
+                let new = EndpointPair { first_client: side, last_client: side, ..EndpointPair::default() };
+                self.pairs.entry(key).or_insert(new)
             }
         };
         if pair.full {

@@ -1,10 +1,10 @@
 //! The orders that a report can rank connections by.
 
-use crate::connection::{Connection, duplicate_segments, payload_bytes};
+use crate::connection::{Connection, duplicate_segments, octets, payload_bytes};
 use crate::connection_table::{ListColumn, RESPONSE, RTT, SortedColumn, column_of_heading};
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Formatter};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_fields::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_text::most_similar;
@@ -194,11 +194,7 @@ impl SortOrder {
             RankBy::Number(number) => number(connection).map(|number| [number, 0]),
             RankBy::Start => Some([!connection.first_ns, 0]),
             RankBy::Endpoint(endpoint) => {
-                let address = match endpoint(connection).ip() {
-                    IpAddr::V4(address) => address.to_ipv6_mapped(),
-                    IpAddr::V6(address) => address,
-                };
-                let bits = !address.to_bits();
+                let bits = !u128::from_be_bytes(octets(endpoint(connection)));
                 Some([(bits >> 64) as u64, bits as u64])
             }
             RankBy::Column(column, side) => column.rank(connection, side).map(|number| [number, 0]),

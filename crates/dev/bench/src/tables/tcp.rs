@@ -212,7 +212,7 @@ impl<L: AsRef<[Packet]>> Work<L> for Batches {
         let found: u64 = done.iter().flat_map(|done| &done.reports).map(|report| report.report().segments()).sum();
         if found == self.given {
             // Of all rounds, in the order of the engine's stages.
-            const STAGES: [&str; 3] = ["pack ns", "classify ns", "device ns"];
+            const STAGES: [&str; 6] = ["pack ns", "hash ns", "sort ns", "gather ns", "classify ns", "device ns"];
             let times = counters.times.stages().map(|(_, time)| time.as_nanos() as f64 / self.given as f64);
             let mut facts: Vec<Fact> = STAGES.into_iter().zip(times).filter(|(_, ns)| *ns > 0.0).collect();
             facts.push(("engine MiB", counters.memory_bytes as f64 / f64::from(1 << 20)));

@@ -489,7 +489,7 @@ fn the_memory_of_the_engine_is_reported_and_the_time_of_its_stages_logged() {
     assert!(cost["memory_bytes"].as_u64().unwrap() > 576, "{cost}");
     let (_, _, err) = weir(arguments!["tcp", capture, "-v", "--engine", "cpu"]);
     let (_, times) = err.split_once("analysis finished").unwrap_or_else(|| panic!("{err}"));
-    for stage in ["pack", "classify"] {
+    for stage in ["pack", "hash", "sort", "gather", "classify"] {
         assert!(times.contains(&format!("stage {stage} ns_per_segment=")), "{stage}: {err}");
     }
     assert!(!times.contains("stage device "), "{err}");
