@@ -262,7 +262,7 @@ impl Lines {
 fn hash(bytes: &[u8]) -> u64 {
     const SECRET: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
     let Some(head) = bytes.first_chunk::<42>() else { return 0 };
-    let port = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let port = |head: &[u8], at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
     let (from, to) = match [head[12], head[13]] {
         [0x08, 0x00] => {
             let length = usize::from(u16::from_be_bytes([head[16], head[17]]));
@@ -271,7 +271,7 @@ fn hash(bytes: &[u8]) -> u64 {
                 return 0;
             }
             let word = |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-            (word(26) << 16 | port(34), word(30) << 16 | port(36))
+            (word(26) << 16 | port(head, 34), word(30) << 16 | port(head, 36))
         }
         [0x86, 0xdd] => {
             let Some(head) = bytes.first_chunk::<62>() else { return 0 };
@@ -280,7 +280,10 @@ fn hash(bytes: &[u8]) -> u64 {
                 return 0;
             }
             let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|octet| head[at + octet]));
-            (eight(22) ^ eight(30).rotate_left(16) ^ port(54), eight(38) ^ eight(46).rotate_left(16) ^ port(56))
+            (
+                eight(22) ^ eight(30).rotate_left(16) ^ port(head, 54),
+                eight(38) ^ eight(46).rotate_left(16) ^ port(head, 56),
+            )
         }
         _ => return 0,
     };

@@ -136,15 +136,19 @@ pub fn wait_for_handler_of_sigint(child: &Child) {
     });
 }
 
-/// Waits until a process that is still running sleeps in its first thread: it waits for room in an output,
-/// and looks now and then whether there is some.
+/// Waits until a process that is still running does nothing in its first thread, at many looks one after the
+/// other: it waits for room in an output, and looks now and then whether there is some.
 pub fn until_it_sleeps(child: &mut Child) {
-    let sleeps = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(|number| number.to_string());
+    const LOOKS: u32 = 20;
+    let sleeps = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_futex].map(|number| number.to_string());
     let call = format!("/proc/{}/syscall", child.id());
+    let mut looks = 0;
     until("the process sleeps", || {
         assert!(child.try_wait().unwrap().is_none(), "it has ended");
         let text = std::fs::read_to_string(&call).unwrap();
-        sleeps.iter().any(|call| text.split(' ').next() == Some(call))
+        let sleeps = sleeps.iter().any(|call| text.split(' ').next() == Some(call));
+        looks = if sleeps { looks + 1 } else { 0 };
+        looks >= LOOKS
     });
 }
 

@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use memchr::memchr;
 
 /// Octets of a line that are read. The longest that matters is `transfer-encoding: gzip, chunked`.
-const LINE_OCTETS: usize = 64;
+const LINE_OCTETS: usize = 40;
 /// Octets of the header of a DNS message, and of the length before it.
 const DNS_HEADER_OCTETS: usize = 12;
 const DNS_LENGTH_OCTETS: usize = 2;
@@ -87,6 +87,16 @@ pub(crate) struct MessageStream {
 }
 
 impl MessageStream {
+    /// Notes the sequence number of the first octet, which the SYN has.
+    pub fn begin(&mut self, sequence: Option<u32>) {
+        self.next = sequence;
+    }
+
+    /// Whether octets before a segment are missing so far.
+    pub fn is_before(&self, sequence: u32) -> bool {
+        self.next.is_some_and(|next| sequence != next && sequence.wrapping_sub(next) < u32::MAX / 2)
+    }
+
     /// Whether messages may be missing.
     pub fn has_missed(&self) -> bool {
         self.has_missed

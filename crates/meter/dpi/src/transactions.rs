@@ -10,7 +10,7 @@ use crate::{Application, Findings, Note, Payload};
 
 /// Open questions of a flow that are known. Of more, the oldest is forgotten: it counts as unanswered,
 /// and [`Note::Limit`] says so.
-pub(crate) const MAX_OPEN: usize = 32;
+pub(crate) const MAX_OPEN: usize = 16;
 
 /// The messages of a flow in one record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,17 @@ impl Transactions {
         })
     }
 
-    /// Reads octets of a TCP connection that came before.
+    /// Notes the sequence number of the first octet of an endpoint, if its SYN was captured.
+    pub fn begin_stream(&mut self, endpoint: usize, sequence: Option<u32>) {
+        self.streams[endpoint].begin(sequence);
+    }
+
+    /// Whether octets before those of a packet are missing so far.
+    pub fn is_before(&self, payload: &Payload<'_>) -> bool {
+        payload.tcp.is_some_and(|(sequence, _)| self.streams[payload.endpoint & 1].is_before(sequence))
+    }
+
+    /// Reads octets of a TCP connection that came before. Those that were read are skipped.
     pub fn read_stream(&mut self, endpoint: usize, sequence: u32, octets: &[u8], time_ns: u64) {
         self.read_segment(endpoint, sequence, octets, octets.len() as u32, time_ns);
     }
@@ -107,10 +117,11 @@ impl Transactions {
     }
 
     /// Adds the counts of the record so far to findings. `suspensions`: how often inspection has been
-    /// suspended.
-    pub fn add_to(&self, findings: &mut Findings, suspensions: u32) {
+    /// suspended. `goes_on`: open questions may be answered in the next record.
+    pub fn add_to(&self, findings: &mut Findings, suspensions: u32, goes_on: bool) {
         let mut counts = MessageCounts { is_http: self.is_http, ..self.exchanges.counts };
-        counts.unanswered = if self.has_unanswered { counts.unanswered + self.exchanges.open.len() as u32 } else { 0 };
+        let open = if goes_on { 0 } else { self.exchanges.open.len() as u32 };
+        counts.unanswered = if self.has_unanswered { counts.unanswered + open } else { 0 };
         if self.suspensions != suspensions || self.streams.iter().any(MessageStream::has_missed) {
             findings.note(Note::Gap);
         }

@@ -154,26 +154,24 @@ impl Inspection {
         inspector.is_decided(flow)
     }
 
-    /// What is known of the flow in a slot when a record of it ends. The next one begins to count
-    /// messages from 0 on.
-    pub fn findings_of_record(&mut self, slot: u32) -> Option<Arc<Findings>> {
-        let findings = self.findings(slot);
-        if let (Some(inspector), Some(flow)) = (&mut self.inspector, self.flows.get(slot as usize))
-            && flow.is_counted()
-        {
+    /// What is known of the flow in a slot when a record of it ends; `goes_on`: another one follows, which
+    /// begins to count messages from 0 on.
+    pub fn findings_of_record(&mut self, slot: u32, goes_on: bool) -> Option<Arc<Findings>> {
+        let flow = self.flows.get(slot as usize)?;
+        let inspector = self.inspector.as_mut()?;
+        let findings = inspector.findings_of_record(flow, goes_on);
+        if goes_on && flow.is_counted() {
             inspector.begin_record(flow);
         }
-        findings
-    }
-
-    /// What is known of the flow in a slot.
-    pub fn findings(&mut self, slot: u32) -> Option<Arc<Findings>> {
-        let inspector = self.inspector.as_mut()?;
-        let findings = inspector.findings(self.flows.get(slot as usize)?);
         match &mut self.second {
             Some(second) => second.added_to(findings, slot, inspector.settings().personal),
             None => findings,
         }
+    }
+
+    /// What is known of the flow in a slot.
+    pub fn findings(&mut self, slot: u32) -> Option<Arc<Findings>> {
+        self.findings_of_record(slot, false)
     }
 
     /// What is known so far of a flow whose inspection goes on.

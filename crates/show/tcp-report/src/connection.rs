@@ -145,10 +145,7 @@ impl Connection {
 
 /// The address of an endpoint as IPv6, mapped if it is IPv4.
 pub(crate) fn octets(endpoint: SocketAddr) -> [u8; 16] {
-    match endpoint.ip() {
-        IpAddr::V4(address) => ipv4_mapped(address.octets()),
-        IpAddr::V6(address) => address.octets(),
-    }
+    address_octets(endpoint.ip())
 }
 
 /// Payload octets, duplicates included.

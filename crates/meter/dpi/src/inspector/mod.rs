@@ -176,32 +176,41 @@ impl Inspector {
         true
     }
 
-    /// Counts the messages in a packet that the readers have seen, if the application is known: of the
-    /// first such packet, with the octets of the streams before it.
-    fn count_in_session(&mut self, session: u32, flow: &mut FlowInspection, payload: &Payload<'_>) {
-        let session = &mut self.sessions[session as usize];
-        if let Some(transactions) = &mut session.transactions {
-            return transactions.read(payload);
+    /// Counts the messages in a packet that the readers have seen, if the application is known. The streams of
+    /// the session have octets that came out of order. `is_open`: the session will have those that come late.
+    fn count_in_session(&mut self, session: u32, flow: &mut FlowInspection, payload: &Payload<'_>, is_open: bool) {
+        let index = session as usize;
+        if self.sessions[index].transactions.is_none() {
+            self.sessions[index].transactions = self.begin_transactions(index, flow);
         }
-        let Some((application, confidence)) = session.findings.application() else { return };
-        if self.settings.transactions == 0 || confidence > Confidence::Pattern || flow.is_counted() {
+        let Session { transactions: Some(transactions), streams, first, .. } = &mut self.sessions[index] else {
             return;
+        };
+        for endpoint in [*first & 1, 1 - (*first & 1)] {
+            if let Some(sequence) = streams[endpoint].start() {
+                transactions.read_stream(endpoint, sequence, streams[endpoint].contiguous(), payload.time_ns);
+            }
         }
-        let Some(mut transactions) = Transactions::new(application, self.suspensions) else { return };
+        if !(is_open && transactions.is_before(payload)) {
+            transactions.read(payload);
+        }
+    }
+
+    /// Begins to count the messages of a flow whose application has just been recognised.
+    fn begin_transactions(&mut self, session: usize, flow: &mut FlowInspection) -> Option<Box<Transactions>> {
+        let (application, confidence) = self.sessions[session].findings.application()?;
+        if self.settings.transactions == 0 || confidence > Confidence::Pattern || flow.is_counted() {
+            return None;
+        }
+        let mut transactions = Transactions::new(application, self.suspensions)?;
         flow.set_counted();
         if self.counted >= self.settings.transactions {
             self.counters.transactions_left_out += 1;
-            return;
+            return None;
         }
-        for endpoint in [session.first & 1, 1 - (session.first & 1)] {
-            let stream = &session.streams[endpoint];
-            if let Some(sequence) = stream.start() {
-                transactions.read_stream(endpoint, sequence, stream.contiguous(), payload.time_ns);
-            }
-        }
-        transactions.read(payload);
+        [0, 1].into_iter().for_each(|endpoint| transactions.begin_stream(endpoint, flow.expected(endpoint)));
         self.counted += 1;
-        session.transactions = Some(Box::new(transactions));
+        Some(Box::new(transactions))
     }
 
     /// Inspects the first payload of a flow, or a later one if those before did not match. The flow takes
@@ -249,7 +258,7 @@ impl Inspector {
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.learn(FIRST_SESSION, payload);
-        self.count_in_session(FIRST_SESSION, flow, payload);
+        self.count_in_session(FIRST_SESSION, flow, payload, is_open);
         if is_open {
             self.open_session(flow);
             return true;
@@ -336,7 +345,7 @@ impl Inspector {
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.learn(index, payload);
-        self.count_in_session(index, flow, payload);
+        self.count_in_session(index, flow, payload, is_open);
         self.bound_session_octets(index);
         if is_open {
             return true;
@@ -381,12 +390,17 @@ impl Inspector {
 
     /// What is known of a flow.
     pub fn findings(&mut self, flow: &FlowInspection) -> Option<Arc<Findings>> {
+        self.findings_of_record(flow, false)
+    }
+
+    /// What is known of a flow when a record of it ends. `goes_on`: another record follows.
+    pub fn findings_of_record(&mut self, flow: &FlowInspection, goes_on: bool) -> Option<Arc<Findings>> {
         let FlowState::Entry(entry) = flow.state() else { return None };
         match self.entries.get(entry as usize)? {
             Entry::Decided(findings) => Some(Arc::clone(findings)),
             Entry::Counted(counted) => {
                 let mut findings = Findings::clone(&counted.findings);
-                counted.transactions.add_to(&mut findings, self.suspensions);
+                counted.transactions.add_to(&mut findings, self.suspensions, goes_on);
                 Some(Arc::new(findings))
             }
             &Entry::Undecided(session) => {
@@ -400,7 +414,7 @@ impl Inspector {
                 }
                 self.settings.guess(session.is_tcp, session.ports, &mut findings);
                 if let Some(transactions) = &session.transactions {
-                    transactions.add_to(&mut findings, self.suspensions);
+                    transactions.add_to(&mut findings, self.suspensions, goes_on);
                 }
                 (!findings.is_empty()).then(|| Arc::new(findings))
             }

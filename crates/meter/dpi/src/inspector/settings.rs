@@ -41,7 +41,7 @@ impl InspectionSettings {
         Self {
             sessions: self.sessions.min(entries),
             names: self.names.min(entries),
-            transactions: self.transactions.min(entries),
+            transactions: self.transactions.min(entries / 2),
             session_octets: self.session_octets.min(octets),
             findings_octets: self.findings_octets.min(octets),
             ..self

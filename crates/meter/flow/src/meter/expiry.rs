@@ -162,7 +162,7 @@ impl Meter {
                 self.full_counters.remove(slot, endpoint);
             }
         }
-        record.findings = self.inspection.findings_of_record(slot);
+        record.findings = self.inspection.findings_of_record(slot, end_reason == EndReason::Active);
         self.count_exported(record);
     }
 

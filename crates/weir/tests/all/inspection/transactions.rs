@@ -105,8 +105,11 @@ fn answers_in_fragments_have_their_code() {
 
 /// What tshark counts: frames by a filter, each message once.
 fn count_by_tshark(capture: &Path, field: &str) -> Vec<u64> {
-    let output =
-        Command::new("tshark").arg("-r").arg(capture).args(["-Y", field, "-T", "fields", "-e", field]).output();
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(capture)
+        .args(["--enable-heuristic", "http_tcp", "-Y", field, "-T", "fields", "-e", field])
+        .output();
     let text = String::from_utf8(output.expect("tshark runs").stdout).unwrap();
     text.split([',', '\n']).filter_map(|value| value.parse().ok()).collect()
 }
