@@ -50,7 +50,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     // After opening: mapped files need address space, too.
     let limits = Limits::new(free_bytes(), tcp.connections).map_err(TcpError::Memory)?;
     let (backend, batch_size, max_anomalies) = (backend(tcp), limits.batch_size, limits.anomalies);
-    let options = EngineOptions { backend, batch_size, max_anomalies, ..EngineOptions::default() };
+    let options = EngineOptions { backend, batch_size, max_anomalies };
     let engine = Engine::open(options).map_err(TcpError::Engine)?;
     let files = open_outputs(&outputs, tcp.svg.as_deref(), &stop)?;
     let open = || open_stats(stats_path, FileMode::Overwrite, None);

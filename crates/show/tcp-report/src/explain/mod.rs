@@ -4,15 +4,18 @@
 //! comparison with the report. Invariant: a later pass sees no packets that the first pass did not
 //! see, and reports from different packets are not compared.
 
+mod error;
 mod search;
 mod segment_list;
 
 use crate::connection::Connection;
 use crate::reader::PacketConsumer;
 use crate::report::CaptureReport;
+use error::CAPTURE_CHANGED;
+pub use error::ExplainError;
 use search::ConnectionSearch;
 pub(crate) use search::PairTracker;
-use segment_list::{CAPTURE_CHANGED, SegmentList};
+use segment_list::SegmentList;
 use std::io::{self, Write};
 use weir_packet::Packet;
 use weir_tcp::Degradation;
@@ -24,32 +27,6 @@ pub struct Pass {
     pub frames: u64,
     /// Whether it ended before the sources did.
     pub interrupted: bool,
-}
-
-/// Why a connection was not explained, or not confirmed.
-#[derive(Debug, thiserror::Error)]
-pub enum ExplainError<E> {
-    /// A source could not be read again.
-    #[error("cannot read the capture again")]
-    Source(E),
-    /// The output could not be written.
-    #[error("cannot write the segments")]
-    Output(#[source] io::Error),
-    /// Interrupted before the connection was found; nothing is written.
-    #[error("interrupted before the connection was found")]
-    SearchInterrupted,
-    /// The connection is not in the capture any more, or cannot be recognised; nothing is written.
-    #[error("the connection was not found again: {0}")]
-    NotFound(&'static str),
-    /// Interrupted between segments.
-    #[error("interrupted: the list of segments is incomplete")]
-    Interrupted,
-    /// The capture has other packets than before.
-    #[error("{CAPTURE_CHANGED}")]
-    CaptureChanged,
-    /// The report of the batch engine is another one.
-    #[error("the batch engine and the segment list have different reports of this connection; please report this")]
-    Mismatch,
 }
 
 impl CaptureReport {

@@ -6,7 +6,7 @@
 //! Sequence numbers are relative to the SYN of their side, or to the octet before the first
 //! segment.
 
-use super::ExplainError;
+use super::error::{CAPTURE_CHANGED, ExplainError};
 use super::search::PairTracker;
 use crate::connection::Connection;
 use crate::reader::PacketConsumer;
@@ -28,9 +28,6 @@ const REMEMBERED: usize = 64;
 const WIDE_COLUMNS: usize = 120;
 /// Columns for classes and details, at least.
 const MIN_DETAILS: usize = 20;
-
-/// Why packets cannot be compared with those of the report.
-pub const CAPTURE_CHANGED: &str = "the capture changed while it was read";
 
 /// Whether the list is complete and confirmed, and the first error of the output.
 type Outcome<E> = (Result<(), ExplainError<E>>, Option<io::Error>);
