@@ -75,16 +75,7 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
             rows.add(name, &[flows]);
         }
     }
-    let InspectionCounters { given_up, facts_left_out, transactions_left_out, .. } = ledger.inspection;
-    for (name, flows) in [
-        ("inspection given up, too many undecided", given_up),
-        ("facts left out, too little memory", facts_left_out),
-        ("messages not counted, too many such flows", transactions_left_out),
-    ] {
-        if flows > 0 {
-            rows.add(name, &[flows]);
-        }
-    }
+    add_inspection(&mut rows, ledger.inspection);
     let ClockCounters { steps_forward, steps_backward, offset_ns } = ledger.clock;
     if steps_forward + steps_backward > 0 {
         let seconds = offset_ns as f64 / 1e9;
@@ -119,6 +110,20 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
         }
     }
     rows.text(terminal_columns)
+}
+
+/// Adds what inspection left out.
+fn add_inspection(rows: &mut Rows, inspection: InspectionCounters) {
+    let InspectionCounters { given_up, facts_left_out, transactions_left_out, .. } = inspection;
+    for (name, flows) in [
+        ("inspection given up, too many undecided", given_up),
+        ("facts left out, too little memory", facts_left_out),
+        ("messages not counted, too many such flows", transactions_left_out),
+    ] {
+        if flows > 0 {
+            rows.add(name, &[flows]);
+        }
+    }
 }
 
 /// What rules did with packets, and what became of those that were forwarded.

@@ -2,8 +2,8 @@
 //! and TCP, and HTTP/1.
 //!
 //! An answer belongs to the open question with its id (DNS), or to the oldest open request (HTTP). The
-//! time of a question is that of the packet in which it ends; that of a DNS question sent again is the
-//! first one. Memory is bounded: see [`MAX_OPEN`].
+//! time of a question is that of the packet in which it ends; that of a retransmitted DNS question is
+//! the first one. Memory is bounded: see [`MAX_OPEN`].
 
 use crate::message_stream::{Event, MessageStream, Method, dns_event};
 use crate::{Application, Findings, Note, Payload};

@@ -65,7 +65,7 @@ fields! {
         [text_element(84, "dnsAnswerRecords")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
     flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
         [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
-    flow "dns_queries", Integer, "", "Questions of DNS, mDNS or LLMNR in the record, also those sent again.",
+    flow "dns_queries", Integer, "", "Questions of DNS, mDNS or LLMNR in the record, also retransmitted ones.",
         [quantity(111, "dnsQueries", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never;
     flow "dns_answers", Integer, "", "Answers of DNS, mDNS or LLMNR in the record.",
         [quantity(112, "dnsAnswers", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.answers), needs: Some(Transactions), known: Known::Never;

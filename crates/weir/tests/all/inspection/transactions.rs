@@ -31,7 +31,7 @@ fn every_question_of_a_socket_counts() {
             frames.push(answer(4000, &dns(id, Some(if id % 2 == 0 { 0 } else { 3 }))));
         }
     }
-    // Sent again, and answered once; then other codes.
+    // Retransmitted, and answered once; then other codes.
     frames.extend([19, 19].map(|id| datagram([4000, 53], &dns(id, None))));
     for (id, code) in [(19, 2), (30, 5), (31, 2)] {
         frames.push(answer(4000, &dns(id, Some(code))));
