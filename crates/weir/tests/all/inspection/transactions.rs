@@ -108,18 +108,36 @@ fn count_by_tshark(capture: &Path, field: &str) -> Vec<u64> {
     let output = Command::new("tshark")
         .arg("-r")
         .arg(capture)
-        .args(["--enable-heuristic", "http_tcp", "-Y", field, "-T", "fields", "-e", field])
+        .args(["-o", "http.desegment_body:FALSE"])
+        .args(["-Y", field, "-T", "fields", "-e", field])
         .output();
     let text = String::from_utf8(output.expect("tshark runs").stdout).unwrap();
     text.split([',', '\n']).filter_map(|value| value.parse().ok()).collect()
 }
+
+/// Counts that differ from those of tshark, with both: a connection on two interfaces is two flows here
+/// and one stream there; a truncated header of DNS is no DNS; the question in a packet that ICMP quotes does
+/// not count; LLMNR over TCP is not known to tshark.
+const DIFFERENCES: [(&str, &str, u64, u64); 11] = [
+    ("interfaces.pcapng", "http_requests", 4, 2),
+    ("interfaces.pcapng", "http_2xx", 4, 2),
+    ("loss.pcapng", "http_requests", 4, 2),
+    ("loss.pcapng", "http_2xx", 4, 2),
+    ("snapped-56.pcap", "dns_queries", 0, 1),
+    ("snapped-56.pcap", "dns_answers", 0, 1),
+    ("snapped-64.pcap", "dns_queries", 0, 1),
+    ("snapped-64.pcap", "dns_answers", 0, 1),
+    ("traceroute.pcap", "dns_queries", 1, 2),
+    ("llmnr-tcp.pcap", "dns_queries", 1, 0),
+    ("llmnr-tcp.pcap", "dns_answers", 1, 0),
+];
 
 #[test]
 fn counts_equal_those_of_tshark() {
     if !is_installed("tshark") {
         return println!("SKIPPED: tshark is not installed");
     }
-    let mut messages = 0;
+    let (mut messages, mut differences) = (0, Vec::new());
     for capture in capture_files().into_iter().chain(captures_of_applications()) {
         let fields = [&DNS_COUNTS[..], &HTTP_COUNTS].concat().join(",");
         let (_, _, records, _) = metered(&["read", capture.to_str().unwrap(), "-q", "--decap", "--fields", &fields]);
@@ -145,9 +163,16 @@ fn counts_equal_those_of_tshark() {
             ("http_5xx", of_class(5)),
         ];
         for (field, count) in theirs {
-            assert_eq!(sum(field), count, "{} {field}", capture.display());
+            if sum(field) != count {
+                differences.push((capture.file_name().unwrap().to_str().unwrap().to_owned(), field, sum(field), count));
+            }
             messages += count;
         }
     }
-    assert!(messages > 50, "{messages}");
+    differences.sort();
+    let mut expected =
+        DIFFERENCES.map(|(capture, field, here, there)| (capture.to_owned(), field, here, there)).to_vec();
+    expected.sort();
+    assert_eq!(differences, expected);
+    assert!(messages > 200, "{messages}");
 }
