@@ -191,64 +191,6 @@ fn stopped_reader_loses_only_its_own_packets() {
     drop(stopped);
 }
 
-#[test]
-fn reader_that_closes_the_pipe_may_come_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = fifo(&folder);
-    let mut output = outputs(&path, 1).remove(0);
-    let mut handed = send(&mut *output, 0..10);
-    until_none_waits(&mut *output);
-    assert_eq!(dropped(&output.counters(), "closed"), 10);
-    for _ in 0..2 {
-        let mut reader = {
-            let path = path.clone();
-            thread::spawn(move || File::open(path).unwrap()).join().unwrap()
-        };
-        handed.merge(send_until_sent(&mut *output));
-        let sent = output.counters().sent.packets;
-        handed.merge(send(&mut *output, 0..100));
-        until_none_waits(&mut *output);
-        assert_eq!(output.counters().sent.packets, sent + 100);
-        let mut capture = vec![0; 24];
-        reader.read_exact(&mut capture).unwrap();
-        assert_eq!(capture[..4], [0x4d, 0x3c, 0xb2, 0xa1]);
-        drop(reader);
-        for packets in [10, 7] {
-            let closed = dropped(&output.counters(), "closed") + u64::from(packets);
-            handed.merge(send(&mut *output, 0..packets));
-            until_none_waits(&mut *output);
-            assert_eq!(dropped(&output.counters(), "closed"), closed);
-        }
-    }
-    output.finish();
-    let counters = output.counters();
-    assert_eq!((counters.total(), counters.waiting.packets), (handed, 0), "{counters:?}");
-}
-
-#[test]
-fn next_reader_gets_a_header_even_if_no_packet_came_between() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = fifo(&folder);
-    let open_reader = |path: PathBuf| thread::spawn(move || File::open(path).unwrap());
-    let first = open_reader(path.clone());
-    until("the FIFO has a reader", || OpenOptions::new().write(true).open(&path).is_ok());
-    let mut output = outputs(&path, 1).remove(0);
-    send(&mut *output, 0..10);
-    until_none_waits(&mut *output);
-    assert_eq!(output.counters().sent.packets, 10);
-    drop(first.join().unwrap());
-    until("the writer has closed the FIFO", || !is_open(&path));
-    let mut second = open_reader(path.clone()).join().unwrap();
-    send_until_sent(&mut *output);
-    let before = output.counters().sent.packets;
-    send(&mut *output, 0..20);
-    output.finish();
-    let mut capture = Vec::new();
-    second.read_to_end(&mut capture).unwrap();
-    let counters = output.counters();
-    assert_eq!((counters.sent.packets, read(&capture).len() as u64), (before + 20, before + 20 - 10), "{counters:?}");
-}
-
 /// Whether this process has a file open.
 fn is_open(path: &Path) -> bool {
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -359,4 +301,73 @@ fn full_disk_loses_packets_and_the_file_stays_readable() {
     output.finish();
     assert_eq!(output.counters().total(), handed);
     assert!(Command::new("umount").arg("--lazy").arg(folder.path()).status().unwrap().success());
+}
+
+/// While another test starts a process, that has the ends of all pipes until it runs its program: a reader that has
+/// gone would still be there.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn reader_that_closes_the_pipe_may_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fifo(&folder);
+        let mut output = outputs(&path, 1).remove(0);
+        let mut handed = send(&mut *output, 0..10);
+        until_none_waits(&mut *output);
+        assert_eq!(dropped(&output.counters(), "closed"), 10);
+        for _ in 0..2 {
+            let mut reader = {
+                let path = path.clone();
+                thread::spawn(move || File::open(path).unwrap()).join().unwrap()
+            };
+            handed.merge(send_until_sent(&mut *output));
+            let sent = output.counters().sent.packets;
+            handed.merge(send(&mut *output, 0..100));
+            until_none_waits(&mut *output);
+            assert_eq!(output.counters().sent.packets, sent + 100);
+            let mut capture = vec![0; 24];
+            reader.read_exact(&mut capture).unwrap();
+            assert_eq!(capture[..4], [0x4d, 0x3c, 0xb2, 0xa1]);
+            drop(reader);
+            until("the writer has closed the FIFO", || !is_open(&path));
+            for packets in [10, 7] {
+                let closed = dropped(&output.counters(), "closed") + u64::from(packets);
+                handed.merge(send(&mut *output, 0..packets));
+                until_none_waits(&mut *output);
+                assert_eq!(dropped(&output.counters(), "closed"), closed);
+            }
+        }
+        output.finish();
+        let counters = output.counters();
+        assert_eq!((counters.total(), counters.waiting.packets), (handed, 0), "{counters:?}");
+    }
+
+    #[test]
+    fn next_reader_gets_a_header_even_if_no_packet_came_between() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fifo(&folder);
+        let open_reader = |path: PathBuf| thread::spawn(move || File::open(path).unwrap());
+        let first = open_reader(path.clone());
+        until("the FIFO has a reader", || OpenOptions::new().write(true).open(&path).is_ok());
+        let mut output = outputs(&path, 1).remove(0);
+        send(&mut *output, 0..10);
+        until_none_waits(&mut *output);
+        assert_eq!(output.counters().sent.packets, 10);
+        drop(first.join().unwrap());
+        until("the writer has closed the FIFO", || !is_open(&path));
+        let mut second = open_reader(path.clone()).join().unwrap();
+        send_until_sent(&mut *output);
+        let before = output.counters().sent.packets;
+        send(&mut *output, 0..20);
+        output.finish();
+        let mut capture = Vec::new();
+        second.read_to_end(&mut capture).unwrap();
+        let counters = output.counters();
+        assert_eq!(
+            (counters.sent.packets, read(&capture).len() as u64),
+            (before + 20, before + 20 - 10),
+            "{counters:?}"
+        );
+    }
 }
