@@ -271,7 +271,7 @@ impl Queue {
 
     /// Whether there is room for a frame that is longer than a chunk: the queue has no more octets of such
     /// frames than of others.
-    fn has_room(&self, octets: usize) -> bool {
+    fn has_room(&mut self, octets: usize) -> bool {
         loop {
             let waiting = self.progress().waiting.octets;
             if waiting == 0 || waiting + octets as u64 <= QUEUE_OCTETS as u64 || self.shared.has_ended.load(Relaxed) {
@@ -280,7 +280,8 @@ impl Queue {
             if !self.settings.when_full.waits() {
                 return false;
             }
-            thread::sleep(Duration::from_millis(1));
+            // A chunk comes back when its frames are written.
+            self.free.extend(self.returned.recv_timeout(WAIT));
         }
     }
 

@@ -25,11 +25,11 @@ pub struct MessageCounts {
     pub codes: [u32; 5],
     /// DNS: questions without an answer.
     pub unanswered: u32,
-    /// Answers whose time is known, and the sum and the largest of these times, ns.
+    /// Answers whose time is known.
     pub timed: u32,
-    /// Their sum.
+    /// Sum of these times, ns.
     pub response_sum_ns: u64,
-    /// The largest of them.
+    /// The longest of them, ns.
     pub response_max_ns: u64,
 }
 
@@ -141,21 +141,21 @@ impl Exchanges {
     fn enter(&mut self, endpoint: usize, time_ns: u64, event: Event) -> Method {
         match event {
             Event::Question(id) => {
-                self.counts.requests += 1;
+                add_one(&mut self.counts.requests);
                 let is_again = self.open.iter().any(|open| open.id == id && usize::from(open.endpoint) == endpoint);
                 if !is_again {
                     self.ask(Open { time_ns, id, endpoint: endpoint as u8, method: Method::Other });
                 }
             }
             Event::Answer(id, code) => {
-                self.counts.answers += 1;
+                add_one(&mut self.counts.answers);
                 if let Some(place) = [3, 2, 5].iter().position(|&known| known == code) {
-                    self.counts.codes[place] += 1;
+                    add_one(&mut self.counts.codes[place]);
                 }
                 self.answer(time_ns, |open| open.id == id && usize::from(open.endpoint) != endpoint);
             }
             Event::Request(method) => {
-                self.counts.requests += 1;
+                add_one(&mut self.counts.requests);
                 self.ask(Open { time_ns, id: 0, endpoint: endpoint as u8, method });
             }
             Event::RequestEnd => {
@@ -164,9 +164,9 @@ impl Exchanges {
                 }
             }
             Event::Response(status) => {
-                self.counts.answers += 1;
+                add_one(&mut self.counts.answers);
                 if let Some(count) = self.counts.codes.get_mut((usize::from(status) / 100).wrapping_sub(1)) {
-                    *count += 1;
+                    add_one(count);
                 }
                 let is_own = |open: &Open| usize::from(open.endpoint) != endpoint;
                 // An interim response answers nothing yet (RFC 9110 section 15.2).
@@ -182,7 +182,7 @@ impl Exchanges {
     fn ask(&mut self, question: Open) {
         if self.open.len() == MAX_OPEN {
             self.open.remove(0);
-            self.counts.unanswered += 1;
+            add_one(&mut self.counts.unanswered);
             self.is_limited = true;
         }
         self.open.push(question);
@@ -193,10 +193,15 @@ impl Exchanges {
         let Some(at) = self.open.iter().position(is_own) else { return Method::Other };
         let question = self.open.remove(at);
         if let Some(response_ns) = time_ns.checked_sub(question.time_ns) {
-            self.counts.timed += 1;
+            add_one(&mut self.counts.timed);
             self.counts.response_sum_ns = self.counts.response_sum_ns.saturating_add(response_ns);
             self.counts.response_max_ns = self.counts.response_max_ns.max(response_ns);
         }
         question.method
     }
+}
+
+/// Counts up to the largest number: a sender of tiny messages makes no count begin again.
+fn add_one(count: &mut u32) {
+    *count = count.saturating_add(1);
 }

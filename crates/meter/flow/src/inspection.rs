@@ -96,7 +96,7 @@ impl Inspection {
             return false;
         };
         let is_last = number >= self.packets;
-        // A datagram whose other fragments are missing: its header says what it is.
+        // The first fragment of a UDP datagram has the start of the payload. Other fragments are not inspected.
         let is_fragment = packet.flags.has(Flags::FRAGMENT_FIRST);
         if packet.flags.has(Flags::FRAGMENT_LATER) || is_fragment && packet.protocol != UDP {
             return true;

@@ -1,5 +1,6 @@
 use super::flow::UNKNOWN_DATAGRAMS;
 use super::*;
+use crate::transactions::MAX_OPEN;
 
 const QUESTION: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07example\x00\x00\x01\x00\x01";
 
@@ -21,6 +22,36 @@ fn answer() -> Vec<u8> {
     let mut answer = QUESTION.to_vec();
     (answer[2], answer[3]) = (0x81, 0x83);
     answer
+}
+
+#[test]
+fn what_is_not_counted_is_told() {
+    let settings = InspectionSettings { transactions: 1, ..InspectionSettings::default() };
+    let mut inspector = Inspector::new(settings, 8);
+    let mut flows = [FlowInspection::default(); 3];
+    flows[..2].iter_mut().for_each(|flow| _ = inspector.inspect(flow, &datagram(QUESTION)));
+    assert_eq!(inspector.counters().transactions_left_out, 1);
+    assert_eq!(inspector.findings(&flows[1]).unwrap().messages(), None);
+    // More open questions than are known: the oldest are unanswered.
+    for id in 0..MAX_OPEN as u8 + 2 {
+        let question = [&[0xee, id], &QUESTION[2..]].concat();
+        assert!(inspector.inspect(&mut flows[0], &datagram(&question)));
+    }
+    let found = inspector.findings(&flows[0]).unwrap();
+    let counts = found.messages().unwrap();
+    assert_eq!((counts.requests, counts.unanswered), (MAX_OPEN as u32 + 3, MAX_OPEN as u32 + 3));
+    assert_eq!(found.notes().names().collect::<Vec<_>>(), ["limit"]);
+    // Another record of the flow, while inspection was suspended for some time.
+    assert_eq!(inspector.findings_of_record(&flows[0], true).unwrap().messages().unwrap().unanswered, 3);
+    inspector.begin_record(&flows[0]);
+    inspector.suspend();
+    let found = inspector.findings(&flows[0]).unwrap();
+    assert_eq!(found.messages().unwrap().unanswered, MAX_OPEN as u32);
+    assert_eq!(found.notes().names().collect::<Vec<_>>(), ["gap", "limit"]);
+    // Its place is free for another flow.
+    inspector.end_flow(&mut flows[0]);
+    inspector.inspect(&mut flows[2], &datagram(QUESTION));
+    assert!(inspector.findings(&flows[2]).unwrap().messages().is_some());
 }
 
 #[test]
