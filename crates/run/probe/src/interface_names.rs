@@ -37,8 +37,12 @@ impl SeenInterfaces {
         for packet in packets {
             if self.last != Some(packet.interface) {
                 self.last = Some(packet.interface);
-                let names = source.interfaces().into_iter().map(|(number, name)| (number, name.into()));
-                self.names.0.lock().extend(names);
+                let mut known = self.names.0.lock();
+                for (number, name) in source.interfaces() {
+                    if known.get(&number).is_none_or(|known| **known != *name) {
+                        known.insert(number, name.into());
+                    }
+                }
             }
         }
     }
