@@ -12,6 +12,10 @@ use memchr::memchr;
 
 /// Octets of a line that are read. The longest that matters is `transfer-encoding: gzip, chunked`.
 const LINE_OCTETS: usize = 40;
+/// Lines of a segment that are read: 16, and one per 8 octets. A line takes 15 to 30 ns; those of a short
+/// request have 14 octets on average, the empty one included.
+const MIN_LINES: usize = 16;
+const OCTETS_PER_LINE: usize = 8;
 /// Octets of the header of a DNS message, and of the length before it.
 const DNS_HEADER_OCTETS: usize = 12;
 const DNS_LENGTH_OCTETS: usize = 2;
@@ -213,6 +217,7 @@ impl MessageStream {
         if self.place == Place::Lost && begins_message(octets) {
             self.place = Place::Start;
         }
+        let mut lines_left = MIN_LINES + octets.len() / OCTETS_PER_LINE;
         while !octets.is_empty() {
             match self.place {
                 Place::Rest | Place::Lost => return,
@@ -229,6 +234,10 @@ impl MessageStream {
                     self.line.extend(part[..kept].iter().copied());
                     octets = rest;
                     if end.is_some() {
+                        lines_left -= 1;
+                        if lines_left == 0 {
+                            return self.lose();
+                        }
                         let line = std::mem::take(&mut self.line);
                         self.read_line(line.trim_ascii_end(), enter);
                     }
@@ -419,6 +428,23 @@ mod tests {
         let next = next + second.len() as u32 + 7;
         assert_eq!(read(next, b"x: y\r\n\r\n", 8), (2, true));
         assert_eq!(read(next + 8, second, second.len() as u32), (3, true));
+    }
+
+    #[test]
+    fn a_segment_of_many_short_lines_is_not_read_to_its_end() {
+        let (mut stream, mut count, mut sequence) = (MessageStream::default(), 0, 0);
+        let mut read = |octets: &[u8]| {
+            stream.read(false, sequence, octets, octets.len() as u32, |event| {
+                count += usize::from(matches!(event, Event::Request(_)));
+                Method::Other
+            });
+            sequence += octets.len() as u32;
+            (count, stream.has_missed())
+        };
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nAccept: text/html\r\n\r\n";
+        assert_eq!(read(&request.repeat(100)), (100, false));
+        assert_eq!(read(&[&b"\n".repeat(1000)[..], request].concat()), (100, true));
+        assert_eq!(read(request), (101, true));
     }
 
     #[test]
