@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 use tracing::{error, info};
 use weir_bench::{LiveOptions, Options, TABLES};
+use weir_export::FileMode;
 use weir_text::units;
 
 pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
@@ -34,7 +35,8 @@ fn run_live(arguments: &BenchLive) -> Result<RunStatus, Error> {
         stop: StopSignal::register()?.start_thread(),
     };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut log_line, show);
-    let (report, status) = measure_and_write(arguments.json.as_deref(), measure, weir_bench::json)?;
+    let (report, status) =
+        measure_and_write((arguments.json.as_deref(), arguments.output_files.mode()), measure, weir_bench::json)?;
     match report {
         Some(report) if !report.passed() => Err(MachineError::Soak.into()),
         _ => Ok(status),
@@ -49,20 +51,20 @@ fn run_tables(bench: &Bench) -> Result<RunStatus, Error> {
     let options =
         Options { tables: bench.tables.clone(), rounds: bench.rounds.into(), quick: bench.quick, date: date() };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&TABLES, &options, &mut log_line, show);
-    Ok(measure_and_write(bench.json.as_deref(), measure, weir_bench::json)?.1)
+    Ok(measure_and_write((bench.json.as_deref(), bench.output_files.mode()), measure, weir_bench::json)?.1)
 }
 
 /// Runs `measure`, prints its tables, and writes its report as JSON. The report is `None` if the
 /// figures are invalid or the measurement was interrupted.
 fn measure_and_write<R>(
-    json: Option<&Path>,
+    (json, mode): (Option<&Path>, FileMode),
     measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R, weir_bench::Error>,
     to_json: fn(&R) -> String,
 ) -> Result<(Option<R>, RunStatus), Error> {
     let json_on_standard_output = json == Some(Path::new("-"));
     let file = match json.filter(|_| !json_on_standard_output) {
         // Before the measurement, which takes long.
-        Some(path) => Some((path, files::open_without_truncation(path, &AtomicBool::new(false))?)),
+        Some(path) => Some((path, files::open_report(path, mode, &AtomicBool::new(false))?)),
         None => None,
     };
     let mut status = RunStatus::Success;

@@ -3,18 +3,20 @@
 use crate::arguments::Doctor;
 use crate::console::{print, print_styled, style};
 use crate::error::{Error, MachineError};
+use crate::files;
 use crate::findings::{self, append_line, append_row, append_sections, append_wrapped};
 use crate::run_status::RunStatus;
 use serde_json::json;
 use std::path::Path;
 use tracing::info;
+use weir_export::FileMode;
 use weir_host::{Finding, Machine, Severity, Sysroot, examine};
 
 pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     let root = open_root(doctor.machine.sysroot.as_deref())?;
     let machine = Machine::read(&root, &doctor.interfaces);
     if let Some(path) = &doctor.record {
-        return record(&root, path);
+        return record(&root, path, doctor.output_files.mode());
     }
     let interfaces = interfaces(&machine, &doctor.interfaces)?;
     let mut findings = examine(&machine, &interfaces);
@@ -70,12 +72,12 @@ fn status(findings: &[Finding]) -> RunStatus {
     RunStatus::from_problems(count(findings, Severity::Critical) > 0)
 }
 
-fn record(root: &Sysroot, path: &Path) -> Result<RunStatus, Error> {
+fn record(root: &Sysroot, path: &Path, mode: FileMode) -> Result<RunStatus, Error> {
     let text = root.recording();
     if path == Path::new("-") {
         return Ok(print(text.as_bytes()));
     }
-    std::fs::write(path, &text).map_err(|error| Error::file(path, error))?;
+    files::write(path, mode, &text)?;
     info!(
         file = path.display().to_string(),
         lines = text.lines().count(),

@@ -71,9 +71,23 @@ pub fn open(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Erro
     wait_for_reader(&name, stop, open)
 }
 
-/// Opens a file for writing and keeps its content until it is written. Waits as [`open`].
-pub fn open_without_truncation(path: &Path, stop: &AtomicBool) -> Result<File, Error> {
-    open(path, FileMode::Append, stop)
+/// Opens a file for a report. The content that `mode` lets replace stays until [`truncate`]. Waits as [`open`].
+pub fn open_report(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Error> {
+    open(path, keeping_content(mode), stop)
+}
+
+/// The mode that refuses the same files, but does not empty them.
+pub fn keeping_content(mode: FileMode) -> FileMode {
+    if mode == FileMode::Overwrite { FileMode::Append } else { mode }
+}
+
+/// Writes a short text to a file.
+///
+/// # Errors
+/// The file cannot be opened or `mode` refuses it; it cannot be written.
+pub fn write(path: &Path, mode: FileMode, text: &str) -> Result<(), Error> {
+    let file = open_report(path, mode, &AtomicBool::new(false))?;
+    truncate(file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| Error::file(path, error))
 }
 
 /// Calls `open` again and again until a program reads the output, if it is a named pipe. A signal ends

@@ -411,10 +411,10 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     }
 }
 
-/// Opens the file of the ledger as JSON; `None` without one, and for standard output. Except with
-/// [`FileMode::New`], the ledger of an earlier run stays in the file until it is replaced.
+/// Opens the file of the ledger as JSON; `None` without one, and for standard output. The ledger of an
+/// earlier run stays in the file until it is replaced.
 pub fn open_stats(path: Option<&Path>, mode: FileMode, owner: Option<Owner>) -> Result<Option<File>, Error> {
-    let mode = if mode == FileMode::New { mode } else { FileMode::Append };
+    let mode = files::keeping_content(mode);
     let open = |path: &Path| weir_export::open_file(&path.display().to_string(), path, mode, owner);
     Ok(path.filter(|path| *path != Path::new("-")).map(open).transpose()?.map(OutputFile::keep))
 }

@@ -21,7 +21,6 @@ use tracing::{error, info};
 use weir_capture::{
     BODY_BYTES, DECODED_LINK_TYPE, Frame, Losses, MAX_BURST_FRAMES, PacketFilter, PacketsWriter, Source,
 };
-use weir_export::FileMode;
 use weir_ledger::RefusalReason;
 use weir_packet::{DecodeOptions, Packet, decode_with_mac_addresses, record};
 
@@ -53,7 +52,7 @@ pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
     let mut source = input::open_sources(&sources, decode, &stop)?;
-    let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
+    let mode = read.output_files.mode();
     let file: Box<dyn Write> = match target {
         Target::File(path) => Box::new(files::open(&path, mode, &stop)?),
         _ => Box::new(io::stdout()),

@@ -39,7 +39,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let check = |path: &&PathBuf| !path.is_dir() && !input::is_pipe_at(path);
     packets.files.iter().filter(check).try_for_each(|path| weir_capture::open(path).map(drop)).map_err(unreadable)?;
     let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
-    let mode = if packets.overwrite { FileMode::Overwrite } else { FileMode::New };
+    let mode = packets.output_files.mode();
     let writer = open_output(&packets.output, output, mode, &stop)?;
     let stats = files::wait_for_reader("--stats", &stop, || open_stats(packets.stats.as_deref(), mode, None))?;
     if !packets.hardening.no_sandbox {

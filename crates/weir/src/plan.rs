@@ -4,11 +4,12 @@ use crate::arguments::Plan as Arguments;
 use crate::console::{print, print_styled, style};
 use crate::doctor::{check_interface, open_root};
 use crate::error::{BenchReportProblem, Error, MachineError};
+use crate::files;
 use crate::findings::{append_row, append_sections, append_wrapped, describe_machine};
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
-use tracing::error;
+use weir_export::FileMode;
 use weir_host::{Capacity, Demand, LayoutMode, Machine, PAUSE_MS, PipelineCpus, Plan, default_mpps_per_core, plan};
 use weir_plot::{Axis, line_chart, standalone};
 use weir_text::units;
@@ -44,18 +45,20 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         mpps_per_core,
     };
     let plan = plan(&machine, &demand, arguments.iface.as_deref());
-    let plotted = arguments.svg.as_deref().map_or(RunStatus::Success, |path| write_plot(&plan, path));
+    if let Some(path) = &arguments.svg {
+        write_plot(&plan, path, arguments.output_files.mode())?;
+    }
     let printed = if arguments.machine.json {
         let report = json!({ "fits": plan.fits(), "mpps_per_core_source": source, "plan": plan });
         print(format!("{report:#}\n").as_bytes())
     } else {
         print_styled(&text(&machine, &plan, &source, arguments.machine.verbose), style::findings)
     };
-    Ok(RunStatus::from_problems(!plan.fits()).and(plotted).and(printed))
+    Ok(RunStatus::from_problems(!plan.fits()).and(printed))
 }
 
 /// Writes the pipelines needed by packet size as a plot.
-fn write_plot(plan: &Plan, path: &Path) -> RunStatus {
+fn write_plot(plan: &Plan, path: &Path, mode: FileMode) -> Result<(), Error> {
     let sizes = &plan.capacity.sizes;
     let points: Vec<_> = sizes.iter().map(|need| [f64::from(need.frame_octets), need.pipelines as f64]).collect();
     let horizontal = Axis::values("frame, octets with FCS", points.iter().map(|&[octets, _]| octets).collect());
@@ -64,13 +67,7 @@ fn write_plot(plan: &Plan, path: &Path) -> RunStatus {
     let rate = units::rate(plan.demand.link_bits_per_second as f64, "bit/s");
     let title = format!("Cores for {rate} at {:.1} M packets/s per core", plan.demand.mpps_per_core);
     let svg = standalone(&line_chart(&title, [horizontal, vertical], "line rate", &points));
-    match std::fs::write(path, svg) {
-        Ok(()) => RunStatus::Success,
-        Err(error) => {
-            error!(error = %Error::file(path, error), "cannot write the plot");
-            RunStatus::Problems
-        }
-    }
+    files::write(path, mode, &svg)
 }
 
 /// Million packets per second of one core from a report of `weir bench`, and the origin: the

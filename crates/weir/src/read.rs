@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tracing::error;
 use weir_capture::{Input, ReadingThreads, Source, SourceSpec};
 use weir_egress::WhenFull;
-use weir_export::{FileMode, Sink};
+use weir_export::Sink;
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
 
@@ -70,7 +70,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let config = settings.meter;
     // Before any output is opened: opening empties files.
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
-    let mode = if read.overwrite { FileMode::Overwrite } else { FileMode::New };
+    let mode = read.output_files.mode();
     let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };

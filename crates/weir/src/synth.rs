@@ -10,7 +10,6 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::AtomicBool;
 use tracing::info;
 use weir_capture::{PcapWriter, Source};
-use weir_export::FileMode;
 
 /// Bursts between two updates of the progress line.
 const BURSTS_BETWEEN_UPDATES: u64 = 64;
@@ -33,9 +32,10 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     if output == Target::StandardOutput && io::stdout().is_terminal() {
         return Err(OutputError::CaptureToTerminal.into());
     }
+    let mode = synth.output_files.mode();
     let open = |target| -> Result<Box<dyn Write>, Error> {
         match target {
-            Target::File(path) => Ok(Box::new(files::open(&path, FileMode::Overwrite, &AtomicBool::new(false))?)),
+            Target::File(path) => Ok(Box::new(files::open(&path, mode, &AtomicBool::new(false))?)),
             _ => Ok(Box::new(io::stdout())),
         }
     };

@@ -15,7 +15,7 @@ use crate::settings;
 use crate::signals::StopSignal;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
@@ -52,8 +52,12 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let (backend, batch_size, max_anomalies) = (backend(tcp), limits.batch_size, limits.anomalies);
     let options = EngineOptions { backend, batch_size, max_anomalies };
     let engine = Engine::open(options).map_err(TcpError::Engine)?;
-    let files = open_outputs(&outputs, tcp.svg.as_deref(), &stop)?;
-    let open = || open_stats(stats_path, FileMode::Overwrite, None);
+    let mode = tcp.output_files.mode();
+    let files = open_outputs(&outputs, mode, &stop)?;
+    if let Some(directory) = &tcp.svg {
+        make_plot_directory(directory, mode)?;
+    }
+    let open = || open_stats(stats_path, mode, None);
     let stats = files::wait_for_reader("--stats", &stop, open)?;
     // The driver of a GPU opens devices and makes system calls of its own.
     if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
@@ -272,17 +276,25 @@ fn outputs(tcp: &Tcp) -> Vec<Output<'_>> {
     all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect()
 }
 
-/// Opens the files of reports, without truncating them yet; `None` is standard output.
-fn open_outputs(outputs: &[Output], plots: Option<&Path>, stop: &AtomicBool) -> Result<Vec<Option<File>>, Error> {
+/// Opens the files of reports; `None` is standard output.
+fn open_outputs(outputs: &[Output], mode: FileMode, stop: &AtomicBool) -> Result<Vec<Option<File>>, Error> {
     let open = |&(_, path, _): &Output| match Target::of_path(path) {
-        Target::File(path) => files::open_without_truncation(&path, stop).map(Some),
+        Target::File(path) => files::open_report(&path, mode, stop).map(Some),
         _ => Ok(None),
     };
-    let files = outputs.iter().map(open).collect::<Result<_, _>>()?;
-    if let Some(directory) = plots {
-        fs::create_dir_all(directory).map_err(|error| Error::file(directory, error))?;
-    }
-    Ok(files)
+    outputs.iter().map(open).collect()
+}
+
+/// Makes the directory of plots. In one that exists, `mode` may refuse the plots of an earlier run.
+fn make_plot_directory(directory: &Path, mode: FileMode) -> Result<(), Error> {
+    fs::create_dir_all(directory).map_err(|error| Error::file(directory, error))?;
+    let mut plots =
+        CaptureReport::PLOTS.map(|name| plot_path(directory, name)).into_iter().filter(|path| path.exists());
+    plots.try_for_each(|path| files::open_report(&path, mode, &AtomicBool::new(false)).map(drop))
+}
+
+fn plot_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.svg"))
 }
 
 /// Writes a report to its file, compressed if the name ends so.
@@ -325,7 +337,7 @@ fn write_outputs(
     }
     if let Some(directory) = plots {
         for (name, plot) in report.plots() {
-            let path = directory.join(format!("{name}.svg"));
+            let path = plot_path(directory, name);
             write_file(&path, fs::write(&path, weir_plot::standalone(&plot)));
         }
     }

@@ -7,14 +7,18 @@ use weir_plot::{Axis, bar_chart, scatter_plot};
 use weir_text::units;
 
 impl CaptureReport {
+    /// The names of all plots.
+    pub const PLOTS: [&str; 3] = ["retransmitted", "round-trips", "sizes"];
+
     /// The name and the `<svg>` element of each plot.
     pub fn plots(&self) -> Vec<(&'static str, String)> {
-        let histograms = [("retransmitted", self.retransmission_histogram()), ("round-trips", self.rtt_histogram())];
+        let [retransmitted, round_trips, sizes] = Self::PLOTS;
+        let histograms = [(retransmitted, self.retransmission_histogram()), (round_trips, self.rtt_histogram())];
         let bars = histograms.into_iter().filter_map(|(name, histogram)| {
             let Histogram { title, axis, bins, series } = histogram?;
             Some((name, bar_chart(&title, axis, &bins, &series)))
         });
-        bars.chain(scatter(&self.connections).map(|plot| ("sizes", plot))).collect()
+        bars.chain(scatter(&self.connections).map(|plot| (sizes, plot))).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Options of `weir bench` and `weir bench live`.
 
+use super::OutputFiles;
 use super::values::parse_seconds;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -27,6 +28,9 @@ pub struct Bench {
     /// Write figures and conditions as JSON. Use - for standard output, where they replace the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub output_files: OutputFiles,
 
     /// List the tables and exit
     #[arg(long)]
@@ -90,6 +94,9 @@ pub struct BenchLive {
     /// Write figures and conditions as JSON. Use - for standard output, where they replace the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub output_files: OutputFiles,
 }
 
 const LIVE_EXAMPLES: &str = "\

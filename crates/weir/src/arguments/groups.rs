@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
-use weir_export::{SINK_KINDS, SinkKind, SinkSetting};
+use weir_export::{FileMode, SINK_KINDS, SinkKind, SinkSetting};
 use weir_fields::{Column, Requirement, columns};
 use weir_ledger::Timing;
 use weir_query::{Expression, GroupField, Order, ViewSettings};
@@ -322,6 +322,20 @@ impl Enrichment {
             Requirement::InterfaceNames => self.interface_names,
             _ => false,
         }
+    }
+}
+
+/// What happens to output files that exist.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OutputFiles {
+    /// Replace the content of output files. Without this option, a file that is not empty is refused
+    #[arg(long)]
+    overwrite: bool,
+}
+
+impl OutputFiles {
+    pub fn mode(self) -> FileMode {
+        if self.overwrite { FileMode::Overwrite } else { FileMode::New }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Options of `weir doctor` and `weir plan`.
 
+use super::OutputFiles;
 use super::values::{Link, parse_link, parse_mpps};
 use clap::Args;
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ pub struct Doctor {
     /// Record everything that the checks read of this machine in a text file, and exit. Use - for standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fix", "json"])]
     pub record: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub output_files: OutputFiles,
 
     /// Apply the safe changes: offloads off, larger receive rings, CPU governor 'performance', interrupts on the NIC's NUMA
     /// node, real-time throttling off. Prints each command before it runs. With --sysroot it only prints them
@@ -101,6 +105,9 @@ pub struct Plan {
     /// Write a plot of the pipelines needed by packet size, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub output_files: OutputFiles,
 
     /// NIC to plan for [default: the fastest]
     #[arg(long, value_name = "INTERFACE")]

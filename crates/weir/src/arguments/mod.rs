@@ -19,7 +19,8 @@ mod values;
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use bypass::{Bypass, BypassAction, EveEvent};
 pub use groups::{
-    Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, Reporting, Selection, Sinks, Switch, Times,
+    Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, OutputFiles, Reporting, Selection, Sinks,
+    Switch, Times,
 };
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;

@@ -1,6 +1,6 @@
 //! Options of `weir packets`.
 
-use super::{Hardening, INPUT, OUTPUT};
+use super::{Hardening, INPUT, OUTPUT, OutputFiles};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use weir_query::Expression;
@@ -39,9 +39,8 @@ pub struct Packets {
     #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = OUTPUT)]
     pub output: PathBuf,
 
-    /// Replace the content of output files. Without this option, a file that is not empty is refused
-    #[arg(long, help_heading = OUTPUT)]
-    pub overwrite: bool,
+    #[command(flatten, next_help_heading = OUTPUT)]
+    pub output_files: OutputFiles,
 
     /// At the end, write what was read and found as JSON. Use - for standard output
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]

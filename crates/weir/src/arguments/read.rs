@@ -1,7 +1,7 @@
 //! Options of `weir read`.
 
 use super::groups::settings_help;
-use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, Reporting, Sinks, Times};
+use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, OutputFiles, Reporting, Sinks, Times};
 use clap::{Args, value_parser};
 use std::path::PathBuf;
 use weir_capture::SourceSpec;
@@ -33,9 +33,8 @@ pub struct Read {
     #[command(flatten)]
     pub sinks: Sinks,
 
-    /// Replace the content of output files. Without this option, a file that is not empty is refused
-    #[arg(long, help_heading = OUTPUT)]
-    pub overwrite: bool,
+    #[command(flatten, next_help_heading = OUTPUT)]
+    pub output_files: OutputFiles,
 
     #[command(flatten)]
     pub metering: Metering,

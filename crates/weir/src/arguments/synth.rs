@@ -1,5 +1,6 @@
 //! Options of `weir synth`.
 
+use super::OutputFiles;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -21,6 +22,9 @@ pub struct Synth {
     /// flows in memory
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub output_files: OutputFiles,
 
     /// Print no progress; the default of --log-level is warn
     #[arg(short, long)]

@@ -1,6 +1,6 @@
 //! Options of `weir tcp`.
 
-use super::{Hardening, OUTPUT, Reporting, Selection};
+use super::{Hardening, OUTPUT, OutputFiles, Reporting, Selection};
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use std::ffi::OsStr;
@@ -72,6 +72,9 @@ pub struct Tcp {
     /// Write the plots as SVG files into this directory
     #[arg(long, value_name = "DIRECTORY", help_heading = OUTPUT)]
     pub svg: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = OUTPUT)]
+    pub output_files: OutputFiles,
 
     #[command(flatten)]
     pub hardening: Hardening,

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use testbed::{arguments, command, failure, ledger_of, small, success, text_of, weir_with_closed_output};
+use testbed::{arguments, command, failure, ledger_of, small, success, text_of, weir, weir_with_closed_output};
 
 #[test]
 fn records_lost_to_a_full_disk_are_counted_and_reported_once() {
@@ -146,6 +146,48 @@ fn a_file_that_is_not_empty_is_replaced_only_with_overwrite() {
     success(["read", capture.name(), "-q", "--overwrite", "-o", "json:/dev/null", "--stats", used]);
     testbed::read_ledger(used.as_ref());
     success(["read", capture.name(), "-q", "-o", &format!("json:{}", empty.display())]);
+}
+
+#[test]
+fn no_command_replaces_a_report_without_overwrite() {
+    let capture = small().saved();
+    let (used, plots) = (capture.beside("used"), capture.beside("plots"));
+    let plot = plots.join("sizes.svg");
+    fs::create_dir(&plots).unwrap();
+    let [used, plots] = [&used, &plots].map(|path| path.to_str().unwrap());
+    let tcp = ["tcp", capture.name(), "-q"];
+    let synth = ["synth", "lossy,flows=10,packets=100", "-q", "-o"];
+    let commands = [
+        [&tcp[..], &["--html", used]].concat(),
+        [&tcp[..], &["--csv", used]].concat(),
+        [&tcp[..], &["--json", used]].concat(),
+        [&tcp[..], &["--stats", used]].concat(),
+        [&tcp[..], &["--svg", plots]].concat(),
+        [&synth[..], &[used]].concat(),
+        [&synth[..], &["/dev/null", "--truth", used]].concat(),
+        vec!["bench", "flows", "--quick", "--rounds", "1", "--json", used],
+        vec!["bench", "live", "--json", used],
+        vec!["plan", "--link", "1G", "--svg", used],
+        vec!["doctor", "--record", used],
+    ];
+    for command in commands {
+        for path in [used.as_ref(), &*plot] {
+            fs::write(path, "notes").unwrap();
+        }
+        let err = failure(1, &command);
+        assert!(err.contains("exists and is not empty; name another file, or replace its content with"), "{err}");
+        for path in [used.as_ref(), &*plot] {
+            assert_eq!(fs::read(path).unwrap(), b"notes", "{command:?}");
+        }
+        if command[0] == "bench" {
+            continue;
+        }
+        // A plan may not fit this machine.
+        let (code, _, err) = weir([&command[..], &["--overwrite"]].concat());
+        assert!(code == 0 || (code == 2 && command[0] == "plan"), "{command:?}: {err}");
+        let written = fs::read(if command.contains(&"--svg") && command[0] == "tcp" { &plot } else { Path::new(used) });
+        assert!(!written.unwrap().starts_with(b"notes"), "{command:?}");
+    }
 }
 
 #[test]
