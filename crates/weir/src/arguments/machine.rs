@@ -61,7 +61,7 @@ ethtool). docs/doctor.md explains every check.
 
 Exit codes:
   0  no critical findings
-  1  usage error, no such interface, or nothing to read
+  1  usage error, no such interface, nothing to read, or an output cannot be opened
   2  critical findings, or an output could not be written";
 
 /// Calculate the cores and memory that a probe needs for a link
@@ -128,6 +128,6 @@ Examples:
 
 Exit codes:
   0  the machine is large enough, as far as known
-  1  usage error, no such interface, or nothing to read
+  1  usage error, no such interface, nothing to read, or an output cannot be opened
   2  the machine is too small, and the output lists what is missing; or the output could not be
      written";

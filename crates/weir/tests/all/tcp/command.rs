@@ -29,7 +29,7 @@ fn json_of(capture: &SavedCapture, more: &[&str]) -> Value {
 fn lossy(specification: &str) -> (SavedCapture, Vec<BTreeMap<String, String>>) {
     let capture = Pcap::new().saved();
     let truth = capture.beside("truth.csv");
-    success(arguments!["synth", format!("lossy,{specification}"), "-q", "-o", capture, "--truth", truth]);
+    success(arguments!["synth", format!("lossy,{specification}"), "-q", "--overwrite", "-o", capture, "--truth", truth]);
     let text = std::fs::read_to_string(truth).unwrap();
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -558,7 +558,7 @@ fn packets_of_connections_beyond_the_limit_are_left_out_and_counted() {
     let capture = capture.saved();
     for (limit, code, connections, left_out) in [("2", 2, 2, 4), ("3", 2, 3, 2), ("4", 0, 4, 0)] {
         let stats = capture.beside("ledger.json");
-        let more = ["--connections", limit, "--json", "-", "--stats", stats.to_str().unwrap()];
+        let more = ["--connections", limit, "--json", "-", "--overwrite", "--stats", stats.to_str().unwrap()];
         let (found, out, err) = tcp(&capture, &more);
         assert_eq!(found, code, "{err}");
         let report: Value = serde_json::from_str(&out).unwrap();

@@ -449,7 +449,7 @@ fn delays_of_generated_traffic_equal_those_of_its_ground_truth() {
     ] {
         let capture = Pcap::new().saved();
         let truth = capture.beside("truth.csv");
-        success(arguments!["synth", specification, "-q", "-o", capture, "--truth", truth]);
+        success(arguments!["synth", specification, "-q", "--overwrite", "-o", capture, "--truth", truth]);
         let truth = std::fs::read_to_string(truth).unwrap();
         let names: Vec<&str> = truth.lines().next().unwrap().split(',').collect();
         let rows: Vec<BTreeMap<&str, &str>> =
