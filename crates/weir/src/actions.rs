@@ -1,8 +1,8 @@
 //! Actions on packets: the rules file, its egresses, and `weir rules`.
 
-use crate::arguments::{Enrichment, Metering, ProbeOptions, RulesArguments, RulesCheck, RulesCommand};
+use crate::arguments::{Enrichment, Metering, RulesArguments, RulesCheck, RulesCommand};
 use crate::console::{print, print_styled, style};
-use crate::enrichment::{Enricher, ReloadResult, unix_seconds};
+use crate::enrichment::{Enricher, unix_seconds};
 use crate::error::{Error, OutputError, ProbeError, RulesError, RulesProblems};
 use crate::files::{self, Target};
 use crate::input::{self, DamageLog};
@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 use weir_capture::{Frame, SourceSpec};
 use weir_control::RulesFile;
 use weir_egress::{Egress, EgressSpec, OutputSettings, OutputSpec, PacketOutput, WhenFull};
@@ -271,9 +271,12 @@ impl Actions {
         Ok(actions.collect())
     }
 
-    fn reload(&mut self, path: &Path, metering: &Metering, enrichment: &Enrichment) -> Result<(), Error> {
+    /// Reads the rules file again. The outputs are those that are open.
+    ///
+    /// # Errors
+    /// The file cannot be used, or a change needs a restart.
+    pub fn load_again(&self, path: &Path) -> Result<Self, Error> {
         let new = Self::load(path)?;
-        missing_options::check_rules(&new.rules, metering, enrichment)?;
         let egress_names =
             |actions: &Self| actions.rules.egresses.iter().map(|egress| egress.name.clone()).collect::<Vec<_>>();
         if new.egresses != self.egresses || egress_names(&new) != egress_names(self) {
@@ -283,8 +286,19 @@ impl Actions {
         if PacketActions::memory_bytes_for(&new.rules) > permitted {
             return Err(RulesError::ReloadEnlargesHold(path.display().to_string()).into());
         }
-        (self.rules, self.text, self.loaded) = (new.rules, new.text, new.loaded);
-        Ok(())
+        Ok(Self { hold_octets: self.hold_octets, secret: self.secret, overrides: self.overrides.clone(), ..new })
+    }
+
+    /// The rules in effect, for the HTTP interface. `error` says why a later version is not.
+    pub fn in_effect(&self, path: &Path, error: Option<String>) -> RulesFile {
+        let rules = self.rules.rules.iter();
+        RulesFile {
+            file: path.display().to_string(),
+            loaded: unix_seconds(self.loaded),
+            error,
+            text: self.text.clone(),
+            lines: rules.map(|rule| (rule.level.name(), rule.name.clone(), rule.line)).collect(),
+        }
     }
 
     /// Memory of packets that wait for a decision or in an output, octets.
@@ -300,69 +314,6 @@ impl Actions {
         outputs.filter_map(|output| match output {
             OutputSpec::Pcap(path) => Some((format!("{output} of the rules"), Target::of_path(path))),
             OutputSpec::AfPacket(_) | OutputSpec::AfXdp(_) | OutputSpec::Dpdk(_) | OutputSpec::Folder(_) => None,
-        })
-    }
-}
-
-/// SIGHUP: reads the rules file again. Outputs stay open, so that no packet is lost.
-pub struct RulesReloader {
-    path: Option<PathBuf>,
-    actions: Option<Actions>,
-    /// What flows have depends on these; they do not change.
-    metering: Metering,
-    enrichment: Enrichment,
-    result: Option<ReloadResult>,
-    /// Why the last reload did not succeed.
-    error: Option<String>,
-}
-
-impl RulesReloader {
-    /// `actions` are those of the rules file of the probe, if there is one.
-    pub fn new(probe: &ProbeOptions, actions: Option<Actions>) -> Self {
-        let (metering, enrichment) = (probe.metering.clone(), probe.enrichment.clone());
-        Self { path: probe.rules.clone(), actions, metering, enrichment, result: None, error: None }
-    }
-
-    /// The rules in effect, for the HTTP interface.
-    pub fn in_effect(&self) -> Option<RulesFile> {
-        let (path, actions) = (self.path.as_ref()?, self.actions.as_ref()?);
-        let rules = actions.rules.rules.iter();
-        Some(RulesFile {
-            file: path.display().to_string(),
-            loaded: unix_seconds(actions.loaded),
-            error: self.error.clone(),
-            text: actions.text.clone(),
-            lines: rules.map(|rule| (rule.level.name(), rule.name.clone(), rule.line)).collect(),
-        })
-    }
-
-    /// Reads the file and applies its rules. After an error the old rules stay.
-    pub fn reload(&mut self, probe: &mut weir_probe::Probe) {
-        let (Some(path), Some(actions)) = (&self.path, &mut self.actions) else { return };
-        let file = path.display().to_string();
-        self.result = Some(match actions.reload(path, &self.metering, &self.enrichment) {
-            Ok(()) => {
-                probe.set_rules(actions.rules.clone());
-                let rules = units::count(actions.rules.rules.len() as u64, "rule");
-                info!(file, rules, "rules loaded again");
-                Ok(format!("{rules} of {file}"))
-            }
-            Err(error) => {
-                error!(error = error.to_string(), "cannot load the rules again, continuing with the old ones");
-                Err(error.to_string())
-            }
-        });
-        self.error = self.result.clone().and_then(Result::err);
-    }
-
-    /// Adds the result of the last reload to that of the lists, which may end later.
-    pub fn add_to(&mut self, lists: Option<ReloadResult>) -> Option<ReloadResult> {
-        Some(match (lists?, self.result.take()) {
-            (lists, None) => lists,
-            (Ok(lists), Some(Ok(rules))) if lists.is_empty() => Ok(rules),
-            (Ok(lists), Some(Ok(rules))) => Ok(format!("{lists}; {rules}")),
-            (Err(lists), Some(Err(rules))) => Err(format!("{lists}; {rules}")),
-            (Err(error), _) | (_, Some(Err(error))) => Err(error),
         })
     }
 }
@@ -409,6 +360,10 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
         let (file, line, name) = (check.file.display(), egress.line, &egress.name);
         warn!("{file}: line {line}: no packet goes to '{name}': neither [default] nor a rule names it");
     }
+    let enricher = Enricher::load(&check.enrichment)?;
+    if let Some(enricher) = &enricher {
+        missing_options::check_tags(&actions.rules, &check.metering, &enricher.current())?;
+    }
     if check.with.is_empty() {
         let unusable = actions.check_files();
         unusable.iter().for_each(|error| error!("{}: {error}", check.file.display()));
@@ -423,7 +378,7 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
         }
         return Ok(RunStatus::from_problems(!unusable.is_empty()).and(print((text + "\n").as_bytes())));
     }
-    let (counters, status) = tried(&actions, check)?;
+    let (counters, status) = tried(&actions, enricher.as_ref(), check)?;
     let printed = if check.json {
         let json = serde_json::to_string_pretty(&counters).expect("counters are plain values");
         print(format!("{json}\n").as_bytes())
@@ -434,13 +389,17 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
 }
 
 /// What the rules do with the packets of captures.
-fn tried(actions: &Actions, check: &RulesCheck) -> Result<(ActionCounters, RunStatus), Error> {
+fn tried(
+    actions: &Actions,
+    enricher: Option<&Enricher>,
+    check: &RulesCheck,
+) -> Result<(ActionCounters, RunStatus), Error> {
     let sources = &check.with[..];
     input::check_sources(sources, "rules check")?;
     input::check_packets(sources, &check.metering.selection, true)?;
     missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
-    let enricher = Enricher::load(&check.enrichment)?.map(|enricher| enricher.record_enricher());
+    let enricher = enricher.map(Enricher::record_enricher);
     let stop = StopSignal::register()?.start_thread();
     let mut source = input::open_sources(sources, settings.decode, &stop)?;
     let count = |output: &OutputSpec| {

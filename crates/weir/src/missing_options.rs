@@ -8,9 +8,10 @@ use crate::arguments::{Enrichment, Inspection, Metering, RecordSink, Sinks, Swit
 use crate::error::{Error, RulesError};
 use tracing::warn;
 use weir_dpi::InspectionSettings;
+use weir_enrich::ListContent;
 use weir_fields::{Requirement, field};
 use weir_query::{Expression, GroupField};
-use weir_rules::{Rule, Rules};
+use weir_rules::{Level, Rule, Rules};
 
 /// Warns of fields of `--where`, `?where=` and `--by` that no record of this run has, and of tags that
 /// no list has.
@@ -25,7 +26,7 @@ pub fn warn(sinks: &[RecordSink], options: &Sinks, metering: &Metering, inspects
     let of_sink = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     for (place, expression) in of_all.chain(sinks.iter().filter_map(of_sink)) {
         expression.fields().iter().for_each(|field| warn_of_field(&place, field));
-        for tag in unknown_tags(&expression, enrichment) {
+        for (_, tag) in unknown_tags(&expression, enrichment) {
             warn!("{place}: no record has the tag {tag:?}: --tags has {}", lists(enrichment).join(", "));
         }
     }
@@ -44,9 +45,41 @@ pub fn check_rules(rules: &Rules, metering: &Metering, enrichment: &Enrichment) 
             let Some(option) = missing_option(field, metering, metering.inspects(), enrichment) else { continue };
             problems.push(RulesError::RuleNeedsOption { rule: rule.clone(), line, field, option }.into());
         }
-        for tag in unknown_tags(condition, enrichment) {
+        for (_, tag) in unknown_tags(condition, enrichment) {
             let (rule, tag, lists) = (rule.clone(), tag.into(), lists(enrichment).join(", "));
             problems.push(RulesError::RuleNeedsTag { rule, line, tag, lists }.into());
+        }
+    }
+    Error::of(problems)
+}
+
+/// Checks that flows can have the tags that rules ask for: the names and fingerprints of a list are known only to
+/// `tags` in a rule for applications. Warns of a rule that misses them only.
+///
+/// # Errors
+/// A list has nothing else: of all rules.
+pub fn check_tags(rules: &Rules, metering: &Metering, loaded: &weir_enrich::Enrichment) -> Result<(), Error> {
+    let mut problems = Vec::new();
+    for Rule { name, line, level, condition, .. } in &rules.rules {
+        for (field, tag) in condition.iter().flat_map(Expression::tags) {
+            let content = loaded.list(tag).unwrap_or_default();
+            let advice = match field {
+                "tags" if *level != Level::Application => "move the rule to [[application]]",
+                "tags" if !metering.inspects() => "leave out --dpi off",
+                "tags" => continue,
+                _ => "use tags in [[application]]",
+            };
+            let (rule, line) = (name.clone(), *line);
+            match content {
+                ListContent { has_findings: false, .. } => {}
+                ListContent { has_addresses: true, .. } => warn!(
+                    "--rules: line {line}: '{rule}' matches only addresses of the list {tag}, not its names and fingerprints; {advice}"
+                ),
+                ListContent { has_addresses: false, .. } => {
+                    let tag = tag.into();
+                    problems.push(RulesError::RuleNeedsAddresses { rule, line, tag, advice }.into());
+                }
+            }
         }
     }
     Error::of(problems)
@@ -57,9 +90,9 @@ fn lists(enrichment: &Enrichment) -> Vec<&str> {
 }
 
 /// Tags that no list has. Without lists the option is missing, not the tag.
-fn unknown_tags<'a>(expression: &'a Expression, enrichment: &Enrichment) -> Vec<&'a str> {
+fn unknown_tags<'a>(expression: &'a Expression, enrichment: &Enrichment) -> Vec<(&'static str, &'a str)> {
     let lists = lists(enrichment);
-    expression.tags().into_iter().filter(|tag| !lists.is_empty() && !lists.contains(tag)).collect()
+    expression.tags().into_iter().filter(|(_, tag)| !lists.is_empty() && !lists.contains(tag)).collect()
 }
 
 /// Warns of options of inspection if nothing is inspected.

@@ -52,6 +52,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     settings.meter.marks = actions.is_some();
     missing_options::warn(&outputs.sinks, &read.sinks, metering, metering.inspects(), &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
+    if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
+        missing_options::check_tags(&actions.rules, metering, &enricher.current())?;
+    }
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
     let reading_threads = reading_threads(read, sources.len());

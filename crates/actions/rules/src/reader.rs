@@ -239,7 +239,11 @@ impl Reader {
             return;
         }
         let fields = || condition.iter().flat_map(Expression::fields);
-        let needs_inspection = fields().any(|field| properties(field).known == Known::Later);
+        let needs_inspection = fields().any(|field| match properties(field).known {
+            Known::Later => true,
+            Known::InPart => level == Level::Application,
+            Known::AtFirst | Known::Never => false,
+        });
         let needs_places = fields().any(|field| properties(field).origin == Origin::Enrichment);
         self.rules.rules.push(Rule { level, name, line, condition, needs_inspection, needs_places, settings });
     }
@@ -250,7 +254,7 @@ impl Reader {
         let expression = expression.map_err(|error| self.problem(&value.span(), format!("where: {error}"))).ok()?;
         for field in expression.fields() {
             let reason = match properties(field).known {
-                Known::AtFirst => continue,
+                Known::AtFirst | Known::InPart => continue,
                 Known::Later if level == Level::Application => continue,
                 Known::Later => "is known after some packets only; use it in [[application]]",
                 Known::Never => "changes while a flow lasts, and each flow is decided once",

@@ -5,10 +5,9 @@ use crate::error::{BrokenLines, Error};
 use crate::geo::GeoDatabase;
 use crate::networks::Networks;
 use crate::tag_set::TagSet;
-use crate::tags::{TagList, TagLists};
+use crate::tags::{ListContent, TagList, TagLists};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use weir_dpi::{Fact, Findings};
 use weir_flow::{Approximate, FlowRecord, Place, Places};
 
@@ -52,11 +51,11 @@ pub struct Report {
 }
 
 /// Tables, databases and lists in memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Enrichment {
-    networks: Option<Arc<Networks>>,
-    geo: Vec<Arc<GeoDatabase>>,
-    tags: Option<Arc<TagLists>>,
+    networks: Option<Networks>,
+    geo: Vec<GeoDatabase>,
+    tags: Option<TagLists>,
 }
 
 impl Enrichment {
@@ -65,37 +64,24 @@ impl Enrichment {
     /// # Errors
     /// Files cannot be used: all of those.
     pub fn load(sources: &Sources) -> Result<(Self, Vec<Report>), Vec<Error>> {
-        let (enrichment, reports, errors) = Self::default().reload(sources);
-        if errors.is_empty() { Ok((enrichment, reports)) } else { Err(errors) }
-    }
-
-    /// Reads all files again. What cannot be used stays as it was: the table, a database, or all lists
-    /// together.
-    pub fn reload(&self, sources: &Sources) -> (Self, Vec<Report>, Vec<Error>) {
         let (mut new, mut reports, mut errors) = (Self::default(), Vec::new(), Vec::new());
         if let Some(path) = &sources.networks {
             match Networks::load(path) {
                 Ok(networks) => {
                     reports.push(report("--networks", path, networks.entries));
-                    new.networks = Some(Arc::new(networks));
+                    new.networks = Some(networks);
                 }
-                Err(error) => {
-                    errors.push(error);
-                    new.networks.clone_from(&self.networks);
-                }
+                Err(error) => errors.push(error),
             }
         }
-        for (number, path) in sources.geo.iter().enumerate() {
+        for path in &sources.geo {
             match GeoDatabase::load(path) {
                 Ok(database) => {
                     let kind = Some(database.kind.clone());
                     reports.push(Report { kind, ..report("--geo", path, database.networks) });
-                    new.geo.push(Arc::new(database));
+                    new.geo.push(database);
                 }
-                Err(error) => {
-                    errors.push(error);
-                    new.geo.extend(self.geo.get(number).cloned());
-                }
+                Err(error) => errors.push(error),
             }
         }
         if !sources.tags.is_empty() {
@@ -105,22 +91,24 @@ impl Enrichment {
                         let option = format!("--tags {}", list.name);
                         Report { broken: of_list.broken, ..report(option, &list.path, of_list.entries) }
                     }));
-                    new.tags = Some(Arc::new(lists));
+                    new.tags = Some(lists);
                 }
-                Err(of_lists) => {
-                    errors.extend(of_lists);
-                    new.tags.clone_from(&self.tags);
-                }
+                Err(of_lists) => errors.extend(of_lists),
             }
         }
-        (new, reports, errors)
+        if errors.is_empty() { Ok((new, reports)) } else { Err(errors) }
+    }
+
+    /// What a list of `--tags` has; `None` if there is none of this name.
+    pub fn list(&self, name: &str) -> Option<ListContent> {
+        self.tags.as_ref()?.content(name)
     }
 
     /// Memory of everything.
     pub fn memory_bytes(&self) -> usize {
-        self.networks.as_ref().map_or(0, |networks| networks.memory_bytes())
-            + self.geo.iter().map(|database| database.memory_bytes()).sum::<usize>()
-            + self.tags.as_ref().map_or(0, |tags| tags.memory_bytes())
+        self.networks.as_ref().map_or(0, Networks::memory_bytes)
+            + self.geo.iter().map(GeoDatabase::memory_bytes).sum::<usize>()
+            + self.tags.as_ref().map_or(0, TagLists::memory_bytes)
     }
 
     /// Places and tags of a record. A layer-2 flow has none, and an overflow record neither: its

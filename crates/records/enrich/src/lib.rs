@@ -33,4 +33,4 @@ mod tests;
 pub use enrichment::{Enrichment, Report, Sources};
 pub use error::{BrokenLine, BrokenLines, Error, MAX_NAMED_LINES, Problem};
 pub use tag_set::MAX_TAG_LISTS;
-pub use tags::{InvalidTagList, TagList};
+pub use tags::{InvalidTagList, ListContent, TagList};

@@ -60,11 +60,20 @@ impl FromStr for TagList {
 #[derive(Debug, Default)]
 pub(crate) struct TagLists {
     /// In the order of the options, each once.
-    names: Vec<String>,
+    names: Vec<(String, ListContent)>,
     addresses: PrefixMap<TagSet>,
     domains: NameTable,
     /// JA3 and JA4, which have different lengths.
     fingerprints: NameTable,
+}
+
+/// What a list has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListContent {
+    /// Addresses or prefixes: known from the first packet of a flow on.
+    pub has_addresses: bool,
+    /// Domain names or fingerprints: known when inspection has found them.
+    pub has_findings: bool,
 }
 
 /// What a file of a list had.
@@ -92,18 +101,18 @@ impl TagLists {
         let (mut reports, mut errors) = (Vec::new(), Vec::new());
         for list in lists {
             let failed = |problem| Error::new(format!("--tags {}", list.name), &list.path, problem);
-            let known = all.names.iter().position(|name| *name == list.name);
+            let known = all.names.iter().position(|(name, _)| *name == list.name);
             let number = known.unwrap_or(all.names.len());
             if number == MAX_TAG_LISTS {
                 errors.push(failed(Problem::TooManyLists));
                 break;
             }
             if known.is_none() {
-                all.names.push(list.name.clone());
+                all.names.push((list.name.clone(), ListContent::default()));
             }
             let report = InputFile::open(&list.path)
                 .and_then(|file| {
-                    let report = all.read(BufReader::new(&file.file), TagSet::of_list(number), &mut addresses)?;
+                    let report = all.read(BufReader::new(&file.file), number, &mut addresses)?;
                     file.check_unchanged()?;
                     Ok(report)
                 })
@@ -129,9 +138,10 @@ impl TagLists {
     fn read(
         &mut self,
         mut list: impl BufRead,
-        tags: TagSet,
+        list_number: usize,
         addresses: &mut PrefixMapBuilder<TagSet>,
     ) -> Result<ListReport, Problem> {
+        let (tags, content) = (TagSet::of_list(list_number), &mut self.names[list_number].1);
         let (mut report, mut line, mut number) = (ListReport::default(), Vec::new(), 0);
         loop {
             line.clear();
@@ -155,6 +165,11 @@ impl TagLists {
                 word if word.contains(char::is_whitespace) => Err(InvalidEntry::Words),
                 word => entry(word),
             };
+            match &entry {
+                Ok(Entry::Address(_)) => content.has_addresses = true,
+                Ok(Entry::Domain(_) | Entry::Fingerprint(_)) => content.has_findings = true,
+                Err(_) => {}
+            }
             let added = match entry {
                 Ok(Entry::Address(prefix)) => {
                     addresses.add(prefix, tags);
@@ -193,11 +208,16 @@ impl TagLists {
         !self.fingerprints.is_empty()
     }
 
+    /// What a list has.
+    pub fn content(&self, name: &str) -> Option<ListContent> {
+        self.names.iter().find(|(of, _)| of == name).map(|&(_, content)| content)
+    }
+
     /// The names of the lists of a set, separated by spaces; `None` for an empty set.
     pub fn text(&self, tags: TagSet) -> Option<Box<str>> {
         let mut names = self.names.iter().enumerate().filter(|(number, _)| tags.has(*number));
-        let first = names.next()?.1.clone();
-        Some(names.fold(first, |text, (_, name)| text + " " + name).into())
+        let first = names.next()?.1.0.clone();
+        Some(names.fold(first, |text, (_, (name, _))| text + " " + name).into())
     }
 
     pub fn memory_bytes(&self) -> usize {

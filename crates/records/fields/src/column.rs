@@ -150,6 +150,8 @@ pub enum Known {
     AtFirst,
     /// When inspection of the first payload has ended.
     Later,
+    /// Part of it from the first packet on, the rest when inspection has ended.
+    InPart,
     /// It changes as long as the flow lasts.
     Never,
 }

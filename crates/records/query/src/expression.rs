@@ -53,12 +53,13 @@ impl Expression {
         names
     }
 
-    /// Names of lists (`--tags`) that a record must have, or must not have, as the user wrote them.
-    pub fn tags(&self) -> Vec<&str> {
+    /// Names of lists (`--tags`) that a record must have, or must not have, as the user wrote them, each with
+    /// its field.
+    pub fn tags(&self) -> Vec<(&'static str, &str)> {
         let mut tags = Vec::new();
         self.root.visit(&mut |test| {
             if let Check::Text(TextOperator::Has, names) = &test.check {
-                tags.extend(names.iter().map(|name| &**name));
+                tags.extend(names.iter().map(|name| (test.field.name, &**name)));
             }
         });
         tags

@@ -28,6 +28,11 @@ pub enum RulesError {
     #[error("--rules: line {line}: '{rule}' never matches: no list has the tag {tag}; --tags has {lists}")]
     RuleNeedsTag { rule: String, line: usize, tag: String, lists: String },
     #[error(
+        "--rules: line {line}: '{rule}' never matches: the list {tag} has only names and fingerprints, which are not \
+         known to it; {advice}"
+    )]
+    RuleNeedsAddresses { rule: String, line: usize, tag: String, advice: &'static str },
+    #[error(
         "{output}: the probe runs as {user} (--user), who cannot write into this pipe, so the probe could not open it \
          again for another reader: {error}; give that user the pipe (chown {user})"
     )]

@@ -11,6 +11,7 @@ use crate::enrichment::Enricher;
 use crate::error::{Error, ProbeError};
 use crate::files;
 use crate::input;
+use crate::missing_options;
 use crate::outputs::Outputs;
 use crate::settings::key_options;
 use std::path::Path;
@@ -80,9 +81,12 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     let inputs = probe.inputs.iter().filter(|input| !is_empty(input) && !input.live().is_some_and(waits));
     let decode = DecodeOptions { decapsulate: probe.metering.selection.decap };
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input, decode).err()).collect();
-    problems.extend(Enricher::load(&probe.enrichment).err());
+    let enricher = Enricher::load(&probe.enrichment).map_err(|error| problems.push(error)).ok().flatten();
     problems.extend(control::check(probe).err());
     let actions = probe.rules.as_deref().and_then(|rules| Actions::load(rules).ok());
+    if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
+        problems.extend(missing_options::check_tags(&actions.rules, &probe.metering, &enricher.current()).err());
+    }
     problems.extend(actions.iter().flat_map(Actions::check_interfaces));
     problems.extend(actions.iter().flat_map(Actions::check_files));
     if outputs.owner.is_some() {

@@ -1,7 +1,7 @@
 //! The HTTP interface of the probe (`--listen`): its settings, its reports, its requests to reload.
 
+use super::reload::ReloadResult;
 use crate::arguments::ProbeOptions;
-use crate::enrichment::ReloadResult;
 use crate::error::Error;
 use std::net::SocketAddr;
 use weir_control::{Access, Control, ReloadReply, Request, Server};
@@ -54,8 +54,6 @@ pub fn text(probe: &ProbeOptions) -> String {
 pub struct Requests {
     waiting: Vec<ReloadReply>,
     running: Vec<ReloadReply>,
-    configuration: Option<ReloadResult>,
-    lists: Option<ReloadResult>,
 }
 
 impl Requests {
@@ -71,28 +69,12 @@ impl Requests {
             return false;
         }
         self.running = std::mem::take(&mut self.waiting);
-        (self.configuration, self.lists) = (None, None);
         true
     }
 
-    /// Notes what has ended, and answers when both have.
-    pub fn end(&mut self, configuration: Option<ReloadResult>, lists: Option<ReloadResult>) {
-        self.configuration = self.configuration.take().or(configuration);
-        self.lists = self.lists.take().or(lists);
-        if self.running.is_empty() {
-            (self.configuration, self.lists) = (None, None);
-        } else if self.configuration.is_some() && self.lists.is_some() {
-            let (mut done, mut errors) = (Vec::new(), Vec::new());
-            for result in [self.configuration.take(), self.lists.take()].into_iter().flatten() {
-                match result {
-                    Ok(text) => done.push(text),
-                    Err(error) => errors.push(error),
-                }
-            }
-            done.retain(|text| !text.is_empty());
-            let result = if errors.is_empty() { Ok(done.join("; ")) } else { Err(errors.join("; ")) };
-            // A client may have gone.
-            self.running.drain(..).for_each(|reply| drop(reply.send(result.clone())));
-        }
+    /// Answers with the result of a reload.
+    pub fn end(&mut self, result: &ReloadResult) {
+        // A client may have gone.
+        self.running.drain(..).for_each(|reply| drop(reply.send(result.clone())));
     }
 }

@@ -5,7 +5,7 @@
 //! 1. `configured`: options and configuration file (`config`) are valid (`check`).
 //! 2. `opened`: `--autotune`, socket of the HTTP interface (`control`), sources and sinks (`start`), privileges,
 //!    sandbox.
-//! 3. `running`: threads meter; the main thread observes them (`monitor`) and reloads (`reloaders`).
+//! 3. `running`: threads meter; the main thread observes them (`monitor`) and reloads (`reload`).
 //! 4. `finished`: all flows are exported, and the final report.
 
 mod autotune;
@@ -21,7 +21,6 @@ mod placement;
 pub mod privileges;
 mod rate_limit;
 mod reload;
-mod reloaders;
 mod running;
 mod service;
 mod start;

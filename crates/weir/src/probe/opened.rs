@@ -13,6 +13,7 @@ use crate::console::{log, stderr};
 use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::memory::{MemoryLock, SinkMemory};
+use crate::missing_options;
 use crate::outputs::{OpenOutputs, Outputs};
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::{StopSignal, signal_flag};
@@ -85,6 +86,9 @@ impl Opened {
         let mut groups = start::open_worker_groups(&options, &stop)?;
         let mut actions = options.rules.as_deref().map(Actions::load).transpose()?;
         let overrides = actions.as_mut().filter(|_| server.is_some()).map(Actions::permit_overrides);
+        if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
+            missing_options::check_tags(&actions.rules, &options.metering, &enricher.current())?;
+        }
         if let Some(actions) = &actions {
             actions.prepare_folders(&options.user, outputs.owner)?;
             groups.add_actions(actions, &options)?;

@@ -1,13 +1,14 @@
-//! SIGHUP: reads the configuration file again, and applies its timeouts, filter and sinks.
+//! SIGHUP and the HTTP interface: reads the configuration file, the rules and the files of enrichment again,
+//! and applies timeouts, filter, sinks, rules, networks, databases and lists.
 //!
-//! A thread of its own reads the file, compiles the filter and opens the sinks, all of which may
+//! A thread of its own reads the files, compiles the filter and opens the sinks, all of which may
 //! wait for long. Only then does the main thread change the running probe. After an error nothing
 //! has changed. A file that may be incomplete is refused (docs/probe.md).
 
 use super::config;
 use crate::actions::Actions;
 use crate::arguments::{ProbeOptions, RecordSink, Sinks};
-use crate::enrichment::ReloadResult;
+use crate::enrichment::{Enricher, LoadedFiles};
 use crate::error::{Error, IncompleteConfig, ReloadError};
 use crate::files::{self, Target};
 use crate::input;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{debug, error, info, warn};
-use weir_control::Timeouts;
+use weir_control::{InEffect, Timeouts};
 use weir_probe::{Settings, SinkChange};
 use weir_text::units;
 
@@ -31,14 +32,28 @@ const RELOADABLE: [&str; 7] = ["idle", "active", "filter", "output", "top", "uni
 /// After this time the log says that a reload has not ended.
 const LOG_AFTER: Duration = Duration::from_secs(15);
 
-/// Reloads the configuration, one reload at a time.
+/// What a reload has done, or why it could not, for the HTTP interface.
+pub type ReloadResult = Result<String, String>;
+
+/// Loads everything again, one reload at a time.
 pub struct Reloader {
-    effective: Effective,
+    current: Current,
     running: Option<Running>,
     /// There was a signal during the running reload.
     is_requested: bool,
     /// Idle and active timeout in effect, ns.
     timeouts_ns: [u64; 2],
+    /// Why the last reload did not succeed.
+    error: Option<String>,
+}
+
+/// All that is in effect and can be loaded again.
+#[derive(Clone)]
+pub struct Current {
+    pub configuration: Effective,
+    /// Those of `--rules`.
+    pub actions: Option<Actions>,
+    pub enricher: Option<Enricher>,
 }
 
 struct Running {
@@ -63,8 +78,15 @@ pub struct Effective {
     pub sink_memory: SinkMemory,
 }
 
-/// A configuration that can be applied: its sinks are open, its filter is compiled.
+/// Everything that can be applied.
 struct Prepared {
+    configuration: Option<PreparedConfiguration>,
+    actions: Option<Actions>,
+    files: Option<LoadedFiles>,
+}
+
+/// A configuration that can be applied: its sinks are open, its filter is compiled.
+struct PreparedConfiguration {
     settings: Settings,
     sinks: Option<Vec<SinkChange>>,
     effective: Effective,
@@ -72,13 +94,21 @@ struct Prepared {
 
 impl Reloader {
     /// `settings` are those at the start.
-    pub fn new(effective: Effective, settings: &Settings) -> Self {
-        Self { effective, running: None, is_requested: false, timeouts_ns: timeouts_ns(settings) }
+    pub fn new(current: Current, settings: &Settings) -> Self {
+        Self { current, running: None, is_requested: false, timeouts_ns: timeouts_ns(settings), error: None }
     }
 
-    /// The timeouts in effect.
-    pub fn timeouts(&self) -> Timeouts {
-        let ProbeOptions { drain_timeout_ns, interval_ns, .. } = self.effective.options;
+    /// What is in effect, for the HTTP interface.
+    pub fn in_effect(&self) -> InEffect {
+        let Current { configuration, actions, enricher } = &self.current;
+        let path = configuration.options.rules.as_deref();
+        let rules = path.zip(actions.as_ref()).map(|(path, actions)| actions.in_effect(path, self.error.clone()));
+        let lists = enricher.as_ref().map(Enricher::lists).unwrap_or_default();
+        InEffect { rules, lists, timeouts: self.timeouts() }
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        let ProbeOptions { drain_timeout_ns, interval_ns, .. } = self.current.configuration.options;
         let [idle, active] = self.timeouts_ns;
         let [idle, active, drain, interval] = [idle, active, drain_timeout_ns, interval_ns].map(|ns| ns as f64 / 1e9);
         Timeouts { idle, active, drain, interval }
@@ -90,7 +120,7 @@ impl Reloader {
         let mut result = None;
         if is_requested {
             probe.exporter().reopen_files();
-            if self.effective.options.config.is_some() {
+            if self.current.has_files() {
                 self.is_requested = true;
             } else {
                 let text = "started without --config: files that were moved are opened again";
@@ -110,14 +140,14 @@ impl Reloader {
         if let Some(running) = self.running.take() {
             let prepared = running.thread.join().unwrap_or(Err(ReloadError::Panicked.into()));
             let applied = prepared.and_then(|prepared| self.apply(prepared, probe));
-            result = Some(applied.map(|()| "configuration reloaded".into()).map_err(|error| log_failure(&error)));
+            result = Some(self.log_result(applied));
         }
         if std::mem::take(&mut self.is_requested) {
-            let (effective, closing) = (self.effective.clone(), probe.exporter().closing_sinks());
+            let (current, closing) = (self.current.clone(), probe.exporter().closing_sinks());
             let thread = std::thread::Builder::new().name("weir-reload".into());
-            match thread.spawn(move || effective.prepare_reload(closing)) {
+            match thread.spawn(move || current.prepare_reload(closing)) {
                 Ok(thread) => self.running = Some(Running { thread, started: Instant::now(), is_logged: false }),
-                Err(error) => result = Some(Err(log_failure(&Error::Thread(error)))),
+                Err(error) => result = Some(self.log_result(Err(Error::Thread(error)))),
             }
         }
         result
@@ -128,16 +158,44 @@ impl Reloader {
         self.running.is_none() && !self.is_requested
     }
 
-    fn apply(&mut self, prepared: Prepared, probe: &mut weir_probe::Probe) -> Result<(), Error> {
-        let Prepared { settings, sinks, effective } = prepared;
-        let [idle, active] = timeouts_ns(&settings);
-        probe.reconfigure(settings, sinks).map_err(Error::Thread)?;
-        self.effective = effective;
-        self.timeouts_ns = [idle, active];
-        let file = self.effective.options.config.as_ref().map(|path| path.display().to_string());
-        let sinks = self.effective.outputs().sinks.iter().map(RecordSink::to_string).collect::<Vec<_>>().join(", ");
-        info!(file, idle = units::span(idle), active = units::span(active), sinks, "configuration reloaded");
-        Ok(())
+    /// Applies everything. Returns what it has, for the HTTP interface.
+    fn apply(&mut self, prepared: Prepared, probe: &mut weir_probe::Probe) -> Result<String, Error> {
+        let Prepared { configuration, actions, files } = prepared;
+        let file = self.current.configuration.options.config.as_ref().map(|path| path.display().to_string());
+        let (mut done, current) = (Vec::new(), &mut self.current);
+        // The only part that can fail comes first.
+        if let Some(PreparedConfiguration { settings, sinks, effective }) = configuration {
+            let timeouts = timeouts_ns(&settings);
+            probe.reconfigure(settings, sinks).map_err(Error::Thread)?;
+            (current.configuration, self.timeouts_ns) = (effective, timeouts);
+            done.push("configuration reloaded".into());
+        }
+        let lists = current.enricher.as_mut().zip(files).map(|(enricher, files)| enricher.use_files(files));
+        let rules = actions.map(|actions| {
+            probe.set_rules(actions.rules.clone());
+            let path = current.configuration.options.rules.as_deref().unwrap_or(Path::new(""));
+            let rules = units::count(actions.rules.rules.len() as u64, "rule");
+            current.actions = Some(actions);
+            format!("{rules} of {}", path.display())
+        });
+        done.extend(rules.clone());
+        done.extend(lists.clone());
+        let [idle, active] = self.timeouts_ns.map(units::span);
+        let outputs = current.configuration.outputs();
+        let sinks = outputs.sinks.iter().map(RecordSink::to_string).collect::<Vec<_>>().join(", ");
+        info!(file, idle, active, sinks, rules, lists, "configuration reloaded");
+        Ok(done.join("; "))
+    }
+
+    /// Logs why a reload did not succeed, and keeps that for the HTTP interface.
+    fn log_result(&mut self, result: Result<String, Error>) -> ReloadResult {
+        let result = result.map_err(|error| error.to_string().trim_end().to_owned());
+        self.error = result.clone().err();
+        if let Err(error) = &result {
+            error!(error, "cannot reload the configuration, continuing with the old one");
+            self.current.enricher.iter_mut().for_each(|enricher| enricher.note_error(error));
+        }
+        result
     }
 }
 
@@ -145,11 +203,39 @@ fn timeouts_ns(settings: &Settings) -> [u64; 2] {
     [settings.meter.idle_timeout_ns, settings.meter.active_timeout_ns]
 }
 
-/// Logs an error. Returns it for the HTTP interface.
-fn log_failure(error: &Error) -> String {
-    let error = error.to_string().trim_end().to_owned();
-    error!(error, "cannot reload the configuration, continuing with the old one");
-    error
+impl Current {
+    /// Whether there is something to load again.
+    fn has_files(&self) -> bool {
+        self.configuration.options.config.is_some() || self.actions.is_some() || self.enricher.is_some()
+    }
+
+    /// Reads all files, and opens and compiles what is new in them. `closing` sinks of earlier reloads
+    /// still write their last records.
+    ///
+    /// # Errors
+    /// A file is invalid, may be incomplete or changes more than is reloadable, or a sink cannot
+    /// be opened: what is wrong with the files, or the first sink.
+    fn prepare_reload(self, closing: usize) -> Result<Prepared, Error> {
+        let mut problems = Vec::new();
+        let mut note = |error| problems.push(error);
+        let files = self.enricher.as_ref().map(Enricher::load_again).transpose().map_err(&mut note).ok().flatten();
+        let actions = self.load_rules(files.as_ref()).map_err(&mut note).ok().flatten();
+        let configuration = self.configuration;
+        let new = configuration.options.config.is_some().then(|| configuration.read());
+        let new = new.transpose().map_err(&mut note).ok().flatten();
+        Error::of(problems)?;
+        let configuration = new.map(|new| configuration.prepare_reload(new, actions.as_ref(), closing)).transpose()?;
+        Ok(Prepared { configuration, actions, files })
+    }
+
+    fn load_rules(&self, files: Option<&LoadedFiles>) -> Result<Option<Actions>, Error> {
+        let ProbeOptions { rules, metering, enrichment, .. } = &self.configuration.options;
+        let (Some(path), Some(actions)) = (rules, &self.actions) else { return Ok(None) };
+        let new = actions.load_again(path)?;
+        missing_options::check_rules(&new.rules, metering, enrichment)?;
+        files.map_or(Ok(()), |files| missing_options::check_tags(&new.rules, metering, &files.enrichment))?;
+        Ok(Some(new))
+    }
 }
 
 impl Effective {
@@ -157,24 +243,27 @@ impl Effective {
         outputs(&self.options)
     }
 
-    /// Reads the file, and opens and compiles what is new in it. `closing` sinks of earlier reloads
-    /// still write their last records.
-    ///
-    /// # Errors
-    /// The file is invalid, may be incomplete or changes more than is reloadable; or a sink cannot
-    /// be opened.
-    fn prepare_reload(self, closing: usize) -> Result<Prepared, Error> {
+    /// Reads and checks the file. Returns its text, and its options with those of the command line.
+    fn read(&self) -> Result<(String, ProbeOptions), Error> {
         let path = self.options.config.as_ref().expect("only a probe with a configuration file reloads it");
         let text = config::read_settled(path, &self.options.timing())?;
         let new = self.check(path, &text)?;
+        Ok((text, new))
+    }
+
+    fn prepare_reload(
+        self,
+        (text, new): (String, ProbeOptions),
+        actions: Option<&Actions>,
+        closing: usize,
+    ) -> Result<PreparedConfiguration, Error> {
         let (mut outputs, before) = (outputs(&new), self.outputs());
         if let Some(view) = &mut outputs.view {
             view.groups = self.sink_memory.views.groups;
         }
         outputs.problems(&new.sinks).into_iter().next().map_or(Ok(()), Err)?;
         files::check_targets(&new.inputs, &outputs.targets)?;
-        // Problems of the rules file itself are reported when the rules are loaded.
-        if let Some(actions) = new.rules.as_deref().and_then(|rules| Actions::load(rules).ok()) {
+        if let Some(actions) = actions {
             actions.check(&new.inputs, &outputs.targets, &new.metering, &new.enrichment)?;
         }
         let settings = probe_settings(&new)?;
@@ -229,7 +318,7 @@ impl Effective {
             debug!(%sink, "reload: sink is closed after its last records");
         }
         let options = ProbeOptions { sinks: new.sinks, ..self.options.clone() };
-        Ok(Prepared { settings, sinks, effective: Self { text, options, ..self } })
+        Ok(PreparedConfiguration { settings, sinks, effective: Self { text, options, ..self } })
     }
 
     /// Checks a new text of the file. Returns its options, with those of the command line.

@@ -4,14 +4,12 @@
 use super::control::{self, Requests};
 use super::monitor::Monitor;
 use super::opened::{Opened, Signals};
-use super::reload::Reloader;
-use super::reloaders::Reloaders;
+use super::reload::{Current, Reloader};
 use super::service::{NotifyState, Watchdog, notify};
 use super::{privileges, start};
-use crate::actions::RulesReloader;
 use crate::arguments::ProbeOptions;
 use crate::console::stderr;
-use crate::enrichment::{Enricher, EnrichmentReloader};
+use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::memory::MemoryLock;
 use crate::outputs::{OpenOutputs, Outputs};
@@ -30,7 +28,7 @@ pub struct Running {
     pub probe: weir_probe::Probe,
     pub is_live: bool,
     pub monitor: Monitor,
-    pub reloaders: Reloaders,
+    pub reloader: Reloader,
     pub control: Option<Control>,
     pub signals: Signals,
     pub watchdog: Option<Watchdog>,
@@ -63,11 +61,7 @@ impl Running {
         privileges::reset_priority();
         stderr::start_thread();
         opened.stop_signal.start_thread();
-        let reloaders = Reloaders {
-            configuration: Reloader::new(effective, &settings),
-            rules: RulesReloader::new(&options, actions),
-            enrichment: EnrichmentReloader::new(enricher),
-        };
+        let reloader = Reloader::new(Current { configuration: effective, actions, enricher }, &settings);
         let mut running = Self {
             options,
             timing: settings.timing,
@@ -76,7 +70,7 @@ impl Running {
             probe: started.probe,
             is_live: started.is_live,
             monitor,
-            reloaders,
+            reloader,
             control: None,
             signals: opened.signals,
             watchdog: opened.watchdog,
@@ -141,15 +135,14 @@ impl Running {
 
     /// Reloads if a signal or a client requests it, and answers requests.
     fn reload(&mut self, requests: &mut Requests) {
-        let is_idle = self.reloaders.is_idle();
+        let is_idle = self.reloader.is_idle();
         let over_http = self.control.as_ref().is_some_and(|control| requests.start(control, &self.probe, is_idle));
         let is_requested = self.signals.reload.swap(false, Ordering::Relaxed) || over_http;
-        let reloaded = self.reloaders.update(is_requested, &mut self.probe);
-        if reloaded.configuration.is_some() || reloaded.lists.is_some() {
+        if let Some(result) = self.reloader.update(is_requested, &mut self.probe) {
             // The client that has asked for the reload gets no report from before it.
             self.publish(|_| true);
+            requests.end(&result);
         }
-        requests.end(reloaded.configuration, reloaded.lists);
     }
 
     /// Prints and publishes what is due.
@@ -177,6 +170,6 @@ impl Running {
 
     /// What the HTTP interface answers from now on.
     fn report(&mut self) -> Report {
-        Report { in_effect: self.reloaders.in_effect(), ..self.monitor.report(&self.probe) }
+        Report { in_effect: self.reloader.in_effect(), ..self.monitor.report(&self.probe) }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use testbed::mmdb::{Database, Value, country, system};
 use weir_dpi::{Fact, Findings, STREAM_READERS, Streams, Verdict};
-use weir_enrich::{Enrichment, Error, Sources, TagList};
+use weir_enrich::{Enrichment, Error, ListContent, Sources, TagList};
 use weir_flow::{Approximate, FlowRecord, Place, Places};
 use weir_packet::Network;
 
@@ -222,36 +222,44 @@ fn a_database_that_cannot_be_used_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_reload_keeps_what_cannot_be_read() {
+fn all_files_that_cannot_be_read_are_named() {
     let folder = tempfile::tempdir().unwrap();
+    let list = |name: &str| TagList { name: name.into(), path: file(&folder, &format!("{name}.txt"), "?\n") };
     let sources = Sources {
-        networks: Some(file(&folder, "networks.csv", "prefix,name\n1.0.0.0/8,one\n")),
-        geo: vec![file(&folder, "country.mmdb", countries())],
-        tags: vec![
-            TagList { name: "a".into(), path: file(&folder, "a.txt", "1.0.0.0/8\n") },
-            TagList { name: "b".into(), path: file(&folder, "b.txt", "1.0.0.0/8\n") },
-        ],
+        networks: Some(file(&folder, "networks.csv", "?\n")),
+        geo: vec![file(&folder, "country.mmdb", "?\n")],
+        tags: vec![list("a"), list("b")],
     };
-    let old = load(&sources);
-    let flow = record("1.0.0.1", "3.0.0.1");
-    let before = old.places(&flow);
-    for name in ["networks.csv", "country.mmdb", "a.txt"] {
-        file(&folder, name, "?\n");
-    }
     fs::remove_file(folder.path().join("b.txt")).unwrap();
-    let (kept, reports, errors) = old.reload(&sources);
-    assert_eq!((kept.places(&flow), reports.len()), (before, 0));
+    let errors = Enrichment::load(&sources).unwrap_err();
     let options: Vec<&str> = errors.iter().map(|error: &Error| error.option.as_str()).collect();
     assert_eq!(options, ["--networks", "--geo", "--tags a", "--tags b"]);
-    // A file in the place of another one.
-    file(&folder, "new.csv", "prefix,name\n1.0.0.0/8,two\n");
-    fs::rename(folder.path().join("new.csv"), folder.path().join("networks.csv")).unwrap();
-    file(&folder, "a.txt", "3.0.0.0/8\n");
-    file(&folder, "b.txt", "# nothing\n");
-    let (new, reports, errors) = kept.reload(&sources);
-    assert_eq!((reports.len(), errors.len()), (3, 1));
-    let places = new.places(&flow);
-    assert_eq!(&*places.source.network.unwrap().name, "two");
-    assert_eq!((places.source.tags, places.destination.tags.as_deref()), (None, Some("a")));
-    assert_eq!(places.source.country.as_ref(), Some(b"AU"));
+}
+
+#[test]
+fn what_a_list_has_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |name: &str, text| TagList {
+        name: name.into(),
+        path: file(&folder, &format!("{name}{}", str::len(text)), text),
+    };
+    let tags = vec![
+        list("addresses", "192.0.2.1\n"),
+        list("names", "evil.example\n"),
+        list("hashes", "t13d1516h2_8daaf6152771_b186095e22b6\n"),
+        list("both", "2001:db8::/32\n"),
+        list("both", "e7d705a3286e19ea42f587b344ee6865\n"),
+        list("empty", "# nothing\n"),
+    ];
+    let enrichment = load(&Sources { tags, ..Sources::default() });
+    for (name, has_addresses, has_findings) in [
+        ("addresses", true, false),
+        ("names", false, true),
+        ("hashes", false, true),
+        ("both", true, true),
+        ("empty", false, false),
+    ] {
+        assert_eq!(enrichment.list(name), Some(ListContent { has_addresses, has_findings }), "{name}");
+    }
+    assert_eq!(enrichment.list("other"), None);
 }

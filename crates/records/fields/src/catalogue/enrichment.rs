@@ -48,7 +48,7 @@ fields! {
     flow "dst_as_org", Text, "", "Organization of the autonomous system of the destination.",
         [text_element(102, "destinationAsOrganization")], |r| geo(r.flow, DESTINATION, organization), needs: Some(Geo);
     flow "tags", Names, "", "Lists of `--tags` that have the source, the destination, or a name or fingerprint of the flow, separated by spaces.",
-        [text_element(103, "flowTags")], |r| of_places(r.flow, |places| places.tags.as_deref()), needs: Some(Tags);
+        [text_element(103, "flowTags")], |r| of_places(r.flow, |places| places.tags.as_deref()), needs: Some(Tags), known: Known::InPart;
     flow "src_tags", Names, "", "Lists that have the source.",
         [text_element(104, "sourceTags")], |r| of_places(r.flow, |places| places.source.tags.as_deref()), needs: Some(Tags);
     flow "dst_tags", Names, "", "Lists that have the destination.",

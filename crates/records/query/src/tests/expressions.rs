@@ -416,7 +416,7 @@ fn an_expression_names_its_fields_and_tags() {
     let expression =
         Expression::new("(src mac 02:00:00:00:00:01 or not tags = bad) and src_tags in {x, y} and port 80").unwrap();
     assert_eq!(expression.fields(), ["mac", "tags", "src_tags", "port"]);
-    assert_eq!(expression.tags(), ["bad", "x", "y"]);
+    assert_eq!(expression.tags(), [("tags", "bad"), ("src_tags", "x"), ("src_tags", "y")]);
 }
 
 #[test]

@@ -605,6 +605,98 @@ fn a_rule_that_asks_for_what_no_flow_has_is_refused_and_the_option_named() {
     assert!(err.contains("line 1: 'tags = bda' never matches: no list has the tag bda; --tags has bad"), "{err}");
 }
 
+/// The values of these fields of each flow of the capture, with this list.
+fn tagged(folder: &Folder, fields: &str, list: &str) -> Vec<Vec<String>> {
+    let capture = folder.text("apps.pcap");
+    let out = success(["read", &capture, "-q", "-o", "csv:-", "--fields", fields, "--tags", &format!("bad={list}")]);
+    out.lines().skip(1).map(|line| line.split(',').map(String::from).collect()).collect()
+}
+
+#[test]
+fn lists_of_names_and_fingerprints_drop_whole_flows() {
+    let rules =
+        "[egress.all]\noutputs = 'pcap:/dev/null'\n[[application]]\nwhere = 'tags contains bad'\naction = 'drop'\n";
+    let folder = Folder::new(rules);
+    let (capture, rules, list) = (folder.text("apps.pcap"), folder.text("rules.toml"), folder.text("bad.txt"));
+    std::fs::write(&list, "192.0.2.255\n").unwrap();
+    for field in ["sni", "dns_name", "http_host", "ja3", "ja4"] {
+        let values = tagged(&folder, field, &list);
+        let value = values.iter().find(|value| !value[0].is_empty()).unwrap_or_else(|| panic!("no flow has {field}"));
+        std::fs::write(folder.path("names.txt"), &value[0]).unwrap();
+        let names = folder.text("names.txt");
+        let packets: u64 = tagged(&folder, "tags,fwd_packets,rev_packets", &names)
+            .iter()
+            .filter(|flow| flow[0] == "bad")
+            .map(|flow| flow[1..].iter().map(|packets| packets.parse().unwrap_or(0_u64)).sum::<u64>())
+            .sum();
+        let tags = format!("bad={names}");
+        let (code, err, ledger) =
+            ledger_of(["read", &capture, "-q", "-o", "csv:/dev/null", "--rules", &rules, "--tags", &tags]);
+        assert_eq!((code, &*err), (0, ""));
+        assert!(packets > 0);
+        assert_eq!(number(&ledger["actions"]["dropped"]["packets"]), packets, "{field} {value:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_misses_the_names_of_a_list_is_named() {
+    let folder = Folder::new("");
+    let (capture, rules) = (folder.text("apps.pcap"), folder.text("rules.toml"));
+    let list = |name: &str, text: &str| {
+        std::fs::write(folder.path(name), text).unwrap();
+        format!("{name}={}", folder.text(name))
+    };
+    let tags =
+        [list("names", "evil.example\n"), list("hosts", "192.0.2.1\n"), list("mixed", "192.0.2.1\nevil.example\n")];
+    let tags = tags.iter().flat_map(|list| ["--tags", list]);
+    let with_tags = |command: &[&'static str]| -> Vec<String> {
+        command.iter().copied().chain(tags.clone()).map(String::from).collect()
+    };
+    let run = |command: &[String]| {
+        let arguments = command.iter().map(|part| match part.as_str() {
+            "RULES" => &*rules,
+            "CAPTURE" => &*capture,
+            other => other,
+        });
+        weir(arguments)
+    };
+    for (rule, advice) in [
+        ("[[network]]\nwhere = 'tags contains names'", "move the rule to [[application]]"),
+        ("[[source]]\nwhere = 'port 1 or tags contains names'", "move the rule to [[application]]"),
+        ("[[application]]\nwhere = 'src_tags contains names'", "use tags in [[application]]"),
+    ] {
+        std::fs::write(&rules, format!("{rule}\naction = 'drop'\n")).unwrap();
+        for command in [
+            &["rules", "check", "RULES"][..],
+            &["rules", "check", "RULES", "--with", "CAPTURE"],
+            &["read", "CAPTURE", "-o", "csv:/dev/null", "--rules", "RULES"],
+            &["probe", "-i", "CAPTURE", "-o", "csv:/dev/null", "--rules", "RULES"],
+            &["probe", "--check", "-i", "CAPTURE", "-o", "csv:/dev/null", "--rules", "RULES"],
+        ] {
+            let (code, _, err) = run(&with_tags(command));
+            assert_eq!(code, 1, "{command:?}: {err}");
+            let err = err.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                err.contains("never matches: the list names has only names and fingerprints") && err.contains(advice),
+                "{err}"
+            );
+        }
+    }
+    for (rule, warns) in [
+        ("[[network]]\nwhere = 'tags contains mixed'", true),
+        ("[[network]]\nwhere = 'tags contains hosts'", false),
+        ("[[application]]\nwhere = 'tags contains mixed'", false),
+        ("[[application]]\nwhere = 'tags contains names'", false),
+    ] {
+        std::fs::write(&rules, format!("{rule}\naction = 'drop'\n")).unwrap();
+        let (code, _, err) = run(&with_tags(&["rules", "check", "RULES"]));
+        assert_eq!((code, err.contains("matches only addresses of the list mixed")), (0, warns), "{rule}: {err}");
+    }
+    std::fs::write(&rules, "[[application]]\nwhere = 'tags contains names'\naction = 'drop'\n").unwrap();
+    let (code, _, err) = run(&with_tags(&["read", "CAPTURE", "--dpi", "off", "--rules", "RULES"]));
+    assert!(code == 1 && err.contains("leave out --dpi off"), "{err}");
+}
+
 #[test]
 fn rules_are_loaded_again_without_losing_a_flow() {
     let folder = tempfile::tempdir().unwrap();
@@ -633,10 +725,10 @@ fn rules_are_loaded_again_without_losing_a_flow() {
     until("ten packets are forwarded", || Path::new(&output).exists() && written() == 10);
     write(&format!("{egress}[default]\naction = 'drop'\n"));
     running.signal(libc::SIGHUP);
-    running.wait_for("rules loaded again");
+    running.wait_for("configuration reloaded");
     send(1);
     for (text, message) in [
-        ("[egress", "cannot load the rules again, continuing with the old ones"),
+        ("[egress", "cannot reload the configuration, continuing with the old one"),
         (&*egress.replace("all]", "other]"), "outputs cannot change while the probe runs"),
         (&*format!("{egress}[[network]]\nwhere = 'country = DE'\n"), "no flow has country without --geo"),
     ] {
@@ -646,9 +738,9 @@ fn rules_are_loaded_again_without_losing_a_flow() {
     }
     send(2);
     write(&egress);
-    let times = running.times("rules loaded again");
+    let times = running.times("configuration reloaded");
     running.signal(libc::SIGHUP);
-    until("the rules are loaded", || running.times("rules loaded again") > times);
+    until("the rules are loaded", || running.times("configuration reloaded") > times);
     send(3);
     until("ten more packets are forwarded", || written() == 20);
     drop(input);

@@ -304,38 +304,58 @@ impl Probe {
 }
 
 #[test]
-fn sighup_loads_the_files_again_and_a_broken_one_keeps_the_old() {
+fn sighup_loads_all_files_again_or_none() {
     let folder = Folder::new();
     let (networks, list, [countries, _]) = (folder.networks(), folder.list("bad", "198.51.100.0/24\n"), folder.geo());
+    let rules = folder.write("rules.toml", "[[network]]\nwhere = 'tags = bad'\n");
     let options = ["--networks", &networks, "--tags", &list, "--geo", &countries, "--fields", "basic,places"];
-    let mut probe = Probe::start(&folder, &options);
-    let loaded = "networks, databases and lists loaded again";
+    let mut probe = Probe::start(&folder, &[&options[..], &["--rules", &rules]].concat());
+    let (loaded, refused) = ("configuration reloaded", "cannot reload the configuration, continuing with the old one");
     probe.send();
-    probe.reload(loaded);
-    // Another file in its place, and one that is written over.
+    // Another file in the place of each, and a broken one: nothing changes.
     folder.write("new.csv", "prefix,name\n192.0.2.0/24,new office\n");
     fs::rename(folder.path("new.csv"), folder.path("networks.csv")).unwrap();
     folder.write("bad", "198.51.100.1\nhello\n");
-    File::create(folder.path("country.mmdb")).unwrap();
-    probe.reload("cannot load this file again, continuing with what it had before");
-    until("the reload ends", || probe.running.times(loaded) == 2);
-    let err = probe.running.stderr();
-    assert!(err.contains("country.mmdb: the file is empty") && err.contains("line=2 "), "{err}");
+    folder.write("rules.toml", "[[network]]\nwhere = 'tags = bad'\nname = 'new'\n");
+    let countries = fs::read(folder.path("country.mmdb")).unwrap();
+    for (name, content, reason) in [
+        ("country.mmdb", &b""[..], "country.mmdb: the file is empty"),
+        ("country.mmdb", &countries, "oops"),
+        ("rules.toml", b"[[network]]\nwhere = 'tags = bad'\n", "the list bad has only names"),
+        ("bad", b"?\n", "no line is an address"),
+    ] {
+        folder.write(name, content);
+        if reason == "oops" {
+            folder.write("rules.toml", "oops = 1\n");
+        }
+        if reason.contains("only names") {
+            folder.write("bad", "evil.example\n");
+        }
+        let before = probe.running.times(loaded);
+        probe.reload(refused);
+        let err = probe.running.stderr();
+        let lines: Vec<&str> = err.lines().filter(|line| line.contains("ERROR")).collect();
+        assert!(lines.last().is_some_and(|line| line.contains(reason)), "{reason}: {err}");
+        assert_eq!(probe.running.times(loaded), before, "{err}");
+    }
     probe.send();
-    probe.send();
-    // A list that is gone.
     fs::remove_file(folder.path("bad")).unwrap();
     probe.reload("bad: No such file or directory");
+    probe.send();
+    folder.write("bad", "198.51.100.1\nhello\n");
+    probe.reload(loaded);
+    let err = probe.running.stderr();
+    assert!(err.contains("line=2 ") && err.contains("rules=\"1 rule of"), "{err}");
+    probe.send();
     drop(probe.input);
     let (code, err, _, ledger) = probe.running.wait();
     assert_eq!((code, &ledger["balanced"]), (0, &json!(true)), "{err}");
     let flows = read_flows(&folder.path("flows.json"));
-    // The first record ends with the second connection, after the reload.
-    assert_eq!(flows.len(), 3, "{flows:?}");
+    // A record ends with the next connection.
+    let networks: Vec<_> = flows.iter().map(|flow| &flow["src_network"]).collect();
+    assert_eq!(networks, ["office", "office", "new office", "new office"], "{flows:?}");
     for flow in &flows {
-        for (field, expected) in [("src_network", "new office"), ("dst_tags", "bad"), ("src_country", "DE")] {
-            assert_eq!(flow[field], expected, "{flow}");
-        }
+        assert_eq!((&flow["dst_tags"], &flow["src_country"]), (&json!("bad"), &json!("DE")), "{flow}");
     }
 }
 

@@ -29,7 +29,16 @@ fn json_of(capture: &SavedCapture, more: &[&str]) -> Value {
 fn lossy(specification: &str) -> (SavedCapture, Vec<BTreeMap<String, String>>) {
     let capture = Pcap::new().saved();
     let truth = capture.beside("truth.csv");
-    success(arguments!["synth", format!("lossy,{specification}"), "-q", "--overwrite", "-o", capture, "--truth", truth]);
+    success(arguments![
+        "synth",
+        format!("lossy,{specification}"),
+        "-q",
+        "--overwrite",
+        "-o",
+        capture,
+        "--truth",
+        truth
+    ]);
     let text = std::fs::read_to_string(truth).unwrap();
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
