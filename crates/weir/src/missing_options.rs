@@ -10,7 +10,7 @@ use tracing::warn;
 use weir_dpi::InspectionSettings;
 use weir_enrich::ListContent;
 use weir_fields::{Requirement, field};
-use weir_query::{Expression, GroupField};
+use weir_query::{Expression, GroupField, TagTest};
 use weir_rules::{Level, Rule, Rules};
 
 /// Warns of fields of `--where`, `?where=` and `--by` that no record of this run has, and of tags that
@@ -26,8 +26,8 @@ pub fn warn(sinks: &[RecordSink], options: &Sinks, metering: &Metering, inspects
     let of_sink = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     for (place, expression) in of_all.chain(sinks.iter().filter_map(of_sink)) {
         expression.fields().iter().for_each(|field| warn_of_field(&place, field));
-        for (_, tag) in unknown_tags(&expression, enrichment) {
-            warn!("{place}: no record has the tag {tag:?}: --tags has {}", lists(enrichment).join(", "));
+        for TagTest { text, .. } in unknown_tags(&expression, enrichment) {
+            warn!("{place}: no record has the tag {text:?}: --tags has {}", lists(enrichment).join(", "));
         }
     }
 }
@@ -45,8 +45,8 @@ pub fn check_rules(rules: &Rules, metering: &Metering, enrichment: &Enrichment) 
             let Some(option) = missing_option(field, metering, metering.inspects(), enrichment) else { continue };
             problems.push(RulesError::RuleNeedsOption { rule: rule.clone(), line, field, option }.into());
         }
-        for (_, tag) in unknown_tags(condition, enrichment) {
-            let (rule, tag, lists) = (rule.clone(), tag.into(), lists(enrichment).join(", "));
+        for TagTest { text, .. } in unknown_tags(condition, enrichment) {
+            let (rule, tag, lists) = (rule.clone(), text.into(), lists(enrichment).join(", "));
             problems.push(RulesError::RuleNeedsTag { rule, line, tag, lists }.into());
         }
     }
@@ -61,8 +61,9 @@ pub fn check_rules(rules: &Rules, metering: &Metering, enrichment: &Enrichment) 
 pub fn check_tags(rules: &Rules, metering: &Metering, loaded: &weir_enrich::Enrichment) -> Result<(), Error> {
     let mut problems = Vec::new();
     for Rule { name, line, level, condition, .. } in &rules.rules {
-        for (field, tag) in condition.iter().flat_map(Expression::tags) {
-            let content = loaded.list(tag).unwrap_or_default();
+        for tag in condition.iter().flat_map(Expression::tags) {
+            let (content, field) = (loaded.lists(|list| tag.matches(list)), tag.field);
+            let tag = tag.text;
             let advice = match field {
                 "tags" if *level != Level::Application => "move the rule to [[application]]",
                 "tags" if !metering.inspects() => "leave out --dpi off",
@@ -90,9 +91,10 @@ fn lists(enrichment: &Enrichment) -> Vec<&str> {
 }
 
 /// Tags that no list has. Without lists the option is missing, not the tag.
-fn unknown_tags<'a>(expression: &'a Expression, enrichment: &Enrichment) -> Vec<(&'static str, &'a str)> {
+fn unknown_tags<'a>(expression: &'a Expression, enrichment: &Enrichment) -> Vec<TagTest<'a>> {
     let lists = lists(enrichment);
-    expression.tags().into_iter().filter(|(_, tag)| !lists.is_empty() && !lists.contains(tag)).collect()
+    let is_known = |tag: &TagTest<'_>| lists.is_empty() || lists.iter().any(|list| tag.matches(list));
+    expression.tags().into_iter().filter(|tag| !is_known(tag)).collect()
 }
 
 /// Warns of options of inspection if nothing is inspected.

@@ -99,9 +99,9 @@ impl Enrichment {
         if errors.is_empty() { Ok((new, reports)) } else { Err(errors) }
     }
 
-    /// What a list of `--tags` has; `None` if there is none of this name.
-    pub fn list(&self, name: &str) -> Option<ListContent> {
-        self.tags.as_ref()?.content(name)
+    /// What these lists of `--tags` have together, selected by name.
+    pub fn lists(&self, is_wanted: impl Fn(&str) -> bool) -> ListContent {
+        self.tags.as_ref().map_or(ListContent::default(), |tags| tags.content(is_wanted))
     }
 
     /// Memory of everything.

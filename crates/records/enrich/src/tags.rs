@@ -67,7 +67,7 @@ pub(crate) struct TagLists {
     fingerprints: NameTable,
 }
 
-/// What a list has.
+/// What lists have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListContent {
     /// Addresses or prefixes: known from the first packet of a flow on.
@@ -208,9 +208,13 @@ impl TagLists {
         !self.fingerprints.is_empty()
     }
 
-    /// What a list has.
-    pub fn content(&self, name: &str) -> Option<ListContent> {
-        self.names.iter().find(|(of, _)| of == name).map(|&(_, content)| content)
+    /// What these lists have together, selected by name.
+    pub fn content(&self, is_wanted: impl Fn(&str) -> bool) -> ListContent {
+        let wanted = self.names.iter().filter(|(name, _)| is_wanted(name)).map(|&(_, content)| content);
+        wanted.fold(ListContent::default(), |all, of| ListContent {
+            has_addresses: all.has_addresses || of.has_addresses,
+            has_findings: all.has_findings || of.has_findings,
+        })
     }
 
     /// The names of the lists of a set, separated by spaces; `None` for an empty set.

@@ -5,6 +5,7 @@ use crate::error::ExpressionError;
 use crate::parser;
 use std::fmt;
 use std::str::FromStr;
+use weir_fields::Kind;
 use weir_flow::FlowRecord;
 
 /// A condition on flow records (docs/views.md).
@@ -53,13 +54,13 @@ impl Expression {
         names
     }
 
-    /// Names of lists (`--tags`) that a record must have, or must not have, as the user wrote them, each with
-    /// its field.
-    pub fn tags(&self) -> Vec<(&'static str, &str)> {
+    /// Comparisons with the names of lists (`--tags`) that a record has, also negated ones.
+    pub fn tags(&self) -> Vec<TagTest<'_>> {
         let mut tags = Vec::new();
         self.root.visit(&mut |test| {
-            if let Check::Text(TextOperator::Has, names) = &test.check {
-                tags.extend(names.iter().map(|name| (test.field.name, &**name)));
+            if let (Kind::Names, Check::Text(operator, texts)) = (test.field.kind, &test.check) {
+                let (field, operator) = (test.field.name, *operator);
+                tags.extend(texts.iter().map(|text| TagTest { field, operator, text }));
             }
         });
         tags
@@ -68,6 +69,28 @@ impl Expression {
     /// The text as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
+    }
+}
+
+/// A comparison with the name of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct TagTest<'a> {
+    /// `tags`, `src_tags` or `dst_tags`.
+    pub field: &'static str,
+    /// The name or the part of it, as the user wrote it.
+    pub text: &'a str,
+    operator: TextOperator,
+}
+
+impl TagTest<'_> {
+    /// Whether it holds for a record that is in this list.
+    pub fn matches(&self, list: &str) -> bool {
+        match self.operator {
+            TextOperator::Equal | TextOperator::Has => list == self.text,
+            TextOperator::StartsWith => list.starts_with(self.text),
+            TextOperator::EndsWith => list.ends_with(self.text),
+            TextOperator::Contains => list.contains(self.text),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ mod tests;
 mod view;
 
 pub use error::ExpressionError;
-pub use expression::Expression;
+pub use expression::{Expression, TagTest};
 pub use group_field::{GroupField, InvalidGroupField};
 pub use literal::{parse_time, protocol_number};
 pub use order::{InvalidOrder, Metric, Order, RecordOrder};

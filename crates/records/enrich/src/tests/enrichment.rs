@@ -259,7 +259,7 @@ fn what_a_list_has_is_known() {
         ("both", true, true),
         ("empty", false, false),
     ] {
-        assert_eq!(enrichment.list(name), Some(ListContent { has_addresses, has_findings }), "{name}");
+        assert_eq!(enrichment.lists(|list| list == name), ListContent { has_addresses, has_findings }, "{name}");
     }
-    assert_eq!(enrichment.list("other"), None);
+    assert_eq!(enrichment.lists(|list| list == "other"), ListContent::default());
 }

@@ -416,7 +416,26 @@ fn an_expression_names_its_fields_and_tags() {
     let expression =
         Expression::new("(src mac 02:00:00:00:00:01 or not tags = bad) and src_tags in {x, y} and port 80").unwrap();
     assert_eq!(expression.fields(), ["mac", "tags", "src_tags", "port"]);
-    assert_eq!(expression.tags(), [("tags", "bad"), ("src_tags", "x"), ("src_tags", "y")]);
+    let tags = |expression: &Expression| -> Vec<(&str, String, Vec<bool>)> {
+        let lists = ["bad", "x", "badly"];
+        let tags = expression.tags();
+        tags.iter().map(|tag| (tag.field, tag.text.into(), lists.map(|list| tag.matches(list)).into())).collect()
+    };
+    let of = |field, text: &str, lists: [bool; 3]| (field, text.into(), lists.into());
+    let expected = [
+        of("tags", "bad", [true, false, false]),
+        of("src_tags", "x", [false, true, false]),
+        of("src_tags", "y", [false, false, false]),
+    ];
+    assert_eq!(tags(&expression), expected);
+    for (operator, expected) in [
+        ("contains ad", [true, false, true]),
+        ("starts-with bad", [true, false, true]),
+        ("ends-with ly", [false, false, true]),
+    ] {
+        let expression = Expression::new(&format!("dst_tags {operator} and sni contains a")).unwrap();
+        assert_eq!(tags(&expression), [of("dst_tags", operator.split_once(' ').unwrap().1, expected)]);
+    }
 }
 
 #[test]
