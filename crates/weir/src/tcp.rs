@@ -52,13 +52,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let (backend, batch_size, max_anomalies) = (backend(tcp), limits.batch_size, limits.anomalies);
     let options = EngineOptions { backend, batch_size, max_anomalies };
     let engine = Engine::open(options).map_err(TcpError::Engine)?;
-    let mode = tcp.output_files.mode();
-    let files = open_outputs(&outputs, mode, &stop)?;
-    if let Some(directory) = &tcp.svg {
-        make_plot_directory(directory, mode)?;
-    }
-    let open = || open_stats(stats_path, mode, None);
-    let stats = files::wait_for_reader("--stats", &stop, open)?;
+    let (files, stats) = open_outputs(tcp, &outputs, &stop)?;
     // The driver of a GPU opens devices and makes system calls of its own.
     if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
         enter_sandbox(tcp, sources);
@@ -276,13 +270,19 @@ fn outputs(tcp: &Tcp) -> Vec<Output<'_>> {
     all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect()
 }
 
-/// Opens the files of reports; `None` is standard output.
-fn open_outputs(outputs: &[Output], mode: FileMode, stop: &AtomicBool) -> Result<Vec<Option<File>>, Error> {
+/// Opens the files of reports and of the ledger; `None` is standard output. Makes the directory of plots.
+fn open_outputs(tcp: &Tcp, outputs: &[Output], stop: &AtomicBool) -> Result<(Vec<Option<File>>, Option<File>), Error> {
+    let mode = tcp.output_files.mode();
     let open = |&(_, path, _): &Output| match Target::of_path(path) {
         Target::File(path) => files::open_report(&path, mode, stop).map(Some),
         _ => Ok(None),
     };
-    outputs.iter().map(open).collect()
+    let files = outputs.iter().map(open).collect::<Result<_, _>>()?;
+    if let Some(directory) = &tcp.svg {
+        make_plot_directory(directory, mode)?;
+    }
+    let open = || open_stats(tcp.reporting.stats.as_deref(), mode, None);
+    Ok((files, files::wait_for_reader("--stats", stop, open)?))
 }
 
 /// Makes the directory of plots. In one that exists, `mode` may refuse the plots of an earlier run.
