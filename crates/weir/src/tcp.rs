@@ -122,7 +122,7 @@ fn connection_error(report: &CaptureReport, key: &str, error: LookupError) -> Tc
             let connection = &report.connections[index];
             let (day, time) = units::utc(connection.first_ns);
             let packets = units::count(connection.total_packets(), "packet");
-            candidates += &format!("\n  '#{}'  {}  {day} {time}, {packets}", index + 1, connection.name());
+            candidates += &format!("\n  '#{}'  {}  {day} {time}, {packets}", connection.number, connection.name());
         }
         if let more @ 1.. = matches.len().saturating_sub(LISTED) {
             candidates += &format!("\n  and {more} more");

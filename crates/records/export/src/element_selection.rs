@@ -40,11 +40,15 @@ pub(crate) fn select_elements(selection: &str, format: Format) -> Result<Vec<&'s
 }
 
 /// The elements of a column: those of its field, which are the same for both directions. A total
-/// and a text have those of the field with the parts or the number.
+/// and a text have those of the field with the parts or the number, and what is computed those of its
+/// sources.
 fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
     let name = column.name;
     let name = name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name);
-    let is_of = move |field: &&Entry| field.name == name || field.name.strip_suffix("_number") == Some(name);
+    let sources = column.properties.computed_from;
+    let is_of = move |field: &&Entry| {
+        field.name == name || field.name.strip_suffix("_number") == Some(name) || sources.contains(&field.name)
+    };
     fields().filter(is_of).flat_map(|field| field.elements)
 }
 
@@ -61,6 +65,11 @@ mod tests {
         assert_eq!(ipfix("fwd_tcp_flags"), ["tcpControlBits"]);
         assert_eq!(ipfix("duration_ns,community_id"), ["communityId", "flowDurationNanoseconds"]);
         assert_eq!(ipfix("application_by,sni"), ["TLS_SERVER_NAME", "applicationConfidence"]);
+        assert_eq!(
+            ipfix("server_ip"),
+            ["destinationIPv4Address", "destinationIPv6Address", "sourceIPv4Address", "sourceIPv6Address"]
+        );
+        assert_eq!(ipfix("rtt"), ["tcpHandshakeRoundTrip"]);
         assert_eq!(ipfix("start_time"), ["flowStartMilliseconds", "flowStartNanoseconds"]);
         let netflow9 = |selection| select_elements(selection, Format::Netflow9);
         assert_eq!(netflow9("start_time,*_mss"), Ok(vec!["flowStartMilliseconds", "flowStartSysUpTime"]));

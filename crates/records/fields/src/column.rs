@@ -83,12 +83,23 @@ pub struct Properties {
     pub is_list: bool,
     /// Another name.
     pub alias: Option<&'static str>,
+    /// The names of the entries that it is computed from, if it has no element of its own.
+    pub computed_from: &'static [&'static str],
 }
 
 impl Properties {
     /// Those of most fields of an origin: they need no option, and change as long as the flow lasts.
     pub const fn of(origin: Origin) -> Self {
-        Self { origin, needs: None, known: Known::Never, profiles: &[], words: None, is_list: false, alias: None }
+        Self {
+            origin,
+            needs: None,
+            known: Known::Never,
+            profiles: &[],
+            words: None,
+            is_list: false,
+            alias: None,
+            computed_from: &[],
+        }
     }
 
     /// Those of the reverse direction, which has no packets when a flow begins.

@@ -149,8 +149,10 @@ impl Field {
     /// Whether it is a number of which 0 says that there is none.
     pub fn is_count(self) -> bool {
         let is_counted = match self.read {
-            Read::Column(column) => matches!(column.unit, "packets" | "octets"),
-            Read::One(_) | Read::Sides(..) => matches!(self.name, "retransmitted" | "bps" | "pps" | "bpp"),
+            Read::Column(column) => {
+                matches!(column.unit, "packets" | "octets") || matches!(self.name, "bps" | "pps" | "bpp")
+            }
+            Read::One(_) | Read::Sides(..) => false,
         };
         is_counted || self.name.ends_with("_local")
     }
@@ -184,24 +186,17 @@ impl Field {
 
 const PORT: Kind = Kind::Number(65_535);
 
-/// The words that are no columns, or that replace a column: ports of protocols without ports do
-/// not apply, and protocols are compared by number.
-const WORDS: [Field; 25] = [
+/// The words that are no columns, or that are compared in another way than their column is written: ports
+/// of protocols without ports do not apply, protocols are compared by number, durations need a unit.
+const WORDS: [Field; 18] = [
     sides("host", "src_ip", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
     sides("port", "src_port", PORT, source_port, destination_port),
     one("src_port", "src_port", PORT, source_port),
     one("dst_port", "dst_port", PORT, destination_port),
-    one("service_port", "dst_port", PORT, service_port),
-    one("server_ip", "dst_ip", Kind::Address, |flow| {
-        ip(if serves_source(flow) { flow.source_ip() } else { flow.destination_ip() })
-    }),
-    one("client_ip", "src_ip", Kind::Address, |flow| {
-        ip(if serves_source(flow) { flow.destination_ip() } else { flow.source_ip() })
-    }),
+    one("service_port", "service_port", PORT, service_port),
     one("protocol", "protocol", Kind::Protocol, |flow| {
         when(flow.network != Network::Layer2, FieldValue::Protocol(flow.protocol))
     }),
-    one("ip_version", "src_ip", Kind::Number(u64::MAX), ip_version),
     sides("flags", "fwd_tcp_flags", Kind::Flags, |flow| flags(flow, &flow.forward), |flow| flags(flow, &flow.reverse)),
     sides("vlan", "fwd_vlan_id", Kind::Number(4095), |flow| vlan(&flow.forward), |flow| vlan(&flow.reverse)),
     sides(
@@ -219,19 +214,8 @@ const WORDS: [Field; 25] = [
         of_first(flow, |d| d.tunnel_type.name().map(|name| FieldValue::Code(d.tunnel_type as u8, name)))
     }),
     one("duration", "duration_ns", Kind::Duration, |flow| FieldValue::Unsigned(duration_ns(flow))),
-    one("retransmitted", "fwd_tcp_retransmitted_packets", Kind::Number(u64::MAX), |flow| {
-        tcp(flow, TcpReport::retransmitted_segments)
-    }),
-    one("rtt", "fwd_tcp_handshake_rtt_ns", Kind::Duration, |flow| {
-        initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
-    }),
-    one("response", "fwd_tcp_response_mean_ns", Kind::Duration, |flow| {
-        let mean_ns = server_responses(flow).and_then(|times| times.sum_ns.checked_div(times.count));
-        mean_ns.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
-    }),
-    one("bps", "bytes", Kind::Fraction, |flow| per_second(flow, 8.0 * flow.bytes() as f64)),
-    one("pps", "packets", Kind::Fraction, |flow| per_second(flow, flow.packets() as f64)),
-    one("bpp", "bytes", Kind::Fraction, |flow| FieldValue::Float(flow.bytes() as f64 / flow.packets().max(1) as f64)),
+    one("rtt", "rtt", Kind::Duration, rtt),
+    one("response", "response", Kind::Duration, response),
     one("icmp_type", "fwd_icmp_type", Kind::Number(255), icmp),
 ];
 
@@ -323,8 +307,16 @@ fn serves_source(flow: &FlowRecord) -> bool {
         && flow.source_port < FIRST_EPHEMERAL_PORT
 }
 
-fn service_port(flow: &FlowRecord) -> FieldValue<'_> {
+pub(crate) fn service_port(flow: &FlowRecord) -> FieldValue<'_> {
     if serves_source(flow) { source_port(flow) } else { destination_port(flow) }
+}
+
+pub(crate) fn server_ip(flow: &FlowRecord) -> FieldValue<'_> {
+    ip(if serves_source(flow) { flow.source_ip() } else { flow.destination_ip() })
+}
+
+pub(crate) fn client_ip(flow: &FlowRecord) -> FieldValue<'_> {
+    ip(if serves_source(flow) { flow.destination_ip() } else { flow.source_ip() })
 }
 
 fn when(applies: bool, value: FieldValue<'static>) -> FieldValue<'static> {
@@ -343,7 +335,7 @@ fn destination_port(flow: &FlowRecord) -> FieldValue<'_> {
     when(flow.has_ports(), FieldValue::Unsigned(flow.destination_port.into()))
 }
 
-fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
+pub(crate) fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
     match flow.network {
         Network::Ipv4 => FieldValue::Unsigned(4),
         Network::Ipv6 => FieldValue::Unsigned(6),
@@ -408,17 +400,35 @@ pub fn duration_ns(flow: &FlowRecord) -> u64 {
 }
 
 /// A rate over the duration of the record; does not apply to a record without duration.
-fn per_second(flow: &FlowRecord, amount: f64) -> FieldValue<'static> {
+pub(crate) fn per_second(flow: &FlowRecord, amount: f64) -> FieldValue<'static> {
     let ns = duration_ns(flow);
     when(ns > 0, FieldValue::Float(amount * 1e9 / ns.max(1) as f64))
 }
 
 /// A sum over both directions of TCP analysis.
-fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> FieldValue<'static> {
-    match &flow.tcp {
-        Some([forward, reverse]) => FieldValue::Unsigned(count(forward) + count(reverse)),
-        None => FieldValue::NotApplicable,
-    }
+fn tcp(flow: &FlowRecord, count: fn(&TcpReport) -> u64) -> Option<u64> {
+    flow.tcp.as_ref().map(|[forward, reverse]| count(forward) + count(reverse))
+}
+
+pub(crate) fn retransmitted(flow: &FlowRecord) -> FieldValue<'static> {
+    tcp(flow, TcpReport::retransmitted_segments).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+}
+
+pub(crate) fn retransmitted_share(flow: &FlowRecord) -> FieldValue<'static> {
+    let segments = tcp(flow, TcpReport::sequenced_segments).filter(|&segments| segments > 0);
+    let retransmitted = tcp(flow, TcpReport::retransmitted_segments);
+    segments.zip(retransmitted).map_or(FieldValue::NotApplicable, |(segments, retransmitted)| {
+        FieldValue::Float(retransmitted as f64 / segments as f64)
+    })
+}
+
+pub(crate) fn rtt(flow: &FlowRecord) -> FieldValue<'static> {
+    initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+}
+
+pub(crate) fn response(flow: &FlowRecord) -> FieldValue<'static> {
+    let mean_ns = server_responses(flow).and_then(|times| times.sum_ns.checked_div(times.count));
+    mean_ns.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
 }
 
 /// The initial round trip between both endpoints: the parts on both sides of the capture point.

@@ -247,6 +247,8 @@ mod tests {
                 "bytes",
                 "src_ip",
                 "dst_ip",
+                "server_ip",
+                "client_ip",
                 "fwd_outer_src_ip",
                 "rev_outer_src_ip",
                 "fwd_outer_dst_ip",

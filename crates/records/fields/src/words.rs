@@ -22,7 +22,24 @@ pub enum Words {
     ApplicationBy,
     /// Limits of inspection that were met: a set of words.
     ApplicationNotes,
+    /// A response code of DNS: a number that has names.
+    ResponseCode,
 }
+
+/// IANA, *DNS RCODEs*.
+const RESPONSE_CODES: [(u64, &str); 11] = [
+    (0, "NoError"),
+    (1, "FormErr"),
+    (2, "ServFail"),
+    (3, "NXDomain"),
+    (4, "NotImp"),
+    (5, "Refused"),
+    (6, "YXDomain"),
+    (7, "YXRRSet"),
+    (8, "NXRRSet"),
+    (9, "NotAuth"),
+    (10, "NotZone"),
+];
 
 impl Words {
     /// All words with their numbers; with their bits if a field has several words.
@@ -36,6 +53,7 @@ impl Words {
             Self::TcpDegraded => Degradation::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
             Self::Application => Application::ALL.iter().map(|&known| (known as u64, known.name())).collect(),
             Self::ApplicationBy => Confidence::ALL.map(|by| (by as u64, by.name())).into(),
+            Self::ResponseCode => RESPONSE_CODES.into(),
             Self::ApplicationNotes => Note::NAMES.map(|(note, name)| (note as u64, name)).into(),
         }
     }

@@ -112,6 +112,8 @@ pub(crate) enum Problem {
     NotANumber { text: String, field: String, kind: Kind },
     #[error("{text:?} is not {kind}, which {field} is")]
     NotAValue { text: String, field: String, kind: Kind },
+    #[error("'*' is compared as a letter; {advice}")]
+    Star { advice: String },
     #[error("the number is too large: {field} is at most {most}")]
     TooLarge { field: String, most: u64 },
     #[error("{text} has set bits behind its first {bits} bits; write {network}/{bits}")]

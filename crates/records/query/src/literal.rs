@@ -117,6 +117,14 @@ const TIMES: [(&str, u64); 8] = [
 ];
 
 fn number(field: &Field, text: &str) -> Result<Literal, Problem> {
+    // Some numbers have names.
+    if let Some(words) = field.properties().words.filter(|_| text.starts_with(|letter: char| letter.is_alphabetic())) {
+        return self::words(field, words, text).map(|number| Literal::Whole(number, number));
+    }
+    if let Some(percent) = text.strip_suffix('%').filter(|_| field.kind == Kind::Fraction) {
+        let Literal::Fraction(percent, _) = number(field, percent)? else { unreachable!("its values are fractions") };
+        return Ok(Literal::Fraction(percent / 100.0, percent / 100.0));
+    }
     let not_a_number = || Problem::NotANumber { text: text.into(), field: field.name.into(), kind: field.kind };
     let most = if let Kind::Number(most) = field.kind { most } else { u64::MAX };
     let too_large = || Problem::TooLarge { field: field.name.into(), most };
@@ -317,6 +325,19 @@ pub(crate) fn unknown_word(field: &Field, words: Words, word: &str) -> Problem {
     }
     let near = most_similar(word, words.all().into_iter().map(|(_, name)| name));
     Problem::UnknownWord { field: field.name, word: word.into(), near, words }
+}
+
+/// What to write instead of a text with stars, if it looks like a pattern.
+pub(crate) fn advice_on_star(field: &str, text: &str) -> Option<String> {
+    let (starts, ends, middle) = (text.starts_with('*'), text.ends_with('*'), text.trim_matches('*'));
+    Some(match (starts, ends) {
+        _ if !text.contains('*') => return None,
+        _ if middle.is_empty() => format!("for flows with any value write {field}"),
+        (true, false) if !middle.contains('*') => format!("write {field} ends-with {middle}"),
+        (false, true) if !middle.contains('*') => format!("write {field} starts-with {middle}"),
+        (true, true) if !middle.contains('*') => format!("write {field} contains {middle}"),
+        _ => format!("write {field} starts-with, ends-with or contains a part; a value with a star stands in quotes"),
+    })
 }
 
 /// The letters of names of TCP flags: `SYN`, `SYN-ACK`, `tcp-syn`. The letters of some names are those

@@ -357,7 +357,7 @@ impl<'a> Parser<'a> {
     /// One literal, which may be a range or a prefix.
     fn one(&mut self, field: Field) -> Parsed<Check> {
         if let Some(operator) = text_equality(field.kind) {
-            return Ok(Check::Text(operator, [self.text_literal(field)?].into()));
+            return Ok(Check::Text(operator, [self.whole_text(field)?].into()));
         }
         Ok(Check::Values(Values::new(&[self.literal(field)?])))
     }
@@ -380,7 +380,7 @@ impl<'a> Parser<'a> {
                     self.next();
                 }
                 TokenKind::Word | TokenKind::Quoted => match field.kind {
-                    kind if text_equality(kind).is_some() => texts.push(self.text_literal(field)?),
+                    kind if text_equality(kind).is_some() => texts.push(self.whole_text(field)?),
                     _ => literals.push(self.literal(field)?),
                 },
                 _ => return Err(self.error(open.start..self.peek().start, Problem::OpenSet)),
@@ -426,6 +426,16 @@ impl<'a> Parser<'a> {
                 let problem = Problem::NotText { field: field.name.into(), kind, operator };
                 Err(self.error(of_operator.place(), problem))
             }
+        }
+    }
+
+    /// A text that is compared as a whole: `*.example` looks like a pattern. Names of hosts have no star.
+    fn whole_text(&mut self, field: Field) -> Parsed<Box<str>> {
+        let token = self.peek();
+        let may_have_star = token.kind == TokenKind::Quoted && field.kind != Kind::HostName;
+        match literal::advice_on_star(field.name, token.text).filter(|_| !may_have_star) {
+            Some(advice) => Err(self.error(token.place(), Problem::Star { advice })),
+            None => self.text_literal(field),
         }
     }
 

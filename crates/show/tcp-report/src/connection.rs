@@ -11,6 +11,8 @@ use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 /// A connection. In pairs the client's value comes first.
 #[derive(Clone, Debug)]
 pub struct Connection {
+    /// Its number in lists, from 1 on, in the order of first packets. It does not depend on the ranking.
+    pub number: u32,
     /// Address and port of the client: the sender of the first SYN, or, without a SYN, of the first
     /// packet.
     pub client: SocketAddr,
@@ -42,7 +44,7 @@ impl Connection {
             payload.iter_mut().for_each(|times| times.first_sender ^= 1);
         }
         let [client, server] = endpoints;
-        Self { client, server, first_ns, last_ns, packets, payload, reports, client_side }
+        Self { number: 0, client, server, first_ns, last_ns, packets, payload, reports, client_side }
     }
 
     /// The report of one side: 0 is the client, 1 the server.

@@ -304,25 +304,25 @@ impl<'a> ConnectionTable<'a> {
     /// same widths.
     pub fn text_chunks(&self, sorted: &SortedColumn) -> impl Iterator<Item = Vec<Column>> {
         let mut widths = Vec::new();
-        for (first, chunk) in self.chunks() {
-            let columns = self.text_columns(first, chunk, sorted);
+        for (_, chunk) in self.chunks() {
+            let columns = self.text_columns(chunk, sorted);
             widths.resize(columns.len(), 0);
             for (column, width) in columns.iter().zip(&mut widths) {
                 *width = column.width().max(*width);
             }
         }
-        self.chunks().map(move |(first, chunk)| {
-            let columns = self.text_columns(first, chunk, sorted).into_iter().zip(&widths);
+        self.chunks().map(move |(_, chunk)| {
+            let columns = self.text_columns(chunk, sorted).into_iter().zip(&widths);
             columns.map(|(column, &width)| column.widened(width)).collect()
         })
     }
 
-    fn text_columns(&self, first: usize, connections: &[Connection], sorted: &SortedColumn) -> Vec<Column> {
+    fn text_columns(&self, connections: &[Connection], sorted: &SortedColumn) -> Vec<Column> {
         let endpoint = |heading, right, text: &dyn Fn(&Connection) -> String| {
             Column::new(heading, right, connections.iter().map(text))
         };
         let mut columns = vec![
-            Column::new("#", true, (first + 1..=first + connections.len()).map(|number| number.to_string())),
+            endpoint("#", true, &|connection| connection.number.to_string()),
             endpoint("client", true, &|connection| connection.client.to_string()),
             endpoint("→", true, &|_| "→".into()),
             endpoint("server", false, &|connection| connection.server.to_string()),

@@ -136,14 +136,15 @@ impl CaptureReport {
 }
 
 /// The fields of a connection that flow records do not have.
-const REPORT_FIELDS: [&str; 6] =
-    ["failure", "delay", "network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"];
+const REPORT_FIELDS: [&str; 7] =
+    ["number", "failure", "delay", "network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"];
 
 fn report_fields(connection: &Connection) -> impl Iterator<Item = (&'static str, Value)> {
     let delay = connection.delay();
     let delays = connection.delays();
     let time = |ns: u64| if delay == Delay::Unknown { Value::Null } else { ns.into() };
     let values = [
+        json!(connection.number),
         json!(connection.failure().map(Failure::key)),
         json!(delay.name()),
         time(delays.network_ns),

@@ -38,13 +38,12 @@ pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, L
         return Err(LookupError::Syntax(text));
     }
     if let Some(number) = key.strip_prefix('#') {
-        let number: usize = number.parse().map_err(|_| LookupError::Syntax("a number must follow #, as in #3"))?;
-        let connections = connections.len();
-        return number
-            .checked_sub(1)
-            .filter(|&index| index < connections)
-            .ok_or(LookupError::BeyondList { connections });
+        let number: u32 = number.parse().map_err(|_| LookupError::Syntax("a number must follow #, as in #3"))?;
+        let found = connections.iter().position(|connection| connection.number == number);
+        return found.ok_or(LookupError::BeyondList { connections: connections.len() });
     }
+    // As the reports print it.
+    let key = &key.replace(" → ", "-");
     for is_match in [is_pair, is_whole, is_part] {
         let is_match =
             |connection: &Connection| is_match(key, &connection.client.to_string(), &connection.server.to_string());

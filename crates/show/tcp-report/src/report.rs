@@ -122,6 +122,8 @@ impl Analysis {
         let engine_counters = engine.finish(&mut ended);
         connections.extend(ended.into_iter().map(|record| Connection::new(record, &pairs)));
         drop(pairs);
+        connections.sort_by_key(|connection| (connection.first_ns, connection.client, connection.server));
+        (1..).zip(&mut connections).for_each(|(number, connection)| connection.number = number);
         let failed = rank(&mut connections, options.sort, options.min_packets);
         let totals = Totals::new(&connections);
         let ledger = &mut counts.ledger;

@@ -142,7 +142,7 @@ impl TimeLine {
     }
 
     /// Draws the time line.
-    pub fn plot(&self, number: usize) -> String {
+    pub fn plot(&self, number: u32) -> String {
         const PAYLOAD_PIXELS: f64 = 34.0;
         const EVENT_PIXELS: f64 = 8.0;
         let length_ns = self.bin_ns.saturating_mul(self.bins.len() as u64);

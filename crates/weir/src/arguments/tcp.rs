@@ -117,7 +117,8 @@ Examples:
   weir tcp a.pcap b.pcapng.gz --top 0 --sort missing  two captures, merged; all connections, those
                                                       with most missing octets first
   weir tcp capture.pcap --sort response               the slowest server first
-  weir tcp capture.pcap --explain '#1'                the first of the list, segment by segment
+  weir tcp capture.pcap --explain '#1'                the connection that lists number 1,
+                                                      segment by segment
   weir tcp capture.pcap --explain :52814              the only connection with this port
   weir tcp capture.pcap --html report.html            an HTML page with plots
   weir tcp capture.pcap --json - | jq .totals         for programs; field names as in

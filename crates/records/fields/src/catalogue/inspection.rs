@@ -60,7 +60,7 @@ fields! {
     flow "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
         [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
     flow "dns_rcode", Integer, "", "Response code of the first answer to it, and of no other (dns_nxdomain counts): 0 is no error, 3 is NXDOMAIN.",
-        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode);
+        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode), words: Some(Words::ResponseCode);
     flow "dns_records", CaselessText, "", "Records of that answer, separated by commas.",
         [text_element(84, "dnsAnswerRecords")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
     flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",

@@ -5,6 +5,7 @@ use crate::column::{Origin, Properties};
 use crate::element::DataType::{Float64, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
 use crate::element::{Element, Semantics, Units, anomaly_octets, anomaly_packets, quantity};
 use crate::entry::{DirectionView, fields};
+use crate::field::{response, retransmitted, retransmitted_share, rtt};
 use crate::value::FieldValue;
 use crate::words::Words;
 use weir_flow::Direction;
@@ -138,6 +139,12 @@ fields! {
     each "tcp_degraded", Words, "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) }), words: Some(Words::TcpDegraded);
+    flow "retransmitted", Integer, "packets", "Retransmitted segments of both directions, also those whose original was lost before the capture point.",
+        [], |r| retransmitted(r.flow), computed_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted"];
+    flow "retransmitted_share", Number, "", "Retransmitted segments of both directions per segment with payload, SYN or FIN: 0 to 1.",
+        [], |r| retransmitted_share(r.flow), computed_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted", "tcp_in_order_packets"];
+    flow "rtt", Integer, "ns", "Initial round trip: the sum of `tcp_handshake_rtt_ns` of both directions.", [], |r| rtt(r.flow), computed_from: &["tcp_handshake_rtt_ns"];
+    flow "response", Integer, "ns", "Mean time in which the server (`server_ip`) answers requests.", [], |r| response(r.flow), computed_from: &["tcp_response_mean_ns"];
 }
 
 /// A counter of TCP analysis.

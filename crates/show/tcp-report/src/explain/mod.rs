@@ -60,7 +60,7 @@ impl CaptureReport {
                 None => return Err(ExplainError::NotFound(missing_memory(connection).unwrap_or(CAPTURE_CHANGED))),
             };
         }
-        let mut list = SegmentList::new(connection, index + 1, number, terminal_columns, out);
+        let mut list = SegmentList::new(connection, number, terminal_columns, out);
         let pass = read(&mut list)?;
         // Frames that were appended to one file come last. Those of one of several files can come
         // anywhere.

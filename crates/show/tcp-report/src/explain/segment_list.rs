@@ -59,14 +59,17 @@ struct Side {
 }
 
 impl<'a, W: Write> SegmentList<'a, W> {
-    /// Starts the list of a connection: its `rank` in the report, its `number` between its
-    /// endpoints.
-    pub fn new(connection: &'a Connection, rank: usize, number: usize, columns: Option<usize>, out: W) -> Self {
+    /// Starts the list of a connection: its `number` between its endpoints.
+    pub fn new(connection: &'a Connection, number: usize, columns: Option<usize>, out: W) -> Self {
         let tracker = PairTracker::new(connection);
         let (sides, events) = (Default::default(), Vec::new());
         let mut list = Self { connection, tracker, number, sides, events, columns, out, error: None };
         let (day, time) = units::utc(connection.first_ns);
-        let title = paragraph(&format!("#{rank}  "), &format!("{}, from {day} {time} UTC", connection.name()), columns);
+        let title = paragraph(
+            &format!("#{}  ", connection.number),
+            &format!("{}, from {day} {time} UTC", connection.name()),
+            columns,
+        );
         let octets = "octets: first:end, relative to the SYN of their side, or to the octet before its first segment";
         let rest = match list.is_narrow() {
             true => "→: from the client; left out to fit the terminal: window, length, id, ttl (| less -S shows all)",

@@ -102,7 +102,7 @@ impl CaptureReport {
     }
 
     fn append_row(&self, table: &ConnectionTable<'_>, index: usize, connection: &Connection, page: &mut String) {
-        let number = index + 1;
+        let number = connection.number;
         let _ = write!(page, "<tr><td class=\"l\" data-v=\"{number}\">");
         let _ = match self.time_lines.lines.contains_key(&index) {
             true => write!(page, "<a href=\"#t{number}\">{number}</a>"),
@@ -139,9 +139,9 @@ impl CaptureReport {
             let _ = write!(
                 page,
                 "<details id=\"t{0}\">\n<summary>#{0} {1}: {outcome}</summary>\n{2}</details>\n",
-                index + 1,
+                connection.number,
                 escape(&connection.name()),
-                line.plot(index + 1)
+                line.plot(connection.number)
             );
             out.write_all(page.as_bytes())?;
             page.clear();

@@ -170,10 +170,18 @@ fn failed_connections_are_a_list_of_their_own() {
         let rows = rows.skip(1).take(4);
         rows.map(|row| row.split_whitespace().next().unwrap().parse().unwrap()).collect()
     };
-    assert_eq!(numbers(" failure "), [1, 2, 3, 4], "{out}");
-    assert_eq!(numbers(" retrans "), [12, 13, 14, 15], "{out}");
-    let explained = success(["tcp", capture.name(), "--explain", "#12"]);
-    assert!(explained.starts_with("#12  "), "{explained}");
+    let all = [numbers(" failure "), numbers(" retrans ")].concat();
+    assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), 8, "{out}");
+    for sort in ["start", "bytes", "response", "retransmitted"] {
+        let list = success(["tcp", capture.name(), "--sort", sort, "--top", "1"]);
+        let rows = list.lines().filter(|line| line.contains(" → ") && !line.contains("client → server"));
+        for row in rows {
+            let cells: Vec<&str> = row.split_whitespace().collect();
+            let explained = success(["tcp", capture.name(), "--explain", &format!("#{}", cells[0])]);
+            let expected = format!("#{}  {} → {}, from ", cells[0], cells[1], cells[3]);
+            assert!(explained.starts_with(&expected), "{expected}: {explained}");
+        }
+    }
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.find("<h2>Failed connections</h2>").unwrap() < page.find("<h2>Connections</h2>").unwrap());
     assert_eq!(page.matches("<tr><td class=\"l\" data-v=").count(), 8);
