@@ -239,7 +239,7 @@ impl Metric {
     fn of_name(name: &str) -> Option<Self> {
         let short = match name {
             "duration" => Some(Self::Duration),
-            "first" | "start_time" => Some(Self::FirstTime),
+            "first" | "first (utc)" | "start_time" => Some(Self::FirstTime),
             "last" | "end_time" => Some(Self::LastTime),
             "rtt" => Some(Self::RttMean),
             "response" => Some(Self::ResponseMean),

@@ -40,7 +40,7 @@ const INDEX: &str = "\
 Weir, a flow-based network monitoring probe
 
 GET  /health        whether the probe is alive
-GET  /ready         whether every pipeline responds; status 503 with the reasons if not
+GET  /ready         whether every pipeline responds and every interface is up; status 503 with the reasons if not
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /metrics       metrics for Prometheus
 GET  /flows         current flows: ?where=EXPRESSION, sort=, top=, fields=, community_id=
@@ -270,6 +270,8 @@ async fn ready(State(api): State<Arc<Api>>) -> Response {
 
 /// Why a probe is not ready.
 fn reasons(report: &Report) -> Vec<String> {
+    let down = report.interfaces.iter().filter(|(_, is_up)| !is_up && !report.is_ending);
+    let down = down.map(|(interface, _)| format!("interface {interface} is down, or has no link"));
     let mut reasons = Vec::new();
     if report.is_ending {
         reasons.push("the probe is ending: it has stopped receiving".into());
@@ -282,6 +284,7 @@ fn reasons(report: &Report) -> Vec<String> {
             _ => {}
         }
     }
+    reasons.extend(down);
     reasons
 }
 

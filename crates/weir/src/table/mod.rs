@@ -19,6 +19,9 @@ use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 use weir_query::RecordOrder;
 
+/// A table or a view of nothing.
+const NO_FLOWS: &str = "no flows\n";
+
 pub struct Table {
     content: Content,
     /// All records so far.
@@ -88,7 +91,7 @@ impl Table {
     /// The text and the number of its rows.
     fn text(&mut self, flows: u64) -> (Vec<u8>, u64) {
         match &mut self.content {
-            Content::Largest(_) if flows == 0 => (Vec::new(), 0),
+            Content::Largest(_) if flows == 0 => (NO_FLOWS.into(), 0),
             Content::Largest(largest) => {
                 let shown: Vec<FlowRecord> = std::mem::take(&mut largest.flows).into_values().rev().collect();
                 let text = render::table(&shown, flows, largest.order, largest.fields.as_deref(), self.columns);

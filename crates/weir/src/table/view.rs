@@ -48,7 +48,7 @@ impl ViewTable {
             return self.machine_text();
         }
         if self.view.total().flows == 0 {
-            return (Vec::new(), 0);
+            return (super::NO_FLOWS.into(), 0);
         }
         let (mut columns, key_columns, rows) = match (self.view.settings().every_ns, self.fields().is_empty()) {
             (Some(every_ns), true) => self.time_line(every_ns),
@@ -248,8 +248,8 @@ impl ViewTable {
     fn details(&self, listed: &[Shown]) -> Vec<Column> {
         let column = |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, sums)| cell(sums)));
         let mut columns = vec![
-            column("first", |sums| time_of_day(sums.first_ns)).optional(5),
-            column("last", |sums| time_of_day(sums.last_ns)).optional(5),
+            column("first (UTC)", |sums| first_and_last(sums)[0].clone()).optional(5),
+            column("last", |sums| first_and_last(sums)[1].clone()).optional(5),
         ];
         let of_tcp = [
             column("retr%", |sums| {
@@ -475,8 +475,14 @@ fn octets(n: u64) -> String {
     units::short(n) + "B"
 }
 
-fn time_of_day(ns: u64) -> String {
-    if ns == u64::MAX { String::new() } else { units::utc(ns).1 }
+/// The time of the first packet with its date, and that of the last, with its date if it is another day.
+fn first_and_last(sums: &Sums) -> [String; 2] {
+    if sums.first_ns == u64::MAX {
+        return [const { String::new() }; 2];
+    }
+    let ((day, first), (last_day, last)) = (units::utc(sums.first_ns), units::utc(sums.last_ns));
+    let last = if last_day == day { last } else { format!("{last_day} {last}") };
+    [format!("{day} {first}"), last]
 }
 
 /// A letter for each amount, relative to the largest; a blank for 0.
@@ -506,7 +512,7 @@ mod tests {
     #[test]
     fn narrow_terminal_loses_columns_of_views() {
         for (by, every_ns, left_out) in [
-            ("server_ip,service_port", None, "last, first"),
+            ("server_ip,service_port", None, "last, first (UTC)"),
             ("server_ip", Some(1_000_000_000), "bytes per "),
             ("", Some(1_000_000_000), "bars"),
         ] {

@@ -71,8 +71,11 @@ fn rules_lists_and_timeouts_are_those_in_effect() {
     assert_eq!(up(), 1);
     ip("link set left down");
     until("the interface has no link", || up() == 0);
+    let ready = served.get("/ready");
+    assert!(ready.status == 503 && ready.body.contains("interface right is down"), "{}", ready.body);
     ip("link set left up");
     until("the interface is up", || up() == 1);
+    assert_eq!(served.get("/ready").status, 200);
     served.probe.stop(0);
 }
 
