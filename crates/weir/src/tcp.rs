@@ -91,7 +91,8 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         if tcp.html.is_some() {
             status = status.and(read_time_lines(&mut report, read.interrupted, sources, &filter, decode, &stop));
         }
-        status = status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref()));
+        status =
+            status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref().map(|directory| (directory, mode))));
         if !tcp.reporting.quiet && !on_standard_output {
             let write = |output: &mut dyn Write| report.write_text(console::terminal_columns(), output);
             status = status.and(print_styled_with(style::tcp_report, write));
@@ -318,12 +319,12 @@ fn write_outputs(
     report: &CaptureReport,
     outputs: &[Output],
     files: Vec<Option<File>>,
-    plots: Option<&Path>,
+    plots: Option<(&Path, FileMode)>,
 ) -> RunStatus {
     let mut status = RunStatus::Success;
-    let mut write_file = |path: &Path, result: io::Result<()>| {
+    let mut write_file = |result: Result<(), Error>| {
         if let Err(error) = result {
-            error!(error = %Error::file(path, error), "cannot write the report");
+            error!(%error, "cannot write the report");
             status = RunStatus::Problems;
         }
     };
@@ -333,12 +334,13 @@ fn write_outputs(
             printed = print_with(|output| format(report, output));
             continue;
         };
-        write_file(path, files::truncate(file).and_then(|file| write_report(report, path, format, file)));
+        let written = files::truncate(file).and_then(|file| write_report(report, path, format, file));
+        write_file(written.map_err(|error| Error::file(path, error)));
     }
-    if let Some(directory) = plots {
+    if let Some((directory, mode)) = plots {
         for (name, plot) in report.plots() {
             let path = plot_path(directory, name);
-            write_file(&path, fs::write(&path, weir_plot::standalone(&plot)));
+            write_file(files::write(&path, mode, &weir_plot::standalone(&plot)));
         }
     }
     status.and(printed)

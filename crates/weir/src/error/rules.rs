@@ -3,6 +3,7 @@
 use super::advice::input_advice;
 use std::io;
 use std::path::PathBuf;
+use weir_rules::MAX_PROBLEMS;
 
 /// `--rules`, and `weir rules`.
 #[derive(Debug, thiserror::Error)]
@@ -40,5 +41,9 @@ pub struct RulesProblems(pub Vec<(usize, String)>);
 
 fn rules_problems(path: &std::path::Path, problems: &RulesProblems) -> String {
     let line = |(line, problem): &(usize, String)| format!("{}: line {line}: {problem}", path.display());
-    problems.0.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut text = problems.0.iter().map(line).collect::<Vec<_>>().join("\n");
+    if problems.0.len() >= MAX_PROBLEMS {
+        text += &format!("\n{}: the check ended with problem {MAX_PROBLEMS}; there may be more", path.display());
+    }
+    text
 }
