@@ -41,7 +41,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 pub struct Actions {
     pub rules: Arc<Rules>,
     /// The content of the file.
-    text: String,
+    text: Arc<str>,
     loaded: SystemTime,
     egresses: Vec<EgressSpec>,
     /// Key of the hash that balances, the same in all pipelines.
@@ -100,7 +100,7 @@ impl Actions {
         Ok(Self {
             hold_octets: rules.hold.octets,
             rules: Arc::new(rules),
-            text,
+            text: text.into(),
             loaded: SystemTime::now(),
             egresses,
             secret: RandomState::new().hash_one(0),

@@ -16,6 +16,7 @@ use weir_ledger::{
     RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
 };
 use weir_probe::GroupStatus;
+use weir_text::is_printable;
 
 /// Text format 0.0.4.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -128,8 +129,15 @@ impl Metric<'_> {
     fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.page.push_str(self.name);
         for (number, (label, value)) in labels.iter().enumerate() {
-            let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-            let _ = write!(self.page, "{}{label}=\"{value}\"", if number == 0 { '{' } else { ',' });
+            let _ = write!(self.page, "{}{label}=\"", if number == 0 { '{' } else { ',' });
+            for letter in value.chars() {
+                match letter {
+                    '\\' | '"' => self.page.extend(['\\', letter]),
+                    '\n' => self.page.push_str(r"\n"),
+                    _ => self.page.push(if is_printable(letter) { letter } else { '\u{fffd}' }),
+                }
+            }
+            self.page.push('"');
         }
         let _ = writeln!(self.page, "{}{value}", if labels.is_empty() { " " } else { "} " });
     }
