@@ -65,8 +65,10 @@ impl Actions {
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(RulesError::TooLong { path: path.display().to_string(), most: MAX_FILE_BYTES >> 20 }.into());
         }
-        let invalid =
-            |problems| RulesError::Invalid { path: path.to_owned(), problems: RulesProblems(problems) }.into();
+        let invalid = |problems| {
+            RulesError::Invalid { path: path.to_owned(), problems: RulesProblems { problems, most: MAX_PROBLEMS } }
+                .into()
+        };
         let text = String::from_utf8(text).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + before.iter().filter(|&&octet| octet == b'\n').count();
@@ -425,7 +427,7 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
         if !unusable.is_empty() {
             text += &format!(", of which {} cannot be opened here", units::count(unusable.len() as u64, "output"));
         }
-        let text = weir_text::printable(&text) + "\n";
+        let text = weir_dpi::printable(&text) + "\n";
         return Ok(RunStatus::from_problems(!unusable.is_empty()).and(print(text.as_bytes())));
     }
     let (counters, status) = tried(&actions, check)?;
@@ -487,7 +489,7 @@ fn text(counters: &ActionCounters) -> String {
     let mut text = columns::lines(
         &[
             column("level", &|rule| rule.level.into()),
-            column("rule", &|rule| weir_text::printable(&rule.rule)),
+            column("rule", &|rule| weir_dpi::printable(&rule.rule)),
             column("packets", &|rule| rule.matched.packets.to_string()),
             column("octets", &|rule| rule.matched.octets.to_string()),
             column("forwarded", &|rule| rule.forwarded.packets.to_string()),
@@ -503,7 +505,7 @@ fn text(counters: &ActionCounters) -> String {
     };
     text += &columns::lines(
         &[
-            column("output", &|output| weir_text::printable(&output.output)),
+            column("output", &|output| weir_dpi::printable(&output.output)),
             column("packets", &|output| output.total().packets.to_string()),
             column("octets, cut", &|output| output.total().octets.to_string()),
         ],

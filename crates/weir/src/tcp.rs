@@ -37,9 +37,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.to_string() }.into());
     }
     let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
-    let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats_path.map(|path| ("--stats", path)));
-    let targets = paths.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path)));
-    let targets: Vec<_> = targets.collect();
+    let targets = targets(&outputs, stats_path);
     files::check_targets(sources, &targets)?;
     let on_standard_output = targets.iter().any(|(_, target)| *target == Target::StandardOutput);
     input::check_packets(sources, &tcp.selection, false)?;
@@ -54,16 +52,14 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let engine = Engine::open(options).map_err(TcpError::Engine)?;
     let mode = tcp.output_files.mode();
     let files = open_outputs(&outputs, mode, &stop)?;
-    if let Some(directory) = &tcp.svg {
-        make_plot_directory(directory, mode)?;
-    }
+    let plots = tcp.svg.as_deref().map(|directory| (directory, mode));
+    plots.map_or(Ok(()), |(directory, mode)| make_plot_directory(directory, mode))?;
     let open = || open_stats(stats_path, mode, None);
     let stats = files::wait_for_reader("--stats", &stop, open)?;
     // The driver of a GPU opens devices and makes system calls of its own.
     if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
         enter_sandbox(tcp, sources);
     }
-
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);
     stop_signal.start_thread();
@@ -91,8 +87,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         if tcp.html.is_some() {
             status = status.and(read_time_lines(&mut report, read.interrupted, sources, &filter, decode, &stop));
         }
-        status =
-            status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref().map(|directory| (directory, mode))));
+        status = status.and(write_outputs(&report, &outputs, files, plots));
         if !tcp.reporting.quiet && !on_standard_output {
             let write = |output: &mut dyn Write| report.write_text(console::terminal_columns(), output);
             status = status.and(print_styled_with(style::tcp_report, write));
@@ -102,6 +97,12 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     status = stats_path.map_or(status, |path| status.and(write_stats(ledger, path, stats)));
     print_ledger(ledger, tcp.reporting.verbose, status);
     Ok(status)
+}
+
+/// Where reports go, with the options that name them.
+fn targets(outputs: &[Output], stats: Option<&Path>) -> Vec<(String, Target)> {
+    let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats.map(|path| ("--stats", path)));
+    paths.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path))).collect()
 }
 
 fn backend(tcp: &Tcp) -> Backend {

@@ -67,7 +67,7 @@ struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Unfinished,
-    /// So many answers are not sent: more than one if the client sends requests without waiting.
+    /// The number of answers that are not sent is above 1 if the client sends requests without waiting.
     Answering {
         answers: u32,
         has_token: bool,

@@ -6,10 +6,8 @@
 
 pub mod columns;
 mod near_match;
-mod printable;
 pub mod units;
 mod wrap;
 
 pub use near_match::{most_similar, similar, similarity};
-pub use printable::{is_printable, printable};
 pub use wrap::{paragraph, wrap};

@@ -3,7 +3,6 @@
 use super::advice::input_advice;
 use std::io;
 use std::path::PathBuf;
-use weir_rules::MAX_PROBLEMS;
 
 /// `--rules`, and `weir rules`.
 #[derive(Debug, thiserror::Error)]
@@ -35,15 +34,20 @@ pub enum RulesError {
     FifoOfUser { output: String, user: String, error: io::Error },
 }
 
-/// The problems of a rules file: lines, counted from 1, and texts.
+/// The problems of a rules file.
 #[derive(Debug)]
-pub struct RulesProblems(pub Vec<(usize, String)>);
+pub struct RulesProblems {
+    /// Lines, counted from 1, and texts.
+    pub problems: Vec<(usize, String)>,
+    /// The check ends with this number of them.
+    pub most: usize,
+}
 
-fn rules_problems(path: &std::path::Path, problems: &RulesProblems) -> String {
+fn rules_problems(path: &std::path::Path, RulesProblems { problems, most }: &RulesProblems) -> String {
     let line = |(line, problem): &(usize, String)| format!("{}: line {line}: {problem}", path.display());
-    let mut text = problems.0.iter().map(line).collect::<Vec<_>>().join("\n");
-    if problems.0.len() >= MAX_PROBLEMS {
-        text += &format!("\n{}: the check ended with problem {MAX_PROBLEMS}; there may be more", path.display());
+    let mut text = problems.iter().map(line).collect::<Vec<_>>().join("\n");
+    if problems.len() >= *most {
+        text += &format!("\n{}: the check ended with problem {most}; there may be more", path.display());
     }
     text
 }

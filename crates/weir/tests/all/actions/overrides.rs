@@ -168,7 +168,13 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
         assert_eq!(probe.served.request(method, "/overrides", "").status, 401);
     }
     assert!(probe.list().is_empty());
-    // As many as there can be, and one more, which replaces the oldest.
+    let (clients, _) = probe.stop();
+    assert!(clients.is_empty());
+}
+
+#[test]
+fn one_override_too_many_replaces_the_oldest() {
+    let Some(probe) = Overridden::start("") else { return };
     let request = |client: u16, end: &str| {
         let body = format!("{{\"flow\":{},\"action\":\"drop\"}}", flow(client));
         format!(

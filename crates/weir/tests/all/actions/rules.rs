@@ -609,15 +609,15 @@ fn names_of_rules_and_files_do_not_act_on_a_terminal() {
     let [capture, rules] = ["apps.pcap", "rules.toml"].map(|name| folder.text(name));
     let acts = |text: &str| text.contains(['\x1b', '\u{202e}']) || text.contains("\nb");
     let text = success(["rules", "check", &rules, "--with", &capture]);
-    assert!(text.contains("a\u{fffd}[31m\u{fffd}b\u{fffd}c") && !acts(&text), "{text}");
+    assert!(text.contains(r"a\x1b[31m\x0ab\xe2\x80\xaec") && !acts(&text), "{text}");
     let name = folder.text("x\u{202e}y\x1b.toml");
     std::fs::write(&name, "[[network]]\nwhere = 'port 443'\naction = 'drop'\n").unwrap();
     let text = success(["rules", "check", &name]);
-    assert!(text.contains("x\u{fffd}y\u{fffd}.toml: valid") && !acts(&text), "{text}");
+    assert!(text.contains(r"x\xe2\x80\xaey\x1b.toml: valid") && !acts(&text), "{text}");
     std::fs::write(&rules, "\"k\\u202e\\u001b\" = 1\n").unwrap();
     for arguments in [&["rules", "check", &rules][..], &["read", "a\u{202e}\x1b"], &["read", "--a\u{202e}\x1b"]] {
         let err = failure(1, arguments);
-        assert!(err.contains('\u{fffd}') && !acts(&err), "{err}");
+        assert!(err.contains(r"\xe2\x80\xae\x1b") && !acts(&err), "{err}");
     }
 }
 

@@ -387,7 +387,7 @@ fn a_thousand_connections_and_slow_clients_do_no_harm() {
     };
     let mut open: Vec<TcpStream> = (0..1000).map(|_| served.connect()).collect();
     send_requests(&mut served.sender, 0..500);
-    // They send an octet now and then, and keep nobody out.
+    // They send an octet now and then, and keep no other client out.
     open.iter_mut().for_each(|stream| drop(stream.write(b"G")));
     assert_eq!(served.get("/health").status, 200);
     drop(open);
@@ -490,7 +490,7 @@ fn beyond_loopback_there_is_tls_and_the_token_only() {
             Command::new("curl").args(["-sS", "--cacert", &cert, "-H", header, "-w", "%{http_code}", &url]).output();
         String::from_utf8(out.unwrap().stdout).unwrap()
     };
-    // Handshakes that do not end keep nobody out.
+    // Handshakes that do not end keep no other client out.
     let half: Vec<TcpStream> = (0..100).map(|_| served.connect()).collect();
     half.iter().for_each(|mut stream| drop(stream.write(b"\x16\x03\x01\x02\x00")));
     assert!(curl("X: 1").ends_with("401"));

@@ -46,7 +46,7 @@ fn long_rules() -> String {
 }
 
 #[test]
-fn clients_that_do_not_read_share_an_answer_and_keep_nobody_out() {
+fn clients_that_do_not_read_share_an_answer_and_keep_no_other_out() {
     let Some(probe) = Overridden::start_with(&long_rules(), &["--timing", LONG]) else { return };
     let served = &probe.served;
     let before = peak_memory(served);
@@ -110,7 +110,7 @@ fn answers_that_wait_have_a_limit_and_requests_with_token_one_of_their_own() {
 }
 
 #[test]
-fn strangers_that_send_nothing_or_half_a_request_keep_nobody_out() {
+fn strangers_that_send_nothing_or_half_a_request_keep_no_other_out() {
     let (_folder, token) = token_file(TOKEN, 0o600);
     let options = ["--token-file", token.to_str().unwrap(), "--timing", LONG];
     let Some(served) = Served::start(&options) else { return };
