@@ -77,6 +77,8 @@ timing! {
     /// A client of the HTTP interface has this time for the TLS handshake, for the headers of a request,
     /// and between two requests.
     http_header: Duration::from_secs(5),
+    /// A connection of the HTTP interface whose client reads nothing of an answer for this time is closed.
+    http_stall: Duration::from_secs(5),
     /// After this time a connection of the HTTP interface gets no further requests.
     http_keep_alive: Duration::from_secs(20),
     /// After this time a connection of the HTTP interface is closed.

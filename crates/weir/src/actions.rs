@@ -9,9 +9,10 @@ use crate::input::{self, DamageLog};
 use crate::missing_options;
 use crate::probe::privileges;
 use crate::run_status::RunStatus;
+use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
 use crate::signals::StopSignal;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -26,21 +27,21 @@ use weir_export::Owner;
 use weir_ledger::{ActionCounters, OutputCounters, PacketTotals, RuleCounters, Timing};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Overrides, PacketActions, Pipeline, Settings};
 use weir_recorder::{FOLDER_MODE, FolderSettings};
-use weir_rules::{InvalidRules, Rules};
+use weir_rules::{InvalidRules, MAX_PROBLEMS, Rules};
 use weir_text::columns::{self, Column};
 use weir_text::units;
 
 /// Memory for packets that wait which a reload may always take, octets of each pipeline.
 const DEFAULT_HOLD_OCTETS: u64 = 64 << 20;
 /// Longest rules file, octets.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A rules file, and the outputs that it names.
 #[derive(Clone, Debug)]
 pub struct Actions {
     pub rules: Arc<Rules>,
     /// The content of the file.
-    text: String,
+    text: Arc<str>,
     loaded: SystemTime,
     egresses: Vec<EgressSpec>,
     /// Key of the hash that balances, the same in all pipelines.
@@ -59,13 +60,15 @@ impl Actions {
     pub fn load(path: &Path) -> Result<Self, Error> {
         let failed = |error| RulesError::File { path: path.display().to_string(), error };
         let mut text = Vec::new();
-        let file = File::open(path).map_err(failed)?;
+        let file = files::open_regular(path).map_err(failed)?;
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(RulesError::TooLong { path: path.display().to_string(), most: MAX_FILE_BYTES >> 20 }.into());
         }
-        let invalid =
-            |problems| RulesError::Invalid { path: path.to_owned(), problems: RulesProblems(problems) }.into();
+        let invalid = |problems| {
+            RulesError::Invalid { path: path.to_owned(), problems: RulesProblems { problems, most: MAX_PROBLEMS } }
+                .into()
+        };
         let text = String::from_utf8(text).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + before.iter().filter(|&&octet| octet == b'\n').count();
@@ -83,6 +86,9 @@ impl Actions {
                     false => Ok(output),
                 });
                 outputs.extend(checked.map_err(|problem| problems.push((*line, problem))));
+                if problems.len() >= MAX_PROBLEMS {
+                    return Err(invalid(problems));
+                }
             }
             let balance = egress.balance.as_ref().map(|(line, balance)| {
                 balance.parse().map_err(|error: weir_egress::Error| problems.push((*line, error.to_string())))
@@ -96,7 +102,7 @@ impl Actions {
         Ok(Self {
             hold_octets: rules.hold.octets,
             rules: Arc::new(rules),
-            text,
+            text: text.into(),
             loaded: SystemTime::now(),
             egresses,
             secret: RandomState::new().hash_one(0),
@@ -376,7 +382,8 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
         if !unusable.is_empty() {
             text += &format!(", of which {} cannot be opened here", units::count(unusable.len() as u64, "output"));
         }
-        return Ok(RunStatus::from_problems(!unusable.is_empty()).and(print((text + "\n").as_bytes())));
+        let text = weir_dpi::printable(&text) + "\n";
+        return Ok(RunStatus::from_problems(!unusable.is_empty()).and(print(text.as_bytes())));
     }
     let (counters, status) = tried(&actions, enricher.as_ref(), check)?;
     let printed = if check.json {
@@ -400,8 +407,12 @@ fn tried(
     missing_options::check_rules(&actions.rules, &check.metering, &check.enrichment)?;
     let settings = settings(&check.metering)?;
     let enricher = enricher.map(Enricher::record_enricher);
-    let stop = StopSignal::register()?.start_thread();
-    let mut source = input::open_sources(sources, settings.decode, &stop)?;
+    let stop_signal = StopSignal::register()?;
+    let mut source = input::open_sources(sources, settings.decode, &stop_signal.flag())?;
+    if !check.hardening.no_sandbox {
+        Sandbox::enter(&[], &[], &[], Restrictions::of(sources, false, false));
+    }
+    stop_signal.start_thread();
     let count = |output: &OutputSpec| {
         let counters = OutputCounters { output: output.to_string(), ..OutputCounters::default() };
         Ok(vec![Box::new(Counted(counters)) as Box<dyn PacketOutput>])
@@ -437,7 +448,7 @@ fn text(counters: &ActionCounters) -> String {
     let mut text = columns::lines(
         &[
             column("level", &|rule| rule.level.into()),
-            column("rule", &|rule| rule.rule.clone()),
+            column("rule", &|rule| weir_dpi::printable(&rule.rule)),
             column("packets", &|rule| rule.matched.packets.to_string()),
             column("octets", &|rule| rule.matched.octets.to_string()),
             column("forwarded", &|rule| rule.forwarded.packets.to_string()),
@@ -453,7 +464,7 @@ fn text(counters: &ActionCounters) -> String {
     };
     text += &columns::lines(
         &[
-            column("output", &|output| output.output.clone()),
+            column("output", &|output| weir_dpi::printable(&output.output)),
             column("packets", &|output| output.total().packets.to_string()),
             column("octets, cut", &|output| output.total().octets.to_string()),
         ],

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! lines of the file -> events that are selected -> POST /overrides -> posted, refused or undelivered
+//!                                              \-> queue of ICMP -> the same, on a thread of its own
 //! ```
-//! While the probe is away, nothing is read: the file keeps what comes.
+//! The probe has to search for a flow of ICMP, which may take seconds: other flows do not wait for that.
+//! Of many such events the newest are posted. While the probe is away, nothing is read: the file keeps
+//! what comes.
 
 use crate::arguments::{Bypass, BypassAction, EveEvent};
 use crate::console::print;
@@ -19,8 +22,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_control::{Method, RemoteProbe};
@@ -38,6 +42,8 @@ const START: usize = 128;
 const MAX_NEXT: usize = 16;
 /// Lines and refusals that are named in the log; further ones are only counted.
 const NAMED: u64 = 5;
+/// Events of ICMP that wait, beside the one that the probe searches for.
+const MAX_ICMP: usize = 16;
 
 /// What became of the lines.
 #[derive(Default)]
@@ -45,25 +51,38 @@ struct Counters {
     lines: u64,
     other: u64,
     broken: u64,
-    posted: u64,
-    refused: u64,
-    undelivered: u64,
 }
 
-impl Counters {
-    fn text(&self) -> String {
-        let Self { lines, other, broken, posted, refused, undelivered } = self;
-        let line = |name: &str, count: &u64| format!("{name:<44} {count:>12}\n");
-        line("lines", lines)
-            + &line("- broken, or a flow without addresses", broken)
-            + &line("- other events", other)
-            + &line("- refused by the probe", refused)
-            + &line("- not delivered before the end", undelivered)
-            + &line("= overrides posted", posted)
+/// What became of the events that were selected, and what the threads tell each other.
+#[derive(Default)]
+struct Outcome {
+    posted: AtomicU64,
+    refused: AtomicU64,
+    undelivered: AtomicU64,
+    repeated: AtomicU64,
+    dropped: AtomicU64,
+    /// The probe refuses everything from now on.
+    has_failed: AtomicBool,
+    /// The probe cannot be reached.
+    is_away: AtomicBool,
+}
+
+impl Outcome {
+    fn text(&self, Counters { lines, other, broken }: &Counters) -> String {
+        let line = |name: &str, count: u64| format!("{name:<44} {count:>12}\n");
+        line("lines", *lines)
+            + &line("- broken, or a flow without addresses", *broken)
+            + &line("- other events", *other)
+            + &line("- ICMP: an event of the same flow waited", self.repeated.load(Relaxed))
+            + &line("- ICMP: dropped for newer events", self.dropped.load(Relaxed))
+            + &line("- refused by the probe", self.refused.load(Relaxed))
+            + &line("- not delivered before the end", self.undelivered.load(Relaxed))
+            + &line("= overrides posted", self.posted.load(Relaxed))
     }
 
-    fn has_problems(&self) -> bool {
-        self.broken + self.refused + self.undelivered > 0
+    fn has_problems(&self, counters: &Counters) -> bool {
+        let problems = [&self.refused, &self.undelivered, &self.dropped];
+        counters.broken > 0 || self.has_failed.load(Relaxed) || problems.iter().any(|counter| counter.load(Relaxed) > 0)
     }
 }
 
@@ -81,8 +100,8 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     let stop = stop_signal.flag();
     let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
     let remote = |error| BypassError::Remote { error };
-    let mut probe =
-        RemoteProbe::new(arguments.to.clone(), &arguments.token_file, arguments.ca.as_deref()).map_err(remote)?;
+    let connect = || RemoteProbe::new(arguments.to.clone(), &arguments.token_file, arguments.ca.as_deref());
+    let (mut probe, probe_of_icmp) = (connect().map_err(remote)?, connect().map_err(remote)?);
     if !arguments.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[&arguments.eve], Restrictions::Client { port: arguments.to.port() });
     }
@@ -97,13 +116,20 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return Err(BypassError::Refused { probe: arguments.to.to_string(), reason: error.to_string() }.into());
         }
-        Err(_) if stop.load(Ordering::Relaxed) => {}
+        Err(_) if stop.load(Relaxed) => {}
         Err(error) => warn!(probe = %arguments.to, error = %error, "the probe cannot be reached yet"),
     }
     info!(file = %arguments.eve.display(), probe = %arguments.to, "following");
-    let mut bypass = Running { arguments, probe, stop, counters: Counters::default(), has_failed: false };
+    let outcome = Arc::<Outcome>::default();
+    let poster = |probe| Poster { probe, url: arguments.to.to_string(), stop: stop.clone(), outcome: outcome.clone() };
+    let icmp = IcmpQueue::start(poster(probe_of_icmp))?;
+    let mut bypass = Running { arguments, poster: poster(probe), icmp, counters: Counters::default() };
     let mut status = RunStatus::Success;
-    while !bypass.is_over() {
+    while !bypass.poster.is_over() {
+        if outcome.is_away.load(Relaxed) {
+            thread::sleep(POLL_INTERVAL);
+            continue;
+        }
         match follower.read(|line| bypass.add(line)) {
             Ok(true) => {}
             Ok(false) => break,
@@ -114,28 +140,23 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
             }
         }
     }
+    bypass.icmp.finish();
     let counters = bypass.counters;
-    status = status.and(RunStatus::from_problems(counters.has_problems() || bypass.has_failed));
+    status = status.and(RunStatus::from_problems(outcome.has_problems(&counters)));
     if !arguments.quiet {
-        status = status.and(print(counters.text().as_bytes()));
+        status = status.and(print(outcome.text(&counters).as_bytes()));
     }
     Ok(status)
 }
 
 struct Running<'a> {
     arguments: &'a Bypass,
-    probe: RemoteProbe,
-    stop: Arc<AtomicBool>,
+    poster: Poster,
+    icmp: IcmpQueue,
     counters: Counters,
-    /// The probe refuses everything from now on.
-    has_failed: bool,
 }
 
 impl Running<'_> {
-    fn is_over(&self) -> bool {
-        self.has_failed || self.stop.load(Ordering::Relaxed)
-    }
-
     /// Does what a line asks for; `None` is a line that was cut.
     fn add(&mut self, line: Option<&[u8]>) {
         let counters = &mut self.counters;
@@ -153,8 +174,10 @@ impl Running<'_> {
             BypassAction::Forward => "forward",
         };
         let Bypass { more, expiry_seconds, .. } = self.arguments;
+        let is_icmp = flow.get("community_id").is_some();
         let body = json!({"flow": flow, "action": action, "more": more, "expiry": expiry_seconds});
-        self.post(&body.to_string());
+        let event = Event { line: self.counters.lines, body: body.to_string() };
+        if is_icmp { self.icmp.add(event) } else { self.poster.post(&event) }
     }
 
     fn note_broken(&mut self, reason: &str) {
@@ -163,55 +186,154 @@ impl Running<'_> {
             warn!(line = self.counters.lines, reason, "a line is left out");
         }
     }
+}
+
+/// An event that was selected.
+struct Event {
+    /// The number of its line.
+    line: u64,
+    /// The body of the request.
+    body: String,
+}
+
+/// Posts overrides, one after the other.
+struct Poster {
+    probe: RemoteProbe,
+    url: String,
+    stop: Arc<AtomicBool>,
+    outcome: Arc<Outcome>,
+}
+
+impl Poster {
+    fn is_over(&self) -> bool {
+        self.outcome.has_failed.load(Relaxed) || self.stop.load(Relaxed)
+    }
 
     /// Posts an override, again and again while the probe is away.
-    fn post(&mut self, body: &str) {
+    fn post(&mut self, event: &Event) {
         let mut pause = RETRY[0];
+        let outcome = self.outcome.clone();
         loop {
             if self.is_over() {
-                self.counters.undelivered += 1;
+                outcome.undelivered.fetch_add(1, Relaxed);
                 return;
             }
-            let reason = match self.probe.request(Method::POST, "/overrides", body, &self.stop) {
-                Ok(answer) => match answer.status.as_u16() {
-                    200 | 201 => {
-                        self.counters.posted += 1;
-                        if pause > RETRY[0] {
-                            info!("the probe accepts overrides again");
+            let reason = match self.probe.request(Method::POST, "/overrides", &event.body, &self.stop) {
+                Ok(answer) => {
+                    outcome.is_away.store(false, Relaxed);
+                    match answer.status.as_u16() {
+                        200 | 201 => {
+                            outcome.posted.fetch_add(1, Relaxed);
+                            if pause > RETRY[0] {
+                                info!("the probe accepts overrides again");
+                            }
+                            return;
                         }
-                        return;
-                    }
-                    401 | 403 | 409 => {
-                        error!(error = answer.error(), "the probe refuses overrides");
-                        self.has_failed = true;
-                        continue;
-                    }
-                    503 => answer.error(),
-                    _ => {
-                        self.counters.refused += 1;
-                        if self.counters.refused <= NAMED {
-                            warn!(line = self.counters.lines, reason = answer.error(), "an override is refused");
+                        401 | 403 | 409 => {
+                            error!(error = answer.error(), "the probe refuses overrides");
+                            outcome.has_failed.store(true, Relaxed);
+                            continue;
                         }
-                        return;
+                        503 => answer.error(),
+                        _ => {
+                            if outcome.refused.fetch_add(1, Relaxed) < NAMED {
+                                warn!(line = event.line, reason = answer.error(), "an override is refused");
+                            }
+                            return;
+                        }
                     }
-                },
+                }
                 Err(_) if self.is_over() => continue,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    error!(probe = %self.arguments.to, error = %error, "the probe cannot be talked to");
-                    self.has_failed = true;
+                    error!(probe = self.url, error = %error, "the probe cannot be talked to");
+                    outcome.has_failed.store(true, Relaxed);
                     continue;
                 }
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    // A search that does not end is no reason to read nothing more.
+                    outcome.is_away.store(error.kind() != io::ErrorKind::TimedOut, Relaxed);
+                    error.to_string()
+                }
             };
             if pause == RETRY[0] {
                 warn!(reason, "the probe is away; trying again");
             }
             let until = Instant::now() + pause;
             while Instant::now() < until && !self.is_over() {
-                std::thread::sleep(POLL_INTERVAL);
+                thread::sleep(POLL_INTERVAL);
             }
             pause = RETRY[1].min(pause * 2);
         }
+    }
+}
+
+/// Events of ICMP, and the thread that posts them, the newest first.
+struct IcmpQueue {
+    waiting: Arc<Waiting>,
+    outcome: Arc<Outcome>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The newest is the last one; and whether no more come.
+    events: Mutex<(VecDeque<Event>, bool)>,
+    changed: Condvar,
+}
+
+impl Waiting {
+    /// The events, and whether no more come.
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<Event>, bool)> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for an event. `None` at the end.
+    fn take(&self) -> Option<Event> {
+        let mut events = self.lock();
+        loop {
+            let (waiting, is_over) = &mut *events;
+            match waiting.pop_back() {
+                None if !*is_over => events = self.changed.wait(events).unwrap_or_else(PoisonError::into_inner),
+                event => return event,
+            }
+        }
+    }
+}
+
+impl IcmpQueue {
+    fn start(mut poster: Poster) -> Result<Self, Error> {
+        let (waiting, outcome) = (Arc::<Waiting>::default(), poster.outcome.clone());
+        let of_thread = waiting.clone();
+        let run = move || {
+            while let Some(event) = of_thread.take() {
+                poster.post(&event);
+            }
+        };
+        let thread = thread::Builder::new().name("weir-icmp".into()).spawn(run).map_err(Error::Thread)?;
+        Ok(Self { waiting, outcome, thread })
+    }
+
+    fn add(&self, event: Event) {
+        let (waiting, _) = &mut *self.waiting.lock();
+        if let Some(at) = waiting.iter().position(|other| other.body == event.body) {
+            waiting.remove(at);
+            self.outcome.repeated.fetch_add(1, Relaxed);
+        } else if waiting.len() >= MAX_ICMP {
+            waiting.pop_front();
+            if self.outcome.dropped.fetch_add(1, Relaxed) == 0 {
+                warn!("the probe searches for flows of ICMP too slowly, older events are dropped");
+            }
+        }
+        waiting.push_back(event);
+        self.waiting.changed.notify_one();
+    }
+
+    /// Waits until all events are posted.
+    fn finish(self) {
+        self.waiting.lock().1 = true;
+        self.waiting.changed.notify_one();
+        // A panic is in the log.
+        let _ = self.thread.join();
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, OutputError};
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +69,20 @@ pub fn open(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Erro
     let name = path.display().to_string();
     let open = || Ok(weir_export::open_file(&name, path, mode, None)?.keep());
     wait_for_reader(&name, stop, open)
+}
+
+/// Opens a regular file for reading. A named pipe and a device are refused, and do not wait.
+///
+/// # Errors
+/// The file cannot be opened, or is something else: `InvalidInput`.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file");
+    if kind.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
 /// Opens a file for a report. The content that `mode` lets replace stays until [`truncate`]. Waits as [`open`].

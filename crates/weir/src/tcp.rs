@@ -37,9 +37,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.to_string() }.into());
     }
     let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
-    let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats_path.map(|path| ("--stats", path)));
-    let targets = paths.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path)));
-    let targets: Vec<_> = targets.collect();
+    let targets = targets(&outputs, stats_path);
     files::check_targets(sources, &targets)?;
     let on_standard_output = targets.iter().any(|(_, target)| *target == Target::StandardOutput);
     input::check_packets(sources, &tcp.selection, false)?;
@@ -53,11 +51,11 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let options = EngineOptions { backend, batch_size, max_anomalies };
     let engine = Engine::open(options).map_err(TcpError::Engine)?;
     let (files, stats) = open_outputs(tcp, &outputs, &stop)?;
+    let plots = tcp.svg.as_deref().map(|directory| (directory, tcp.output_files.mode()));
     // The driver of a GPU opens devices and makes system calls of its own.
     if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
         enter_sandbox(tcp, sources);
     }
-
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);
     stop_signal.start_thread();
@@ -85,7 +83,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         if tcp.html.is_some() {
             status = status.and(read_time_lines(&mut report, read.interrupted, sources, &filter, decode, &stop));
         }
-        status = status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref()));
+        status = status.and(write_outputs(&report, &outputs, files, plots));
         if !tcp.reporting.quiet && !on_standard_output {
             let write = |output: &mut dyn Write| report.write_text(console::terminal_columns(), output);
             status = status.and(print_styled_with(style::tcp_report, write));
@@ -95,6 +93,12 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     status = stats_path.map_or(status, |path| status.and(write_stats(ledger, path, stats)));
     print_ledger(ledger, tcp.reporting.verbose, status);
     Ok(status)
+}
+
+/// Where reports go, with the options that name them.
+fn targets(outputs: &[Output], stats: Option<&Path>) -> Vec<(String, Target)> {
+    let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats.map(|path| ("--stats", path)));
+    paths.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path))).collect()
 }
 
 fn backend(tcp: &Tcp) -> Backend {
@@ -318,12 +322,12 @@ fn write_outputs(
     report: &CaptureReport,
     outputs: &[Output],
     files: Vec<Option<File>>,
-    plots: Option<&Path>,
+    plots: Option<(&Path, FileMode)>,
 ) -> RunStatus {
     let mut status = RunStatus::Success;
-    let mut write_file = |path: &Path, result: io::Result<()>| {
+    let mut write_file = |result: Result<(), Error>| {
         if let Err(error) = result {
-            error!(error = %Error::file(path, error), "cannot write the report");
+            error!(%error, "cannot write the report");
             status = RunStatus::Problems;
         }
     };
@@ -333,12 +337,13 @@ fn write_outputs(
             printed = print_with(|output| format(report, output));
             continue;
         };
-        write_file(path, files::truncate(file).and_then(|file| write_report(report, path, format, file)));
+        let written = files::truncate(file).and_then(|file| write_report(report, path, format, file));
+        write_file(written.map_err(|error| Error::file(path, error)));
     }
-    if let Some(directory) = plots {
+    if let Some((directory, mode)) = plots {
         for (name, plot) in report.plots() {
             let path = plot_path(directory, name);
-            write_file(&path, fs::write(&path, weir_plot::standalone(&plot)));
+            write_file(files::write(&path, mode, &weir_plot::standalone(&plot)));
         }
     }
     status.and(printed)

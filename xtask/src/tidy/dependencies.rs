@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: [(&str, &str); 26] = [
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
-    ("control", "export fields flow ledger packet probe query"),
+    ("control", "dpi export fields flow ledger packet probe query"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),

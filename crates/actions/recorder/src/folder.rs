@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "weir_";
 const ENDING: &str = ".pcapng";
+/// Highest number of a file: 31 years of a million files a second.
+pub(crate) const MAX_NUMBER: u64 = 999_999_999_999_999;
 
 /// A capture file of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,16 +38,19 @@ pub(crate) fn file_name(number: u64, time_ns: u64) -> String {
 fn number_of(name: &OsStr) -> Option<u64> {
     let (number, time) = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(ENDING)?.split_once('_')?;
     let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
-    (are_digits(number) && are_digits(time)).then(|| number.parse().ok())?
+    (are_digits(number) && are_digits(time)).then(|| number.parse().ok().filter(|&number| number <= MAX_NUMBER))?
 }
 
-/// The capture files of a folder, the oldest first.
+/// The capture files of a folder, the oldest first. A pipe or a device with such a name is none.
 pub(crate) fn list(folder: &Path) -> io::Result<Vec<RecordedFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if let Some(number) = number_of(&entry.file_name()) {
-            files.push(RecordedFile { number, path: entry.path() });
+            let path = entry.path();
+            if fs::metadata(&path).is_ok_and(|file| file.is_file()) {
+                files.push(RecordedFile { number, path });
+            }
         }
     }
     files.sort_unstable();
@@ -70,6 +75,9 @@ mod tests {
             ("weir_00007_20261120120000.pcapng", Some(7)),
             ("weir_123456_20261120120000.pcapng", Some(123_456)),
             ("weir_00007_20261120120000.pcapng.idx", None),
+            ("weir_999999999999999_20261120120000.pcapng", Some(MAX_NUMBER)),
+            ("weir_1000000000000000_20261120120000.pcapng", None),
+            ("weir_18446744073709551615_20261120120000.pcapng", None),
             ("weir_00007.pcapng", None),
             ("weir_7a_2.pcapng", None),
             ("weir__2.pcapng", None),

@@ -7,12 +7,12 @@ use crate::index::{Group, GroupFlows, Index, parts_of_id};
 use crate::query::{Classifier, Query, Verdict, Wanted};
 use crate::recording::{Content, Piece, Recording};
 use ahash::AHashSet;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,6 +20,10 @@ use weir_capture::{Error, Source};
 
 /// Longest end of a file that is looked at before the search: above, it is scanned anyway.
 const MAX_TAIL_BYTES: u64 = 4 << 20;
+/// An index is at most this many times as long as its capture file, and this many octets: a group of one packet
+/// takes 1.6 times the octets of the shortest packet.
+const MAX_INDEX_SHARE: u64 = 2;
+const MAX_INDEX_BYTES: u64 = 64 << 10;
 /// Pairs of addresses whose fragments are searched; beyond, all fragments are read.
 const MAX_PAIRS: usize = 1 << 20;
 
@@ -152,9 +156,18 @@ impl Search {
 
     /// Reads the index of a file. `None` if it cannot be used.
     fn read_index(&mut self, path: &Path) -> io::Result<Option<(File, Index)>> {
-        let octets = fs::read(index_path(path))?;
+        let (Some(file), Some(index)) = (open_regular(path)?, open_regular(&index_path(path))?) else {
+            return Ok(None);
+        };
+        // The recorder writes packets first. It may write both meanwhile.
+        let most = MAX_INDEX_SHARE * file.metadata()?.len() + MAX_INDEX_BYTES;
+        let mut octets = Vec::new();
+        index.take(most + 1).read_to_end(&mut octets)?;
         self.octets_of_indexes += octets.len() as u64;
-        let file = File::open(path)?;
+        if octets.len() as u64 > most {
+            self.notices.push((path.into(), IndexNotice::Unusable));
+            return Ok(None);
+        }
         let is_of = |index: &Index| {
             let mut start = vec![0; index.section_header.len()];
             file.read_exact_at(&mut start, 0).is_ok() && start == index.section_header
@@ -249,6 +262,13 @@ fn is_recorded(path: &Path) -> bool {
     let newest = folder::list(folder).ok().and_then(|files| files.last()?.path.file_name().map(OsStr::to_owned));
     let locked = File::open(folder).map(|folder| flock(&folder, FlockOperation::NonBlockingLockShared));
     newest.as_deref() == path.file_name() && locked.is_ok_and(|locked| locked == Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+/// Opens a file for reading, without waiting for the writer of a pipe. `None` if it is not regular.
+fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    Ok(if file.metadata()?.is_file() { Some(file) } else { None })
 }
 
 fn is_pipe(path: &Path) -> bool {

@@ -107,6 +107,9 @@ impl Writer {
     pub fn new(settings: FolderSettings, filter: Option<&str>, shared: Arc<Shared>, lock: File) -> io::Result<Self> {
         let files = folder::list(&settings.folder)?;
         let next_number = files.last().map_or(1, |file| file.number + 1);
+        if next_number > folder::MAX_NUMBER {
+            return Err(io::Error::other(format!("file {} has the last number; move it away", folder::MAX_NUMBER)));
+        }
         let with_octets = |file: RecordedFile| {
             let octets = folder::octets(&file.path);
             (file, octets)

@@ -10,5 +10,5 @@
 mod reader;
 mod rules;
 
-pub use reader::InvalidRules;
+pub use reader::{InvalidRules, MAX_PROBLEMS};
 pub use rules::{Action, Decision, Egress, Hold, Level, Rule, Rules, Slice};

@@ -1,4 +1,5 @@
-//! Reads the tables of a rules file. It continues after a problem, so that all are reported.
+//! Reads the tables of a rules file. It continues after a problem, so that all are reported, up to a
+//! number of them.
 
 use crate::rules::{Egress, Level, RECORDER, Rule, Rules, Settings, Slice};
 use std::collections::{HashMap, HashSet};
@@ -13,6 +14,8 @@ use weir_text::most_similar;
 /// A decision has a bit for each.
 const MAX_EGRESSES: usize = 32;
 const MAX_RULES: usize = 4096;
+/// Reading ends with this number of problems.
+pub const MAX_PROBLEMS: usize = 100;
 /// Memory for packets that wait: 16 GiB. More is a mistake.
 const MAX_HOLD_OCTETS: u64 = 16 << 30;
 
@@ -22,7 +25,7 @@ const DEFAULT_KEYS: [&str; 6] = ["action", "shunt", "slice", "slice_after", "to"
 const EGRESS_KEYS: [&str; 2] = ["outputs", "balance"];
 const HOLD_KEYS: [&str; 2] = ["octets", "ms"];
 
-/// All problems of a rules file.
+/// The problems of a rules file: all, or the first [`MAX_PROBLEMS`].
 #[derive(Debug, thiserror::Error)]
 pub struct InvalidRules {
     /// In the order of the file: line, counted from 1, and problem.
@@ -56,13 +59,14 @@ impl Rules {
     /// Compiles a rules file.
     ///
     /// # Errors
-    /// All problems of the file.
+    /// The problems of the file.
     pub fn new(text: &str) -> Result<Self, InvalidRules> {
         let (rules, mut problems) = read(text);
         problems.extend(unreachable(&rules));
         if problems.is_empty() {
             return Ok(rules);
         }
+        problems.truncate(MAX_PROBLEMS);
         problems.sort_by_key(|&(line, _)| line);
         Err(InvalidRules { problems })
     }
@@ -106,7 +110,14 @@ fn unreachable(rules: &Rules) -> Vec<(usize, String)> {
 
 impl Reader {
     fn problem(&mut self, place: &Range<usize>, problem: String) {
-        self.problems.push((self.line(place), problem));
+        if !self.has_enough() {
+            self.problems.push((self.line(place), problem));
+        }
+    }
+
+    /// Whether nothing more has to be read.
+    fn has_enough(&self) -> bool {
+        self.problems.len() >= MAX_PROBLEMS
     }
 
     fn line(&self, place: &Range<usize>) -> usize {
@@ -119,6 +130,9 @@ impl Reader {
 
     fn check_keys(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
         for key in table.keys().filter(|key| !known.contains(&&**key.get_ref())) {
+            if self.has_enough() {
+                return;
+            }
             let near = did_you_mean(key.get_ref(), known.iter().copied());
             let unknown = format!("there is no '{}' in {place}{near}; there are: {}", key.get_ref(), known.join(", "));
             self.problem(&key.span(), unknown);
@@ -130,6 +144,9 @@ impl Reader {
         // Rules name egresses.
         if let Some(egresses) = file.get("egress") {
             for (name, egress) in self.table("egress", egresses, "tables [egress.NAME]").into_iter().flatten() {
+                if self.has_enough() {
+                    return;
+                }
                 self.read_egress(name.get_ref(), egress, false);
             }
         }
@@ -161,7 +178,12 @@ impl Reader {
             match rules.get_ref() {
                 DeValue::Array(rules) => {
                     let (read, beyond) = rules.split_at(rules.len().min(MAX_RULES.saturating_sub(number)));
-                    read.iter().for_each(|rule| self.read_rule(level, rule));
+                    for rule in read {
+                        if self.has_enough() {
+                            return;
+                        }
+                        self.read_rule(level, rule);
+                    }
                     first_beyond = first_beyond.or(beyond.first().map(Spanned::span));
                     number += rules.len();
                 }
@@ -304,6 +326,9 @@ impl Reader {
             let names = self.texts("to", value);
             let mut egresses = 0;
             for (line, name) in names {
+                if self.has_enough() {
+                    break;
+                }
                 let all = self.rules.egresses.iter().map(|egress| &*egress.name).filter(|&of| of != RECORDER);
                 match all.clone().position(|of| of == name) {
                     Some(index) => egresses |= 1 << index,

@@ -5,6 +5,7 @@
 
 use crate::catalogue::fields;
 use crate::column::{Column, Origin, Profile, Requirement};
+use std::collections::HashSet;
 use std::sync::LazyLock;
 use weir_flow::KeyOptions;
 use weir_text::most_similar;
@@ -75,6 +76,7 @@ pub enum InvalidFields {
 /// A name is unknown, or a pattern matches no column.
 pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFields> {
     let mut selected: Vec<&'static Column> = Vec::new();
+    let mut names = HashSet::new();
     for item in selection.split(',') {
         let lower = item.to_ascii_lowercase();
         let of_item: Vec<&'static Column> =
@@ -89,7 +91,7 @@ pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFi
             return Err(InvalidFields::NoMatch(item.into()));
         }
         for column in of_item {
-            if !selected.contains(&column) {
+            if names.insert(column.name) {
                 selected.push(column);
             }
         }

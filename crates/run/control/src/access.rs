@@ -80,6 +80,11 @@ impl Access {
         Ok(Self { token: token.map(Token::read).transpose()?, tls: tls.map(server_config).transpose()?.map(Arc::new) })
     }
 
+    /// Whether a request has the token.
+    pub(crate) fn has_token(&self, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_in(headers))
+    }
+
     /// Whether a request that arrived at an address is permitted; otherwise status and reason.
     pub(crate) fn check(
         &self,

@@ -2,34 +2,37 @@
 //! routes.
 
 use crate::access::Access;
+use crate::answers::{AnswerMemory, NoMemory, SharedAnswer, until_sent};
+use crate::connections::Connection;
 use crate::flows;
 use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
-use crate::report::{Client, Report, Snapshot};
-use axum::Router;
-use axum::body::Bytes;
+use crate::report::{Client, REPORT_AGE, Report, Snapshot};
+use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use hyper::body::Body as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use weir_probe::{FoundFlows, Overrides, RecordEnricher, TooManyOverrides};
+use weir_probe::{FoundFlows, Overrides, RecordEnricher};
 
 /// Octets of the body of a request.
 const MAX_BODY_OCTETS: usize = 16 << 10;
@@ -69,14 +72,27 @@ struct Api {
     client: Client,
     access: Access,
     address: SocketAddr,
-    document: String,
+    document: Bytes,
     /// Adds places and tags to records, as for sinks.
     enricher: Option<RecordEnricher>,
     /// Only with rules.
     overrides: Option<Overrides>,
-    /// One search at a time.
-    search: Semaphore,
+    searches: SearchPlaces,
+    /// Memory of answers.
+    memory: AnswerMemory,
+    /// `/rules` of a report.
+    rules: SharedAnswer<Weak<Snapshot>>,
+    /// `/overrides`, with the number of changes.
+    list: SharedAnswer<u64>,
 }
+
+/// Whether a request has the token.
+#[derive(Clone, Copy)]
+struct HasToken(bool);
+
+/// The octets of an answer have their memory.
+#[derive(Clone, Copy)]
+struct Counted;
 
 impl Api {
     /// The last report of the probe.
@@ -87,6 +103,15 @@ impl Api {
 
     fn overrides(&self) -> Result<&Overrides, Refusal> {
         self.overrides.as_ref().ok_or_else(no_rules)
+    }
+
+    /// The list of overrides. A copy serves for [`REPORT_AGE`], unless one has changed, or a report has
+    /// newer figures.
+    fn list(&self, overrides: &Overrides, has_token: bool) -> Result<Bytes, NoMemory> {
+        let (changes, reported) = (overrides.changes(), self.client.snapshot().published);
+        let serves =
+            |of_copy: &u64, made: Instant| *of_copy == changes && reported <= made && made.elapsed() < REPORT_AGE;
+        self.list.get(&self.memory, has_token, serves, || (changes, json_text(&overrides::list(overrides))))
     }
 }
 
@@ -154,10 +179,28 @@ struct Outcome {
     result: String,
 }
 
+fn json_text(body: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec(body).expect("the types of answers are JSON");
+    text.push(b'\n');
+    text
+}
+
 fn answer(status: StatusCode, body: impl Serialize) -> Response {
-    let mut text = serde_json::to_string(&body).expect("the types of answers are JSON");
-    text.push('\n');
-    (status, [(CONTENT_TYPE, "application/json")], text).into_response()
+    (status, [(CONTENT_TYPE, "application/json")], json_text(&body)).into_response()
+}
+
+/// An answer whose octets other clients get, too.
+fn shared(octets: Result<Bytes, NoMemory>) -> Response {
+    octets.map_or_else(NoMemory::into_response, |octets| {
+        (Extension(Counted), [(CONTENT_TYPE, "application/json")], octets).into_response()
+    })
+}
+
+impl IntoResponse for NoMemory {
+    fn into_response(self) -> Response {
+        let refusal = failure(StatusCode::SERVICE_UNAVAILABLE, "too many answers have not been read; try again");
+        (Extension(self), refusal).into_response()
+    }
 }
 
 fn failure(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Refusal {
@@ -202,7 +245,18 @@ pub fn router(
 ) -> Router {
     let (router, document) = routes().split_for_parts();
     let document = document.to_pretty_json().expect("the document is JSON");
-    let api = Arc::new(Api { client, access, address, document, enricher, overrides, search: Semaphore::new(1) });
+    let api = Arc::new(Api {
+        client,
+        access,
+        address,
+        document: document.into(),
+        enricher,
+        overrides,
+        searches: SearchPlaces::default(),
+        memory: AnswerMemory::default(),
+        rules: SharedAnswer::default(),
+        list: SharedAnswer::default(),
+    });
     router
         .fallback(async || failure(StatusCode::NOT_FOUND, "no such path; GET / lists all"))
         .method_not_allowed_fallback(async || {
@@ -213,9 +267,21 @@ pub fn router(
         .with_state(api)
 }
 
-/// Refuses requests that are not permitted or too large, before their path is looked at.
-async fn guard(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    let mut response = match api.access.check(api.address, request.method(), request.uri(), request.headers()) {
+/// Refuses requests that are not permitted or too large, before their path is looked at, and those for
+/// which there is no place or memory.
+async fn guard(
+    State(api): State<Arc<Api>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let has_token = api.access.has_token(request.headers());
+    let Some(answering) = connection.answer(has_token).await else {
+        let refusal = failure(StatusCode::SERVICE_UNAVAILABLE, "too many requests; try again");
+        return without_caching(([(CONNECTION, "close")], refusal).into_response());
+    };
+    request.extensions_mut().insert(HasToken(has_token));
+    let response = match api.access.check(api.address, request.method(), request.uri(), request.headers()) {
         Err((status, reason)) => {
             let mut response = failure(status, reason).into_response();
             if status == StatusCode::UNAUTHORIZED {
@@ -226,6 +292,23 @@ async fn guard(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
         Ok(()) if request.body().size_hint().lower() > MAX_BODY_OCTETS as u64 => too_large().into_response(),
         Ok(()) => next.run(request).await,
     };
+    let (head, body) = response.into_parts();
+    // It is there as a whole, and is not copied.
+    let octets = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let is_counted = head.extensions.get::<Counted>().is_some();
+    let octets = if is_counted { Ok(octets) } else { api.memory.counted(octets, has_token) };
+    let is_refused = octets.is_err() || head.extensions.get::<NoMemory>().is_some();
+    if is_refused && !has_token {
+        // There is memory for the next one.
+        connection.close_stalled();
+    }
+    without_caching(match octets {
+        Ok(octets) => Response::from_parts(head, until_sent(octets, answering).into()),
+        Err(no_memory) => no_memory.into_response(),
+    })
+}
+
+fn without_caching(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
@@ -327,9 +410,10 @@ async fn metrics_page(State(api): State<Arc<Api>>) -> Answer {
 ))]
 async fn flows_page(
     State(api): State<Arc<Api>>,
+    Extension(has_token): Extension<HasToken>,
     query: Result<axum::extract::Query<flows::Query>, QueryRejection>,
 ) -> Answer {
-    let (search, found) = search(&api, parameters(query)?).await?;
+    let (search, found) = search(&api, parameters(query)?, has_token).await?;
     Ok(([(CONTENT_TYPE, "application/json")], search.json(found)).into_response())
 }
 
@@ -360,18 +444,43 @@ fn invalid_query(rejection: &QueryRejection) -> String {
     }
 }
 
+/// One search at a time: a thread that meters does one. One with token replaces one without.
+struct SearchPlaces {
+    without_token: Semaphore,
+    with_token: Semaphore,
+    /// Number of searches with token since the start.
+    begun_with_token: AtomicU64,
+}
+
+impl Default for SearchPlaces {
+    fn default() -> Self {
+        let [without_token, with_token] = [(); 2].map(|()| Semaphore::new(1));
+        Self { without_token, with_token, begun_with_token: AtomicU64::new(0) }
+    }
+}
+
 /// Searches among the current flows.
-async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundFlows), Refusal> {
+async fn search(
+    api: &Api,
+    query: flows::Query,
+    HasToken(has_token): HasToken,
+) -> Result<(flows::Search, FoundFlows), Refusal> {
+    let busy = || failure(StatusCode::TOO_MANY_REQUESTS, "another search is running; try again when it has ended");
     let search = query.search(api.enricher.clone()).map_err(invalid)?;
-    let Ok(_place) = api.search.try_acquire() else {
-        let reason = "another search is running; try again when it has ended";
-        return Err(failure(StatusCode::TOO_MANY_REQUESTS, reason));
-    };
+    let SearchPlaces { without_token, with_token, begun_with_token } = &api.searches;
+    let place = if has_token { with_token } else { without_token };
+    let _place = place.try_acquire().map_err(|_| busy())?;
+    if !has_token && with_token.available_permits() == 0 {
+        return Err(busy());
+    }
+    let begun = begun_with_token.fetch_add(has_token.into(), Ordering::Relaxed);
     let Some(answers) = api.client.search_flows(search.search.clone()) else {
         return Err(failure(StatusCode::SERVICE_UNAVAILABLE, "the probe is ending, or too many requests wait"));
     };
     let found = search.found(answers).await;
-    Ok((search, found))
+    // Threads that had not answered have dropped it.
+    let is_replaced = !has_token && begun_with_token.load(Ordering::Relaxed) != begun;
+    if is_replaced { Err(busy()) } else { Ok((search, found)) }
 }
 
 /// The rules in effect: the content of the file, and what each rule has done since the start
@@ -381,10 +490,13 @@ async fn search(api: &Api, query: flows::Query) -> Result<(flows::Search, FoundF
     (status = 409, description = "The probe has no rules", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
-async fn rules(State(api): State<Arc<Api>>) -> Answer {
+async fn rules(State(api): State<Arc<Api>>, Extension(HasToken(has_token)): Extension<HasToken>) -> Answer {
     let snapshot = api.report().await?;
     let rules = snapshot.report.in_effect.rules.as_ref().ok_or_else(no_rules)?;
-    Ok(answer(StatusCode::OK, rules.state(&snapshot.report.ledger)))
+    let of_report = Arc::downgrade(&snapshot);
+    let serves = |of_copy: &Weak<Snapshot>, _| of_copy.ptr_eq(&of_report);
+    let make = || (of_report.clone(), json_text(&rules.state(&snapshot.report.ledger)));
+    Ok(shared(api.rules.get(&api.memory, has_token, serves, make)))
 }
 
 /// Files of networks, places and tags in effect
@@ -413,12 +525,14 @@ async fn timeouts(State(api): State<Arc<Api>>) -> Answer {
     (status = 200, description = "The overrides", body = OverrideList),
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 503, description = "Too many answers have not been read", body = Failure),
 ))]
-async fn list_overrides(State(api): State<Arc<Api>>) -> Answer {
-    Ok(answer(StatusCode::OK, overrides::list(api.overrides()?)))
+async fn list_overrides(State(api): State<Arc<Api>>, Extension(HasToken(has_token)): Extension<HasToken>) -> Answer {
+    Ok(shared(api.list(api.overrides()?, has_token)))
 }
 
-/// Decides about a flow in place of its rules, for a time. It replaces an earlier override of the flow
+/// Decides about a flow in place of its rules, for a time. It replaces an earlier override of the flow, or the oldest of
+/// 16384
 #[utoipa::path(post, path = "/overrides", security(("token" = [])), request_body = NewOverride, responses(
     (status = 200, description = "It has replaced an earlier override", body = OverrideState),
     (status = 201, description = "Added", body = OverrideState),
@@ -428,11 +542,14 @@ async fn list_overrides(State(api): State<Arc<Api>>) -> Answer {
     (status = 404, description = "No current flow has this Community ID", body = Failure),
     (status = 409, description = "The probe has no rules", body = Failure),
     (status = 413, description = "The body is too long", body = Failure),
-    (status = 429, description = "There are too many overrides", body = Failure),
     (status = 503, description = "The probe is ending, too many requests wait, or another search is running", body = Failure),
     (status = 504, description = "Not all flows were searched in time for this Community ID", body = Failure),
 ))]
-async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>) -> Answer {
+async fn add_override(
+    State(api): State<Arc<Api>>,
+    Extension(has_token): Extension<HasToken>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer {
     let overrides = api.overrides()?;
     let body = body.map_err(|rejection| unreadable(&rejection))?;
     let mut json = serde_json::Deserializer::from_slice(&body);
@@ -442,11 +559,12 @@ async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesReje
     let tuple = match new.flow.read().map_err(invalid)? {
         NamedFlow::Tuple(tuple) => tuple,
         NamedFlow::CommunityId(id) => {
-            let found = search(&api, flows::Query::of_community_id(id)).await.map_err(|Refusal(status, error)| {
-                // It can be tried again as it is, in contrast to one override too many.
-                let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
-                Refusal(if is_busy { StatusCode::SERVICE_UNAVAILABLE } else { status }, error)
-            });
+            let found =
+                search(&api, flows::Query::of_community_id(id), has_token).await.map_err(|Refusal(status, error)| {
+                    // It can be tried again as it is.
+                    let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
+                    Refusal(if is_busy { StatusCode::SERVICE_UNAVAILABLE } else { status }, error)
+                });
             let (_, FoundFlows { records, is_complete, .. }) = found?;
             let missing = || match is_complete {
                 true => failure(
@@ -462,16 +580,9 @@ async fn add_override(State(api): State<Arc<Api>>, body: Result<Bytes, BytesReje
             overrides::tuple_of_community_id(record).map_err(invalid)?
         }
     };
-    match overrides.add(tuple, action, time) {
-        Ok((added, replaces)) => {
-            let status = if replaces { StatusCode::OK } else { StatusCode::CREATED };
-            Ok(answer(status, OverrideState::from(&*added)))
-        }
-        Err(TooManyOverrides) => {
-            let reason = format!("there are {} overrides, no more are possible until one ends", Overrides::MAX);
-            Err(failure(StatusCode::TOO_MANY_REQUESTS, reason))
-        }
-    }
+    let (added, replaces) = overrides.add(tuple, action, time);
+    let status = if replaces { StatusCode::OK } else { StatusCode::CREATED };
+    Ok(answer(status, OverrideState::from(&*added)))
 }
 
 /// Takes an override back. The rules decide about the flow again

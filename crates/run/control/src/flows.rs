@@ -19,6 +19,8 @@ const REPLY_TIME: Duration = Duration::from_secs(1);
 /// Flows of an answer, unless a request names another number, and at most.
 const DEFAULT_TOP: usize = 20;
 const MAX_TOP: usize = 1000;
+/// Names and patterns of fields: more than there are fields.
+const MAX_FIELDS: usize = 512;
 
 /// The parameters of a search.
 #[derive(Deserialize, IntoParams)]
@@ -62,6 +64,8 @@ pub enum InvalidQuery {
     Sort(#[from] InvalidOrder),
     #[error("fields: {0}")]
     Fields(#[from] InvalidFields),
+    #[error("fields: at most {MAX_FIELDS} names")]
+    TooManyFields,
     #[error("top: use a number from 1 to {MAX_TOP}")]
     Top,
     #[error("community_id: a Community ID begins with 1: and has 30 characters")]
@@ -89,7 +93,11 @@ impl Query {
     pub fn search(self, enricher: Option<RecordEnricher>) -> Result<Search, InvalidQuery> {
         let expression = self.r#where.as_deref().map(Expression::new).transpose().map_err(InvalidQuery::Where)?;
         let order = RecordOrder::new(&self.sort.as_deref().unwrap_or("bytes").parse::<Order>()?)?;
-        let columns = select_columns(self.fields.as_deref().unwrap_or("basic"))?;
+        let fields = self.fields.as_deref().unwrap_or("basic");
+        if fields.split(',').count() > MAX_FIELDS {
+            return Err(InvalidQuery::TooManyFields);
+        }
+        let columns = select_columns(fields)?;
         let limit = self.top.map_or(Ok(DEFAULT_TOP), |top| top.parse()).map_err(|_| InvalidQuery::Top)?;
         if !(1..=MAX_TOP).contains(&limit) {
             return Err(InvalidQuery::Top);

@@ -1,6 +1,8 @@
 //! What a probe runs with: rules, lists and timeouts, as they were loaded last.
 
 use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::Arc;
 use utoipa::ToSchema;
 use weir_ledger::{Ledger, PacketTotals, RuleCounters};
 
@@ -25,7 +27,7 @@ pub struct RulesFile {
     /// Why a later version of it is not in effect.
     pub error: Option<String>,
     /// Its content.
-    pub text: String,
+    pub text: Arc<str>,
     /// Level, name and line of each rule.
     pub lines: Vec<(&'static str, String, usize)>,
 }
@@ -64,26 +66,26 @@ pub struct Timeouts {
 
 /// The rules in effect and what each has done.
 #[derive(Serialize, ToSchema)]
-pub struct RulesState {
+pub struct RulesState<'a> {
     /// The rules file.
-    file: String,
+    file: &'a str,
     /// When it was read, seconds since 1970.
     loaded: u64,
     /// Why a later version of it is not in effect.
-    error: Option<String>,
+    error: Option<&'a str>,
     /// Its content.
-    text: String,
+    text: &'a str,
     /// Each rule, what no rule matched, overrides, and rules of earlier versions.
-    rules: Vec<RuleState>,
+    rules: Vec<RuleState<'a>>,
 }
 
 /// A rule and what it has done since the start.
 #[derive(Serialize, ToSchema)]
-struct RuleState {
+struct RuleState<'a> {
     /// Its level; `default` for what no rule matched, `override` for what overrides decided.
     level: &'static str,
     /// Its name, or the condition.
-    rule: String,
+    rule: &'a str,
     /// Its line in the file; null for what is not in it.
     line: Option<usize>,
     /// Packets that it matched.
@@ -105,15 +107,15 @@ pub struct Lists {
 
 impl RulesFile {
     /// With the counters of a ledger.
-    pub(crate) fn state(&self, ledger: &Ledger) -> RulesState {
-        let Self { file, loaded, error, text, lines } = self.clone();
-        let rule = |RuleCounters { level, rule, matched, forwarded }: &RuleCounters| {
-            let line = lines.iter().find(|(of_level, name, _)| (of_level, name) == (level, rule));
+    pub(crate) fn state<'a>(&'a self, ledger: &'a Ledger) -> RulesState<'a> {
+        let Self { file, loaded, error, text, lines } = self;
+        let lines: HashMap<_, _> = lines.iter().rev().map(|(level, name, line)| ((*level, &**name), *line)).collect();
+        let rule = |RuleCounters { level, rule, matched, forwarded }: &'a RuleCounters| {
             let [matched, forwarded] = [matched, forwarded].map(|PacketTotals { packets, octets }| (*packets, *octets));
             RuleState {
                 level,
-                rule: rule.clone(),
-                line: line.map(|&(_, _, line)| line),
+                rule,
+                line: lines.get(&(*level, &**rule)).copied(),
                 packets_matched: matched.0,
                 octets_matched: matched.1,
                 packets_forwarded: forwarded.0,
@@ -121,6 +123,6 @@ impl RulesFile {
             }
         };
         let counters = ledger.actions.iter().flat_map(|actions| &actions.rules);
-        RulesState { file, loaded, error, text, rules: counters.map(rule).collect() }
+        RulesState { file, loaded: *loaded, error: error.as_deref(), text, rules: counters.map(rule).collect() }
     }
 }

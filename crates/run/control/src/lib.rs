@@ -6,8 +6,8 @@
 //! one thread. It shares no memory with the threads that meter; it sees what the probe reports
 //! anyway.
 //!
-//! Limits: connections, the time of each of them, octets of headers and bodies (`server.rs`). Access:
-//! beyond loopback only with TLS and a token; each change needs the token (`access.rs`).
+//! Limits: connections (`connections.rs`), the time of each of them, octets of headers and bodies
+//! (`server.rs`), octets of answers (`answers.rs`). Access: beyond loopback only with TLS and a token; each change needs the token (`access.rs`).
 //! Not done here: what a reload does (`weir`), figures of intervals (`weir`).
 //!
 //! Source: RFC 9110, RFC 9112 and RFC 6750; the text format 0.0.4 of Prometheus.
@@ -15,7 +15,9 @@
 
 mod access;
 mod address;
+mod answers;
 mod api;
+mod connections;
 mod error;
 mod flows;
 mod in_effect;
@@ -25,6 +27,7 @@ mod overrides;
 mod remote;
 mod report;
 mod server;
+mod stream;
 
 pub use access::Access;
 pub use address::{InvalidAddress, parse_address};

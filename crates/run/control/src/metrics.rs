@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_dpi::printable;
 use weir_ledger::{
     ActionCounters, ExportLossReason, Ledger, OutputCounters, OutputDropReason, PacketAnomaly, RecorderCounters,
     RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
@@ -128,7 +129,8 @@ impl Metric<'_> {
     fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.page.push_str(self.name);
         for (number, (label, value)) in labels.iter().enumerate() {
-            let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let line = |line| printable(line).replace('\\', r"\\").replace('"', "\\\"");
+            let value = value.split('\n').map(line).collect::<Vec<_>>().join(r"\n");
             let _ = write!(self.page, "{}{label}=\"{value}\"", if number == 0 { '{' } else { ',' });
         }
         let _ = writeln!(self.page, "{}{value}", if labels.is_empty() { " " } else { "} " });
@@ -329,7 +331,7 @@ mod tests {
             pipeline.account.ledger.live.flows = 1;
             pipeline
         };
-        let mut sink = SinkCounters { sink: "csv:a \"b\" \\\n".into(), ..SinkCounters::default() };
+        let mut sink = SinkCounters { sink: "csv:a \"b\" \\\n\x1b".into(), ..SinkCounters::default() };
         sink.waiting.flows = 2;
         // Of 5 flows that the ledger calls live, 3 have left their pipeline.
         let mut ledger = Ledger { sinks: vec![sink.clone(), sink], ..Ledger::default() };
@@ -345,8 +347,8 @@ mod tests {
             r#"weir_packets_received_total{pipeline="synth:mix#2"} 8"#,
             r#"weir_packets_refused_total{pipeline="synth:mix",reason="non_ip"} 2"#,
             r#"weir_packets_dropped_total{pipeline="synth:mix",place="kernel"} 0"#,
-            r#"weir_records_exported_total{sink="csv:a \"b\" \\\n"} 0"#,
-            r#"weir_records_waiting{sink="csv:a \"b\" \\\n"} 5"#,
+            r#"weir_records_exported_total{sink="csv:a \"b\" \\\n\\x1b"} 0"#,
+            r#"weir_records_waiting{sink="csv:a \"b\" \\\n\\x1b"} 5"#,
             "# TYPE weir_records_exported_total counter",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");

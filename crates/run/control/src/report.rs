@@ -45,7 +45,7 @@ pub struct Report {
 /// A report and when it was published.
 pub(crate) struct Snapshot {
     pub report: Report,
-    published: Instant,
+    pub published: Instant,
 }
 
 /// What the main thread of the probe and the server share.
@@ -135,7 +135,8 @@ impl Control {
 }
 
 impl Client {
-    fn snapshot(&self) -> Arc<Snapshot> {
+    /// The last report, however old.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
         self.exchange.snapshot.read().clone()
     }
 

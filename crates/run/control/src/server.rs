@@ -1,17 +1,22 @@
 //! Accepts connections and serves them, on one thread.
 //!
-//! Every connection has a place among [`MAX_CONNECTIONS`] and a time, after which it is closed
-//! whatever its client does. One more connection is answered with status 503 and closed. A client
-//! that sends its request or reads its answer slowly takes its own time only.
+//! Every connection has a place (`connections.rs`) and a time, after which it is closed whatever its
+//! client does. A client that sends its request or reads its answer slowly takes its own time only.
 
 use crate::access::Access;
 use crate::api;
+use crate::connections::{Connection, Connections};
 use crate::error::Error;
 use crate::report::{Control, Report, connect};
+use crate::stream::LimitedStream;
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
@@ -20,20 +25,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use weir_ledger::Timing;
 use weir_probe::{CpuAffinity, Overrides, RecordEnricher};
 
-/// Open connections. With the files and sockets of a probe they are far from the usual limit of
-/// 1024 descriptors.
-pub const MAX_CONNECTIONS: usize = 64;
 /// Octets of the headers of a request, and of the buffer of a connection.
 pub const MAX_HEADER_OCTETS: usize = 16 << 10;
+/// What the kernel takes of an answer before the client reads; it doubles this for its own structures.
+const SEND_BUFFER_OCTETS: usize = 64 << 10;
 /// Pause when the system refuses to accept a connection, for example because no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The answer to one connection too many.
+/// The answer to a connection if all others are being answered.
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 5\r\n\
                     Connection: close\r\nContent-Length: 33\r\n\r\n{\"error\":\"too many connections\"}\n";
 
@@ -56,6 +60,8 @@ impl Server {
         let bind = || {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
+            // Connections inherit it.
+            set_socket_send_buffer_size(&listener, SEND_BUFFER_OCTETS)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
             Ok((listener.local_addr()?, listener, runtime))
         };
@@ -90,45 +96,66 @@ impl Server {
 
 async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, times: Timing) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime has its poll descriptor");
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Arc::new(Connections::default());
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, client)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        // Fails if the client has gone.
+        let Ok(server) = stream.local_addr() else { continue };
+        let Some(connection) = connections.open(client, server) else {
             if tls.is_none() {
                 let _ = stream.try_write(BUSY.as_bytes());
             }
             continue;
         };
-        let (tls, router) = (tls.clone(), router.clone());
-        tokio::spawn(async move {
-            let _place = place;
-            let _ = timeout(times.http_total, serve_connection(stream, tls, router, times)).await;
-        });
+        let task = tokio::spawn(timeout(
+            times.http_total,
+            serve_connection(stream, connection.clone(), tls.clone(), router.clone(), times),
+        ));
+        connection.set_task(task.abort_handle());
+        // One that was closed for it ends, and the new one reads, before the next one comes.
+        yield_now().await;
     }
 }
 
-async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, times: Timing) {
+async fn serve_connection(
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    times: Timing,
+) {
+    let stream = LimitedStream::new(stream, connection.clone(), times.http_stall);
     match tls {
-        None => serve_requests(stream, router, times).await,
+        None => serve_requests(stream, connection, router, times).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = timeout(times.http_header, tls.accept(stream)).await {
-                serve_requests(stream, router, times).await;
+                serve_requests(stream, connection, router, times).await;
             }
         }
     }
 }
 
 /// An error of the connection concerns its client only.
-async fn serve_requests(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, times: Timing) {
+async fn serve_requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    connection: Arc<Connection>,
+    router: Router,
+    times: Timing,
+) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(times.http_header).max_buf_size(MAX_HEADER_OCTETS);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
-    if timeout(times.http_keep_alive, connection.as_mut()).await.is_err() {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(connection.clone());
+        service.call(request)
+    });
+    let mut served = pin!(http.serve_connection(TokioIo::new(stream), service));
+    if timeout(times.http_keep_alive, served.as_mut()).await.is_err() {
+        served.as_mut().graceful_shutdown();
+        let _ = served.await;
     }
 }
 

@@ -49,7 +49,7 @@ pub use flow_search::{FlowRank, FlowReply, FlowSearch, FoundFlows, Ranking};
 pub use heartbeat::{ThreadPanic, while_waiting};
 pub use interface_names::InterfaceNames;
 pub use load_shedder::{LevelSettings, OverloadPolicy};
-pub use overrides::{Override, OverrideAction, Overrides, TooManyOverrides};
+pub use overrides::{Override, OverrideAction, Overrides};
 pub use packet_actions::PacketActions;
 pub use pipeline::Pipeline;
 pub use probe::{FinalReport, Probe};

@@ -48,6 +48,8 @@ pub struct Override {
     pub action: OverrideAction,
     /// When it ends.
     pub until: Instant,
+    /// Of two, the newer one has the higher number.
+    number: u64,
     more: AtomicU32,
     is_removed: AtomicBool,
     /// Of each pipeline: packets that it has decided, and their octets on the wire.
@@ -100,10 +102,6 @@ impl Override {
     }
 }
 
-/// There are [`Overrides::MAX`] overrides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyOverrides;
-
 /// The overrides of a probe.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides(Arc<Shared>);
@@ -129,16 +127,9 @@ impl Overrides {
     pub const MAX: usize = 16_384;
 
     /// Adds an override, in place of an earlier one of the flow. It has an effect on packets that a
-    /// pipeline reads from now on. Returns it, and whether there was an earlier one.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub fn add(
-        &self,
-        tuple: FlowTuple,
-        action: OverrideAction,
-        time: Duration,
-    ) -> Result<(Arc<Override>, bool), TooManyOverrides> {
+    /// pipeline reads from now on. If there are [`Overrides::MAX`], it replaces the oldest one. Returns it,
+    /// and whether there was an earlier one of the flow.
+    pub fn add(&self, tuple: FlowTuple, action: OverrideAction, time: Duration) -> (Arc<Override>, bool) {
         let now = Instant::now();
         let mut state = self.0.state.lock();
         let State { table, inboxes } = &mut *state;
@@ -146,13 +137,19 @@ impl Overrides {
             table.retain(|_, present| present.is_valid(now));
         }
         if table.len() >= Self::MAX && !table.contains_key(&tuple) {
-            return Err(TooManyOverrides);
+            let oldest = table.values().min_by_key(|present| present.number).map(|present| present.tuple);
+            let removed = oldest.and_then(|oldest| table.remove(&oldest));
+            if let Some(removed) = removed {
+                removed.is_removed.store(true, Ordering::Relaxed);
+                self.announce(inboxes, &removed);
+            }
         }
         let more = if let OverrideAction::Shunt(more) = action { more } else { 0 };
         let added = Arc::new(Override {
             tuple,
             action,
             until: now + time,
+            number: self.0.changes.load(Ordering::Relaxed),
             more: more.into(),
             is_removed: AtomicBool::default(),
             decided: inboxes.iter().map(|_| PipelineCounters::default()).collect(),
@@ -164,7 +161,7 @@ impl Overrides {
             was_valid
         });
         self.announce(inboxes, &added);
-        Ok((added, replaces))
+        (added, replaces)
     }
 
     fn announce(&self, inboxes: &mut [Vec<Arc<Override>>], changed: &Arc<Override>) {
@@ -187,6 +184,11 @@ impl Overrides {
         removed.is_removed.store(true, Ordering::Relaxed);
         self.announce(&mut state.inboxes, &removed);
         was_valid.then_some(removed)
+    }
+
+    /// How many were added or removed since the start.
+    pub fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
     }
 
     /// Those in effect, the next one to end first.
@@ -305,21 +307,25 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_limited_and_those_that_have_ended_make_room() {
+    fn their_number_is_limited_and_the_oldest_makes_room() {
         let overrides = Overrides::default();
+        let mut table = overrides.subscribe();
         let max = Overrides::MAX as u32;
         for number in 0..max {
-            let time = if number < 10 { Duration::ZERO } else { MINUTE };
-            assert!(!overrides.add(tuple(number), OverrideAction::Drop, time).unwrap().1);
+            let time = if (100..110).contains(&number) { Duration::ZERO } else { MINUTE };
+            assert!(!overrides.add(tuple(number), OverrideAction::Drop, time).1);
         }
+        // Those that have ended go first.
         for number in max..max + 10 {
-            overrides.add(tuple(number), OverrideAction::Drop, MINUTE).unwrap();
+            overrides.add(tuple(number), OverrideAction::Drop, MINUTE);
         }
-        assert_eq!(overrides.add(tuple(max + 10), OverrideAction::Drop, MINUTE).unwrap_err(), TooManyOverrides);
-        assert!(overrides.add(tuple(max), OverrideAction::Forward, MINUTE).unwrap().1, "it takes the place of another");
-        assert!(overrides.remove(&tuple(20)).is_some() && overrides.remove(&tuple(20)).is_none());
-        overrides.add(tuple(max + 10), OverrideAction::Drop, MINUTE).unwrap();
+        assert!(overrides.add(tuple(0), OverrideAction::Forward, MINUTE).1, "it takes the place of another");
+        assert!(table.update());
+        overrides.add(tuple(max + 10), OverrideAction::Drop, MINUTE);
         assert_eq!(overrides.list().len(), Overrides::MAX);
+        assert!(table.decide(&tuple(1), 60).is_none() && table.decide(&tuple(0), 60).is_some(), "at once");
+        assert!(table.update() && table.decide(&tuple(max + 10), 60).is_some());
+        assert!(overrides.remove(&tuple(1)).is_none() && overrides.remove(&tuple(2)).is_some());
     }
 
     #[test]
@@ -327,10 +333,10 @@ mod tests {
         let overrides = Overrides::default();
         let mut table = overrides.subscribe();
         assert!(!table.update() && table.decide(&tuple(1), 60).is_none());
-        overrides.add(tuple(1), OverrideAction::Drop, MINUTE).unwrap();
-        overrides.add(tuple(1), OverrideAction::Shunt(1), MINUTE).unwrap();
-        overrides.add(tuple(2), OverrideAction::Drop, MINUTE).unwrap();
-        overrides.add(tuple(3), OverrideAction::Drop, Duration::ZERO).unwrap();
+        overrides.add(tuple(1), OverrideAction::Drop, MINUTE);
+        overrides.add(tuple(1), OverrideAction::Shunt(1), MINUTE);
+        overrides.add(tuple(2), OverrideAction::Drop, MINUTE);
+        overrides.add(tuple(3), OverrideAction::Drop, Duration::ZERO);
         overrides.remove(&tuple(2));
         assert!(table.update());
         assert_eq!(table.decide(&tuple(1), 60), Some((OverrideAction::Shunt(1), false)));
@@ -346,7 +352,7 @@ mod tests {
     fn the_packets_of_all_pipelines_are_summed_up_and_share_what_precedes_a_shunt() {
         let overrides = Overrides::default();
         let mut tables = [overrides.subscribe(), overrides.subscribe()];
-        let (added, _) = overrides.add(tuple(1), OverrideAction::Shunt(3), MINUTE).unwrap();
+        let (added, _) = overrides.add(tuple(1), OverrideAction::Shunt(3), MINUTE);
         assert!(tables.iter_mut().all(OverrideTable::update));
         let decide = |table: &OverrideTable| table.decide(&tuple(1), 100).unwrap().1;
         assert_eq!([0, 1, 0, 1, 0].map(|table: usize| decide(&tables[table])), [false, false, false, true, true]);
@@ -358,7 +364,7 @@ mod tests {
         let overrides = Overrides::default();
         let mut table = overrides.subscribe();
         for number in 0..100_000 {
-            overrides.add(tuple(number), OverrideAction::Drop, MINUTE).unwrap();
+            overrides.add(tuple(number), OverrideAction::Drop, MINUTE);
             if number >= 100 {
                 overrides.remove(&tuple(number));
             }

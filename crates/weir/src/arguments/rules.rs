@@ -1,5 +1,6 @@
 //! Options of `weir rules`.
 
+use super::groups::Hardening;
 use super::{Enrichment, INPUT, Metering};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -38,6 +39,9 @@ pub struct RulesCheck {
 
     #[command(flatten)]
     pub enrichment: Enrichment,
+
+    #[command(flatten)]
+    pub hardening: Hardening,
 }
 
 const EXAMPLES: &str = "\

@@ -107,9 +107,9 @@ fn write_error(text: &str) {
     }
 }
 
-/// Replaces control characters other than line feeds.
+/// Text of lines without characters that act on a terminal: they are written `\xNN`, as in all outputs.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
+    text.split('\n').map(weir_dpi::printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Width of the terminal at standard output, or `COLUMNS` if it is not a terminal; `None` without limit.

@@ -39,11 +39,20 @@ pub enum RulesError {
     FifoOfUser { output: String, user: String, error: io::Error },
 }
 
-/// The problems of a rules file: lines, counted from 1, and texts.
+/// The problems of a rules file.
 #[derive(Debug)]
-pub struct RulesProblems(pub Vec<(usize, String)>);
+pub struct RulesProblems {
+    /// Lines, counted from 1, and texts.
+    pub problems: Vec<(usize, String)>,
+    /// The check ends with this number of them.
+    pub most: usize,
+}
 
-fn rules_problems(path: &std::path::Path, problems: &RulesProblems) -> String {
+fn rules_problems(path: &std::path::Path, RulesProblems { problems, most }: &RulesProblems) -> String {
     let line = |(line, problem): &(usize, String)| format!("{}: line {line}: {problem}", path.display());
-    problems.0.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut text = problems.iter().map(line).collect::<Vec<_>>().join("\n");
+    if problems.len() >= *most {
+        text += &format!("\n{}: the check ended with problem {most}; there may be more", path.display());
+    }
+    text
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use testbed::namespace::{BOUND, until};
@@ -114,8 +114,8 @@ fn the_packets_of_flows_with_an_alert_stop_and_the_file_may_be_rotated_and_trunc
     until("the truncation is noticed", || bypass.err().matches("the file was truncated").count() == 2);
     signal(&bypass.0.0, libc::SIGTERM);
     let (code, counts) = bypass.end();
-    // Lines, broken, other, refused, undelivered, posted.
-    assert_eq!((code, &counts[..]), (Some(2), &[113, 3, 103, 1, 0, 6][..]), "{}", bypass.err());
+    // Lines, broken, other, ICMP repeated and dropped, refused, undelivered, posted.
+    assert_eq!((code, &counts[..]), (Some(2), &[113, 3, 103, 0, 0, 1, 0, 6][..]), "{}", bypass.err());
     assert!(bypass.err().contains("line=3") && !bypass.err().contains(TOKEN), "{}", bypass.err());
     assert_eq!(probe.stop().0, BTreeMap::from([(1, 2), (2, 2), (3, 2), (4, 4), (9, 4)]));
 }
@@ -167,7 +167,7 @@ fn an_encrypted_probe_is_told_from_standard_input() {
     // Without an end of the last line.
     input.write_all((blocked + &alert(3, 1) + bypassed.trim_end()).as_bytes()).unwrap();
     drop(input);
-    assert_eq!(bypass.end(), (Some(0), vec![3, 0, 1, 0, 0, 2]), "{}", bypass.err());
+    assert_eq!(bypass.end(), (Some(0), vec![3, 0, 1, 0, 0, 0, 0, 2]), "{}", bypass.err());
     [1, 2, 3]
         .iter()
         .flat_map(|&client| request_and_response(client))
@@ -178,19 +178,87 @@ fn an_encrypted_probe_is_told_from_standard_input() {
 
 /// Answers requests, each on a connection of its own, with these statuses. Returns the bodies.
 fn serve(listener: &TcpListener, statuses: &[u16]) -> Vec<String> {
-    let answer = |&status: &u16| {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
-        let (mut text, mut octets) = (String::new(), [0; 4096]);
-        while !is_whole(&text) {
-            let length = stream.read(&mut octets).unwrap();
-            text += std::str::from_utf8(&octets[..length]).unwrap();
-        }
-        write!(stream, "HTTP/1.1 {status} x\r\nContent-Length: 13\r\nConnection: close\r\n\r\n{{\"error\":\"y\"}}")
-            .unwrap();
-        text.split_once("\r\n\r\n").unwrap().1.to_owned()
+    let serve = |&status: &u16| {
+        let (stream, body) = receive(listener);
+        answer(stream, status);
+        body
     };
-    statuses.iter().map(answer).collect()
+    statuses.iter().map(serve).collect()
+}
+
+/// The next request: its connection and its body.
+fn receive(listener: &TcpListener) -> (TcpStream, String) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    let (mut text, mut octets) = (String::new(), [0; 4096]);
+    while !is_whole(&text) {
+        let length = stream.read(&mut octets).unwrap();
+        text += std::str::from_utf8(&octets[..length]).unwrap();
+    }
+    (stream, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+fn answer(mut stream: TcpStream, status: u16) {
+    let head = format!("HTTP/1.1 {status} x\r\nContent-Length: 13\r\nConnection: close\r\n\r\n");
+    write!(stream, "{head}{{\"error\":\"y\"}}").unwrap();
+}
+
+/// An alert about a flow of ICMP.
+fn icmp_alert(number: u32) -> String {
+    format!(
+        "{{\"event_type\":\"alert\",\"src_ip\":\"10.0.0.1\",\"dest_ip\":\"10.0.0.2\",\"proto\":\"ICMP\",\"icmp_type\":8,\
+         \"icmp_code\":0,\"community_id\":\"1:{number:027}=\",\"alert\":{{\"action\":\"allowed\",\"signature_id\":1}}}}\n"
+    )
+}
+
+/// The number of a request for a flow of ICMP; `None` for others.
+fn icmp_number(body: &str) -> Option<u32> {
+    let (_, id) = body.split_once("\"community_id\":\"1:")?;
+    Some(id[..27].parse().unwrap())
+}
+
+#[test]
+fn events_of_icmp_hold_up_no_other_and_the_newest_are_posted() {
+    let (folder, token) = token_file(TOKEN, 0o600);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let options = ["--eve", "-", "--to", &url, "--token-file", token.to_str().unwrap()];
+    let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
+    serve(&listener, &[404]);
+    let mut input = bypass.0.0.stdin.take().unwrap();
+    // Requests until one that is not about ICMP, which is accepted. The others are not answered.
+    let until_other = || {
+        let mut of_icmp = Vec::new();
+        loop {
+            let (stream, body) = receive(&listener);
+            match icmp_number(&body) {
+                Some(number) => of_icmp.push((stream, number)),
+                None => {
+                    answer(stream, 201);
+                    return of_icmp;
+                }
+            }
+        }
+    };
+    let events: String = (0..40).map(icmp_alert).collect();
+    input.write_all((events + &alert(1, 1)).as_bytes()).unwrap();
+    let mut searches = until_other();
+    if searches.is_empty() {
+        let (stream, body) = receive(&listener);
+        searches.push((stream, icmp_number(&body).unwrap()));
+    }
+    let again = if searches.iter().any(|(_, number)| *number == 30) { 31 } else { 30 };
+    input.write_all((icmp_alert(again) + &alert(2, 1)).as_bytes()).unwrap();
+    searches.extend(until_other());
+    assert_eq!(searches.len(), 1, "one search at a time");
+    let (stream, first) = searches.remove(0);
+    answer(stream, 404);
+    let posted: Vec<u32> = serve(&listener, &[404; 16]).iter().map(|body| icmp_number(body).unwrap()).collect();
+    let newest = (0..40).rev().filter(|number| ![first, again].contains(number));
+    assert_eq!(posted, [again].into_iter().chain(newest).take(16).collect::<Vec<_>>());
+    drop(input);
+    let (code, counts) = bypass.end();
+    assert_eq!((code, &counts[..]), (Some(2), &[43, 0, 0, 1, 23, 17, 0, 2][..]), "{}", bypass.err());
 }
 
 fn is_whole(request: &str) -> bool {
@@ -215,13 +283,13 @@ fn nothing_is_lost_while_the_probe_is_away_or_busy() {
     (1..=4).for_each(|client| input.write_all(alert(client, 1).as_bytes()).unwrap());
     bypass.wait_for("the probe is away");
     let listener = TcpListener::bind(address).unwrap();
-    // Busy, accepted, refused (there are too many), accepted; then the token has changed.
+    // Busy, accepted, refused, accepted; then the token has changed.
     let bodies = serve(&listener, &[503, 201, 429, 200, 401]);
     let port = |body: &String| serde_json::from_str::<serde_json::Value>(body).unwrap()["flow"]["dst_port"].as_u64();
     assert_eq!(bodies.iter().map(port).collect::<Vec<_>>(), [1025, 1025, 1026, 1027, 1028].map(Some));
     assert!(bodies[0].contains("\"more\":7") && bodies[0].contains("\"expiry\":300"), "{}", bodies[0]);
     let (code, counts) = bypass.end();
-    assert_eq!((code, &counts[..]), (Some(2), &[4, 0, 0, 1, 1, 2][..]), "{}", bypass.err());
+    assert_eq!((code, &counts[..]), (Some(2), &[4, 0, 0, 0, 0, 1, 1, 2][..]), "{}", bypass.err());
     // A signal ends the wait for a probe; so does one that has begun to use TLS.
     drop(listener);
     let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
@@ -229,7 +297,7 @@ fn nothing_is_lost_while_the_probe_is_away_or_busy() {
     bypass.0.0.stdin.as_mut().unwrap().write_all(alert(1, 1).as_bytes()).unwrap();
     bypass.wait_for("the probe is away");
     signal(&bypass.0.0, libc::SIGINT);
-    assert_eq!(bypass.end(), (Some(2), vec![1, 0, 0, 0, 1, 0]), "{}", bypass.err());
+    assert_eq!(bypass.end(), (Some(2), vec![1, 0, 0, 0, 0, 0, 1, 0]), "{}", bypass.err());
     let mut bypass = Bypass::start(folder.path(), &options, Stdio::piped());
     bypass.wait_for("following");
     bypass.0.0.stdin.as_mut().unwrap().write_all(alert(1, 1).as_bytes()).unwrap();
@@ -239,7 +307,7 @@ fn nothing_is_lost_while_the_probe_is_away_or_busy() {
     stream.read_exact(&mut [0]).unwrap();
     // An alert: decode error.
     stream.write_all(&[21, 3, 3, 0, 2, 2, 50]).unwrap();
-    assert_eq!(bypass.end(), (Some(2), vec![1, 0, 0, 0, 1, 0]), "{}", bypass.err());
+    assert_eq!(bypass.end(), (Some(2), vec![1, 0, 0, 0, 0, 0, 1, 0]), "{}", bypass.err());
     assert!(bypass.err().contains("write https:// and add --ca FILE"), "{}", bypass.err());
 }
 
@@ -281,12 +349,12 @@ fn a_signal_ends_the_wait_for_a_writer_and_for_an_answer() {
     let mut bypass = Bypass::start(folder.path(), &[&options[..], &["--eve", fifo]].concat(), Stdio::null());
     bypass.wait_for("following");
     signal(&bypass.0.0, libc::SIGINT);
-    assert_eq!(bypass.end(), (Some(0), vec![0; 6]), "{}", bypass.err());
+    assert_eq!(bypass.end(), (Some(0), vec![0; 8]), "{}", bypass.err());
     // Its writer comes later, and its end is the end.
     let mut bypass = Bypass::start(folder.path(), &[&options[..], &["--eve", fifo]].concat(), Stdio::null());
     bypass.wait_for("following");
     fs::write(fifo, "{}\n{}").unwrap();
-    assert_eq!(bypass.end(), (Some(0), vec![2, 0, 2, 0, 0, 0]), "{}", bypass.err());
+    assert_eq!(bypass.end(), (Some(0), vec![2, 0, 2, 0, 0, 0, 0, 0]), "{}", bypass.err());
     // Accepts connections, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -295,7 +363,7 @@ fn a_signal_ends_the_wait_for_a_writer_and_for_an_answer() {
     let stream = silent.accept().unwrap().0;
     stream.peek(&mut [0]).unwrap();
     signal(&bypass.0.0, libc::SIGTERM);
-    assert_eq!(bypass.end(), (Some(0), vec![0; 6]), "{}", bypass.err());
+    assert_eq!(bypass.end(), (Some(0), vec![0; 8]), "{}", bypass.err());
     assert!(!bypass.err().contains("cannot be reached"), "it did not wait: {}", bypass.err());
 }
 

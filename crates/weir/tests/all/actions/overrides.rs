@@ -168,7 +168,13 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
         assert_eq!(probe.served.request(method, "/overrides", "").status, 401);
     }
     assert!(probe.list().is_empty());
-    // As many as there can be, and one more.
+    let (clients, _) = probe.stop();
+    assert!(clients.is_empty());
+}
+
+#[test]
+fn one_override_too_many_replaces_the_oldest() {
+    let Some(probe) = Overridden::start("") else { return };
     let request = |client: u16, end: &str| {
         let body = format!("{{\"flow\":{},\"action\":\"drop\"}}", flow(client));
         format!(
@@ -177,14 +183,17 @@ fn an_override_that_cannot_be_is_refused_in_plain_words() {
         )
     };
     let clients: Vec<u16> = (0..16_385).collect();
-    let mut refused = String::new();
+    let mut added = 0;
     for part in clients.chunks(400) {
         let text: String = part.iter().map(|&client| request(client, "")).collect();
         let answers = probe.served.raw((text + &request(part[0], "Connection: close\r\n")).as_bytes());
-        refused += &answers.split("HTTP/1.1 ").filter(|answer| answer.starts_with("429")).collect::<String>();
+        added += answers.split("HTTP/1.1 ").filter(|answer| answer.starts_with("201")).count();
     }
-    assert!(refused.matches("there are 16384 overrides").count() == 1, "{refused}");
-    assert_eq!(probe.list().len(), 16_384);
+    let list = probe.list();
+    let has = |client: u16| list.iter().any(|present| present["flow"]["src_ip"] == format!("10.0.0.{client}"));
+    // That of client 0 was added twice.
+    assert_eq!((added, list.len()), (16_385, 16_384));
+    assert_eq!([0, 1, 2].map(has), [true, false, true]);
     let (clients, _) = probe.stop();
     assert!(clients.is_empty());
 }

@@ -318,6 +318,36 @@ fn damage_is_told_and_what_is_readable_is_found() {
 }
 
 #[test]
+fn what_others_put_into_a_folder_does_not_stop_a_search_or_the_recorder() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("mix.pcap");
+    success(arguments!["synth", "mix,flows=50,packets=3k", "-q", "-o", capture]);
+    let recording = folder.path().join("recording");
+    record(&capture, &recording);
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(&recording).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names
+    };
+    let first = names().remove(0);
+    // A pipe, an index of a pipe, and an index of 4 GiB that is a hole.
+    let fifo = recording.join("weir_00000_20261120120000.pcapng");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fs::write(recording.join("weir_00000_20261120120000.pcapng.idx"), "weirIDX1").unwrap();
+    fs::File::create(format!("{}.idx", first.display())).unwrap().set_len(4 << 30).unwrap();
+    let (err, found) = packets(&["--where", "any"], &recording);
+    assert!(err.contains("the index does not belong to this file") && found.len() == 3000, "{err}");
+    // A number that is too high for another one after it.
+    let last = recording.join(format!("weir_{}_20261120120000.pcapng", u64::MAX));
+    fs::copy(&first, &last).unwrap();
+    let before = names().len();
+    record(&capture, &recording);
+    let new: Vec<_> = names().into_iter().filter(|path| path.to_str().unwrap().contains("weir_00000_")).collect();
+    assert_eq!(new.len(), 2, "only the pipe and its index have number 0: {new:?}");
+    assert!(names().len() > before && last.exists());
+}
+
+#[test]
 fn usage_errors_name_what_to_write() {
     let capture = Pcap::of(&[tcp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 2, 0)]).saved();
     let (file, empty) = (capture.name(), tempfile::tempdir().unwrap());

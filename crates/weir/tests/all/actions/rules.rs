@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use testbed::namespace::until;
 use testbed::running::Running;
-use testbed::{Pcap, START, captures, command, failure, ledger_of, number, success, weir};
+use testbed::{Background, Pcap, START, captures, command, failure, ledger_of, number, success, weir};
 use weir_packet::{DecodeOptions, Packet};
 
 /// A flow: protocol, and both endpoints in order.
@@ -543,7 +544,10 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     assert!(missing.contains("missing.toml: No such file"), "{missing}");
     assert!(missing.contains("; is the name right?"), "{missing}");
     let endless = failure(1, ["rules", "check", "/dev/zero"]);
-    assert!(endless.contains("/dev/zero: it has more than 16 MiB"), "{endless}");
+    assert!(endless.contains("/dev/zero: this is not a regular file"), "{endless}");
+    std::fs::write(&rules, "#".repeat((4 << 20) + 1)).unwrap();
+    let long = failure(1, ["rules", "check", &rules]);
+    assert!(long.contains("rules.toml: it has more than 4 MiB"), "{long}");
     std::fs::write(&rules, b"# one\n[default]\nto = '\xff'\n").unwrap();
     let err = failure(1, ["rules", "check", &rules]);
     assert!(err.contains("rules.toml: line 3: this is not UTF-8"), "{err}");
@@ -561,6 +565,60 @@ fn every_problem_of_a_rules_file_is_told_with_its_line() {
     std::fs::write(&rules, "").unwrap();
     let err = failure(1, ["probe", "-i", &capture, "--rules", &rules, "--layout", "split"]);
     assert!(err.contains("--rules needs --layout fused"), "{err}");
+}
+
+#[test]
+fn a_check_ends_after_a_number_of_problems_and_does_not_wait_for_a_pipe() {
+    let folder = Folder::new("[default]\naction = 'drop'\n");
+    let rules = folder.text("rules.toml");
+    let keys: String = (0..100_000).map(|number| format!("wrong_{number} = 1\n")).collect();
+    let rule = "[[network]]\nwhere = 'prot 22'\n".repeat(5000);
+    for text in [keys.clone(), format!("[default]\n{keys}"), rule] {
+        std::fs::write(&rules, text).unwrap();
+        let err = failure(1, ["rules", "check", &rules]);
+        let problems = err.matches("rules.toml: line").count();
+        assert!(problems == 100 && err.contains("the check ended with problem 100; there may be more"), "{err}");
+    }
+    let fifo = folder.path("rules.fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let err = failure(1, ["rules", "check", fifo.to_str().unwrap()]);
+    assert!(err.contains("rules.fifo: this is not a regular file"), "{err}");
+}
+
+#[test]
+fn a_check_reads_captures_in_a_sandbox() {
+    let folder = Folder::new("[default]\naction = 'drop'\n");
+    let mut check = command();
+    check.args(["rules", "check", &folder.text("rules.toml"), "--with", "-"]);
+    let mut check = Background(check.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    let status = format!("/proc/{}/status", check.0.id());
+    let mut input = check.0.stdin.take().unwrap();
+    // The capture is opened when its header is there.
+    input.write_all(&testbed::small().0).unwrap();
+    until("it is in the sandbox", || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n")
+    });
+    drop(input);
+    assert_eq!(check.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn names_of_rules_and_files_do_not_act_on_a_terminal() {
+    let folder = Folder::new("[[network]]\nname = \"a\\u001b[31m\\nb\\u202Ec\"\nwhere = 'port 443'\naction = 'drop'\n");
+    let [capture, rules] = ["apps.pcap", "rules.toml"].map(|name| folder.text(name));
+    let acts = |text: &str| text.contains(['\x1b', '\u{202e}']) || text.contains("\nb");
+    let text = success(["rules", "check", &rules, "--with", &capture]);
+    assert!(text.contains(r"a\x1b[31m\x0ab\xe2\x80\xaec") && !acts(&text), "{text}");
+    let name = folder.text("x\u{202e}y\x1b.toml");
+    std::fs::write(&name, "[[network]]\nwhere = 'port 443'\naction = 'drop'\n").unwrap();
+    let text = success(["rules", "check", &name]);
+    assert!(text.contains(r"x\xe2\x80\xaey\x1b.toml: valid") && !acts(&text), "{text}");
+    std::fs::write(&rules, "\"k\\u202e\\u001b\" = 1\n").unwrap();
+    for arguments in [&["rules", "check", &rules][..], &["read", "a\u{202e}\x1b"], &["read", "--a\u{202e}\x1b"]] {
+        let err = failure(1, arguments);
+        assert!(err.contains(r"\xe2\x80\xae\x1b") && !acts(&err), "{err}");
+    }
 }
 
 #[test]

@@ -300,6 +300,7 @@ fn flows_of_the_moment_are_found_and_go_on() {
             ("fields=nonsense", "fields: "),
             (&format!("fields={}zz", "*".repeat(15_500)), "fields: "),
             (&format!("fields={}", "*s".repeat(7_000)), "fields: "),
+            (&format!("fields={}*", "*,".repeat(600)), "fields: at most 512 names"),
             ("community_id=1:x", "community_id: "),
             ("nonsense=1", "nonsense: there is no such parameter; there are: where, community_id, sort, top, fields"),
             ("top=1&top=2", "top: it is there twice"),
@@ -386,19 +387,9 @@ fn a_thousand_connections_and_slow_clients_do_no_harm() {
     };
     let mut open: Vec<TcpStream> = (0..1000).map(|_| served.connect()).collect();
     send_requests(&mut served.sender, 0..500);
-    // The last ones are refused at once, in plain words.
-    let mut refused = String::new();
-    let _ = open.last_mut().unwrap().read_to_string(&mut refused);
-    assert!(refused.is_empty() || refused.contains("too many connections"), "{refused:?}");
-    // The first ones send an octet now and then. Their time ends nevertheless.
-    until("the places are free again", || {
-        open.iter_mut().take(64).for_each(|stream| drop(stream.write(b"G")));
-        let mut stream = served.connect();
-        let _ = write!(stream, "GET /health HTTP/1.0\r\n\r\n");
-        let mut text = String::new();
-        let _ = stream.read_to_string(&mut text);
-        text.contains("alive")
-    });
+    // They send an octet now and then, and keep no other client out.
+    open.iter_mut().for_each(|stream| drop(stream.write(b"G")));
+    assert_eq!(served.get("/health").status, 200);
     drop(open);
     // A body that never comes, and an answer that is never read.
     let mut slow = served.connect();
@@ -491,6 +482,7 @@ fn beyond_loopback_there_is_tls_and_the_token_only() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let options =
         ["--listen", "192.0.2.1:0", "--token-file", token.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key];
+    let options = [&options[..], &["--timing", "http_header=10m,http_total=20m"]].concat();
     let Some(served) = Served::start(&options) else { return };
     let curl = |header: &str| {
         let url = format!("https://{}/metrics", served.address);
@@ -498,6 +490,9 @@ fn beyond_loopback_there_is_tls_and_the_token_only() {
             Command::new("curl").args(["-sS", "--cacert", &cert, "-H", header, "-w", "%{http_code}", &url]).output();
         String::from_utf8(out.unwrap().stdout).unwrap()
     };
+    // Handshakes that do not end keep no other client out.
+    let half: Vec<TcpStream> = (0..100).map(|_| served.connect()).collect();
+    half.iter().for_each(|mut stream| drop(stream.write(b"\x16\x03\x01\x02\x00")));
     assert!(curl("X: 1").ends_with("401"));
     assert!(curl("Authorization: Bearer wrong").ends_with("401"));
     let page = curl(&format!("Authorization: Bearer {TOKEN}"));

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use testbed::{
     Pcap, SMALL_PACKETS, START, SavedCapture, arguments, assert_usage_errors, failure, ipv4, ledger_of, read_ledger,
@@ -458,7 +459,9 @@ fn the_page_is_well_formed_and_loads_nothing() {
     assert!(page.descendants().any(|node| node.text().is_some_and(|text| text.contains("<b>&\"x\"'.pcap"))));
     let mut plotted = 0;
     for entry in std::fs::read_dir(plots).unwrap() {
-        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        let text = std::fs::read_to_string(entry.path()).unwrap();
         let plot = roxmltree::Document::parse(&text).unwrap();
         assert_eq!(plot.root_element().tag_name().namespace(), Some("http://www.w3.org/2000/svg"));
         plotted += 1;
