@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! packets ─ pack ─→ batch ─→ hash ─→ stable sort ─→ process each connection's run ─→ connection records
-//!            32 or 56 bytes each                           ↑ ↓
+//!            36 or 56 bytes each                           ↑ ↓
 //!                                              table of connections, from batch to batch
 //! ```
 //!
