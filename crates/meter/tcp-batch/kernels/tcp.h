@@ -760,9 +760,8 @@ struct Classifier {
         bool has_ack = segment.has(CONTROL_ACK);
         if (has_ack) acknowledge_timed(times, side, segment);
         if (what != IN_ORDER && what != ACKNOWLEDGMENT && what != DUPLICATE_ACKNOWLEDGMENT) times.waiting[side].has_timed = 0;
-        bool brings_octets = segment.payload_bytes > 0 && what != KEEP_ALIVE && what != ZERO_WINDOW_PROBE;
-        if (brings_octets || segment.has(CONTROL_SYN)) times.waiting[side].identification = segment.identification;
-        if (!brings_octets) return;
+        if (what == IN_ORDER || what == SYNS || what == SYN_RETRANSMISSION) times.waiting[side].identification = segment.identification;
+        if (segment.payload_bytes == 0 || what == KEEP_ALIVE || what == ZERO_WINDOW_PROBE) return;
         u32 end = segment.sequence + segment.has(CONTROL_SYN) + segment.payload_bytes;
         if (what == IN_ORDER || what == SYNS) {
             if (has_ack) answer(times, side, segment);

@@ -540,11 +540,10 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) {
             self.times.discard_timed(side);
         }
-        let brings_octets = segment.payload_bytes > 0 && !matches!(class, KeepAlive | ZeroWindowProbe);
-        if brings_octets || segment.has(Packet::SYN) {
+        if matches!(class, InOrder | Syn | SynRetransmission) {
             self.times.set_identification(side, segment.identification);
         }
-        if !brings_octets {
+        if segment.payload_bytes == 0 || matches!(class, KeepAlive | ZeroWindowProbe) {
             return;
         }
         let start = segment.sequence.wrapping_add(u32::from(segment.has(Packet::SYN)));

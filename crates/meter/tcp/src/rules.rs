@@ -22,8 +22,8 @@ pub(crate) const DEFAULT_REORDERING_NS: u64 = 3_000_000;
 /// 50 ms. Some senders retransmit with the same identification, but none this soon (RFC 6298: 1 s;
 /// Linux: 200 ms).
 pub(crate) const IDENTIFIED_DUPLICATE_TICKS: u32 = 48;
-/// Most by which the identification of a segment that opens a hole is ahead of that of the last
-/// payload before: with more, the sender does not count. A segment out of order is less far behind
+/// Most by which the identification of a segment that opens a hole is ahead of that of the segment
+/// in order before it: with more, the sender does not count. A segment out of order is less far behind
 /// the one that opened the hole.
 pub(crate) const COUNTED_IDENTIFICATIONS: u16 = 1 << 10;
 /// Most by which the identification of an unseen retransmission is ahead of that of the segment
@@ -63,7 +63,8 @@ pub(crate) fn identification(packet: &Packet) -> u16 {
 }
 
 /// The identification of a segment that opens a hole; 0 if its sender does not count them. `before`
-/// is that of the last payload or SYN before it. It is 0 after a SYN with ACK of Linux, which counts.
+/// is that of the last segment in order or SYN before it. It is 0 after a SYN with ACK of Linux,
+/// which counts.
 pub(crate) fn counted_identification(before: u16, identification: u16) -> u16 {
     let is_counted = before == 0 || is_ahead(identification, before, COUNTED_IDENTIFICATIONS);
     if is_counted { identification } else { 0 }

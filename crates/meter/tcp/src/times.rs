@@ -102,8 +102,8 @@ struct Waiting {
     timed_end: u32,
     /// 1 if a request waits for its answer.
     has_request: u16,
-    /// IP identification of the last payload or SYN. Stored here because payload changes this line
-    /// anyway.
+    /// IP identification of the last segment in order or SYN. Stored here because payload changes this
+    /// line anyway.
     identification: u16,
     /// 1 if a timed segment waits for its acknowledgment.
     has_timed: u32,
@@ -178,14 +178,14 @@ impl Times {
         }
     }
 
-    /// Stores the identification of the last payload or SYN of a side.
+    /// Stores the identification of a segment in order or SYN of a side.
     #[inline(always)]
     pub fn set_identification(&mut self, side: usize, identification: u16) {
         self.waiting[side & 1].identification = identification;
     }
 
-    /// IP identification of the last payload or SYN of a side since its positions started; 0 if there
-    /// is none.
+    /// IP identification of the last segment in order or SYN of a side since its positions started; 0 if
+    /// there is none.
     pub fn identification(&self, side: usize) -> u16 {
         self.waiting[side & 1].identification
     }

@@ -59,7 +59,7 @@ struct Side {
     request: Option<(u32, u64)>,
     /// Sequence number after the timed segment that waits for its acknowledgment, and its time.
     timed: Option<(u32, u64)>,
-    /// Of the last payload or SYN.
+    /// Of the last segment in order or SYN.
     last_identification: Option<u16>,
     /// A duplicate was found: the history is deep.
     has_duplicates: bool,
@@ -408,7 +408,7 @@ impl Sender<'_> {
         if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) && self.own.timed.take().is_some() {
             self.reach("timed segment discarded");
         }
-        if brings_octets || packet.control & Packet::SYN != 0 {
+        if matches!(class, InOrder | Syn | SynRetransmission) {
             self.own.last_identification = identification(packet);
         }
         if !brings_octets {
@@ -621,7 +621,7 @@ impl Sender<'_> {
         let stream = self.stream();
         let (next, known) = (stream.next, stream.known(&octets));
         let touched = stream.holes().iter().filter(|hole| overlap(hole, &octets) > 0).count();
-        // A sender that counts is a little ahead of its last payload.
+        // A sender that counts is a little ahead of its last segment in order.
         let ahead = |before: u16, own: u16| own.wrapping_sub(before);
         let counts = |own: &u16| last.is_none_or(|before| (1..=1024).contains(&ahead(before, *own)));
         stream.take(start..octets.end + u64::from(fin), packet.time_ns, identification(packet).filter(counts));

@@ -166,7 +166,8 @@ impl Simulation<'_> {
             return;
         }
         let is_delayed = self.random.below(100) < self.delayed;
-        let time_ns = self.now_ns + if is_delayed { self.random.pick(&[300_000, 3_000_000, 40_000_000, 250_000_000]) } else { 0 };
+        let time_ns =
+            self.now_ns + if is_delayed { self.random.pick(&[300_000, 3_000_000, 40_000_000, 250_000_000]) } else { 0 };
         self.capture(time_ns, side, packet);
         while self.random.below(100) < self.duplicated {
             let after_ns = self.random.pick(&[
