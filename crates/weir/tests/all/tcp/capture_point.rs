@@ -37,9 +37,7 @@ fn classes(capture: &SavedCapture) -> Vec<(u16, String)> {
     let out = success(["tcp", capture.name(), "--explain", "#1"]);
     assert!(out.ends_with("\nthe batch engine reports the same\n"), "{out}");
     let class = |line: &str| {
-        let (fields, class) = line.split_once("  ").filter(|_| line.contains(" → ") || line.contains(" ← "))?;
-        let _ = fields;
-        let words: Vec<&str> = class.split_whitespace().collect();
+        let words: Vec<&str> = line.split_whitespace().collect();
         let at = words.iter().position(|word| word.starts_with("0x"))?;
         let identification = u16::from_str_radix(&words[at][2..], 16).unwrap();
         let name = words[at + 2..].join(" ");
@@ -156,7 +154,7 @@ struct Side {
     /// Segments with payload so far: at the network, and behind the capture point.
     before: usize,
     behind: usize,
-    /// Segments that wait before the capture point until so many others have passed.
+    /// Segments that wait before the capture point, and the number of others that overtake each.
     delayed: Vec<(usize, Captured)>,
 }
 
