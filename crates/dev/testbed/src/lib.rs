@@ -13,6 +13,7 @@ pub mod binary;
 pub mod collector;
 pub mod decode;
 pub mod frames;
+pub mod host;
 pub mod mmdb;
 pub mod namespace;
 pub mod pcap;

@@ -22,6 +22,9 @@ constexpr u64 DEFAULT_REORDERING_NS = 3000000;
 constexpr u32 IDENTIFIED_DUPLICATE_TICKS = 48;
 constexpr u32 DUPLICATE_TICKS = 1;
 constexpr u32 TICK_BITS = 24;
+constexpr u16 COUNTED_IDENTIFICATIONS = 1 << 10;
+constexpr u16 NEWER_IDENTIFICATIONS = 1 << 13;
+constexpr u64 IDENTIFIED_REORDERING_NS = 200000000;
 
 // Control bits as on the wire.
 constexpr u32 CONTROL_FIN = 1, CONTROL_SYN = 2, CONTROL_RST = 4, CONTROL_ACK = 16;
@@ -70,7 +73,9 @@ struct RoundTripTimes {
 
 struct Waiting {
     u64 request_ns, timed_ns;
-    u32 request_end, timed_end, has_request, has_timed;
+    u32 request_end, timed_end;
+    u16 has_request, identification;
+    u32 has_timed;
 };
 
 struct Measured {
@@ -95,6 +100,7 @@ struct SegmentCount {
 
 struct Hole {
     u64 start, length, since_ns;
+    u16 identification;
     WEIR_FUNCTION u64 end() const { return start + length; }
 };
 
@@ -102,13 +108,15 @@ struct Holes {
     u32 count;
     u32 lengths[MAX_HOLES + 1];
     u64 starts[MAX_HOLES + 1], since_ns[MAX_HOLES + 1];
+    u16 identifications[MAX_HOLES + 1], unused[3];
 
-    WEIR_FUNCTION Hole get(u32 at) const { return Hole{starts[at], lengths[at], since_ns[at]}; }
+    WEIR_FUNCTION Hole get(u32 at) const { return Hole{starts[at], lengths[at], since_ns[at], identifications[at]}; }
 
     WEIR_FUNCTION void set(u32 at, const Hole &hole) {
         starts[at] = hole.start;
         lengths[at] = u32(hole.length);
         since_ns[at] = hole.since_ns;
+        identifications[at] = hole.identification;
     }
 
     WEIR_FUNCTION u64 missing_bytes() const {
@@ -146,14 +154,14 @@ struct Holes {
             if (below == 0 && above == 0) {
                 remove(at);
             } else if (above == 0) {
-                set(at, Hole{hole.start, below, hole.since_ns});
+                set(at, Hole{hole.start, below, hole.since_ns, hole.identification});
                 at++;
             } else if (below == 0) {
-                set(at, Hole{end, above, hole.since_ns});
+                set(at, Hole{end, above, hole.since_ns, hole.identification});
                 break;
             } else {
-                set(at, Hole{hole.start, below, hole.since_ns});
-                insert(at + 1, Hole{end, above, hole.since_ns});
+                set(at, Hole{hole.start, below, hole.since_ns, hole.identification});
+                insert(at + 1, Hole{end, above, hole.since_ns, hole.identification});
                 break;
             }
         }
@@ -210,7 +218,7 @@ struct PoolEntry {
 };
 
 static_assert(sizeof(HotSide) == 64 && sizeof(ColdSide) == 64 && sizeof(Times) == 192 && sizeof(Connection) == 448, "as in connection.rs");
-static_assert(sizeof(Holes) == 664 && sizeof(PoolEntry) == 1488, "as in pool.rs");
+static_assert(sizeof(Holes) == 736 && sizeof(PoolEntry) == 1560, "as in pool.rs");
 
 // The anomaly pool. Threads allocate concurrently, so the index that a direction gets varies.
 struct AnomalyPool {
@@ -234,7 +242,7 @@ struct Segment {
     u64 time_ns;
     u32 sequence, acknowledgment, payload_bytes, digest;
     u32 window, maximum_segment_size, window_scale, control, ttl;
-    bool has_identification;
+    u16 identification;
 
     WEIR_FUNCTION bool has(u32 bits) const { return (control & bits) != 0; }
 
@@ -268,6 +276,18 @@ WEIR_FUNCTION inline u64 higher(u64 one, u64 other) { return one > other ? one :
 WEIR_FUNCTION inline u64 overlap(u64 start, u64 end, u64 other_start, u64 other_end) {
     u64 from = higher(start, other_start), to = lower(end, other_end);
     return to > from ? to - from : 0;
+}
+
+// A range of positions compared with those seen so far.
+struct Overlap {
+    u64 seen, missing_since_ns;
+    u16 identification;
+};
+
+WEIR_FUNCTION inline bool is_ahead(u16 one, u16 other, u16 most) { return one != other && u16(one - other) <= most; }
+
+WEIR_FUNCTION inline u16 counted_identification(u16 before, u16 identification) {
+    return before == 0 || is_ahead(identification, before, COUNTED_IDENTIFICATIONS) ? identification : u16(0);
 }
 
 WEIR_FUNCTION inline u64 saturating_sum(u64 one, u64 other) { return one + other < one ? ~0ull : one + other; }
@@ -357,6 +377,7 @@ WEIR_FUNCTION inline bool take_fast(Connection &connection, u32 side, const Segm
         answer(connection.times, side, segment);
         request(connection.times, side, end, segment.time_ns);
         time_segment(connection.times, side, end, segment.time_ns);
+        connection.times.waiting[side].identification = segment.identification;
     }
     return true;
 }
@@ -435,8 +456,8 @@ struct Classifier {
     }
 
     WEIR_FUNCTION bool duplicate(const Segment &segment, SegmentClass &what) const {
-        if (!segment.has_identification && !is_sent_once(segment)) return false;
-        u32 limit = segment.has_identification ? IDENTIFIED_DUPLICATE_TICKS : DUPLICATE_TICKS;
+        if (segment.identification == 0 && !is_sent_once(segment)) return false;
+        u32 limit = segment.identification != 0 ? IDENTIFIED_DUPLICATE_TICKS : DUPLICATE_TICKS;
         u32 next = hot.history_number();
         const DeepHistory *history = hot.flags_and_history_number & HAS_DEEP_HISTORY ? &existing_entry()->history : nullptr;
         if (history && !history->contains(segment.digest)) return false;
@@ -578,12 +599,11 @@ struct Classifier {
             account_positions(start, segment, IN_ORDER);
             return IN_ORDER;
         }
-        u64 since_ns;
-        u64 positions_seen = compare_with_seen(start, end, since_ns);
-        u64 age_ns = segment.time_ns > since_ns ? segment.time_ns - since_ns : 0;
-        SegmentClass what = positions_seen > 0          ? RETRANSMISSION
-                            : age_ns <= reordering_ns() ? OUT_OF_ORDER
-                                                        : UNSEEN_RETRANSMISSION;
+        Overlap overlap = compare_with_seen(start, end);
+        u64 positions_seen = overlap.seen;
+        SegmentClass what = positions_seen > 0               ? RETRANSMISSION
+                            : is_reordered(segment, overlap) ? OUT_OF_ORDER
+                                                             : UNSEEN_RETRANSMISSION;
         account_positions(start, segment, what);
         if (what == RETRANSMISSION) {
             bool is_spurious = (peer.flags_and_history_number & ACKED) && !is_after(u32(end), peer.acknowledged);
@@ -621,34 +641,43 @@ struct Classifier {
         return IN_ORDER;
     }
 
+    WEIR_FUNCTION bool is_reordered(const Segment &segment, const Overlap &missing) const {
+        u64 age_ns = segment.time_ns > missing.missing_since_ns ? segment.time_ns - missing.missing_since_ns : 0;
+        u16 filling = segment.identification, opening = missing.identification;
+        if (filling != 0 && opening != 0) {
+            if (is_ahead(filling, opening, NEWER_IDENTIFICATIONS)) return false;
+            if (age_ns <= IDENTIFIED_REORDERING_NS && is_ahead(opening, filling, COUNTED_IDENTIFICATIONS)) return true;
+        }
+        return age_ns <= reordering_ns();
+    }
+
     WEIR_FUNCTION u64 reordering_ns() const {
         u64 own = cold.handshake_rtt_ns, other = peer_cold.handshake_rtt_ns;
         return own == 0 || other == 0 ? DEFAULT_REORDERING_NS : saturating_sum(own - 1, other - 1);
     }
 
-    WEIR_FUNCTION u64 compare_with_seen(u64 start, u64 end, u64 &since_ns) const {
-        u64 positions = overlap(start, end, cold.lowest_position, hot.next_position);
+    WEIR_FUNCTION Overlap compare_with_seen(u64 start, u64 end) const {
+        Overlap result{overlap(start, end, cold.lowest_position, hot.next_position), cold.started_ns, 0};
         bool found = false;
-        since_ns = cold.started_ns;
         if (PoolEntry *more = existing_entry()) {
             for (u32 at = 0; at < more->holes.count; at++) {
                 Hole hole = more->holes.get(at);
                 u64 missing = overlap(start, end, hole.start, hole.end());
-                positions -= missing;
+                result.seen -= missing;
                 if (missing > 0 && !found) {
-                    since_ns = hole.since_ns;
+                    result.missing_since_ns = hole.since_ns;
+                    result.identification = hole.identification;
                     found = true;
                 }
             }
         }
-        return positions;
+        return result;
     }
 
     WEIR_APART void account_positions(u64 start, const Segment &segment, SegmentClass what) const {
         u64 payload = segment.payload_bytes;
         u64 payload_end = start + payload;
-        u64 since_ns;
-        u64 repeated = payload == 0 ? 0 : compare_with_seen(start, payload_end, since_ns);
+        u64 repeated = payload == 0 ? 0 : compare_with_seen(start, payload_end).seen;
         hot.unique_bytes += payload - repeated;
         if (what != IN_ORDER && payload > 0) {
             if (PoolEntry *more = entry()) {
@@ -657,7 +686,7 @@ struct Classifier {
             }
         }
         bool fin = segment.has(CONTROL_FIN);
-        if (payload > 0 || fin) mark_seen(start, payload_end + fin, segment.time_ns);
+        if (payload > 0 || fin) mark_seen(start, payload_end + fin, segment);
         if (fin) take_fin(payload_end, segment.time_ns);
     }
 
@@ -676,12 +705,13 @@ struct Classifier {
         }
     }
 
-    WEIR_FUNCTION void mark_seen(u64 start, u64 end, u64 now_ns) const {
+    WEIR_FUNCTION void mark_seen(u64 start, u64 end, const Segment &segment) const {
         u64 next = hot.next_position;
         hot.next_position = higher(next, end);
         if (start == next) return;
         if (start > next) {
-            Hole hole{next, start - next, now_ns};
+            u16 identification = counted_identification(times.waiting[side].identification, segment.identification);
+            Hole hole{next, start - next, segment.time_ns, identification};
             if (PoolEntry *more = entry()) {
                 more->largest_hole_bytes = higher(more->largest_hole_bytes, hole.length);
                 more->holes.push(hole);
@@ -699,7 +729,7 @@ struct Classifier {
     }
 
     WEIR_FUNCTION void insert_lowest_hole(u64 start, u64 end) const {
-        if (PoolEntry *more = entry()) more->holes.insert(0, Hole{start, end - start, cold.started_ns});
+        if (PoolEntry *more = entry()) more->holes.insert(0, Hole{start, end - start, cold.started_ns, 0});
     }
 
     WEIR_FUNCTION void limit_holes() const {
@@ -730,6 +760,7 @@ struct Classifier {
         bool has_ack = segment.has(CONTROL_ACK);
         if (has_ack) acknowledge_timed(times, side, segment);
         if (what != IN_ORDER && what != ACKNOWLEDGMENT && what != DUPLICATE_ACKNOWLEDGMENT) times.waiting[side].has_timed = 0;
+        if (what == IN_ORDER || what == SYNS || what == SYN_RETRANSMISSION) times.waiting[side].identification = segment.identification;
         if (segment.payload_bytes == 0 || what == KEEP_ALIVE || what == ZERO_WINDOW_PROBE) return;
         u32 end = segment.sequence + segment.has(CONTROL_SYN) + segment.payload_bytes;
         if (what == IN_ORDER || what == SYNS) {

@@ -51,12 +51,13 @@ struct PackedSegment {
 };
 
 constexpr u32 BITS_CONTROL = 7, BITS_ACK = 8, KIND = 0x30, BARE = 0, PAYLOAD = 0x10, KIND_UNREAD = 0x30;
-constexpr u32 IDENTIFICATION = 0x40, EXTENDED = 0x80;
+constexpr u32 EXTENDED = 0x80;
 
 struct PackedIpv4 {
     u32 source, destination;
     u16 source_port, destination_port;
     PackedSegment segment;
+    u16 identification, unused;
 };
 
 struct PackedIpv6 {
@@ -79,7 +80,7 @@ struct alignas(64) Entry {
     Connection connection;
 };
 
-static_assert(sizeof(PackedSegment) == 20 && sizeof(PackedIpv4) == 32 && sizeof(PackedIpv6) == 56, "as in packed.rs");
+static_assert(sizeof(PackedSegment) == 20 && sizeof(PackedIpv4) == 36 && sizeof(PackedIpv6) == 56, "as in packed.rs");
 static_assert(sizeof(ConnectionKey) == 40, "as in key.rs");
 static_assert(sizeof(Entry) == 576, "as in table.rs");
 
@@ -165,8 +166,12 @@ WEIR_FUNCTION inline u32 read_key(const PackedIpv6 &packet, ConnectionKey &key) 
     return less;
 }
 
+WEIR_FUNCTION inline u16 identification_of(const PackedIpv4 &packet) { return packet.identification; }
+
+WEIR_FUNCTION inline u16 identification_of(const PackedIpv6 &) { return 0; }
+
 // PackedSegment::unpack.
-WEIR_FUNCTION inline Segment unpack(const PackedSegment &packed, const PackedSegment *extension, u64 base_ns) {
+WEIR_FUNCTION inline Segment unpack(const PackedSegment &packed, const PackedSegment *extension, u16 identification, u64 base_ns) {
     bool bare = (packed.bits & KIND) == BARE;
     Segment segment;
     segment.time_ns = base_ns + packed.time_ns;
@@ -178,7 +183,7 @@ WEIR_FUNCTION inline Segment unpack(const PackedSegment &packed, const PackedSeg
     segment.maximum_segment_size = segment.window_scale = 0;
     segment.control = (packed.bits & BITS_CONTROL) | (packed.bits & BITS_ACK) << 1;
     segment.ttl = packed.ttl;
-    segment.has_identification = (packed.bits & IDENTIFICATION) != 0;
+    segment.identification = identification;
     if (extension) {
         segment.payload_bytes = extension->sequence;
         segment.window = extension->acknowledgment & 0xffff;
@@ -333,9 +338,9 @@ WEIR_FUNCTION inline Entry *find_or_insert(const KernelArguments &arguments, con
 }
 
 WEIR_FUNCTION inline void enter(const KernelArguments &arguments, const AnomalyPool &pool, Entry &entry, u32 side,
-                                const PackedSegment &packed, const PackedSegment *extension) {
+                                const PackedSegment &packed, const PackedSegment *extension, u16 identification) {
     bool is_unread = (packed.bits & KIND) == KIND_UNREAD;
-    Segment segment = unpack(packed, extension, arguments.base_ns);
+    Segment segment = unpack(packed, extension, identification, arguments.base_ns);
     if (!is_unread && segment.opens_connection() && has_ended(entry.connection)) {
         arguments.entries[arguments.max_entries - 1 - WEIR_ADD(&arguments.counters[ENDED_ENTRIES], 1u)] = entry;
         ConnectionKey key = entry.key;
@@ -371,7 +376,8 @@ WEIR_FUNCTION inline void process(const KernelArguments &arguments, Run &run, co
     if (!run.entry || !same(run.entry->key, key)) run.entry = find_or_insert(arguments, key);
     run.skip_next = packet.segment.bits & EXTENDED;
     const Packed *extension = static_cast<const Packed *>(arguments.batch) + number + 1;
-    enter(arguments, pool, *run.entry, side, packet.segment, run.skip_next ? &extension->segment : nullptr);
+    enter(arguments, pool, *run.entry, side, packet.segment, run.skip_next ? &extension->segment : nullptr,
+          identification_of(packet));
 }
 
 template <class Packed> WEIR_FUNCTION inline void process_run(const KernelArguments &arguments, u32 first) {

@@ -61,7 +61,8 @@ impl CpuProcessor {
         self.times.sort += stopwatch.lap();
         // These loads do not depend on each other; during processing each would be waited for.
         self.sorted.resize(size_of_val(entries).div_ceil(8), 0);
-        let sorted: &mut [P] = bytemuck::cast_slice_mut(&mut self.sorted);
+        let sorted: &mut [u8] = bytemuck::cast_slice_mut(&mut self.sorted);
+        let sorted: &mut [P] = bytemuck::cast_slice_mut(&mut sorted[..size_of_val(entries)]);
         for (sorted, word) in sorted.iter_mut().zip(&self.order) {
             *sorted = entries[(word & NUMBER) as usize];
         }
@@ -130,7 +131,7 @@ fn process_run<P: PackedPacket>(
     while let Some(packet) = packets.next() {
         let packed = packet.segment();
         let extension = if packed.has_extension() { packets.next().map(P::segment) } else { None };
-        let segment = packed.unpack(extension, base_ns);
+        let segment = packed.unpack(extension, packet.identification(), base_ns);
         if segment.is_some_and(|segment| segment.opens_connection()) && entry.connection.has_ended() {
             done.push(entry.finish(pool));
         }

@@ -33,7 +33,7 @@ pub struct EngineOptions {
     pub backend: Backend,
     /// Most packets of a batch: 2 to 2^24. A GPU takes fewer if it has too little memory.
     pub batch_size: usize,
-    /// Directions with anomalies, 1.5 kB each, for which the CPU reserves memory. Reports of
+    /// Directions with anomalies, 1.6 kB each, for which the CPU reserves memory. Reports of
     /// further ones are marked [`weir_tcp::Degradation::POOL_FULL`]. The pool may grow to twice as
     /// many.
     pub max_anomalies: usize,

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! packets ─ pack ─→ batch ─→ hash ─→ stable sort ─→ process each connection's run ─→ connection records
-//!            32 or 56 bytes each                           ↑ ↓
+//!            36 or 56 bytes each                           ↑ ↓
 //!                                              table of connections, from batch to batch
 //! ```
 //!
@@ -18,7 +18,7 @@
 //!   table, and processes all later ones.
 //!
 //! It has no timeouts, and its memory grows with the connections of a capture: 600 bytes each, and
-//! 1.5 kB more per side with anomalies, which [`EngineOptions::max_anomalies`] limits. The meter in
+//! 1.6 kB more per side with anomalies, which [`EngineOptions::max_anomalies`] limits. The meter in
 //! `weir-flow` has both bounds.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! A packet as a batch holds it: 32 bytes for IPv4, 56 for IPv6.
+//! A packet as a batch holds it: 36 bytes for IPv4, 56 for IPv6.
 //!
 //! Packing keeps what the analysis reads: unpacking returns the [`Segment`] of the packet, except
 //! that the window of a segment with payload and without SYN is 0 or 1, because only that matters.
@@ -37,6 +37,9 @@ pub(crate) struct PackedIpv4 {
     source_port: u16,
     destination_port: u16,
     segment: PackedSegment,
+    /// The only field that IPv6 lacks.
+    identification: u16,
+    unused: u16,
 }
 
 /// A packet over IPv6. The upper half of an address comes first.
@@ -51,7 +54,7 @@ pub(crate) struct PackedIpv6 {
 }
 
 const _: () =
-    assert!(size_of::<PackedSegment>() == 20 && size_of::<PackedIpv4>() == 32 && size_of::<PackedIpv6>() == 56);
+    assert!(size_of::<PackedSegment>() == 20 && size_of::<PackedIpv4>() == 36 && size_of::<PackedIpv6>() == 56);
 
 /// [`PackedSegment::bits`]: the control bits FIN, SYN and RST as on the wire, ACK in the place of
 /// PSH.
@@ -66,7 +69,6 @@ const PAYLOAD_ZERO_WINDOW: u8 = 2 << 4;
 /// No whole TCP header.
 const UNREAD: u8 = 3 << 4;
 const KIND: u8 = 3 << 4;
-const IDENTIFICATION: u8 = 1 << 6;
 /// An extension follows.
 const EXTENDED: u8 = 1 << 7;
 
@@ -97,7 +99,6 @@ impl PackedSegment {
         });
         let mut bits = (control & FIN_SYN_RST) as u8 | kind;
         bits |= if control & Packet::ACK != 0 { ACK } else { 0 };
-        bits |= if segment.has_identification { IDENTIFICATION } else { 0 };
         bits |= if extension.is_some() { EXTENDED } else { 0 };
         let Segment { sequence, acknowledgment, ttl, digest, .. } = segment;
         (Self { sequence, acknowledgment, time_ns, size, ttl, bits, digest }, extension)
@@ -117,7 +118,7 @@ impl PackedSegment {
 
     /// Unpacks the segment; `None` for a packet without a whole TCP header.
     #[inline(always)]
-    pub fn unpack(&self, extension: Option<&Self>, base_ns: u64) -> Option<Segment> {
+    pub fn unpack(&self, extension: Option<&Self>, identification: u16, base_ns: u64) -> Option<Segment> {
         let kind = self.bits & KIND;
         if kind == UNREAD {
             return None;
@@ -134,7 +135,7 @@ impl PackedSegment {
             window_scale: 0,
             control: self.bits & FIN_SYN_RST as u8 | (self.bits & ACK) << 1,
             ttl: self.ttl,
-            has_identification: self.bits & IDENTIFICATION != 0,
+            identification,
         };
         if let Some(extension) = extension {
             segment.payload_bytes = extension.sequence;
@@ -154,6 +155,9 @@ pub(crate) trait PackedPacket: Pod {
 
     fn segment(&self) -> &PackedSegment;
 
+    /// [`Segment::identification`].
+    fn identification(&self) -> u16;
+
     /// The connection, and the side of it that sent the packet.
     fn key(&self) -> (ConnectionKey, usize);
 }
@@ -166,12 +170,19 @@ impl PackedPacket for PackedIpv4 {
             source_port: packet.source_port,
             destination_port: packet.destination_port,
             segment,
+            identification: packet.identification as u16,
+            unused: 0,
         }
     }
 
     #[inline(always)]
     fn segment(&self) -> &PackedSegment {
         &self.segment
+    }
+
+    #[inline(always)]
+    fn identification(&self) -> u16 {
+        self.identification
     }
 
     #[inline(always)]
@@ -195,6 +206,11 @@ impl PackedPacket for PackedIpv6 {
     #[inline(always)]
     fn segment(&self) -> &PackedSegment {
         &self.segment
+    }
+
+    #[inline(always)]
+    fn identification(&self) -> u16 {
+        0
     }
 
     #[inline(always)]

@@ -53,9 +53,10 @@ classes! {
     InOrder = 11 "in order";
     /// Payload or FIN of which at least one position was seen before.
     Retransmission = 12 "retransmission";
-    /// Payload or FIN that fills a hole soon after the hole opened.
+    /// Payload or FIN that fills a hole, with an older IP identification or soon after the hole opened.
     OutOfOrder = 13 "out of order";
-    /// Payload or FIN that fills a hole later: the original was lost before the capture point.
+    /// Payload or FIN that fills a hole, with a newer IP identification or later: the original was lost
+    /// before the capture point.
     UnseenRetransmission = 14 "unseen retransmission";
 }
 

@@ -13,7 +13,7 @@ use crate::pool::{AnomalyPool, PoolEntry};
 use crate::report::Degradation;
 use crate::rules::{
     ACKNOWLEDGMENT_JUMP, DEEP_HISTORY, DEFAULT_REORDERING_NS, HISTORY, LATE_AGE, LATE_AGE_DEEP, MAX_HOLES, MAX_WINDOW,
-    initial_position, is_after, is_sent_once, nearest_position,
+    counted_identification, initial_position, is_after, is_sent_before, is_sent_once, nearest_position,
 };
 use crate::segment::Segment;
 use crate::side::{ColdSide, HotSide, IN_ORDER_LIMIT};
@@ -41,6 +41,8 @@ struct Overlap {
     seen: u64,
     /// Time at which its lowest hole opened; without a hole, at which the positions started.
     missing_since_ns: u64,
+    /// Identification of the segment that opened this hole, or 0.
+    identification: u16,
 }
 
 impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classifier<'_, O, C> {
@@ -131,7 +133,7 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
 
     /// The class of a duplicate; `None` if no remembered segment is its original.
     fn duplicate(&mut self, segment: &Segment) -> Option<SegmentClass> {
-        if !segment.has_identification && !is_sent_once(segment.payload_bytes, segment.control.into()) {
+        if segment.identification == 0 && !is_sent_once(segment.payload_bytes, segment.control.into()) {
             return None;
         }
         let next = self.hot.history_number();
@@ -324,10 +326,11 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
             self.account_positions(start, segment, SegmentClass::InOrder);
             return SegmentClass::InOrder;
         }
-        let Overlap { seen, missing_since_ns } = self.compare_with_seen(start, end, |_, _, _| {});
+        let overlap = self.compare_with_seen(start, end, |_, _, _| {});
+        let seen = overlap.seen;
         let class = if seen > 0 {
             SegmentClass::Retransmission
-        } else if segment.time_ns.saturating_sub(missing_since_ns) <= self.reordering_ns() {
+        } else if self.is_reordered(segment, &overlap) {
             SegmentClass::OutOfOrder
         } else {
             SegmentClass::UnseenRetransmission
@@ -376,7 +379,16 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         SegmentClass::InOrder
     }
 
-    /// Longest age of a hole whose filling counts as out of order: the round trip of the handshake.
+    /// Whether a segment that fills a hole was overtaken. Else its original was lost before the capture
+    /// point.
+    fn is_reordered(&self, segment: &Segment, missing: &Overlap) -> bool {
+        let age_ns = segment.time_ns.saturating_sub(missing.missing_since_ns);
+        is_sent_before(segment.identification, missing.identification, age_ns)
+            .unwrap_or_else(|| age_ns <= self.reordering_ns())
+    }
+
+    /// Longest age of a hole whose filling counts as out of order if the identification does not
+    /// decide: the round trip of the handshake.
     fn reordering_ns(&self) -> u64 {
         match (self.cold.handshake_rtt_ns, self.peer_cold.handshake_rtt_ns) {
             (0, _) | (_, 0) => DEFAULT_REORDERING_NS,
@@ -387,12 +399,12 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
     /// Compares a range with the positions seen so far. Passes each part that was seen to `each`.
     fn compare_with_seen(&mut self, start: u64, end: u64, each: impl Fn(&mut O, u64, u64)) -> Overlap {
         let mut seen = overlap(start, end, self.cold.lowest_position, self.hot.next_position);
-        let mut since_ns = None;
+        let mut lowest = None;
         let mut from = start.max(self.cold.lowest_position);
         if let Some(index) = self.hot.entry_number.checked_sub(1) {
             for hole in self.pool.entry(index).holes.overlapping(start, end) {
                 seen -= overlap(start, end, hole.start, hole.end());
-                since_ns.get_or_insert(hole.since_ns);
+                lowest.get_or_insert((hole.since_ns, hole.identification));
                 if from < hole.start {
                     each(&mut self.observer, from, hole.start);
                 }
@@ -403,7 +415,8 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         if from < to {
             each(&mut self.observer, from, to);
         }
-        Overlap { seen, missing_since_ns: since_ns.unwrap_or(self.cold.started_ns) }
+        let (missing_since_ns, identification) = lowest.unwrap_or((self.cold.started_ns, 0));
+        Overlap { seen, missing_since_ns, identification }
     }
 
     /// Marks the positions of payload and FIN as seen, and counts the payload.
@@ -426,7 +439,7 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         }
         let fin = segment.has(Packet::FIN);
         if payload > 0 || fin {
-            self.mark_seen(start, payload_end + u64::from(fin), segment.time_ns);
+            self.mark_seen(start, payload_end + u64::from(fin), segment);
         }
         if fin {
             self.take_fin(payload_end, segment.time_ns);
@@ -449,7 +462,7 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
     }
 
     /// Marks a range as seen: opens a hole beside the known positions, or fills holes.
-    fn mark_seen(&mut self, start: u64, end: u64, now_ns: u64) {
+    fn mark_seen(&mut self, start: u64, end: u64, segment: &Segment) {
         let next = self.hot.next_position;
         self.hot.next_position = next.max(end);
         if start == next {
@@ -457,7 +470,9 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         }
         if start > next {
             (self.observer)(SegmentEvent::HoleOpened(next..start));
-            let hole = Hole { start: next, length: (start - next) as u32, since_ns: now_ns };
+            let identification = counted_identification(self.times.identification(self.side), segment.identification);
+            let length = (start - next) as u32;
+            let hole = Hole { start: next, length, since_ns: segment.time_ns, identification };
             if let Some(entry) = self.entry() {
                 entry.largest_hole_bytes = entry.largest_hole_bytes.max(hole.length.into());
                 entry.holes.push(hole);
@@ -479,7 +494,8 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
     /// Inserts a hole below all positions known before.
     fn insert_lowest_hole(&mut self, start: u64, end: u64) {
         (self.observer)(SegmentEvent::HoleOpened(start..end));
-        let hole = Hole { start, length: (end - start) as u32, since_ns: self.cold.started_ns };
+        let length = (end - start) as u32;
+        let hole = Hole { start, length, since_ns: self.cold.started_ns, identification: 0 };
         if let Some(entry) = self.entry() {
             entry.holes.insert(0, hole);
         }
@@ -523,6 +539,9 @@ impl<O: FnMut(SegmentEvent), C: FnMut(&mut MeasuredTimes, CompletedTime)> Classi
         }
         if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) {
             self.times.discard_timed(side);
+        }
+        if matches!(class, InOrder | Syn | SynRetransmission) {
+            self.times.set_identification(side, segment.identification);
         }
         if segment.payload_bytes == 0 || matches!(class, KeepAlive | ZeroWindowProbe) {
             return;

@@ -88,6 +88,8 @@ impl Connection {
             window: packet.window,
             control: (packet.control & CONTROL) as u8,
             ttl: packet.ttl,
+            // Without a look at the network: segments of IPv6 that open a hole have none.
+            identification: packet.identification as u16,
             ..Segment::default()
         };
         let digest = || digest(packet, &pool.digest_key);
@@ -126,6 +128,7 @@ impl Connection {
                 }
                 self.times.request(side, end, segment.time_ns);
                 self.times.time_segment(side, end, segment.time_ns);
+                self.times.set_identification(side, segment.identification);
             }
         }
         is_taken

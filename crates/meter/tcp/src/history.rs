@@ -53,7 +53,7 @@ pub(crate) fn history_entry(digest: u32, ttl: u8, time_ns: u64) -> u64 {
 /// Returns the age of the original and its TTL.
 #[inline(always)]
 pub(crate) fn find_original(length: usize, segment: &Segment, entry: impl Fn(usize) -> u64) -> Option<(usize, u8)> {
-    let limit = if segment.has_identification { IDENTIFIED_DUPLICATE_TICKS } else { DUPLICATE_TICKS };
+    let limit = if segment.identification != 0 { IDENTIFIED_DUPLICATE_TICKS } else { DUPLICATE_TICKS };
     (0..length).find_map(|age| {
         let entry = entry(age);
         let is_near = ticks_between(entry as u32 & 0x00ff_ffff, tick(segment.time_ns)) <= limit;

@@ -10,6 +10,8 @@ pub(crate) struct Hole {
     pub length: u32,
     /// Time of the packet that opened it.
     pub since_ns: u64,
+    /// Its IP identification; 0 if there is none, or if its sender does not count them.
+    pub identification: u16,
 }
 
 /// Up to [`MAX_HOLES`] holes in the order of their positions, and space for one more.
@@ -20,6 +22,8 @@ pub(crate) struct Holes {
     lengths: [u32; MAX_HOLES + 1],
     starts: [u64; MAX_HOLES + 1],
     since_ns: [u64; MAX_HOLES + 1],
+    identifications: [u16; MAX_HOLES + 1],
+    unused: [u16; 3],
 }
 
 impl Hole {
@@ -61,7 +65,8 @@ impl Holes {
         let later = before..self.len();
         self.lengths.copy_within(later.clone(), before + 1);
         self.starts.copy_within(later.clone(), before + 1);
-        self.since_ns.copy_within(later, before + 1);
+        self.since_ns.copy_within(later.clone(), before + 1);
+        self.identifications.copy_within(later, before + 1);
         self.set(before, hole);
         self.count += 1;
     }
@@ -71,7 +76,8 @@ impl Holes {
         let later = hole + 1..self.len();
         self.lengths.copy_within(later.clone(), hole);
         self.starts.copy_within(later.clone(), hole);
-        self.since_ns.copy_within(later, hole);
+        self.since_ns.copy_within(later.clone(), hole);
+        self.identifications.copy_within(later, hole);
         self.count -= 1;
         removed
     }
@@ -112,11 +118,17 @@ impl Holes {
     }
 
     fn get(&self, at: usize) -> Hole {
-        Hole { start: self.starts[at], length: self.lengths[at], since_ns: self.since_ns[at] }
+        Hole {
+            start: self.starts[at],
+            length: self.lengths[at],
+            since_ns: self.since_ns[at],
+            identification: self.identifications[at],
+        }
     }
 
     fn set(&mut self, at: usize, hole: Hole) {
-        (self.starts[at], self.lengths[at], self.since_ns[at]) = (hole.start, hole.length, hole.since_ns);
+        (self.starts[at], self.lengths[at]) = (hole.start, hole.length);
+        (self.since_ns[at], self.identifications[at]) = (hole.since_ns, hole.identification);
     }
 }
 
@@ -125,11 +137,12 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Positions that are missing, with the time since when.
-    type Missing = BTreeMap<u64, u64>;
+    /// Positions that are missing, with the time since when and the identification.
+    type Missing = BTreeMap<u64, (u64, u16)>;
 
     fn missing(holes: &Holes) -> Missing {
-        let positions = |hole: Hole| (hole.start..hole.end()).map(move |position| (position, hole.since_ns));
+        let opened = |hole: &Hole| (hole.since_ns, hole.identification);
+        let positions = |hole: Hole| (hole.start..hole.end()).map(move |position| (position, opened(&hole)));
         holes.overlapping(0, u64::MAX).flat_map(positions).collect()
     }
 
@@ -146,8 +159,9 @@ mod tests {
                 if holes.len() <= MAX_HOLES && next(2) == 0 {
                     let (start, length) = (end + 1 + next(3), 1 + next(9) as u32);
                     end = start + u64::from(length);
-                    holes.push(Hole { start, length, since_ns: time_ns });
-                    expected.extend((start..end).map(|position| (position, time_ns)));
+                    let identification = next(1 << 16) as u16;
+                    holes.push(Hole { start, length, since_ns: time_ns, identification });
+                    expected.extend((start..end).map(|position| (position, (time_ns, identification))));
                 }
                 let start = next(end + 2);
                 let stop = start + 1 + next(12);

@@ -21,7 +21,7 @@ pub struct AnomalyPool {
     pub(crate) digest_key: DigestKey,
 }
 
-/// State of a direction with anomalies, beyond that in the [`crate::Connection`]: 1488 bytes.
+/// State of a direction with anomalies, beyond that in the [`crate::Connection`]: 1560 bytes.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
 pub struct PoolEntry {

@@ -1,6 +1,6 @@
 //! The fields of a packet that the analysis reads, and the digest by which it detects duplicates.
 
-use crate::rules::has_identification;
+use crate::rules::identification;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::mem::offset_of;
@@ -30,8 +30,8 @@ pub struct Segment {
     pub control: u8,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// Whether its IP identification distinguishes it from other packets of its sender.
-    pub has_identification: bool,
+    /// IP identification, or 0 if there is none.
+    pub identification: u16,
 }
 
 /// The control bits that the analysis reads.
@@ -57,7 +57,7 @@ impl Segment {
             control: (packet.control & CONTROL) as u8
                 | if packet.flags.has(Flags::FRAGMENT_FIRST) { Self::FIRST_FRAGMENT } else { 0 },
             ttl: packet.ttl,
-            has_identification: has_identification(packet),
+            identification: identification(packet),
         })
     }
 

@@ -101,7 +101,10 @@ struct Waiting {
     /// Sequence number after the timed segment.
     timed_end: u32,
     /// 1 if a request waits for its answer.
-    has_request: u32,
+    has_request: u16,
+    /// IP identification of the last segment in order or SYN. Stored here because payload changes this
+    /// line anyway.
+    identification: u16,
     /// 1 if a timed segment waits for its acknowledgment.
     has_timed: u32,
 }
@@ -173,6 +176,18 @@ impl Times {
         if waiting.has_timed == 0 {
             (waiting.timed_ns, waiting.timed_end, waiting.has_timed) = (time_ns, end, 1);
         }
+    }
+
+    /// Stores the identification of a segment in order or SYN of a side.
+    #[inline(always)]
+    pub fn set_identification(&mut self, side: usize, identification: u16) {
+        self.waiting[side & 1].identification = identification;
+    }
+
+    /// IP identification of the last segment in order or SYN of a side since its positions started; 0 if
+    /// there is none.
+    pub fn identification(&self, side: usize) -> u16 {
+        self.waiting[side & 1].identification
     }
 
     /// Sequence number after the request of a side that waits for its answer.

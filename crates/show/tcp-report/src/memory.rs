@@ -7,7 +7,7 @@ use weir_text::units;
 /// capacity of lists.
 const CONNECTION_BYTES: u64 = 1100;
 /// Additional bytes per direction with anomalies, in the engine and in the report.
-const ANOMALY_BYTES: u64 = 2000;
+const ANOMALY_BYTES: u64 = 2100;
 /// Bytes per record of a batch, with its copies.
 const BATCH_RECORD_BYTES: u64 = 320;
 /// Least free memory for a run.

@@ -59,6 +59,8 @@ struct Side {
     request: Option<(u32, u64)>,
     /// Sequence number after the timed segment that waits for its acknowledgment, and its time.
     timed: Option<(u32, u64)>,
+    /// Of the last segment in order or SYN.
+    last_identification: Option<u16>,
     /// A duplicate was found: the history is deep.
     has_duplicates: bool,
     report: TcpReport,
@@ -73,10 +75,19 @@ struct Stream {
     started_ns: u64,
     /// Ranges that were seen or settled, in the order of their positions. They do not touch.
     seen: Vec<Range<u64>>,
-    /// The holes as they opened, and when. They may have been filled since.
-    gaps: Vec<(Range<u64>, u64)>,
+    /// The holes as they opened. They may have been filled since.
+    gaps: Vec<Gap>,
     /// End of the highest hole that was settled.
     settled_end: u64,
+}
+
+/// A hole as it opened.
+#[derive(Clone, Debug)]
+struct Gap {
+    range: Range<u64>,
+    since_ns: u64,
+    /// Of the segment that opened it, if its sender counts.
+    identification: Option<u16>,
 }
 
 /// One side while it sends a packet.
@@ -199,7 +210,7 @@ impl Sender<'_> {
             (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
         };
         let has = |bits| packet.control & bits != 0;
-        let has_identification = packet.network == Network::Ipv4 && packet.identification as u16 != 0;
+        let has_identification = identification(packet).is_some();
         let is_sent_once = !has(Packet::RST) && (packet.payload_bytes > 0 || has(Packet::SYN | Packet::FIN));
         let places = self.own.places();
         let remembered = self.own.remembered.iter().copied().enumerate();
@@ -270,7 +281,8 @@ impl Sender<'_> {
             // Segments that follow the SYN have overtaken it.
             self.reach("SYN overtaken");
             let stream = self.stream();
-            stream.gaps.push((stream.lowest - below..stream.lowest, stream.started_ns));
+            let (range, since_ns) = (stream.lowest - below..stream.lowest, stream.started_ns);
+            stream.gaps.push(Gap { range, since_ns, identification: None });
             stream.lowest -= below;
             let were_full = self.limit_holes();
             self.reach_if(were_full, "SYN overtaken, holes full");
@@ -302,7 +314,7 @@ impl Sender<'_> {
         }
         self.own.remembered.clear();
         self.own.stream = Some(Stream::new(packet.sequence.wrapping_add(1), packet.time_ns));
-        (self.own.request, self.own.timed) = (None, None);
+        (self.own.request, self.own.timed, self.own.last_identification) = (None, None, None);
         self.own.ended = false;
         self.own.acknowledged = None;
         self.own.last_window = None;
@@ -395,6 +407,9 @@ impl Sender<'_> {
         // Karn's rule: an acknowledgment may be that of the first or of the second transmission.
         if !matches!(class, InOrder | Acknowledgment | DuplicateAcknowledgment) && self.own.timed.take().is_some() {
             self.reach("timed segment discarded");
+        }
+        if matches!(class, InOrder | Syn | SynRetransmission) {
+            self.own.last_identification = identification(packet);
         }
         if !brings_octets {
             return;
@@ -521,7 +536,7 @@ impl Sender<'_> {
     /// The first payload or FIN, without a SYN before.
     fn start_mid_stream(&mut self, packet: &Packet) -> SegmentClass {
         self.reach("starts mid-stream");
-        (self.own.request, self.own.timed) = (None, None);
+        (self.own.request, self.own.timed, self.own.last_identification) = (None, None, None);
         let stream = self.own.stream.insert(Stream::new(packet.sequence, packet.time_ns));
         let first = stream.lowest;
         self.take(first, packet);
@@ -542,19 +557,36 @@ impl Sender<'_> {
             return SegmentClass::Retransmission;
         }
         let stream = self.stream();
-        let gaps = stream.gaps.iter().filter(|(gap, _)| overlap(gap, &range) > 0);
-        let lowest_gap = gaps.min_by_key(|(gap, _)| gap.start);
-        let since_ns = lowest_gap.map_or(stream.started_ns, |&(_, since_ns)| since_ns);
+        let gaps = stream.gaps.iter().filter(|gap| overlap(&gap.range, &range) > 0);
+        let lowest_gap = gaps.min_by_key(|gap| gap.range.start);
+        let since_ns = lowest_gap.map_or(stream.started_ns, |gap| gap.since_ns);
+        let opening = lowest_gap.and_then(|gap| gap.identification);
         let holes = stream.holes();
         self.reach_if(range.start < lowest, "below the start");
         self.reach_if(range.start >= lowest && holes.len() > 1, "fills one of two holes");
         self.reach_if(holes.iter().any(|hole| hole.start < range.start && range.end < hole.end), "splits a hole");
+        let age_ns = packet.time_ns.saturating_sub(since_ns);
+        if let (Some(opening), Some(filling)) = (opening, identification(packet)) {
+            let (newer, older) = (filling.wrapping_sub(opening), opening.wrapping_sub(filling));
+            match (newer, older) {
+                (1..=8192, _) => {
+                    self.reach("unseen by the identification");
+                    return SegmentClass::UnseenRetransmission;
+                }
+                (_, 1..=1024) if age_ns <= 200_000_000 => {
+                    self.reach("out of order by the identification");
+                    return SegmentClass::OutOfOrder;
+                }
+                (_, 1..=1024) => self.reach("identification older, but too late"),
+                _ => self.reach("identification too far away"),
+            }
+        }
         let round_trip_ns = match (self.own.report.handshake_rtt_ns, self.peer.report.handshake_rtt_ns) {
             (Some(own_ns), Some(peer_ns)) => Some(own_ns.saturating_add(peer_ns)),
             _ => None,
         };
         let limit_ns = round_trip_ns.unwrap_or(DEFAULT_REORDERING_NS);
-        let is_soon = packet.time_ns.saturating_sub(since_ns) <= limit_ns;
+        let is_soon = age_ns <= limit_ns;
         self.reach(match (is_soon, round_trip_ns.is_some()) {
             (true, true) => "out of order by the handshake",
             (true, false) => "out of order by 3 ms",
@@ -585,10 +617,14 @@ impl Sender<'_> {
     fn take(&mut self, start: u64, packet: &Packet) {
         let (payload, fin) = (u64::from(packet.payload_bytes), packet.control & Packet::FIN != 0);
         let octets = start..start + payload;
+        let last = self.own.last_identification;
         let stream = self.stream();
         let (next, known) = (stream.next, stream.known(&octets));
         let touched = stream.holes().iter().filter(|hole| overlap(hole, &octets) > 0).count();
-        stream.take(start..octets.end + u64::from(fin), packet.time_ns);
+        // A sender that counts is a little ahead of its last segment in order.
+        let ahead = |before: u16, own: u16| own.wrapping_sub(before);
+        let counts = |own: &u16| last.is_none_or(|before| (1..=1024).contains(&ahead(before, *own)));
+        stream.take(start..octets.end + u64::from(fin), packet.time_ns, identification(packet).filter(counts));
         let report = &mut self.own.report;
         report.retransmitted_bytes += known;
         report.unique_bytes += payload - known;
@@ -673,15 +709,16 @@ impl Stream {
     }
 
     /// Takes a range, which may open a gap above or below.
-    fn take(&mut self, range: Range<u64>, now_ns: u64) {
+    fn take(&mut self, range: Range<u64>, now_ns: u64, identification: Option<u16>) {
         if range.is_empty() {
             return;
         }
         if range.start > self.next {
-            self.gaps.push((self.next..range.start, now_ns));
+            self.gaps.push(Gap { range: self.next..range.start, since_ns: now_ns, identification });
         }
         if range.end < self.lowest {
-            self.gaps.push((range.end..self.lowest, self.started_ns));
+            let (range, since_ns) = (range.end..self.lowest, self.started_ns);
+            self.gaps.push(Gap { range, since_ns, identification: None });
         }
         self.lowest = self.lowest.min(range.start);
         self.next = self.next.max(range.end);
@@ -705,6 +742,11 @@ fn ticks_between(one_ns: u64, other_ns: u64) -> u64 {
     let cycle = 1_u64 << 24;
     let distance = (one_ns / (1 << 20) % cycle).abs_diff(other_ns / (1 << 20) % cycle);
     distance.min(cycle - distance)
+}
+
+/// The IP identification, unless it is 0.
+fn identification(packet: &Packet) -> Option<u16> {
+    Some(packet.identification as u16).filter(|&number| packet.network == Network::Ipv4 && number != 0)
 }
 
 /// Whether one sequence number comes after another.

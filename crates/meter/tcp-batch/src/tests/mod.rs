@@ -177,7 +177,8 @@ proptest! {
             {
                 segment.window = segment.window.min(1);
             }
-            prop_assert_eq!(packed.unpack(extension.as_ref(), base_ns), expected);
+            let identification = expected.map_or(0, |segment| segment.identification);
+            prop_assert_eq!(packed.unpack(extension.as_ref(), identification, base_ns), expected);
             prop_assert_eq!(packed.has_extension(), extension.is_some());
             prop_assert_eq!(packed.time_ns(base_ns), packet.time_ns);
         }

@@ -59,11 +59,11 @@ fields! {
         [anomaly_packets(23, "tcpRetransmittedPartial")], |r| tcp_count(r, |t| t.partial_retransmissions);
     each "tcp_retransmitted_spurious", Integer, "packets", "Retransmitted segments of which all octets were acknowledged before.",
         [anomaly_packets(24, "tcpRetransmittedSpurious")], |r| tcp_count(r, |t| t.spurious_retransmissions);
-    each "tcp_retransmitted_unseen", Integer, "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole later than out-of-order segments do.",
+    each "tcp_retransmitted_unseen", Integer, "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole with a newer IP identification, or later than out-of-order segments do.",
         [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission);
     each "tcp_retransmitted_unseen_bytes", Integer, "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
         [anomaly_octets(26, "tcpRetransmittedUnseenOctets")], |r| segment_bytes(r, SegmentClass::UnseenRetransmission);
-    each "tcp_out_of_order", Integer, "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake; if that time is unknown, within 3 ms.",
+    each "tcp_out_of_order", Integer, "packets", "Out-of-order segments: they fill a hole with an older IP identification; if that does not decide, within the round-trip time of the handshake, or 3 ms if that is unknown.",
         [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
          anomaly_packets(27, "tcpOutOfOrderPackets")],
         |r| segments(r, SegmentClass::OutOfOrder);

@@ -1,3 +1,4 @@
+mod capture_point;
 mod command;
 mod payload;
 mod report;

@@ -32,7 +32,8 @@ in order, next; in order, beyond; FIN alone in order; FIN retransmission; FIN at
 retransmission, full; retransmission, partial; retransmission, re-segmented; retransmission, spurious;
 retransmission, not acknowledged; retransmission, other side silent;
 
-out of order by the handshake; out of order by 3 ms; unseen by the handshake; unseen by 3 ms;
+out of order by the identification; unseen by the identification; identification older, but too late;
+identification too far away; out of order by the handshake; out of order by 3 ms; unseen by the handshake; unseen by 3 ms;
 fills one of two holes; splits a hole; touches several holes; hole settled; hole settled below others;
 
 handshake of the responder; handshake of the initiator; SYN answered wrongly; size by sequence; no size: several;

@@ -21,6 +21,89 @@ fn hole_is_filled_out_of_order_within_the_limit() {
     assert_eq!(class_of(CheckedConnection::established(), 6 * MS + 1), UnseenRetransmission);
 }
 
+/// Fills a hole `age_ns` after it opened. The segments before it, behind it and in it have these
+/// identifications. The round trip of the handshake is 6 ms.
+fn class_by_identifications([before, opening, filling]: [u16; 3], age_ns: u64) -> SegmentClass {
+    let mut checked = CheckedConnection::established();
+    let with = |packet, identification: u16| Packet { identification: identification.into(), ..packet };
+    checked.enter(0, with(data(10 * MS, 1, 10), before));
+    checked.enter(0, with(data(20 * MS, 21, 10), opening));
+    checked.enter(0, with(data(20 * MS + 1, 31, 10), opening.wrapping_add(1)));
+    checked.enter(0, with(data(20 * MS + age_ns, 11, 10), filling))
+}
+
+#[test]
+fn newer_identification_is_that_of_an_unseen_retransmission() {
+    for (identifications, expected) in [
+        // The next two octets of the counter, and across its end.
+        ([40_000, 40_002, 40_004], UnseenRetransmission),
+        ([65_533, 65_535, 1], UnseenRetransmission),
+        ([65_534, 1, 3], UnseenRetransmission),
+        ([40_000, 40_002, 40_002 + 8192], UnseenRetransmission),
+        // Overtaken: the identification is older.
+        ([40_000, 40_002, 40_001], OutOfOrder),
+        ([65_534, 1, 65_535], OutOfOrder),
+    ] {
+        for age_ns in [1000, MS, 6 * MS, 6 * MS + 1, 50 * MS] {
+            assert_eq!(class_by_identifications(identifications, age_ns), expected, "{identifications:?} {age_ns}");
+        }
+    }
+}
+
+#[test]
+fn identification_that_does_not_count_leaves_the_decision_to_the_time() {
+    for identifications in [
+        // None, and always the same one.
+        [0, 0, 0],
+        [40_000, 0, 40_004],
+        [40_000, 40_002, 0],
+        [40_000, 40_000, 40_000],
+        // Too far ahead of the segment before, or behind it: the sender draws them by lot.
+        [40_000, 41_025, 41_026],
+        [40_000, 39_999, 40_001],
+        [40_000, 100, 102],
+        // Too far from the segment that opened the hole.
+        [40_000, 40_002, 48_195],
+        [40_000, 40_002, 38_977],
+        [40_000, 40_002, 40_002],
+    ] {
+        for (age_ns, expected) in [(MS, OutOfOrder), (6 * MS, OutOfOrder), (6 * MS + 1, UnseenRetransmission)] {
+            assert_eq!(class_by_identifications(identifications, age_ns), expected, "{identifications:?} {age_ns}");
+        }
+    }
+    // Over IPv6 there is none.
+    let mut checked = CheckedConnection::established();
+    let with = |packet, identification| Packet { network: Network::Ipv6, identification, ..packet };
+    checked.enter(0, with(data(10 * MS, 1, 10), 40_000));
+    checked.enter(0, with(data(20 * MS, 21, 10), 40_002));
+    assert_eq!(checked.enter(0, with(data(21 * MS, 11, 10), 40_004)), OutOfOrder);
+}
+
+#[test]
+fn older_identification_counts_for_200_ms() {
+    assert_eq!(class_by_identifications([40_000, 40_002, 40_001], 200 * MS), OutOfOrder);
+    assert_eq!(class_by_identifications([40_000, 40_002, 40_001], 200 * MS + 1), UnseenRetransmission);
+}
+
+#[test]
+fn first_hole_after_the_handshake_is_decided_by_identification_too() {
+    // The identification of a SYN with ACK of Linux is 0; the first payload has any.
+    let with = |packet, identification| Packet { identification, ..packet };
+    let mut checked = CheckedConnection::new();
+    checked.enter(0, with(segment(0, 0, 0, SYN), 500));
+    checked.enter(1, Packet { acknowledgment: 1, identification: 0, ..segment(4 * MS, 1000, 0, SYN | ACK) });
+    checked.enter(0, with(acknowledgment(6 * MS, 1, 1001), 501));
+    checked.enter(1, with(data(20 * MS, 1011, 10), 40_002));
+    assert_eq!(checked.enter(1, with(data(25 * MS, 1001, 10), 40_003)), UnseenRetransmission);
+    checked.enter(0, with(data(30 * MS, 11, 10), 503));
+    assert_eq!(checked.enter(0, with(data(35 * MS, 1, 10), 504)), UnseenRetransmission);
+    // The parts of a hole that is split have the identification of the whole.
+    checked.enter(0, with(data(40 * MS, 51, 10), 508));
+    assert_eq!(checked.enter(0, with(data(41 * MS, 31, 10), 506)), OutOfOrder);
+    assert_eq!(checked.enter(0, with(data(42 * MS, 41, 10), 509)), UnseenRetransmission);
+    assert_eq!(checked.enter(0, with(data(43 * MS, 21, 10), 505)), OutOfOrder);
+}
+
 #[test]
 fn retransmission_may_be_partial_or_spurious() {
     let mut checked = CheckedConnection::established();

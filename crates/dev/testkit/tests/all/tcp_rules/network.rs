@@ -50,7 +50,7 @@ struct Simulation<'a> {
     ends: [Endpoint; 2],
     captured: Vec<(u64, usize, Packet)>,
     network: Network,
-    /// 0: none; 1: counts up; 2: may repeat.
+    /// 0: none; 1: counts up; 2: may repeat; 3: counts up with jumps.
     identification: u8,
     /// Per cent of segments that are lost before the probe, delayed, or duplicated.
     lost: u64,
@@ -76,7 +76,7 @@ pub fn capture(random: &mut Choices) -> Vec<(usize, Packet)> {
         ends: [end(firsts[0], 64), end(firsts[1], 57)],
         captured: Vec::new(),
         network: if random.one_in(4) { Network::Ipv6 } else { Network::Ipv4 },
-        identification: random.pick(&[0, 1, 1, 2]),
+        identification: random.pick(&[0, 1, 1, 2, 3]),
         lost: random.pick(&[0, 2, 10, 50]),
         delayed: random.pick(&[0, 5, 25]),
         duplicated: random.pick(&[0, 0, 5, 60]),
@@ -140,6 +140,7 @@ impl Simulation<'_> {
         end.identification = match self.identification {
             0 => 0,
             1 => end.identification % 60_000 + 1,
+            3 => end.identification.wrapping_add(self.random.pick(&[1, 1, 1, 1, 1, 3, 900, 20_000])),
             _ => self.random.below(3) as u16,
         };
         let control = if payload > 0 && self.random.one_in(3) { control | 8 } else { control };
@@ -165,7 +166,8 @@ impl Simulation<'_> {
             return;
         }
         let is_delayed = self.random.below(100) < self.delayed;
-        let time_ns = self.now_ns + if is_delayed { self.random.pick(&[300_000, 3_000_000, 40_000_000]) } else { 0 };
+        let time_ns =
+            self.now_ns + if is_delayed { self.random.pick(&[300_000, 3_000_000, 40_000_000, 250_000_000]) } else { 0 };
         self.capture(time_ns, side, packet);
         while self.random.below(100) < self.duplicated {
             let after_ns = self.random.pick(&[
