@@ -4,6 +4,7 @@ use crate::learned::Media;
 use crate::lines::{Fields, MAX_FIELD_LINES, fields, is_text, lines, position_unquoted};
 use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Verdict};
+use memchr::memmem;
 use std::net::IpAddr;
 
 /// Octets of the first line.
@@ -56,7 +57,7 @@ pub(crate) fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
 /// address of the `c=` line that counts for it.
 pub(crate) fn media(octets: &[u8]) -> Media {
     let mut media = Media::new();
-    let Some(body) = octets.windows(4).position(|window| window == b"\r\n\r\n") else { return media };
+    let Some(body) = memmem::find(octets, b"\r\n\r\n") else { return media };
     let (mut of_session, mut is_in_media) = (None, false);
     for line in lines(&octets[body + 4..]) {
         let words = || line.split(|&octet| octet == b' ').filter_map(|word| std::str::from_utf8(word).ok());
