@@ -109,6 +109,8 @@ pub struct InspectionCounters {
     pub facts_left_out: u64,
     /// Flows whose messages were not counted because too many were counted at the same time.
     pub transactions_left_out: u64,
+    /// Packets of which a part was not inspected because that takes too long.
+    pub work_limited: u64,
 }
 
 impl InspectionCounters {
@@ -121,6 +123,7 @@ impl InspectionCounters {
         self.given_up += other.given_up;
         self.facts_left_out += other.facts_left_out;
         self.transactions_left_out += other.transactions_left_out;
+        self.work_limited += other.work_limited;
     }
 }
 

@@ -114,14 +114,15 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
 
 /// Adds what inspection left out.
 fn add_inspection(rows: &mut Rows, inspection: InspectionCounters) {
-    let InspectionCounters { given_up, facts_left_out, transactions_left_out, .. } = inspection;
-    for (name, flows) in [
+    let InspectionCounters { given_up, facts_left_out, transactions_left_out, work_limited, .. } = inspection;
+    for (name, count) in [
         ("inspection given up, too many undecided", given_up),
         ("facts left out, too little memory", facts_left_out),
         ("messages not counted, too many such flows", transactions_left_out),
+        ("packets not inspected to their end, too much work", work_limited),
     ] {
-        if flows > 0 {
-            rows.add(name, &[flows]);
+        if count > 0 {
+            rows.add(name, &[count]);
         }
     }
 }

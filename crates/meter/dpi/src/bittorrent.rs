@@ -3,9 +3,9 @@
 //! The handshake of peers is certain, and so is a message of the DHT. The first packet of uTP is a
 //! pattern.
 
-use crate::lines::contains;
 use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Datagram, Findings, Streams, Verdict};
+use memchr::memmem;
 
 const HANDSHAKE: &[u8] = b"\x13BitTorrent protocol";
 /// Octets of the header of uTP.
@@ -23,7 +23,9 @@ pub(crate) fn read_datagram(datagram: &Datagram<'_>, findings: &mut Findings) ->
     let payload = datagram.payload;
     // A dictionary with a query, response or error, and the type of the message.
     let is_query = [&b"d1:a"[..], b"d1:e", b"d1:r", b"d2:ip"].iter().any(|start| payload.starts_with(start));
-    if is_query && payload.ends_with(b"e") && ["1:y1:q", "1:y1:r", "1:y1:e"].iter().any(|kind| contains(payload, kind))
+    if is_query
+        && payload.ends_with(b"e")
+        && [b"1:y1:q", b"1:y1:r", b"1:y1:e"].iter().any(|kind| memmem::find(payload, *kind).is_some())
     {
         findings.recognise(Application::Bittorrent, Confidence::Message);
         return Ok(Verdict::Complete);

@@ -181,6 +181,8 @@ pub struct Findings {
     personal: bool,
     /// Per extracted field: its number, the length of its value in 2 octets, the value.
     pub(crate) facts: Vec<u8>,
+    /// A reader left out a part of the packet that it reads, which would have taken too long.
+    is_work_limited: bool,
     /// The messages of the record, if they are counted.
     messages: Option<Box<MessageCounts>>,
 }
@@ -194,6 +196,7 @@ impl Findings {
     /// Forgets everything, and keeps at most this much memory.
     pub(crate) fn clear(&mut self, kept_octets: usize) {
         (self.application, self.notes, self.messages) = (None, Notes::default(), None);
+        self.is_work_limited = false;
         self.facts.clear();
         self.facts.shrink_to(kept_octets);
     }
@@ -245,6 +248,17 @@ impl Findings {
     /// Adds a note.
     pub fn note(&mut self, note: Note) {
         self.notes.add(note);
+    }
+
+    /// Notes that a part of a packet is not read, which would take too long.
+    pub(crate) fn limit_work(&mut self) {
+        self.note(Note::Limit);
+        self.is_work_limited = true;
+    }
+
+    /// Whether a part of a packet was not read since the last call.
+    pub(crate) fn take_work_limited(&mut self) -> bool {
+        std::mem::take(&mut self.is_work_limited)
     }
 
     /// Whether an extracted field is known.
@@ -364,6 +378,8 @@ impl EscapedText {
     /// Appends octets of the payload. `special`: ASCII characters that have a meaning in the text
     /// around them.
     pub(crate) fn push_with(&mut self, mut value: &[u8], special: &[u8]) {
+        // What does not fit is not looked at, but for the character that shows it.
+        value = &value[..value.len().min(MAX_TEXT_OCTETS + 4)];
         // Most texts are of this kind.
         let is_plain = |octet: u8| matches!(octet, b' '..=b'~') && octet != b'\\' && !special.contains(&octet);
         let plain = value.iter().position(|octet| !is_plain(*octet));

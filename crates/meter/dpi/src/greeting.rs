@@ -8,6 +8,7 @@
 use crate::lines::{MAX_LINES, after_word, contains, first_word, is_text, lines, position_unquoted};
 use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
+use memchr::memchr;
 
 /// Octets of a greeting, and of a command.
 const MAX_LINE_OCTETS: usize = 512;
@@ -134,7 +135,7 @@ fn tls_after_lines(mut octets: &[u8]) -> &[u8] {
         if tls::is_start(octets) {
             return octets;
         }
-        let Some(end) = octets.iter().position(|&octet| octet == b'\n') else { break };
+        let Some(end) = memchr(b'\n', octets) else { break };
         octets = &octets[end + 1..];
     }
     &[]

@@ -3,9 +3,12 @@
 //! A request is certain when its line ends with the version, a response when its status line
 //! begins. A long request line of a usual method is a pattern until it ends. The head is read line
 //! by line, and not by a library, because its end is often not among the octets that are inspected.
+//! With more octets, reading goes on where it stopped: at the first line ([`State`] has which) that
+//! was not read.
 
-use crate::lines::{after_word, fields};
+use crate::lines::{Fields, MAX_FIELD_LINES, after_word, fields};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
+use memchr::{memchr, memchr3, memmem, memrchr};
 
 /// Octets of a method. The longest registered one has 17 (RFC 9110 section 16.1).
 const MAX_METHOD_OCTETS: usize = 24;
@@ -15,21 +18,56 @@ const LONG_LINE_OCTETS: usize = 256;
 const MAX_INTERIM_RESPONSES: usize = 8;
 const USUAL_METHODS: [&[u8]; 7] = [b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH"];
 
-pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+/// How far the reader has read the stream of the first side, and that of the second. It is valid as long as
+/// these only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct State([Progress; 2]);
+
+/// How far a side was read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Where reading goes on.
+    at: usize,
+    part: Part,
+}
+
+/// What is read next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    /// The first line of the first message.
+    #[default]
+    Start,
+    /// The fields of the request.
+    Request,
+    RequestEnd,
+    /// The first line of a response after as many interim ones.
+    NextResponse(usize),
+    /// The fields of that response.
+    Response {
+        interim_responses: usize,
+        is_final: bool,
+    },
+    ResponseEnd,
+}
+
+/// Reads the start of a connection, or goes on where `state` says.
+pub(crate) fn read_streams(state: &mut State, streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let State([first_progress, second_progress]) = state;
     // If the capture began in the middle, the server may be first.
     let server_is_first = streams.first.starts_with(b"HTTP/");
     let [read_first, read_second] =
         if server_is_first { [read_response, read_request] } else { [read_request, read_response] };
-    let first = read_first(streams.first, findings);
+    let first = read_first(first_progress, streams.first, findings);
     if first == Verdict::No {
         return Verdict::No;
     }
     // A damaged request is `More`: the response may prove HTTP.
-    match (first, read_second(streams.second, findings)) {
+    match (first, read_second(second_progress, streams.second, findings)) {
         (Verdict::More, Verdict::No) => Verdict::No,
         (Verdict::More, Verdict::More) => Verdict::More,
         (Verdict::Complete, Verdict::Complete) if findings.text(Fact::HttpMethod) == Some("CONNECT") => {
-            read_tunnel(streams, findings)
+            let heads_octets = [first_progress.at, second_progress.at];
+            read_tunnel(heads_octets, streams, findings)
         }
         (Verdict::Complete, Verdict::Complete | Verdict::No) => Verdict::Complete,
         _ => Verdict::Recognised,
@@ -37,11 +75,9 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
 }
 
 /// Reads what follows CONNECT and its response (RFC 9110 section 9.3.6).
-fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-    let [client, server] = [streams.first, streams.second].map(|octets| {
-        let line_end = octets.iter().position(|&octet| octet == b'\n');
-        line_end.and_then(|end| fields(&octets[end + 1..], |_, _| {})).unwrap_or_default()
-    });
+fn read_tunnel([first, second]: [usize; 2], streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+    let [client, server] =
+        [(streams.first, first), (streams.second, second)].map(|(octets, at)| octets.get(at..).unwrap_or_default());
     let is_open = matches!(findings.number(Fact::HttpStatus), Some(200..300));
     if is_open && [client, server].iter().all(|octets| octets.is_empty() || tls::is_start(octets)) {
         tls::read_upgrade(client, server, findings)
@@ -51,52 +87,94 @@ fn read_tunnel(streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
 }
 
 /// Reads the first request (RFC 9112 section 3).
-fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
-    // Servers ignore empty lines before it, and may take a line feed alone for their end (RFC 9112
-    // section 2.2).
-    let mut octets = octets;
-    while let [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] = octets {
-        octets = rest;
+fn read_request(progress: &mut Progress, octets: &[u8], findings: &mut Findings) -> Verdict {
+    if !matches!(progress.part, Part::Start | Part::Request | Part::RequestEnd) {
+        *progress = Progress::default();
     }
+    if progress.part == Part::Start {
+        // Servers ignore empty lines before it, and may take a line feed alone for their end (RFC 9112
+        // section 2.2).
+        let mut line = octets.get(progress.at..).unwrap_or_default();
+        while let [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] = line {
+            line = rest;
+        }
+        progress.at = octets.len() - line.len();
+        match read_request_line(line, findings) {
+            Ok(line_octets) => *progress = Progress { at: progress.at + line_octets, part: Part::Request },
+            Err(verdict) => return verdict,
+        }
+    }
+    if progress.part == Part::Request {
+        let read = fields(octets, progress.at, &mut { MAX_FIELD_LINES }, |name, value| {
+            if name.eq_ignore_ascii_case(b"host") {
+                findings.set_text(Fact::HttpHost, without_user(value));
+            } else if name.eq_ignore_ascii_case(b"user-agent") {
+                findings.set_text(Fact::HttpUserAgent, value);
+            }
+        });
+        if let Fields::Partial(at) = read {
+            progress.at = at;
+            return Verdict::Recognised;
+        }
+        progress.end(read, octets, Part::RequestEnd, findings);
+    }
+    Verdict::Complete
+}
+
+impl Progress {
+    /// Ends to read a head after its end, or if it has too many lines.
+    fn end(&mut self, read: Fields, octets: &[u8], part: Part, findings: &mut Findings) {
+        let at = match read {
+            Fields::Whole(at) | Fields::Partial(at) => at,
+            Fields::Limited => {
+                findings.limit_work();
+                octets.len()
+            }
+        };
+        *self = Self { at, part };
+    }
+}
+
+/// Reads the line of a request. Returns its length, or a verdict if it is not known to be one.
+fn read_request_line(octets: &[u8], findings: &mut Findings) -> Result<usize, Verdict> {
     let is_method = |&octet: &u8| octet.is_ascii_uppercase() || octet == b'-' || octet == b'_';
     let method_octets = octets.iter().take(MAX_METHOD_OCTETS).take_while(|octet| is_method(octet)).count();
     let (method, rest) = octets.split_at(method_octets);
     let rest = match rest {
-        [] if octets.len() < MAX_METHOD_OCTETS => return Verdict::More,
-        [b'\r'] if octets.len() == 1 => return Verdict::More,
+        [] if octets.len() < MAX_METHOD_OCTETS => return Err(Verdict::More),
+        [b'\r'] if octets.len() == 1 => return Err(Verdict::More),
         [b' ', rest @ ..] if !method.is_empty() => rest,
-        _ => return Verdict::No,
+        _ => return Err(Verdict::No),
     };
-    let (line, head) = match rest.iter().position(|&octet| octet == b'\n') {
-        Some(end) => (&rest[..end], Some(&rest[end + 1..])),
-        None => (rest, None),
-    };
+    let line_end = memchr(b'\n', rest);
+    let line = &rest[..line_end.unwrap_or(rest.len())];
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let is_damaged = line.iter().any(u8::is_ascii_control);
-    let Some(head) = head else {
-        let is_path = line.starts_with(b"/") || absolute_target(line).is_some();
+    // All octets at once: a long line comes again with each segment.
+    let is_damaged = line.iter().fold(false, |is_damaged, octet| is_damaged | octet.is_ascii_control());
+    let Some(line_end) = line_end else {
+        let is_path = line.starts_with(b"/") || after_scheme(line).is_some();
         let is_usual = is_path && USUAL_METHODS.contains(&method);
         if is_damaged {
-            return if is_usual && line.len() < LONG_LINE_OCTETS { Verdict::More } else { Verdict::No };
+            return Err(if is_usual && line.len() < LONG_LINE_OCTETS { Verdict::More } else { Verdict::No });
         }
         if line.len() < LONG_LINE_OCTETS || !is_usual {
-            return Verdict::More;
+            return Err(Verdict::More);
         }
         findings.recognise(Application::Http, Confidence::Pattern);
-        return Verdict::Recognised;
+        return Err(Verdict::Recognised);
     };
     // Some clients do not escape spaces in paths.
-    let Some(at) = line.iter().rposition(|&octet| octet == b' ') else { return Verdict::No };
+    let at = memrchr(b' ', line).ok_or(Verdict::No)?;
     // Other white space around the target does not count (RFC 9112 section 3).
     let (target, version) = (line[..at].trim_ascii(), &line[at + 1..]);
     let is_version = matches!(version, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9']);
     if !is_version || is_damaged || target.is_empty() {
-        return if version.starts_with(b"HTTP/1.") { Verdict::More } else { Verdict::No };
+        return Err(if version.starts_with(b"HTTP/1.") { Verdict::More } else { Verdict::No });
     }
     // A word before any text is no request. The response may prove that it is one.
-    let has_form = target.starts_with(b"/") || target == b"*" || target.windows(3).any(|window| window == b"://");
-    if !has_form && method != b"CONNECT" && !USUAL_METHODS.contains(&method) {
-        return Verdict::More;
+    let has_form = || target.starts_with(b"/") || target == b"*" || memmem::find(target, b"://").is_some();
+    if method != b"CONNECT" && !USUAL_METHODS.contains(&method) && !has_form() {
+        return Err(Verdict::More);
     }
     findings.recognise(Application::Http, Confidence::Message);
     findings.set_text(Fact::HttpMethod, method);
@@ -109,75 +187,105 @@ fn read_request(octets: &[u8], findings: &mut Findings) -> Verdict {
     } else {
         findings.set_text(Fact::HttpPath, target);
     }
-    let is_whole = fields(head, |name, value| {
-        if name.eq_ignore_ascii_case(b"host") {
-            findings.set_text(Fact::HttpHost, without_user(value));
-        } else if name.eq_ignore_ascii_case(b"user-agent") {
-            findings.set_text(Fact::HttpUserAgent, value);
-        }
-    });
-    if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised }
+    Ok(method_octets + 1 + line_end + 1)
+}
+
+/// What follows the scheme of a target that has one.
+fn after_scheme(target: &[u8]) -> Option<&[u8]> {
+    after_word(target, "http://").or_else(|| after_word(target, "https://"))
 }
 
 /// Host and path of a target that has both, as proxies get it (RFC 9112 section 3.2.2).
 fn absolute_target(target: &[u8]) -> Option<(&[u8], &[u8])> {
-    let after = after_word(target, "http://").or_else(|| after_word(target, "https://"))?;
-    let end = after.iter().position(|octet| b"/?#".contains(octet)).unwrap_or(after.len());
+    let after = after_scheme(target)?;
+    let end = memchr3(b'/', b'?', b'#', after).unwrap_or(after.len());
     let (authority, path) = after.split_at(end);
     Some((without_user(authority), path))
 }
 
 /// Host and port without the user information before them, which may have a password.
 fn without_user(authority: &[u8]) -> &[u8] {
-    authority.rsplit(|&octet| octet == b'@').next().unwrap_or_default()
+    memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..])
 }
 
 /// Reads responses up to the first final one (RFC 9112 section 4).
-fn read_response(mut octets: &[u8], findings: &mut Findings) -> Verdict {
-    let mut verdict = Verdict::More;
-    for _ in 0..MAX_INTERIM_RESPONSES {
-        // A digit, a digit but 0, and the end of the status (RFC 9112 section 4; some servers send
-        // no reason).
-        const FORM: &[u8; 13] = b"HTTP/1.0 100 ";
-        let is_response = octets.iter().zip(FORM).enumerate().all(|(at, (octet, form))| match form {
-            b'0' => octet.is_ascii_digit(),
-            b'1' if at > 8 => (b'1'..=b'9').contains(octet),
-            b' ' if at > 8 => b" \r\n".contains(octet),
-            _ => octet == form,
-        });
-        if !is_response {
-            return if verdict == Verdict::More { Verdict::No } else { verdict };
-        }
-        let Some([.., a, b, c, _]) = octets.first_chunk::<13>() else { return verdict };
-        verdict = Verdict::Recognised;
-        findings.recognise(Application::Http, Confidence::Message);
-        let status = [a, b, c].iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
-        let is_final = !(100..200).contains(&status) || status == 101;
-        if is_final {
-            findings.set_number(Fact::HttpStatus, status);
-        }
-        let Some(line_end) = octets.iter().position(|&octet| octet == b'\n') else { return verdict };
-        let is_whole = fields(&octets[line_end + 1..], |name, value| {
-            if is_final && name.eq_ignore_ascii_case(b"content-type") {
-                findings.set_text(Fact::HttpContentType, value);
+fn read_response(progress: &mut Progress, octets: &[u8], findings: &mut Findings) -> Verdict {
+    if matches!(progress.part, Part::Start | Part::Request | Part::RequestEnd) {
+        *progress = Progress { at: 0, part: Part::NextResponse(0) };
+    }
+    let mut lines_left = MAX_FIELD_LINES;
+    loop {
+        match progress.part {
+            Part::NextResponse(interim_responses) => {
+                let verdict = if interim_responses == 0 { Verdict::More } else { Verdict::Recognised };
+                let line = octets.get(progress.at..).unwrap_or_default();
+                if interim_responses == MAX_INTERIM_RESPONSES || line.len() < STATUS_FORM.len() && is_status(line) {
+                    return verdict;
+                }
+                let Some(is_final) = read_status(line, findings) else {
+                    return if interim_responses == 0 { Verdict::No } else { verdict };
+                };
+                let Some(line_end) = memchr(b'\n', line) else { return Verdict::Recognised };
+                let part = Part::Response { interim_responses, is_final };
+                *progress = Progress { at: progress.at + line_end + 1, part };
             }
-        });
-        match is_whole {
-            Some(_) if is_final => return Verdict::Complete,
-            Some(rest) => octets = rest,
-            None => return verdict,
+            Part::Response { interim_responses, is_final } => {
+                let read = fields(octets, progress.at, &mut lines_left, |name, value| {
+                    if is_final && name.eq_ignore_ascii_case(b"content-type") {
+                        findings.set_text(Fact::HttpContentType, value);
+                    }
+                });
+                match read {
+                    Fields::Partial(at) => {
+                        progress.at = at;
+                        return Verdict::Recognised;
+                    }
+                    Fields::Whole(at) if !is_final => {
+                        *progress = Progress { at, part: Part::NextResponse(interim_responses + 1) };
+                    }
+                    read => progress.end(read, octets, Part::ResponseEnd, findings),
+                }
+            }
+            _ => return Verdict::Complete,
         }
     }
-    verdict
+}
+
+/// The start of a status line: `0` is a digit, `1` a digit but 0, the last octet the end of the status
+/// (RFC 9112 section 4; some servers send no reason).
+const STATUS_FORM: &[u8; 13] = b"HTTP/1.0 100 ";
+
+/// Whether octets are a status line, as far as they are there.
+fn is_status(octets: &[u8]) -> bool {
+    octets.iter().zip(STATUS_FORM).enumerate().all(|(at, (octet, form))| match form {
+        b'0' => octet.is_ascii_digit(),
+        b'1' if at > 8 => (b'1'..=b'9').contains(octet),
+        b' ' if at > 8 => b" \r\n".contains(octet),
+        _ => octet == form,
+    })
+}
+
+/// Reads the status of a whole status line. Returns whether it is final. `None`: it is no status line.
+fn read_status(line: &[u8], findings: &mut Findings) -> Option<bool> {
+    let [.., a, b, c, _] = line.first_chunk::<{ STATUS_FORM.len() }>().filter(|line| is_status(*line))?;
+    findings.recognise(Application::Http, Confidence::Message);
+    let status = [a, b, c].iter().fold(0, |status, digit| status * 10 + u64::from(**digit - b'0'));
+    let is_final = !(100..200).contains(&status) || status == 101;
+    if is_final {
+        findings.set_number(Fact::HttpStatus, status);
+    }
+    Some(is_final)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Note;
 
     fn read(first: &[u8], second: &[u8]) -> (Verdict, Findings) {
         let mut findings = Findings::new(true);
-        let verdict = read_streams(&Streams { first, second, ..Streams::default() }, &mut findings);
+        let streams = Streams { first, second, ..Streams::default() };
+        let verdict = read_streams(&mut State::default(), &streams, &mut findings);
         (verdict, findings)
     }
 
@@ -313,5 +421,57 @@ mod tests {
             let (verdict, findings) = read(first.as_bytes(), b"HTTP/1.1 400 Bad Request\r\n\r\n");
             assert_eq!((verdict, findings.application()), (Verdict::No, None), "{first:?}");
         }
+    }
+
+    #[test]
+    fn reading_goes_on_where_it_stopped() {
+        let request =
+            b"\r\nGET /a HTTP/1.1\r\nA: b\r\nHost: a.example\r\n c\r\nUser-Agent: x\r\nHost: b.example\r\n\r\nbody";
+        let response = b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\nContent-Type: a/b\r\n\r\nbody";
+        for step in 1..request.len() {
+            for swapped in [false, true] {
+                let (mut state, mut findings) = (State::default(), Findings::new(true));
+                let mut octets = 0;
+                while octets < request.len() + response.len() {
+                    octets += step;
+                    let client = &request[..octets.min(request.len())];
+                    let server = &response[..octets.saturating_sub(client.len()).min(response.len())];
+                    let (first, second) = if swapped { (server, client) } else { (client, server) };
+                    let streams = Streams { first, second, ..Streams::default() };
+                    let verdict = read_streams(&mut state, &streams, &mut findings);
+                    let (expected, whole) = read(first, second);
+                    assert_eq!(verdict, expected, "{step} {swapped} {octets}");
+                    for fact in Fact::ALL {
+                        assert_eq!(findings.octets(*fact), whole.octets(*fact), "{step} {swapped} {octets} {fact:?}");
+                    }
+                }
+            }
+        }
+        // What was read is not read again.
+        let mut state = State::default();
+        let streams = Streams { first: &request[..40], second: b"", ..Streams::default() };
+        read_streams(&mut state, &streams, &mut Findings::new(true));
+        assert_eq!((state.0[0].at, state.0[0].part), (25, Part::Request));
+    }
+
+    #[test]
+    fn lines_of_a_segment_are_limited() {
+        let head = |lines: usize| format!("GET / HTTP/1.1\r\n{}Host: a.example\r\n\r\n", "A:\n".repeat(lines));
+        for (lines, host, is_limited) in
+            [(MAX_FIELD_LINES - 1, Some("a.example"), false), (MAX_FIELD_LINES, None, true)]
+        {
+            let (verdict, mut findings) = read(head(lines).as_bytes(), b"HTTP/1.1 200 OK\r\n\r\n");
+            assert_eq!((verdict, findings.text(Fact::HttpHost)), (Verdict::Complete, host), "{lines}");
+            assert_eq!((findings.notes().has(Note::Limit), findings.take_work_limited()), (is_limited, is_limited));
+        }
+        // In several segments there may be more.
+        let (head, mut findings) = (head(2 * MAX_FIELD_LINES), Findings::new(true));
+        let mut state = State::default();
+        for octets in [head.len() / 3, 2 * head.len() / 3, head.len()] {
+            let streams = Streams { first: &head.as_bytes()[..octets], ..Streams::default() };
+            read_streams(&mut state, &streams, &mut findings);
+        }
+        assert!(!findings.take_work_limited());
+        assert_eq!(findings.text(Fact::HttpHost), Some("a.example"));
     }
 }

@@ -3,7 +3,7 @@
 //! The connection preface of the client is certain. A server alone is a pattern: its first frame is
 //! SETTINGS. A header block is read as far as it came, also if it continues in CONTINUATION frames.
 
-use crate::hpack::{Decoder, Field, MAX_STRING_OCTETS, Text};
+use crate::hpack::{Decoder, Field, MAX_FIELDS, MAX_STRING_OCTETS, Text};
 use crate::{Application, Confidence, Fact, Findings, Streams, Verdict};
 use arrayvec::ArrayVec;
 use std::borrow::Cow;
@@ -49,6 +49,7 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
             }
             true
         });
+        let request = request.is_finished(findings);
         return if read_response(server, findings) && request { Verdict::Complete } else { Verdict::Recognised };
     }
     let is_whole = server.get(2).is_some_and(|octets| server.len() >= FRAME_HEADER_OCTETS + usize::from(*octets));
@@ -63,24 +64,27 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
 /// Finds the first final response. `true`: it was there.
 fn read_response(server: &[u8], findings: &mut Findings) -> bool {
     let mut is_final = false;
-    is_start_of_settings(server)
-        && read_headers(server, |field, value| {
-            match field {
-                Field::Status => {
-                    let value = value.decode(STATUS_DIGITS + 1);
-                    // Interim responses come before (RFC 9113 section 8.1).
-                    is_final = !value.starts_with(b"1");
-                    // Three digits (RFC 9113 section 8.3.2).
-                    if let ([b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'], true) = (&*value, is_final) {
-                        let status = value.iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
-                        findings.set_number(Fact::HttpStatus, status);
-                    }
+    if !is_start_of_settings(server) {
+        return false;
+    }
+    let headers = read_headers(server, |field, value| {
+        match field {
+            Field::Status => {
+                let value = value.decode(STATUS_DIGITS + 1);
+                // Interim responses come before (RFC 9113 section 8.1).
+                is_final = !value.starts_with(b"1");
+                // Three digits (RFC 9113 section 8.3.2).
+                if let ([b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'], true) = (&*value, is_final) {
+                    let status = value.iter().fold(0, |status, digit| status * 10 + u64::from(*digit - b'0'));
+                    findings.set_number(Fact::HttpStatus, status);
                 }
-                Field::ContentType if is_final => set_text(Fact::HttpContentType, value, findings),
-                _ => {}
             }
-            is_final
-        })
+            Field::ContentType if is_final => set_text(Fact::HttpContentType, value, findings),
+            _ => {}
+        }
+        is_final
+    });
+    headers.is_finished(findings)
 }
 
 /// Sets an extracted field. The value is decoded only if it is wanted: the same octets come again with each packet.
@@ -109,25 +113,49 @@ struct Block<'a> {
     is_whole: bool,
 }
 
+/// How far header blocks were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Headers {
+    /// The wanted block was whole, or what follows cannot be read.
+    Finished,
+    Unfinished,
+    /// To the limit of fields.
+    Limited,
+}
+
+impl Headers {
+    /// Whether nothing is left to be read.
+    fn is_finished(self, findings: &mut Findings) -> bool {
+        if self == Self::Limited {
+            findings.limit_work();
+        }
+        self != Self::Unfinished
+    }
+}
+
 /// Calls a function with the fields of header blocks, the first of each name in a block, up to the
-/// block whose last one gives `true`. `true`: that block was whole, or what follows cannot be read.
-fn read_headers(octets: &[u8], mut read: impl FnMut(Field, Text<'_>) -> bool) -> bool {
+/// block whose last one gives `true`.
+fn read_headers(octets: &[u8], mut read: impl FnMut(Field, Text<'_>) -> bool) -> Headers {
     let blocks = header_blocks(octets);
     let mut decoder = Decoder::default();
+    let mut fields_left = MAX_FIELDS;
     for block in &blocks {
         let (mut is_last, mut seen) = (false, 0_u8);
-        let is_valid = decoder.decode(&block.octets, |field, value| {
+        let is_valid = decoder.decode(&block.octets, &mut fields_left, |field, value| {
             // Promises change the table of the decoder.
             if block.is_message && seen & 1 << field as u8 == 0 {
                 seen |= 1 << field as u8;
                 is_last = read(field, value);
             }
         });
+        if is_valid.is_err() && fields_left == 0 {
+            return Headers::Limited;
+        }
         if block.is_whole && (is_last || is_valid.is_err()) {
-            return true;
+            return Headers::Finished;
         }
     }
-    false
+    Headers::Unfinished
 }
 
 /// The first header blocks of a side. Only the last one may be incomplete.
@@ -277,12 +305,32 @@ mod tests {
         let octets = (block.len() as u32).to_be_bytes();
         let frame = [&octets[1..], &[HEADERS, 0, 0, 0, 0, 1], &block].concat();
         let mut fields = Vec::new();
-        let is_whole = read_headers(&frame, |field, value| {
+        let headers = read_headers(&frame, |field, value| {
             fields.push((field, value.decode(MAX_STRING_OCTETS).len()));
             true
         });
-        assert_eq!((is_whole, fields.len()), (false, 1), "{fields:?}");
+        assert_eq!((headers, fields.len()), (Headers::Limited, 1), "{fields:?}");
         assert_eq!(fields[0].0, Field::Authority);
+    }
+
+    #[test]
+    fn fields_of_a_side_are_limited() {
+        for (count, host) in [(MAX_FIELDS - 1, Some("a")), (MAX_FIELDS, None)] {
+            // References to an entry, in two frames, then the host.
+            let literal = b"\x40\x01x\x01y";
+            let parts = [count / 2, count - count / 2 - 1].map(|fields| [0xbe].repeat(fields));
+            let block = [&literal[..], &parts[0]].concat();
+            let rest = [&parts[1][..], b"\x01\x01a"].concat();
+            let long_frame = |kind: u8, flags: u8, payload: &[u8]| {
+                let length = (payload.len() as u32).to_be_bytes();
+                [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+            };
+            let frames = [long_frame(HEADERS, 0, &block), long_frame(CONTINUATION, END_HEADERS, &rest)].concat();
+            let (verdict, mut findings) =
+                read(&[PREFACE, &settings(), &frames].concat(), &[settings(), frame(HEADERS, 4, b"\x88")].concat());
+            assert_eq!((verdict, findings.text(Fact::HttpHost)), (Verdict::Complete, host), "{count}");
+            assert_eq!(findings.take_work_limited(), host.is_none(), "{count}");
+        }
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub(crate) struct MessageStream {
     head: Head,
     line: ArrayVec<u8, LINE_OCTETS>,
     has_missed: bool,
+    /// A segment had too many lines.
+    is_work_limited: bool,
 }
 
 impl MessageStream {
@@ -104,6 +106,11 @@ impl MessageStream {
     /// Whether messages may be missing.
     pub fn has_missed(&self) -> bool {
         self.has_missed
+    }
+
+    /// Whether lines of a segment were not read since the last call.
+    pub fn take_work_limited(&mut self) -> bool {
+        std::mem::take(&mut self.is_work_limited)
     }
 
     /// Whether the octets after the last message are of another protocol.
@@ -236,6 +243,7 @@ impl MessageStream {
                     if end.is_some() {
                         lines_left -= 1;
                         if lines_left == 0 {
+                            self.is_work_limited = true;
                             return self.lose();
                         }
                         let line = std::mem::take(&mut self.line);

@@ -10,7 +10,22 @@ use std::sync::LazyLock;
 
 /// A reader of TCP.
 #[derive(Debug)]
-pub struct StreamReader(fn(&Streams<'_>, &mut Findings) -> Read<Verdict>);
+pub struct StreamReader(ReadStreams);
+
+/// Reads the start of a connection.
+#[derive(Debug)]
+enum ReadStreams {
+    /// From its first octet, also if it has read a part of it before.
+    Whole(fn(&Streams<'_>, &mut Findings) -> Read<Verdict>),
+    /// From where it stopped.
+    Http1,
+}
+
+/// How far readers have read the streams of a connection. It is valid as long as these only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamState {
+    http1: http1::State,
+}
 
 /// A reader of UDP.
 #[derive(Debug)]
@@ -47,29 +62,33 @@ const fn datagram(
     DatagramReader { first_octets, read: ReadDatagram::Alone(read) }
 }
 
+const fn stream(read: fn(&Streams<'_>, &mut Findings) -> Read<Verdict>) -> StreamReader {
+    StreamReader(ReadStreams::Whole(read))
+}
+
 /// Readers of TCP. At most one of them recognises a connection.
 pub const STREAM_READERS: &[StreamReader] = &[
-    StreamReader(|streams, findings| Ok(tls::read_streams(streams, findings))),
-    StreamReader(|streams, findings| Ok(http1::read_streams(streams, findings))),
-    StreamReader(|streams, findings| Ok(http2::read_streams(streams, findings))),
-    StreamReader(|streams, findings| Ok(ssh::read_streams(streams, findings))),
-    StreamReader(dns::read_streams),
-    StreamReader(greeting::read_smtp),
-    StreamReader(greeting::read_imap),
-    StreamReader(greeting::read_pop3),
-    StreamReader(greeting::read_ftp),
-    StreamReader(|streams, findings| sip::read(streams.first, findings)),
-    StreamReader(mqtt::read_streams),
-    StreamReader(stun::read_streams),
-    StreamReader(rdp::read_streams),
-    StreamReader(smb::read_streams),
-    StreamReader(kerberos::read_streams),
-    StreamReader(ldap::read_streams),
-    StreamReader(postgresql::read_streams),
-    StreamReader(mysql::read_streams),
-    StreamReader(redis::read_streams),
-    StreamReader(bittorrent::read_streams),
-    StreamReader(openvpn::read_streams),
+    stream(|streams, findings| Ok(tls::read_streams(streams, findings))),
+    StreamReader(ReadStreams::Http1),
+    stream(|streams, findings| Ok(http2::read_streams(streams, findings))),
+    stream(|streams, findings| Ok(ssh::read_streams(streams, findings))),
+    stream(dns::read_streams),
+    stream(greeting::read_smtp),
+    stream(greeting::read_imap),
+    stream(greeting::read_pop3),
+    stream(greeting::read_ftp),
+    stream(|streams, findings| sip::read(streams.first, findings)),
+    stream(mqtt::read_streams),
+    stream(stun::read_streams),
+    stream(rdp::read_streams),
+    stream(smb::read_streams),
+    stream(kerberos::read_streams),
+    stream(ldap::read_streams),
+    stream(postgresql::read_streams),
+    stream(mysql::read_streams),
+    stream(redis::read_streams),
+    stream(bittorrent::read_streams),
+    stream(openvpn::read_streams),
 ];
 
 /// Readers of UDP. At most one of them recognises a datagram.
@@ -99,7 +118,16 @@ impl StreamReader {
     /// Reads the start of a connection. It says `No` to the first octet of other protocols.
     #[inline]
     pub fn read(&self, streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
-        (self.0)(streams, findings).unwrap_or_else(|verdict| verdict)
+        self.read_on(&mut StreamState::default(), streams, findings)
+    }
+
+    /// The same with the state after fewer octets of the streams, for which the findings were the same.
+    #[inline]
+    pub(crate) fn read_on(&self, state: &mut StreamState, streams: &Streams<'_>, findings: &mut Findings) -> Verdict {
+        match self.0 {
+            ReadStreams::Whole(read) => read(streams, findings).unwrap_or_else(|verdict| verdict),
+            ReadStreams::Http1 => http1::read_streams(&mut state.http1, streams, findings),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! SIP (RFC 3261) over UDP and TCP: the first request or response.
 
 use crate::learned::Media;
-use crate::lines::{fields, is_text, lines, position_unquoted};
+use crate::lines::{Fields, MAX_FIELD_LINES, fields, is_text, lines, position_unquoted};
 use crate::start::{Read, Start, require};
 use crate::{Application, Confidence, Fact, Findings, Verdict};
+use memchr::memmem;
 use std::net::IpAddr;
 
 /// Octets of the first line.
@@ -37,19 +38,26 @@ pub(crate) fn read(octets: &[u8], findings: &mut Findings) -> Read<Verdict> {
         require(is_text(line) && line.ends_with(b" SIP/2.0"))?;
     }
     findings.recognise(Application::Sip, Confidence::Message);
-    let is_whole = fields(rest.0, |name, value| {
-        if name.eq_ignore_ascii_case(b"from") || name.eq_ignore_ascii_case(b"f") {
+    let read = fields(rest.0, 0, &mut { MAX_FIELD_LINES }, |name, value| {
+        if (name.eq_ignore_ascii_case(b"from") || name.eq_ignore_ascii_case(b"f")) && findings.takes(Fact::User) {
             address(value).iter().for_each(|address| findings.set_text(Fact::User, address));
         }
     });
-    Ok(if is_whole.is_some() { Verdict::Complete } else { Verdict::Recognised })
+    Ok(match read {
+        Fields::Whole(_) => Verdict::Complete,
+        Fields::Partial(_) => Verdict::Recognised,
+        Fields::Limited => {
+            findings.limit_work();
+            Verdict::Complete
+        }
+    })
 }
 
 /// Where a message says that media are expected (SDP, RFC 8866): each `m=` line of RTP with the
 /// address of the `c=` line that counts for it.
 pub(crate) fn media(octets: &[u8]) -> Media {
     let mut media = Media::new();
-    let Some(body) = octets.windows(4).position(|window| window == b"\r\n\r\n") else { return media };
+    let Some(body) = memmem::find(octets, b"\r\n\r\n") else { return media };
     let (mut of_session, mut is_in_media) = (None, false);
     for line in lines(&octets[body + 4..]) {
         let words = || line.split(|&octet| octet == b' ').filter_map(|word| std::str::from_utf8(word).ok());

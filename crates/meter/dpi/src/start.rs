@@ -4,6 +4,7 @@
 //! they contradict. So a reader is a list of what has to come, with `?` after each.
 
 use crate::Verdict;
+use memchr::memchr;
 
 /// Octets that were not read yet. A function that fails may have read a part.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +95,7 @@ impl<'a> Start<'a> {
 
     /// The octets before the next one with a value, which is skipped. `No` if there is none within a number of octets.
     pub(crate) fn until(&mut self, end: u8, limit: usize) -> Read<&'a [u8]> {
-        match self.0.iter().take(limit).position(|&octet| octet == end) {
+        match memchr(end, &self.0[..limit.min(self.0.len())]) {
             Some(at) => {
                 let octets = &self.0[..at];
                 self.0 = &self.0[at + 1..];

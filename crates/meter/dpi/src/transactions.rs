@@ -116,6 +116,11 @@ impl Transactions {
         }
     }
 
+    /// Whether lines of a segment were not read since the last call, because it has too many.
+    pub fn take_work_limited(&mut self) -> bool {
+        self.streams.iter_mut().fold(false, |is_limited, stream| is_limited | stream.take_work_limited())
+    }
+
     /// Adds the counts of the record so far to findings. `suspensions`: how often inspection has been
     /// suspended. `goes_on`: open questions may be answered in the next record.
     pub fn add_to(&self, findings: &mut Findings, suspensions: u32, goes_on: bool) {

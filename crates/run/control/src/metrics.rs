@@ -58,6 +58,11 @@ const OF_PIPELINES: &[Figure<GroupStatus>] = &[
     ("weir_inspection_given_up_total", "Flows given up because too many were undecided", |of| {
         of.account.ledger.inspection.given_up
     }),
+    (
+        "weir_inspection_work_limited_total",
+        "Packets of which a part was not inspected because that takes too long",
+        |of| of.account.ledger.inspection.work_limited,
+    ),
     ("weir_buckets_moved_total", "Buckets moved between the meters of --layout spread", |pipeline| {
         pipeline.balance.map_or(0, |balance| balance.moved_buckets)
     }),

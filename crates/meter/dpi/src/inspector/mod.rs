@@ -172,6 +172,7 @@ impl Inspector {
     fn count(&mut self, entry: u32, payload: &Payload<'_>) -> bool {
         if let Some(Entry::Counted(counted)) = self.entries.get_mut(entry as usize) {
             counted.transactions.read(payload);
+            self.counters.work_limited += u64::from(counted.transactions.take_work_limited());
         }
         true
     }
@@ -259,6 +260,7 @@ impl Inspector {
         self.session_octets += session.octets() - before;
         self.learn(FIRST_SESSION, payload);
         self.count_in_session(FIRST_SESSION, flow, payload, is_open);
+        self.counters.work_limited += u64::from(self.sessions[FIRST_SESSION as usize].take_work_limited());
         if is_open {
             self.open_session(flow);
             return true;
@@ -331,7 +333,7 @@ impl Inspector {
         let has_start = |session: &Session, side: usize| !session.streams[side].contiguous().is_empty();
         if payload.begins_stream(flow) && !flow.is_silent(payload.endpoint) && !has_start(session, session.first) {
             // The start of the side that came first is still to come.
-            session.first = payload.endpoint & 1;
+            session.set_first(payload.endpoint);
         }
         let first = session.first;
         // It could be the first: a datagram, or the first payload of the second side of a connection.
@@ -340,12 +342,13 @@ impl Inspector {
         let is_open = session.inspect(payload, flow, self.settings.octets);
         if session.first != first {
             flow.silent |= 1 << first;
-            session.streams[first].end();
+            session.end_stream(first);
         }
         session.count_packet(payload, &mut self.counters);
         self.session_octets += session.octets() - before;
         self.learn(index, payload);
         self.count_in_session(index, flow, payload, is_open);
+        self.counters.work_limited += u64::from(self.sessions[index as usize].take_work_limited());
         self.bound_session_octets(index);
         if is_open {
             return true;

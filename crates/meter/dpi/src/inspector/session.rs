@@ -2,7 +2,7 @@
 
 use super::flow::{FlowInspection, UNKNOWN_DATAGRAMS};
 use super::payload::Payload;
-use crate::readers::{Candidates, DATAGRAM_READERS, DatagramState, STREAM_READERS};
+use crate::readers::{Candidates, DATAGRAM_READERS, DatagramState, STREAM_READERS, StreamState};
 use crate::reassembly::Stream;
 use crate::transactions::Transactions;
 use crate::{Findings, Note, Streams, Verdict};
@@ -29,6 +29,7 @@ pub(super) struct Session {
     /// The messages of the flow, if they are counted.
     pub transactions: Option<Box<Transactions>>,
     datagram_state: DatagramState,
+    stream_state: StreamState,
 }
 
 /// What a side of a connection sent, as [`Streams`] has it of both.
@@ -54,6 +55,7 @@ impl Session {
     pub fn begin(&mut self, flow: &FlowInspection, payload: &Payload<'_>, candidates: u32, unmatched: u16) {
         (self.is_tcp, self.ports, self.first) = (payload.tcp.is_some(), payload.ports, payload.endpoint & 1);
         (self.candidates, self.packets) = (candidates, unmatched.into());
+        self.stream_state = StreamState::default();
         if flow.is_silent(1 - self.first) {
             self.streams[1 - self.first].end();
         }
@@ -73,6 +75,17 @@ impl Session {
         self.datagram_state.clear(kept_octets > 0);
     }
 
+    /// Takes an endpoint for the one that sent payload first. Readers begin again.
+    pub fn set_first(&mut self, endpoint: usize) {
+        (self.first, self.stream_state) = (endpoint & 1, StreamState::default());
+    }
+
+    /// Reads no more octets of an endpoint.
+    pub fn end_stream(&mut self, endpoint: usize) {
+        self.streams[endpoint].end();
+        self.stream_state = StreamState::default();
+    }
+
     /// Counts a packet that was shown to the readers, and the flow if it was the one that decided.
     pub fn count_packet(&mut self, payload: &Payload<'_>, counters: &mut InspectionCounters) {
         self.packets += u32::from(!payload.octets.is_empty());
@@ -81,6 +94,12 @@ impl Session {
             let last = counters.recognised_by_packet.len() - 1;
             counters.recognised_by_packet[last.min(self.packets.saturating_sub(1) as usize)] += 1;
         }
+    }
+
+    /// Whether a part of the packet was not read, because that takes too long.
+    pub fn take_work_limited(&mut self) -> bool {
+        let is_limited = self.transactions.as_mut().is_some_and(|transactions| transactions.take_work_limited());
+        self.findings.take_work_limited() | is_limited
     }
 
     /// Shows a packet to the readers. Returns whether more packets are of use. `limit` is the number
@@ -97,8 +116,12 @@ impl Session {
             }
             Some((_, fin)) => {
                 let stream = &mut self.streams[endpoint];
-                let known = stream.contiguous().len();
+                let (known, start) = (stream.contiguous().len(), stream.start());
                 stream.add(&payload.segment(), flow.expected(endpoint), limit, &mut self.findings);
+                if stream.start() != start {
+                    // Octets came before the first one.
+                    self.stream_state = StreamState::default();
+                }
                 if stream.contiguous().len() > known || fin {
                     // Readers borrow the octets and change the findings.
                     let taken = std::mem::take(&mut self.streams);
@@ -159,12 +182,12 @@ impl Session {
     /// Asks the readers about the first payload of the second side alone. If it proves a protocol, that
     /// side is the first one from now on.
     fn read_alone(&mut self, side: Side<'_>, payload: &Payload<'_>, flow: &FlowInspection) {
-        let known = (self.candidates, self.first);
+        let known = (self.candidates, self.first, self.stream_state);
+        self.set_first(payload.endpoint);
         self.candidates = side.octets.first().map_or(0, |first| Candidates::get().of_stream(*first));
-        self.first = payload.endpoint & 1;
         self.read_streams([side, Side { octets: &[], ended: true, limited: false }], payload, flow);
         if self.findings.application().is_none() {
-            (self.candidates, self.first) = known;
+            (self.candidates, self.first, self.stream_state) = known;
         }
     }
 
@@ -196,7 +219,9 @@ impl Session {
             ports: if payload.endpoint & 1 == self.first { [source, destination] } else { [destination, source] },
             first_is_client: flow.client().map(|client| client == self.first),
         };
-        self.read(|reader, findings| STREAM_READERS[reader].read(&streams, findings));
+        let mut state = self.stream_state;
+        self.read(|reader, findings| STREAM_READERS[reader].read_on(&mut state, &streams, findings));
+        self.stream_state = state;
         if streams.ended == [true; 2] && self.candidates != 0 {
             self.candidates = 0;
             if streams.limited.contains(&true) {

@@ -531,3 +531,46 @@ fn streams_are_read_in_the_order_of_their_octets() {
     assert_eq!(inspector.findings(&flow).unwrap().notes().names().collect::<Vec<_>>(), ["limit"]);
     assert_eq!(inspector.free_sessions.len(), 1);
 }
+
+#[test]
+fn packets_that_are_not_read_to_their_end_are_counted() {
+    // Initials of alternating versions, each of which needs other keys.
+    let initial = |version: [u8; 5]| [&version[..], &[1, 9, 0, 0, 20], &[7; 20]].concat();
+    let versions = [initial(*b"\xc0\0\0\0\x01"), initial(*b"\xd0\x6b\x33\x43\xcf")].concat();
+    let lines = [&b"GET / HTTP/1.1\r\n"[..], &b"a:\n".repeat(600)].concat();
+    for (octets, tcp, application) in
+        [(versions.repeat(20), None, Application::Quic), (lines, Some((7, false)), Application::Http)]
+    {
+        for transactions in [0, 8] {
+            let settings = InspectionSettings { transactions, ..InspectionSettings::default() };
+            let mut inspector = Inspector::new(settings, 8);
+            let mut flow = FlowInspection::default();
+            inspector.inspect(&mut flow, &Payload { tcp, ..datagram(&octets) });
+            let found = inspector.findings(&flow).unwrap();
+            assert_eq!(found.application().map(|(application, _)| application), Some(application));
+            assert!(found.notes().has(Note::Limit));
+            assert_eq!(inspector.counters().work_limited, 1);
+            if application == Application::Quic {
+                inspector.inspect(&mut flow, &datagram(&octets));
+                assert_eq!(inspector.counters().work_limited, 2);
+            }
+            inspector.end_flow(&mut flow);
+            inspector.inspect(&mut flow, &datagram(QUESTION));
+            assert!(!inspector.findings(&flow).unwrap().notes().has(Note::Limit));
+        }
+    }
+}
+
+#[test]
+fn octets_that_come_before_those_that_were_read_are_read() {
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let mut flow = FlowInspection::default();
+    let request = b"\n\n\n\nGET / HTTP/1.1\r\nA: b\r\nHost: a.example\r\n\r\n";
+    // The capture has no SYN, and the segment with the first octets comes later.
+    for (begin, end) in [(4, 30), (0, 4), (30, request.len())] {
+        let tcp = Some((100 + begin as u32, false));
+        inspector.inspect(&mut flow, &Payload { tcp, ..datagram(&request[begin..end]) });
+    }
+    let found = inspector.findings(&flow).unwrap();
+    assert_eq!((found.text(Fact::HttpHost), found.notes().names().count()), (Some("a.example"), 0));
+}

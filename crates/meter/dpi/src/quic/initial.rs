@@ -87,22 +87,37 @@ pub(super) struct LastKeys {
     secrets: Option<(u32, ArrayVec<u8, MAX_ID_OCTETS>, Secrets)>,
     /// Keys that follow from these secrets.
     keys: Option<(Sender, Keys)>,
+    /// Keys that may still be derived for this datagram.
+    derivations_left: u8,
+    /// A packet of this datagram needed more.
+    is_limited: bool,
 }
 
 impl LastKeys {
-    /// The keys of a connection whose client first sent to `id`. `None`: the version is unknown, or the
-    /// id too long.
+    /// Permits this number of derivations for the next datagram.
+    pub(super) fn begin_datagram(&mut self, derivations: u8) {
+        (self.derivations_left, self.is_limited) = (derivations, false);
+    }
+
+    /// Whether keys were not derived because of the limit.
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
+    /// The keys of a connection whose client first sent to `id`. `None`: the version is unknown, the
+    /// id too long, or the limit of derivations reached.
     fn of(&mut self, number: u32, id: &[u8], sender: Sender) -> Option<&Keys> {
         let version = version(number)?;
-        let secrets = match &self.secrets {
-            Some((of, last_id, secrets)) if *of == number && **last_id == *id => *secrets,
-            _ => {
-                let secrets = Secrets::new(version, id);
-                *self = Self { secrets: Some((number, id.try_into().ok()?, secrets)), keys: None };
-                secrets
-            }
-        };
-        if self.keys.as_ref().is_none_or(|(of, _)| *of != sender) {
+        let known = self.secrets.as_ref().filter(|(of, last_id, _)| *of == number && **last_id == *id);
+        if known.is_none() || self.keys.as_ref().is_none_or(|(of, _)| *of != sender) {
+            let known = known.map(|(_, _, secrets)| *secrets);
+            let Some(left) = self.derivations_left.checked_sub(1) else {
+                self.is_limited = true;
+                return None;
+            };
+            self.derivations_left = left;
+            let secrets = known.unwrap_or_else(|| Secrets::new(version, id));
+            self.secrets = Some((number, id.try_into().ok()?, secrets));
             self.keys = Some((sender, Keys::new(version, &secrets, sender)));
         }
         self.keys.as_ref().map(|(_, keys)| keys)

@@ -7,6 +7,7 @@
 //! after a Retry. A ClientHello may come in frames of any order, over several packets and datagrams.
 //! The packets of a server can be decrypted only after the first of the client. A packet of a known
 //! version that cannot be decrypted is a pattern ([`Confidence::Pattern`]): its lengths agree.
+//! The work per datagram is bounded: [`MAX_PACKETS`], [`MAX_INITIALS`], [`MAX_DERIVATIONS`].
 //! Connections that began before the capture are not recognised: their packets show nothing.
 
 pub(crate) mod crypto_stream;
@@ -24,6 +25,15 @@ use arrayvec::ArrayVec;
 use crypto_stream::CryptoStream;
 use initial::{LastKeys, Plaintext, Sender, decrypt};
 use packet::{Kind, MAX_ID_OCTETS, Packet, split, variable};
+
+/// Packets of a datagram that are read: one of each type, and as many again.
+const MAX_PACKETS: usize = 8;
+/// Initial packets of a datagram that are decrypted. A sender should have one (RFC 9000 section 12.2).
+const MAX_INITIALS: usize = 4;
+/// Keys that are derived for a datagram: each takes longer than all else that is done with a packet. Two are
+/// needed after a Retry that was not captured, and for a server that changes to another version (RFC 9369
+/// section 4.1).
+const MAX_DERIVATIONS: u8 = 2;
 
 /// What is read next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,10 +86,17 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
         }
         state.stage = Stage::Finished;
     }
-    let (mut destination_id, mut has_initial) = (None, false);
+    let (mut destination_id, mut packets, mut initials) = (None, 0, 0);
+    state.keys.begin_datagram(MAX_DERIVATIONS);
     // Padding may follow the packets.
     while let Ok(packet) = split(&mut rest, missing_octets) {
         verdict = Verdict::More;
+        packets += 1;
+        initials += usize::from(packet.kind == Kind::Initial);
+        if packets > MAX_PACKETS || initials > MAX_INITIALS {
+            findings.limit_work();
+            break;
+        }
         // All packets of a datagram have one (RFC 9000 section 12.2).
         if *destination_id.get_or_insert(packet.destination_id) != packet.destination_id {
             continue;
@@ -93,8 +110,7 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
                 state.stream.clear();
             }
             Kind::Initial => {
-                let is_first = !std::mem::replace(&mut has_initial, true);
-                state.read_initial(&packet, is_first, datagram.from_first, findings);
+                state.read_initial(&packet, initials == 1, datagram.from_first, findings);
             }
             Kind::Retry => state.has_retry |= !is_from_client,
             Kind::Handshake if is_from_client => state.stage = Stage::Finished,
@@ -107,6 +123,9 @@ pub fn read(state: &mut State, datagram: &Datagram<'_>, findings: &mut Findings)
         if packet.version != 0 {
             findings.set_number(Fact::QuicVersion, packet.version.into());
         }
+    }
+    if state.keys.is_limited() {
+        findings.limit_work();
     }
     if state.is_recognised && missing_octets > 0 {
         findings.note(Note::Gap);

@@ -16,10 +16,16 @@ const ID: [u8; 8] = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
 
 /// An Initial packet of version 1.
 fn initial(id: &[u8], sender: Sender, number: u16, frames: &[u8]) -> Vec<u8> {
-    let version = version::version(1).unwrap();
+    initial_of(1, id, sender, number, frames)
+}
+
+fn initial_of(version_number: u32, id: &[u8], sender: Sender, number: u16, frames: &[u8]) -> Vec<u8> {
+    let version = version::version(version_number).unwrap();
     let keys = Keys::new(version, &Secrets::new(version, id), sender);
     let length = (2 + frames.len() + TAG_OCTETS) as u16 | 0x4000;
-    let header = [&[0xc1, 0, 0, 0, 1, id.len() as u8][..], id, &[0, 0], &length.to_be_bytes()].concat();
+    let first = [0xc1 | version.initial_type << 4];
+    let ids = [&[id.len() as u8][..], id, &[0, 0]].concat();
+    let header = [&first[..], &version_number.to_be_bytes(), &ids, &length.to_be_bytes()].concat();
     let header = [&header[..], &number.to_be_bytes()].concat();
     let mut payload = frames.to_vec();
     let nonce = keys.nonce(&number.to_be_bytes());
@@ -168,5 +174,51 @@ fn state_can_be_used_again() {
         assert_eq!(read(&mut state, &datagram, &mut findings), Verdict::Recognised);
         assert!(findings.has(Fact::TlsClientHello));
         state.clear();
+    }
+}
+
+/// Whether a work limit was reached, and the ClientHello is complete.
+fn read_limited(datagrams: &[Vec<u8>]) -> (bool, bool) {
+    let (_, mut findings) = read_all(datagrams.iter().map(|datagram| (true, &datagram[..])));
+    let is_limited = findings.take_work_limited();
+    assert_eq!(findings.notes().has(Note::Limit), is_limited);
+    (is_limited, findings.has(Fact::TlsClientHello))
+}
+
+#[test]
+fn keys_of_a_datagram_are_derived_twice_at_most() {
+    const VERSION_2: u32 = 0x6b33_43cf;
+    let one = |range| initial_of(1, &ID, Sender::Client, 0, &crypto(range));
+    let two = |range| initial_of(VERSION_2, &ID, Sender::Client, 0, &crypto(range));
+    let [start, end] = [one(0..100), one(100..241)];
+    // A server may change to another version.
+    assert_eq!(read_limited(&[[&start[..], &two(100..241)].concat()]), (false, true));
+    // The second packet of version 1 would need a third derivation.
+    let alternating = [&start[..], &two(0..10), &end].concat();
+    assert_eq!(read_limited(&[alternating.clone()]), (true, false));
+    // The next datagram is read again.
+    assert_eq!(read_limited(&[alternating, end.clone()]), (true, true));
+    // After a Retry that was not captured, the packets have another id; keys of one version suffice.
+    let [other_start, other_end] =
+        [0..100, 100..241].map(|range| initial(b"other id", Sender::Client, 1, &crypto(range)));
+    assert_eq!(read_limited(&[start, [other_start, other_end].concat()]), (false, true));
+}
+
+#[test]
+fn packets_of_a_datagram_are_limited() {
+    let part = |number: usize, count: usize| {
+        let [begin, end] = [number, number + 1].map(|at| at * CLIENT_HELLO_OCTETS.len() / count);
+        initial(&ID, Sender::Client, number as u16, &crypto(begin..end))
+    };
+    for (count, is_limited) in [(1, false), (MAX_INITIALS, false), (MAX_INITIALS + 1, true)] {
+        let parts: Vec<_> = (0..count).map(|number| part(number, count)).collect();
+        assert_eq!(read_limited(&[parts.concat()]), (is_limited, !is_limited), "{count}");
+        assert_eq!(read_limited(&parts), (false, true), "{count} datagrams");
+    }
+    // 0-RTT.
+    let other = [&[0xd0, 0, 0, 0, 1, ID.len() as u8][..], &ID, &[0, 0x40, 20], &[7; 20]].concat();
+    for (count, is_limited) in [(MAX_PACKETS - 1, false), (MAX_PACKETS, true)] {
+        let datagram = [&other.repeat(count)[..], &part(0, 1)].concat();
+        assert_eq!(read_limited(&[datagram]), (is_limited, !is_limited), "{count}");
     }
 }

@@ -2,3 +2,4 @@ mod applications;
 mod ndpi;
 mod payload_readers;
 mod transactions;
+mod work;
