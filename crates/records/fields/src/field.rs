@@ -188,7 +188,7 @@ const PORT: Kind = Kind::Number(65_535);
 
 /// The words that are no columns, or that are compared in another way than their column is written: ports
 /// of protocols without ports do not apply, protocols are compared by number, durations need a unit.
-const WORDS: [Field; 18] = [
+const WORDS: [Field; 19] = [
     sides("host", "src_ip", Kind::Address, |flow| ip(flow.source_ip()), |flow| ip(flow.destination_ip())),
     sides("port", "src_port", PORT, source_port, destination_port),
     one("src_port", "src_port", PORT, source_port),
@@ -197,6 +197,7 @@ const WORDS: [Field; 18] = [
     one("protocol", "protocol", Kind::Protocol, |flow| {
         when(flow.network != Network::Layer2, FieldValue::Protocol(flow.protocol))
     }),
+    one("ip_version", "src_ip", Kind::Number(u64::MAX), ip_version),
     sides("flags", "fwd_tcp_flags", Kind::Flags, |flow| flags(flow, &flow.forward), |flow| flags(flow, &flow.reverse)),
     sides("vlan", "fwd_vlan_id", Kind::Number(4095), |flow| vlan(&flow.forward), |flow| vlan(&flow.reverse)),
     sides(
@@ -341,7 +342,7 @@ fn destination_port(flow: &FlowRecord) -> FieldValue<'_> {
     when(flow.has_ports(), FieldValue::Unsigned(flow.destination_port.into()))
 }
 
-pub(crate) fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
+fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
     match flow.network {
         Network::Ipv4 => FieldValue::Unsigned(4),
         Network::Ipv6 => FieldValue::Unsigned(6),

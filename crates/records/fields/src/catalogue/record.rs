@@ -10,7 +10,7 @@ use crate::element::DataType::{
 };
 use crate::element::{DataType, Element, Semantics, Units, quantity};
 use crate::entry::fields;
-use crate::field::{client_ip, ip_version, per_second, server_ip, service_port};
+use crate::field::{client_ip, per_second, server_ip, service_port};
 use crate::value::FieldValue;
 use crate::words::Words;
 use weir_flow::{Approximate, FlowRecord};
@@ -98,7 +98,6 @@ fields! {
     flow "client_ip", Address, "", "Address of the other side.", [], |r| client_ip(r.flow), known: AtFirst, computed_from: &["src_ip", "dst_ip"];
     flow "service_port", Integer, "", "Port of the service: `dst_port`; `src_port` if no SYN was seen, `src_port` is below 32768 and `dst_port` is not. Does not apply to protocols without ports.",
         [], |r| service_port(r.flow), known: AtFirst, computed_from: &["src_port", "dst_port"];
-    flow "ip_version", Integer, "", "4 or 6.", [], |r| ip_version(r.flow), known: AtFirst, computed_from: &["src_ip"];
     flow "bps", Number, "bit/s", "Bits of IP packets of both directions, per second of duration.", [], |r| per_second(r.flow, 8.0 * r.flow.bytes() as f64), computed_from: &["bytes", "duration_ns"];
     flow "pps", Number, "packets/s", "Packets of both directions, per second of duration.", [], |r| per_second(r.flow, r.flow.packets() as f64), computed_from: &["packets", "duration_ns"];
     flow "bpp", Number, "octets", "Octets of IP packets per packet.", [], |r| FieldValue::Float(r.flow.bytes() as f64 / r.flow.packets().max(1) as f64), computed_from: &["bytes", "packets"];
