@@ -5,7 +5,7 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::debug;
@@ -53,13 +53,24 @@ impl StopSignal {
     /// cache has its memory: each thread takes address space for its allocator. Where the system permits no further
     /// thread, a second signal still ends the program at once.
     pub fn start_thread(self) -> Arc<AtomicBool> {
+        // Set: a second signal has no other effect.
+        self.start_thread_with(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// The same, but a second signal only sets this flag, and a third one ends the program.
+    pub fn start_thread_with(self, second: Arc<AtomicBool>) -> Arc<AtomicBool> {
         const STACK_BYTES: usize = 64 << 10;
         let Self { flag, mut signals, opening } = self;
         let wait = move || {
-            let mut first = None;
+            let mut last: Option<Instant> = None;
             for signal in signals.forever() {
-                if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL_TIME {
-                    signal_hook::low_level::exit(128 + signal);
+                let is_same = last.is_none_or(|last| last.elapsed() <= SAME_SIGNAL_TIME);
+                last.get_or_insert_with(Instant::now);
+                if !is_same {
+                    if second.swap(true, Ordering::Relaxed) {
+                        signal_hook::low_level::exit(128 + signal);
+                    }
+                    last = Some(Instant::now());
                 }
             }
         };

@@ -37,6 +37,7 @@ struct TimeLimit {
     /// When `--duration` is over.
     end: Option<Instant>,
     stop: Arc<AtomicBool>,
+    second_stop: Arc<AtomicBool>,
     timeout: Duration,
 }
 
@@ -46,6 +47,9 @@ impl TimeLimit {
         let is_over = self.end.is_some_and(|end| Instant::now() >= end);
         if self.has_panicked || is_over || self.stop.load(Ordering::Relaxed) {
             self.deadline.get_or_insert_with(|| Instant::now() + self.timeout);
+        }
+        if self.second_stop.load(Ordering::Relaxed) {
+            self.deadline = self.deadline.map(|deadline| deadline.min(Instant::now()));
         }
         self.deadline
     }
@@ -62,7 +66,8 @@ impl Finished {
             input::log_interrupted();
         }
         let timeout = Duration::from_nanos(options.drain_timeout_ns);
-        let mut limit = TimeLimit { deadline: None, has_panicked, end, stop: signals.stop, timeout };
+        let (stop, second_stop) = (signals.stop, signals.second_stop);
+        let mut limit = TimeLimit { deadline: None, has_panicked, end, stop, second_stop, timeout };
         let ledger = drain(probe, is_live, &mut monitor, &options, &mut || limit.deadline());
         if no_sink_left && monitor.has_failed_sinks() {
             error!("all outputs have failed");
@@ -110,7 +115,8 @@ fn drain(
     let reminder = std::thread::Builder::new().spawn(move || {
         if wait.recv_timeout(LOG_AFTER) == Err(RecvTimeoutError::Timeout) {
             warn!(
-                "waiting for the sinks to accept the last records{limit}; another signal ends the probe and loses them"
+                "waiting for the sinks to accept the last records{limit}; another signal loses those that they have not \
+                 accepted by then"
             );
         }
     });

@@ -47,6 +47,8 @@ pub struct Opened {
 /// Flags that signals set.
 pub struct Signals {
     pub stop: Arc<AtomicBool>,
+    /// A second signal to stop has come.
+    pub second_stop: Arc<AtomicBool>,
     pub reload: Arc<AtomicBool>,
     pub totals: Arc<AtomicBool>,
 }
@@ -100,7 +102,7 @@ impl Opened {
         let memory_lock = options.lock_memory.then(MemoryLock::prepare).transpose()?;
         privileges::drop_to(&options.user)?;
         groups.placement.log();
-        let signals = Signals { stop, reload, totals };
+        let signals = Signals { stop, second_stop: Arc::default(), reload, totals };
         effective.sandbox = (!options.hardening.no_sandbox).then(|| {
             Arc::new(enter_sandbox(&options, &outputs, actions.as_ref(), enricher.as_ref(), server.is_some()))
         });

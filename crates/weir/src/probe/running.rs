@@ -60,7 +60,7 @@ impl Running {
         effective.sink_memory = started.sink_memory;
         privileges::reset_priority();
         stderr::start_thread();
-        opened.stop_signal.start_thread();
+        opened.stop_signal.start_thread_with(opened.signals.second_stop.clone());
         let reloader = Reloader::new(Current { configuration: effective, actions, enricher }, &settings);
         let mut running = Self {
             options,

@@ -198,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn no_flows_give_no_table() {
-        assert_eq!(written(&[], 5).0, "");
+    fn a_table_of_nothing_says_so() {
+        assert_eq!(written(&[], 5).0, NO_FLOWS);
     }
 
     #[test]

@@ -163,15 +163,18 @@ impl Exporter {
         sinks.pass_status();
     }
 
-    /// Begins the end of the run: records that a sink has not accepted at `deadline` are lost. Only
-    /// the first call has an effect.
+    /// Begins the end of the run: records that a sink has not accepted at `deadline` are lost. Later calls have
+    /// an effect only with an earlier deadline.
     pub(crate) fn drain_until(&self, deadline: Instant) {
         let mut sinks = self.sinks.lock();
-        if sinks.drain.is_none() {
+        let is_begun = sinks.drain.is_some();
+        if sinks.drain.is_none_or(|drain| deadline < drain.deadline) {
             let drain = Drain::until(deadline);
             sinks.drain = Some(drain);
             for worker in sinks.all_mut() {
-                worker.state.lock().start_drain(drain, worker.offered.saturating_sub(worker.lost));
+                let offered =
+                    if is_begun { RecordTotals::default() } else { worker.offered.saturating_sub(worker.lost) };
+                worker.state.lock().start_drain(drain, offered);
             }
         }
     }

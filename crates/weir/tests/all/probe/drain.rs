@@ -277,3 +277,28 @@ fn a_live_probe_with_a_blocked_output_ends_at_the_deadline() {
     assert!(late(&sinks[0]) > 0 && exported(&sinks[0]) + late(&sinks[0]) == FLOWS, "{log}");
     assert_eq!((exported(&sinks[1]), read_flows(&file).len()), (FLOWS, FLOWS as usize), "{log}");
 }
+
+#[test]
+fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
+    let Some(mut sender) = wire() else { return };
+    const FLOWS: u64 = 4000;
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, _reader) = blocked_pipe(folder.path());
+    let file = folder.path().join("flows.json");
+    let sinks = [&pipe, &file].map(|path| format!("json:{}", path.display()));
+    let probe = Running::probe("af_packet:right", &["-o", &sinks[0], "-o", &sinks[1], "--drain-timeout", "1h"]);
+    send_requests(&mut sender, 0..FLOWS as u16);
+    probe.wait_for(&format!("active={FLOWS} "));
+    probe.signal(libc::SIGTERM);
+    probe.wait_for("another signal loses those that they have not accepted by then");
+    let (log, _, ledger) = probe.stop(2);
+    let sinks = &ledger["sinks"];
+    assert!(late(&sinks[0]) > 0 && exported(&sinks[0]) + late(&sinks[0]) == FLOWS, "{log}");
+    // What the other one has is in its file.
+    assert_eq!(
+        (exported(&sinks[1]), exported(&sinks[1]) + late(&sinks[1])),
+        (read_flows(&file).len() as u64, FLOWS),
+        "{log}"
+    );
+    assert_eq!(ledger["balanced"], true, "{ledger:#}");
+}
