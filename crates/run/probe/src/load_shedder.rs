@@ -2,8 +2,9 @@
 //! (docs/overload.md).
 //!
 //! In: counters of packets read and lost, ten times a second. Out: a level, 0 to 13. Level 0 meters
-//! everything, level 1 does not inspect payload, level 2 also skips TCP analysis, level 3 also
-//! aggregates small flows, and each higher level halves the share of sampled packets. The module uses no source, meter or clock.
+//! everything. Levels 1 and 2 leave out inspection of payload and TCP analysis, in the order of
+//! [`ShedOrder`]. Level 3 also aggregates small flows, and each higher level halves the share of
+//! sampled packets. The module uses no source, meter or clock.
 
 use weir_flow::Detail;
 
@@ -37,6 +38,46 @@ impl OverloadPolicy {
     }
 }
 
+/// What the first levels leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShedStep {
+    /// Inspection of payload.
+    Inspection,
+    /// TCP analysis.
+    TcpAnalysis,
+}
+
+/// In which order the first levels leave out inspection of payload and TCP analysis: every step once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShedOrder([ShedStep; 2]);
+
+impl ShedOrder {
+    /// `None` unless every step is named once.
+    pub fn new(steps: &[ShedStep]) -> Option<Self> {
+        match *steps {
+            [first, second] if first != second => Some(Self([first, second])),
+            _ => None,
+        }
+    }
+
+    /// The steps, the one of level 1 first.
+    pub fn steps(self) -> [ShedStep; 2] {
+        self.0
+    }
+
+    /// Whether a level leaves out a step.
+    fn leaves_out(self, step: ShedStep, level: u8) -> bool {
+        self.0.iter().take(level.into()).any(|it| *it == step)
+    }
+}
+
+impl Default for ShedOrder {
+    /// Inspection first: it only adds to records.
+    fn default() -> Self {
+        Self([ShedStep::Inspection, ShedStep::TcpAnalysis])
+    }
+}
+
 /// What is metered on a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelSettings {
@@ -49,19 +90,24 @@ pub struct LevelSettings {
 impl LevelSettings {
     /// Settings of a level if one packet in `sampling_population` is metered on every level. Sampled
     /// traffic has neither TCP analysis nor inspection.
-    pub fn new(level: u8, sampling_population: u32) -> Self {
-        let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
-        let population = sampling_population.max(population_of_level);
-        let is_complete = population == 1;
+    pub fn new(level: u8, order: ShedOrder, sampling_population: u32) -> Self {
+        let population = population(level, sampling_population);
+        let has = |step| population == 1 && !order.leaves_out(step, level);
         Self {
             detail: Detail {
-                inspection: level < 1 && is_complete,
-                tcp_analysis: level < 2 && is_complete,
+                inspection: has(ShedStep::Inspection),
+                tcp_analysis: has(ShedStep::TcpAnalysis),
                 small_flows: level < MAX_LEVEL_WITHOUT_SAMPLING,
             },
             population,
         }
     }
+}
+
+/// One packet in this number is metered on a level, if it is one in `sampling_population` on every level.
+pub(crate) fn population(level: u8, sampling_population: u32) -> u32 {
+    let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
+    sampling_population.max(population_of_level)
 }
 
 /// The level of one pipeline: one up per update under overload, one down after a hold time without.
@@ -245,16 +291,37 @@ mod tests {
 
     #[test]
     fn levels_have_the_documented_settings() {
-        let settings = |level| {
-            let LevelSettings { detail, population } = LevelSettings::new(level, 1);
-            let Detail { inspection, tcp_analysis, small_flows } = detail;
-            ([inspection, tcp_analysis, small_flows].map(u8::from), population)
-        };
+        let order = ShedOrder::default();
+        let settings = |level| settings(level, order);
         let expected = [([1, 1, 1], 1), ([0, 1, 1], 1), ([0, 0, 1], 1), ([0, 0, 0], 1), ([0, 0, 0], 2), ([0, 0, 0], 4)];
         assert_eq!([0, 1, 2, 3, 4, 5].map(settings), expected);
         assert_eq!(settings(MAX_LEVEL), ([0, 0, 0], 1024));
         let detail = Detail { tcp_analysis: false, small_flows: true, inspection: false };
-        assert_eq!(LevelSettings::new(0, 7), LevelSettings { detail, population: 7 });
-        assert_eq!(LevelSettings::new(5, 3).population, 4);
+        assert_eq!(LevelSettings::new(0, order, 7), LevelSettings { detail, population: 7 });
+        assert_eq!(LevelSettings::new(5, order, 3).population, 4);
+    }
+    /// Whether a level has inspection, TCP analysis and small flows, and its population.
+    fn settings(level: u8, order: ShedOrder) -> ([u8; 3], u32) {
+        let LevelSettings { detail, population } = LevelSettings::new(level, order, 1);
+        let Detail { inspection, tcp_analysis, small_flows } = detail;
+        ([inspection, tcp_analysis, small_flows].map(u8::from), population)
+    }
+
+    #[test]
+    fn the_order_changes_level_1_only() {
+        let order = ShedOrder::new(&[ShedStep::TcpAnalysis, ShedStep::Inspection]).unwrap();
+        assert_eq!(settings(1, order), ([1, 0, 1], 1));
+        for level in [0].into_iter().chain(2..=MAX_LEVEL) {
+            assert_eq!(settings(level, order), settings(level, ShedOrder::default()), "level {level}");
+        }
+    }
+
+    #[test]
+    fn an_order_has_every_step_once() {
+        use ShedStep::{Inspection, TcpAnalysis};
+        assert_eq!(ShedOrder::new(&[Inspection, TcpAnalysis]), Some(ShedOrder::default()));
+        for steps in [&[][..], &[Inspection], &[TcpAnalysis; 2], &[TcpAnalysis, Inspection, TcpAnalysis]] {
+            assert_eq!(ShedOrder::new(steps), None, "{steps:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@
 use crate::account::Account;
 use crate::admission::{Admission, Sampler, SelfTrafficFilter};
 use crate::interface_names::SeenInterfaces;
-use crate::load_shedder::{LevelSettings, LoadShedder};
+use crate::load_shedder::{LoadShedder, population};
 use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
@@ -168,7 +168,7 @@ impl ReadingStage {
     }
 
     fn apply_level(&mut self) {
-        let LevelSettings { population, .. } = LevelSettings::new(self.shedder.level, self.sampling_population);
+        let population = population(self.shedder.level, self.sampling_population);
         self.admission.sampler = (population > 1).then(|| Sampler::new(population));
     }
 

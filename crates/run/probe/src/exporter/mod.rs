@@ -16,7 +16,7 @@ mod sink_worker;
 
 use crate::account::Account;
 use crate::heartbeat::Pulse;
-use crate::load_shedder::LevelSettings;
+use crate::load_shedder::population;
 use crate::record_output::MAX_BATCH;
 use crate::settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
 use crate::thread::CpuAffinity;
@@ -154,7 +154,7 @@ impl Exporter {
         let Account { ledger, lost, .. } = sum;
         let mut sinks = self.sinks.lock();
         sinks.status = MeteringStatus {
-            sampling_population: LevelSettings::new(ledger.overload.level, sampling_population.max(1)).population,
+            sampling_population: population(ledger.overload.level, sampling_population.max(1)),
             ignored_packets: ledger.packets.ignored(),
             ignored_octets: ledger.bytes.ignored(),
             interfaces,
