@@ -87,7 +87,11 @@ impl Probe {
             exporter,
             stop: Arc::default(),
             settings: settings.clone(),
-            sampling_population: population(settings.overload.base_level(), settings.sampling_population),
+            sampling_population: population(
+                settings.overload.base_level(),
+                settings.shed,
+                settings.sampling_population,
+            ),
             interfaces,
         };
         probe.report_status(&[]);

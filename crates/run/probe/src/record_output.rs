@@ -142,6 +142,7 @@ impl RecordAnnotator {
         let nothing_missing = is_complete && self.histories.iter().all(LossHistory::is_empty);
         for record in records {
             self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
+            self.counters.unfingerprinted_flows += u64::from(record.lacks_fingerprints());
             if !nothing_missing {
                 self.annotate_one(record);
             }

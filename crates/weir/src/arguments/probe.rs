@@ -64,7 +64,8 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "POLICY", default_value = "shed", value_parser = parse_overload, help_heading = OVERLOAD)]
     pub overload: OverloadPolicy,
 
-    /// What overload levels 1 and 2 leave out, in this order: dpi (inspection of payload) and tcp (TCP analysis)
+    /// What the first overload levels leave out, one each, in this order: dpi (inspection of payload) and tcp (TCP analysis).
+    /// Before dpi there may be fingerprints (JA3, JA4, JA3S, HASSH); later levels then move up by one
     #[arg(long, value_name = "ORDER", default_value = "dpi,tcp", value_parser = parse_shed, help_heading = OVERLOAD)]
     pub shed: ShedOrder,
 

@@ -81,9 +81,9 @@ pub fn parse_fields(text: &str) -> Result<FieldList, InvalidFields> {
 pub enum InvalidValue {
     #[error("use shed, lose, or an overload level from 0 to {MAX_LEVEL} (docs/overload.md)")]
     Overload,
-    #[error("'{0}' is neither dpi nor tcp; write dpi,tcp or tcp,dpi")]
+    #[error("there is no '{0}'; there are: fingerprints, dpi, tcp")]
     ShedStep(String),
-    #[error("name dpi and tcp once each: dpi,tcp or tcp,dpi")]
+    #[error("name dpi and tcp once each, as in tcp,dpi; fingerprints is optional, once and before dpi")]
     ShedOrder,
     #[error(transparent)]
     Number(#[from] ParseError),
@@ -121,9 +121,10 @@ pub fn parse_overload(text: &str) -> Result<OverloadPolicy, InvalidValue> {
     }
 }
 
-/// Parses `--shed`: `dpi` and `tcp` in any order.
+/// Parses `--shed`: `dpi` and `tcp` in any order, and perhaps `fingerprints` before `dpi`.
 pub fn parse_shed(text: &str) -> Result<ShedOrder, InvalidValue> {
     let steps = text.split(',').map(|word| match word.trim() {
+        "fingerprints" => Ok(ShedStep::Fingerprints),
         "dpi" => Ok(ShedStep::Inspection),
         "tcp" => Ok(ShedStep::TcpAnalysis),
         word => Err(InvalidValue::ShedStep(word.into())),

@@ -9,8 +9,8 @@ use weir_text::units;
 pub fn policy_text(settings: &Settings) -> String {
     match settings.overload {
         OverloadPolicy::Shed => {
-            let [first, second] = settings.shed.steps().map(step_text);
-            format!("live sources: reduce detail level by level, first {first}, then {second} (docs/overload.md)")
+            let steps: Vec<_> = settings.shed.steps().map(step_text).collect();
+            format!("live sources: reduce detail level by level, first {} (docs/overload.md)", steps.join(", then "))
         }
         OverloadPolicy::Lose => "keep full detail, count lost packets".into(),
         OverloadPolicy::Level(level) => {
@@ -21,6 +21,7 @@ pub fn policy_text(settings: &Settings) -> String {
 
 fn step_text(step: ShedStep) -> &'static str {
     match step {
+        ShedStep::Fingerprints => "fingerprints",
         ShedStep::Inspection => "inspection of payload",
         ShedStep::TcpAnalysis => "TCP analysis",
     }
@@ -60,6 +61,8 @@ fn level_effect(level: u8, shed: ShedOrder, sample: u32) -> String {
     let mut missing = Vec::new();
     if !detail.inspection {
         missing.push("no inspection of payload".to_owned());
+    } else if !detail.fingerprints {
+        missing.push("no fingerprints".into());
     }
     if !detail.tcp_analysis {
         missing.push("no TCP analysis".into());
