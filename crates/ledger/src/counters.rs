@@ -75,6 +75,8 @@ pub struct OverloadCounters {
     pub level_changes: u64,
     /// Flow records without an application, whose payload was not inspected when the flow began.
     pub uninspected_flows: u64,
+    /// Flow records without fingerprints (JA3, JA4, JA3S, HASSH), which were left out.
+    pub unfingerprinted_flows: u64,
     /// Exported flow records of which not all packets had TCP analysis.
     pub unanalysed_flows: u64,
     /// Flow records of which packets were sampled.
@@ -88,6 +90,7 @@ impl OverloadCounters {
         self.highest = self.highest.max(other.highest);
         self.level_changes += other.level_changes;
         self.uninspected_flows += other.uninspected_flows;
+        self.unfingerprinted_flows += other.unfingerprinted_flows;
         self.unanalysed_flows += other.unanalysed_flows;
         self.sampled_flows += other.sampled_flows;
     }

@@ -60,16 +60,16 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
     for (anomaly, count) in ledger.anomalies.nonzero() {
         rows.add(format!("  anomaly, {}", anomaly.key()), &[count]);
     }
-    let OverloadCounters { level, highest, level_changes, uninspected_flows, unanalysed_flows, sampled_flows, .. } =
-        ledger.overload;
+    let OverloadCounters { level, highest, level_changes, .. } = ledger.overload;
     if highest > 0 {
         let levels = format!("level {level}, highest {highest}, {level_changes} changes");
         rows.add_text("overload (docs/overload.md)", levels);
     }
     for (name, flows) in [
-        ("  records without inspection", uninspected_flows),
-        ("  records without TCP analysis", unanalysed_flows),
-        ("  sampled records", sampled_flows),
+        ("  records without inspection", ledger.overload.uninspected_flows),
+        ("  records without fingerprints", ledger.overload.unfingerprinted_flows),
+        ("  records without TCP analysis", ledger.overload.unanalysed_flows),
+        ("  sampled records", ledger.overload.sampled_flows),
     ] {
         if flows > 0 {
             rows.add(name, &[flows]);

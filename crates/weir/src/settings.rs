@@ -10,7 +10,7 @@ use weir_dpi::InspectionSettings;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_ledger::Timing;
 use weir_packet::DecodeOptions;
-use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
+use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings, ShedOrder};
 use weir_text::units;
 
 /// Settings of a pipeline that reads captures.
@@ -63,6 +63,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),
         overload: OverloadPolicy::Lose,
+        shed: ShedOrder::default(),
         sampling_population: 1,
         queue_batches: None,
         observer: None,
@@ -80,8 +81,8 @@ pub fn probe_settings(probe: &ProbeOptions) -> Result<Settings, Error> {
     if !probe.inspects() {
         (settings.meter.inspection, settings.meter.second_opinion) = (None, false);
     }
-    let timing = probe.timing();
-    Ok(Settings { overload: probe.overload, sampling_population: probe.sample, timing, ..settings })
+    let (overload, shed, timing) = (probe.overload, probe.shed, probe.timing());
+    Ok(Settings { overload, shed, sampling_population: probe.sample, timing, ..settings })
 }
 
 pub fn key_options(metering: &Metering) -> KeyOptions {

@@ -43,7 +43,8 @@ facts! {
     TlsVersion,
     /// Number: the cipher suite that the server selected.
     TlsCipher,
-    /// Octets: the fields of the ClientHello that the fingerprints JA3 and JA4 are made of.
+    /// Octets: the fields of the ClientHello that the fingerprints JA3 and JA4 are made of. None: it was
+    /// read without fingerprints.
     TlsClientHello,
     /// Octets: the fields of the ServerHello that the fingerprint JA3S is made of.
     TlsServerHello,
@@ -141,12 +142,19 @@ pub enum Note {
     Cut = 4,
     /// The limit of packets, octets or memory was reached before everything was found.
     Limit = 8,
+    /// Overload left out a fingerprint: JA3, JA4, JA3S or HASSH.
+    Unfingerprinted = 16,
 }
 
 impl Note {
     /// All notes with their names, the words of the field `application_notes`.
-    pub const NAMES: [(Self, &'static str); 4] =
-        [(Self::Gap, "gap"), (Self::Conflict, "conflict"), (Self::Cut, "cut"), (Self::Limit, "limit")];
+    pub const NAMES: [(Self, &'static str); 5] = [
+        (Self::Gap, "gap"),
+        (Self::Conflict, "conflict"),
+        (Self::Cut, "cut"),
+        (Self::Limit, "limit"),
+        (Self::Unfingerprinted, "unfingerprinted"),
+    ];
 }
 
 /// A set of notes.
@@ -179,6 +187,8 @@ pub struct Findings {
     pub(crate) notes: Notes,
     /// Personal fields are extracted.
     personal: bool,
+    /// Fingerprints are left out.
+    without_fingerprints: bool,
     /// Per extracted field: its number, the length of its value in 2 octets, the value.
     pub(crate) facts: Vec<u8>,
     /// A reader left out a part of the packet that it reads, which would have taken too long.
@@ -287,6 +297,19 @@ impl Findings {
     /// The value of an extracted field that is a number.
     pub fn number(&self, fact: Fact) -> Option<u64> {
         self.octets(fact)?.try_into().ok().map(u64::from_be_bytes)
+    }
+
+    /// Leaves out fingerprints from now on, or no longer.
+    pub(crate) fn set_without_fingerprints(&mut self, without_fingerprints: bool) {
+        self.without_fingerprints = without_fingerprints;
+    }
+
+    /// Whether fingerprints are left out. Notes it if so: call it where one would be computed.
+    pub(crate) fn leaves_out_fingerprint(&mut self) -> bool {
+        if self.without_fingerprints {
+            self.note(Note::Unfingerprinted);
+        }
+        self.without_fingerprints
     }
 
     /// Whether an extracted field is kept and not yet known.

@@ -40,12 +40,13 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
     findings.recognise(Application::Ssh, Confidence::Message);
     // Without a SYN, the lower port is the server's.
     let first_is_client = streams.first_is_client.unwrap_or(streams.ports[0] > streams.ports[1]);
+    let without_fingerprints = findings.leaves_out_fingerprint();
     for (side, is_client) in [(first, first_is_client), (second, !first_is_client)] {
         let Side::Identified(identification, rest) = side else { continue };
         let (fact, fingerprint, at) =
             if is_client { (Fact::SshClient, Fact::Hassh, 0) } else { (Fact::SshServer, Fact::HasshServer, 1) };
         findings.set_text(fact, identification);
-        if findings.has(fingerprint) {
+        if without_fingerprints || findings.has(fingerprint) {
             continue;
         }
         if let Ok([kex, _, ciphers @ .., _, _]) = key_exchange_lists(rest) {
@@ -55,7 +56,8 @@ pub(crate) fn read_streams(streams: &Streams<'_>, findings: &mut Findings) -> Ve
         }
     }
     let facts = [Fact::SshClient, Fact::SshServer, Fact::Hassh, Fact::HasshServer];
-    if facts.iter().all(|&fact| findings.has(fact)) { Verdict::Complete } else { Verdict::Recognised }
+    let expected = if without_fingerprints { &facts[..2] } else { &facts };
+    if expected.iter().all(|&fact| findings.has(fact)) { Verdict::Complete } else { Verdict::Recognised }
 }
 
 /// What a side sent.

@@ -98,9 +98,11 @@ pub struct Detail {
     pub small_flows: bool,
     /// Inspection of payload, if it is configured.
     pub inspection: bool,
+    /// Fingerprints of flows that are inspected: JA3, JA4, JA3S, HASSH.
+    pub fingerprints: bool,
 }
 
 impl Detail {
     /// Everything.
-    pub const ALL: Self = Self { tcp_analysis: true, small_flows: true, inspection: true };
+    pub const ALL: Self = Self { tcp_analysis: true, small_flows: true, inspection: true, fingerprints: true };
 }

@@ -78,6 +78,13 @@ impl Inspection {
         };
     }
 
+    /// Whether flows that are first inspected from now on have fingerprints.
+    pub fn set_fingerprints(&mut self, fingerprints: bool) {
+        if let Some(inspector) = &mut self.inspector {
+            inspector.set_fingerprints(fingerprints);
+        }
+    }
+
     pub fn counters(&self) -> InspectionCounters {
         self.inspector.as_ref().map_or_else(InspectionCounters::default, |inspector| *inspector.counters())
     }

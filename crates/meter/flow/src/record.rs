@@ -4,7 +4,7 @@ use crate::key::tunnel_id;
 use crate::places::Places;
 use std::net::IpAddr;
 use std::sync::Arc;
-use weir_dpi::Findings;
+use weir_dpi::{Findings, Note};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address};
 use weir_tcp::TcpReport;
 
@@ -375,6 +375,11 @@ impl FlowRecord {
     };
     /// A TCP record without packets.
     pub(crate) const OF_TCP: Self = Self { tcp: Some([TcpReport::EMPTY; 2]), ..Self::NONE };
+
+    /// Whether overload left out a fingerprint.
+    pub fn lacks_fingerprints(&self) -> bool {
+        self.findings.as_ref().is_some_and(|findings| findings.notes().has(Note::Unfingerprinted))
+    }
 
     /// Earliest packet of either direction, ns since 1970 UTC.
     pub fn start_ns(&self) -> u64 {

@@ -43,6 +43,9 @@ const OF_PIPELINES: &[Figure<GroupStatus>] = &[
     ("weir_flows_uninspected_total", "Flow records without an application because of overload", |of| {
         of.account.ledger.overload.uninspected_flows
     }),
+    ("weir_flows_unfingerprinted_total", "Flow records without fingerprints because of overload", |of| {
+        of.account.ledger.overload.unfingerprinted_flows
+    }),
     (
         "weir_flows_unanalysed_total",
         "Exported flow records of which not all packets had TCP analysis, because of overload",

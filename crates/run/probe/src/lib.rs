@@ -48,7 +48,7 @@ pub use exporter::{ExportHandle, Exporter, SinkChange};
 pub use flow_search::{FlowRank, FlowReply, FlowSearch, FoundFlows, Ranking};
 pub use heartbeat::{ThreadPanic, while_waiting};
 pub use interface_names::InterfaceNames;
-pub use load_shedder::{LevelSettings, OverloadPolicy};
+pub use load_shedder::{LevelSettings, OverloadPolicy, ShedOrder, ShedStep};
 pub use overrides::{Override, OverrideAction, Overrides};
 pub use packet_actions::PacketActions;
 pub use pipeline::Pipeline;

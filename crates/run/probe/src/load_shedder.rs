@@ -2,14 +2,13 @@
 //! (docs/overload.md).
 //!
 //! In: counters of packets read and lost, ten times a second. Out: a level, 0 to 13. Level 0 meters
-//! everything, level 1 does not inspect payload, level 2 also skips TCP analysis, level 3 also
-//! aggregates small flows, and each higher level halves the share of sampled packets. The module uses no source, meter or clock.
+//! everything. The first levels leave out inspection of payload and TCP analysis, in the order of
+//! [`ShedOrder`]. The next one also aggregates small flows, and each higher level halves the share of
+//! sampled packets. The module uses no source, meter or clock.
 
 use weir_flow::Detail;
 
 pub(crate) const MAX_LEVEL: u8 = 13;
-/// The highest level that meters every packet.
-const MAX_LEVEL_WITHOUT_SAMPLING: u8 = 3;
 /// Time without overload before the level decreases, ns: initial and largest value.
 const HOLD_NS: [u64; 2] = [5_000_000_000, 320_000_000_000];
 /// Shortest time between two changes of the level, ns: a new level needs time to take effect.
@@ -37,6 +36,60 @@ impl OverloadPolicy {
     }
 }
 
+/// What one of the first levels leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShedStep {
+    /// Fingerprints of flows that are inspected: JA3, JA4, JA3S, HASSH.
+    Fingerprints,
+    /// Inspection of payload.
+    Inspection,
+    /// TCP analysis.
+    TcpAnalysis,
+}
+
+/// In which order the first levels leave out inspection of payload and TCP analysis, each once. The
+/// fingerprints may come before inspection, on a level of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShedOrder([Option<ShedStep>; 3]);
+
+impl ShedOrder {
+    /// `None` unless the steps are such an order.
+    pub fn new(steps: &[ShedStep]) -> Option<Self> {
+        use ShedStep::{Fingerprints, Inspection, TcpAnalysis};
+        let is_order = matches!(
+            steps,
+            [Inspection, TcpAnalysis]
+                | [TcpAnalysis, Inspection]
+                | [Fingerprints, Inspection, TcpAnalysis]
+                | [Fingerprints, TcpAnalysis, Inspection]
+                | [TcpAnalysis, Fingerprints, Inspection]
+        );
+        is_order.then(|| Self(std::array::from_fn(|at| steps.get(at).copied())))
+    }
+
+    /// The steps, the one of level 1 first.
+    pub fn steps(self) -> impl Iterator<Item = ShedStep> {
+        self.0.into_iter().flatten()
+    }
+
+    /// The highest level that meters every packet: it aggregates small flows.
+    fn max_level_without_sampling(self) -> u8 {
+        self.steps().count() as u8 + 1
+    }
+
+    /// Whether a level leaves out a step.
+    fn leaves_out(self, step: ShedStep, level: u8) -> bool {
+        self.steps().take(level.into()).any(|it| it == step)
+    }
+}
+
+impl Default for ShedOrder {
+    /// Inspection first: it only adds to records.
+    fn default() -> Self {
+        Self([Some(ShedStep::Inspection), Some(ShedStep::TcpAnalysis), None])
+    }
+}
+
 /// What is metered on a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelSettings {
@@ -49,25 +102,32 @@ pub struct LevelSettings {
 impl LevelSettings {
     /// Settings of a level if one packet in `sampling_population` is metered on every level. Sampled
     /// traffic has neither TCP analysis nor inspection.
-    pub fn new(level: u8, sampling_population: u32) -> Self {
-        let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
-        let population = sampling_population.max(population_of_level);
-        let is_complete = population == 1;
+    pub fn new(level: u8, order: ShedOrder, sampling_population: u32) -> Self {
+        let population = population(level, order, sampling_population);
+        let has = |step| population == 1 && !order.leaves_out(step, level);
         Self {
             detail: Detail {
-                inspection: level < 1 && is_complete,
-                tcp_analysis: level < 2 && is_complete,
-                small_flows: level < MAX_LEVEL_WITHOUT_SAMPLING,
+                inspection: has(ShedStep::Inspection),
+                fingerprints: has(ShedStep::Fingerprints),
+                tcp_analysis: has(ShedStep::TcpAnalysis),
+                small_flows: level < order.max_level_without_sampling(),
             },
             population,
         }
     }
 }
 
+/// One packet in this number is metered on a level, if it is one in `sampling_population` on every level.
+pub(crate) fn population(level: u8, order: ShedOrder, sampling_population: u32) -> u32 {
+    let population_of_level = 1 << level.min(MAX_LEVEL).saturating_sub(order.max_level_without_sampling());
+    sampling_population.max(population_of_level)
+}
+
 /// The level of one pipeline: one up per update under overload, one down after a hold time without.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadShedder {
     pub level: u8,
+    max_level_without_sampling: u8,
     is_fixed: bool,
     /// Time of the last update, ns; packets read and lost until then.
     updated_ns: u64,
@@ -92,9 +152,10 @@ enum Overload {
 }
 
 impl LoadShedder {
-    pub fn new(policy: OverloadPolicy) -> Self {
+    pub fn new(policy: OverloadPolicy, order: ShedOrder) -> Self {
         Self {
             level: policy.base_level(),
+            max_level_without_sampling: order.max_level_without_sampling(),
             is_fixed: policy != OverloadPolicy::Shed,
             updated_ns: 0,
             read: 0,
@@ -123,7 +184,7 @@ impl LoadShedder {
     fn adapt(&mut self, now_ns: u64, overload: Overload) {
         let max_level = match overload {
             Overload::None => return self.lower_when_due(now_ns),
-            Overload::Low => MAX_LEVEL_WITHOUT_SAMPLING.max(self.level),
+            Overload::Low => self.max_level_without_sampling.max(self.level),
             Overload::High => MAX_LEVEL,
         };
         self.no_overload_since_ns = None;
@@ -184,7 +245,7 @@ mod tests {
 
     #[test]
     fn high_overload_raises_the_level_by_one_per_update_up_to_the_maximum() {
-        let mut shedder = LoadShedder::new(OverloadPolicy::Shed);
+        let mut shedder = LoadShedder::new(OverloadPolicy::Shed, ShedOrder::default());
         let levels = updates(&mut shedder, 0, 2, Overload::High);
         assert_eq!(levels[..4], [1, 2, 3, 4]);
         assert_eq!(levels[19], MAX_LEVEL);
@@ -192,7 +253,7 @@ mod tests {
 
     #[test]
     fn low_overload_never_causes_sampling() {
-        let mut shedder = LoadShedder::new(OverloadPolicy::Shed);
+        let mut shedder = LoadShedder::new(OverloadPolicy::Shed, ShedOrder::default());
         assert_eq!(updates(&mut shedder, 0, 10, Overload::Low)[..4], [1, 2, 3, 3]);
         updates(&mut shedder, 10, 1, Overload::High);
         assert_eq!(updates(&mut shedder, 11, 20, Overload::Low), [MAX_LEVEL; 200], "nor do they lower the level");
@@ -204,7 +265,7 @@ mod tests {
 
     #[test]
     fn level_decreases_every_five_seconds_without_overload() {
-        let mut shedder = LoadShedder::new(OverloadPolicy::Shed);
+        let mut shedder = LoadShedder::new(OverloadPolicy::Shed, ShedOrder::default());
         updates(&mut shedder, 0, 1, Overload::High);
         assert_eq!(shedder.level, 10);
         let levels = updates(&mut shedder, 1, 60, Overload::None);
@@ -214,7 +275,8 @@ mod tests {
 
     #[test]
     fn hold_time_doubles_when_the_level_rises_again_at_once() {
-        let (mut shedder, mut now_s, mut holds_s) = (LoadShedder::new(OverloadPolicy::Shed), 0, Vec::new());
+        let (mut shedder, mut now_s, mut holds_s) =
+            (LoadShedder::new(OverloadPolicy::Shed, ShedOrder::default()), 0, Vec::new());
         updates(&mut shedder, 0, 1, Overload::Low);
         for _ in 0..9 {
             let from_s = now_s;
@@ -236,7 +298,7 @@ mod tests {
 
     #[test]
     fn level_decreases_although_the_clock_was_set_back() {
-        let mut shedder = LoadShedder::new(OverloadPolicy::Shed);
+        let mut shedder = LoadShedder::new(OverloadPolicy::Shed, ShedOrder::default());
         updates(&mut shedder, 1000, 1, Overload::Low);
         updates(&mut shedder, 1001, 1, Overload::None);
         updates(&mut shedder, 0, 16, Overload::None);
@@ -245,16 +307,67 @@ mod tests {
 
     #[test]
     fn levels_have_the_documented_settings() {
-        let settings = |level| {
-            let LevelSettings { detail, population } = LevelSettings::new(level, 1);
-            let Detail { inspection, tcp_analysis, small_flows } = detail;
-            ([inspection, tcp_analysis, small_flows].map(u8::from), population)
-        };
+        let order = ShedOrder::default();
+        let settings = |level| settings(level, order);
         let expected = [([1, 1, 1], 1), ([0, 1, 1], 1), ([0, 0, 1], 1), ([0, 0, 0], 1), ([0, 0, 0], 2), ([0, 0, 0], 4)];
         assert_eq!([0, 1, 2, 3, 4, 5].map(settings), expected);
         assert_eq!(settings(MAX_LEVEL), ([0, 0, 0], 1024));
-        let detail = Detail { tcp_analysis: false, small_flows: true, inspection: false };
-        assert_eq!(LevelSettings::new(0, 7), LevelSettings { detail, population: 7 });
-        assert_eq!(LevelSettings::new(5, 3).population, 4);
+        let detail = Detail { tcp_analysis: false, inspection: false, fingerprints: false, ..Detail::ALL };
+        assert_eq!(LevelSettings::new(0, order, 7), LevelSettings { detail, population: 7 });
+        assert_eq!(LevelSettings::new(5, order, 3).population, 4);
+    }
+    /// Whether a level has inspection, TCP analysis and small flows, and its population.
+    fn settings(level: u8, order: ShedOrder) -> ([u8; 3], u32) {
+        let LevelSettings { detail, population } = LevelSettings::new(level, order, 1);
+        let Detail { inspection, tcp_analysis, small_flows, .. } = detail;
+        ([inspection, tcp_analysis, small_flows].map(u8::from), population)
+    }
+
+    #[test]
+    fn the_order_changes_level_1_only() {
+        let order = ShedOrder::new(&[ShedStep::TcpAnalysis, ShedStep::Inspection]).unwrap();
+        assert_eq!(settings(1, order), ([1, 0, 1], 1));
+        for level in [0].into_iter().chain(2..=MAX_LEVEL) {
+            assert_eq!(settings(level, order), settings(level, ShedOrder::default()), "level {level}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_have_a_level_before_inspection() {
+        use ShedStep::{Fingerprints, Inspection, TcpAnalysis};
+        for steps in [
+            [Fingerprints, Inspection, TcpAnalysis],
+            [Fingerprints, TcpAnalysis, Inspection],
+            [TcpAnalysis, Fingerprints, Inspection],
+        ] {
+            let order = ShedOrder::new(&steps).unwrap();
+            for level in 0..=3 {
+                let has = |step| u8::from(!steps[..level].contains(&step));
+                let fingerprints = LevelSettings::new(level as u8, order, 1).detail.fingerprints;
+                assert_eq!(u8::from(fingerprints), has(Fingerprints), "{steps:?} {level}");
+                assert_eq!(settings(level as u8, order), ([has(Inspection), has(TcpAnalysis), 1], 1));
+            }
+            assert_eq!([4, 5, MAX_LEVEL].map(|level| settings(level, order).1), [1, 2, 512]);
+            let mut shedder = LoadShedder::new(OverloadPolicy::Shed, order);
+            assert_eq!(updates(&mut shedder, 0, 1, Overload::Low)[..5], [1, 2, 3, 4, 4]);
+        }
+    }
+
+    #[test]
+    fn an_order_has_every_step_once_and_fingerprints_before_inspection() {
+        use ShedStep::{Fingerprints, Inspection, TcpAnalysis};
+        assert_eq!(ShedOrder::new(&[Inspection, TcpAnalysis]), Some(ShedOrder::default()));
+        for steps in [
+            &[][..],
+            &[Inspection],
+            &[TcpAnalysis; 2],
+            &[TcpAnalysis, Inspection, TcpAnalysis],
+            &[Inspection, Fingerprints, TcpAnalysis],
+            &[Fingerprints, TcpAnalysis],
+            &[Fingerprints, Fingerprints, Inspection],
+            &[Fingerprints, Inspection, TcpAnalysis, Fingerprints],
+        ] {
+            assert_eq!(ShedOrder::new(steps), None, "{steps:?}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::control_mailbox::WorkerReport;
 use crate::exporter::{CHECK_INTERVAL, Exporter, SinkChange};
 use crate::flow_search::{FlowReply, FlowSearch, RunningSearch};
 use crate::heartbeat::{Pulse, ThreadPanic};
-use crate::load_shedder::LevelSettings;
+use crate::load_shedder::population;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
@@ -77,7 +77,6 @@ impl Probe {
     ) -> io::Result<Self> {
         let self_traffic = SelfTrafficFilter::new(sinks.iter().filter_map(|sink| sink.udp_endpoints()));
         let settings = Settings { self_traffic, ..settings };
-        let without_overload = LevelSettings::new(settings.overload.base_level(), settings.sampling_population);
         let queues = groups.iter().flat_map(|group| &group.queues);
         let mut interfaces: Vec<_> = queues.flat_map(|queue| queue.source.interfaces()).collect();
         interfaces.sort();
@@ -88,7 +87,11 @@ impl Probe {
             exporter,
             stop: Arc::default(),
             settings: settings.clone(),
-            sampling_population: without_overload.population,
+            sampling_population: population(
+                settings.overload.base_level(),
+                settings.shed,
+                settings.sampling_population,
+            ),
             interfaces,
         };
         probe.report_status(&[]);

@@ -10,7 +10,7 @@
 use crate::account::Account;
 use crate::admission::{Admission, Sampler, SelfTrafficFilter};
 use crate::interface_names::SeenInterfaces;
-use crate::load_shedder::{LevelSettings, LoadShedder};
+use crate::load_shedder::{LoadShedder, ShedOrder, population};
 use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
@@ -51,6 +51,7 @@ pub(crate) struct ReadingStage {
     mac_addresses: bool,
     pub losses: LossCounter,
     shedder: LoadShedder,
+    shed: ShedOrder,
     sampling_population: u32,
     interfaces: Option<SeenInterfaces>,
     /// What became of the frames. Decoded packets count as metered.
@@ -66,7 +67,8 @@ impl ReadingStage {
             layer2: settings.layer2,
             mac_addresses: settings.meter.mac_addresses,
             losses: LossCounter::default(),
-            shedder: LoadShedder::new(settings.overload),
+            shedder: LoadShedder::new(settings.overload, settings.shed),
+            shed: settings.shed,
             sampling_population: settings.sampling_population,
             interfaces: settings.interface_names.clone().map(SeenInterfaces::new),
             ledger: Ledger::default(),
@@ -168,7 +170,7 @@ impl ReadingStage {
     }
 
     fn apply_level(&mut self) {
-        let LevelSettings { population, .. } = LevelSettings::new(self.shedder.level, self.sampling_population);
+        let population = population(self.shedder.level, self.shed, self.sampling_population);
         self.admission.sampler = (population > 1).then(|| Sampler::new(population));
     }
 

@@ -4,7 +4,7 @@
 
 use crate::account::totals;
 use crate::exporter::export_handle::ExportHandle;
-use crate::load_shedder::LevelSettings;
+use crate::load_shedder::{LevelSettings, ShedOrder};
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossHistory;
 use crate::settings::Settings;
@@ -110,6 +110,7 @@ pub(crate) struct RecordAnnotator {
     pub histories: LossHistories,
     /// The lowest level.
     base_level: u8,
+    shed: ShedOrder,
     sampling_population: u32,
     /// Whether payload is inspected on the lowest level.
     inspects: bool,
@@ -121,7 +122,8 @@ impl RecordAnnotator {
     pub fn new(settings: &Settings, histories: LossHistories) -> Self {
         let (base_level, sampling_population) = (settings.overload.base_level(), settings.sampling_population.max(1));
         let inspects = settings.meter.inspection.is_some();
-        Self { histories, base_level, sampling_population, inspects, counters: OverloadCounters::default() }
+        let (shed, counters) = (settings.shed, OverloadCounters::default());
+        Self { histories, base_level, shed, sampling_population, inspects, counters }
     }
 
     pub fn level(&self) -> u8 {
@@ -129,7 +131,7 @@ impl RecordAnnotator {
     }
 
     pub fn settings_of(&self, level: u8) -> LevelSettings {
-        LevelSettings::new(level, self.sampling_population)
+        LevelSettings::new(level, self.shed, self.sampling_population)
     }
 
     pub fn annotate(&mut self, records: &mut [FlowRecord]) {
@@ -140,6 +142,7 @@ impl RecordAnnotator {
         let nothing_missing = is_complete && self.histories.iter().all(LossHistory::is_empty);
         for record in records {
             self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
+            self.counters.unfingerprinted_flows += u64::from(record.lacks_fingerprints());
             if !nothing_missing {
                 self.annotate_one(record);
             }

@@ -2,7 +2,7 @@
 
 use crate::admission::SelfTrafficFilter;
 use crate::interface_names::InterfaceNames;
-use crate::load_shedder::OverloadPolicy;
+use crate::load_shedder::{OverloadPolicy, ShedOrder};
 use crate::thread::CpuAffinity;
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Settings {
     pub self_traffic: SelfTrafficFilter,
     /// What to do when more packets arrive than can be metered.
     pub overload: OverloadPolicy,
+    /// What overload levels 1 and 2 leave out.
+    pub shed: ShedOrder,
     /// Meter one packet in this number, chosen at random; 0 or 1 meters all. Load shedding may
     /// sample fewer.
     pub sampling_population: u32,

@@ -1,7 +1,7 @@
 //! Options of `weir probe`. `probe::config` offers the same options in a file.
 
 use super::groups::settings_help;
-use super::values::{parse_cores, parse_overload, parse_sample};
+use super::values::{parse_cores, parse_overload, parse_sample, parse_shed};
 use super::{
     ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
     PERFORMANCE, Reporting, Sinks, Times,
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use weir_capture::SourceSpec;
 use weir_control::parse_address;
 use weir_ledger::Timing;
-use weir_probe::OverloadPolicy;
+use weir_probe::{OverloadPolicy, ShedOrder};
 use weir_text::units::parse_duration;
 
 /// Meter live traffic continuously and export flow records to collectors and files
@@ -59,10 +59,15 @@ pub struct ProbeOptions {
     pub layout: Layout,
 
     /// What to do when packets arrive faster than they can be metered. shed: reduce detail level by level (inspection of
-    /// payload, TCP analysis, records of small new flows, then sampling) and restore it when the load falls. lose: keep full
-    /// detail and count lost packets. 0 to 13: stay at this overload level (docs/overload.md)
+    /// payload and TCP analysis in the order of --shed, records of small new flows, then sampling) and restore it when the load
+    /// falls. lose: keep full detail and count lost packets. 0 to 13: stay at this overload level (docs/overload.md)
     #[arg(long, value_name = "POLICY", default_value = "shed", value_parser = parse_overload, help_heading = OVERLOAD)]
     pub overload: OverloadPolicy,
+
+    /// What the first overload levels leave out, one each, in this order: dpi (inspection of payload) and tcp (TCP analysis).
+    /// Before dpi there may be fingerprints (JA3, JA4, JA3S, HASSH); later levels then move up by one
+    #[arg(long, value_name = "ORDER", default_value = "dpi,tcp", value_parser = parse_shed, help_heading = OVERLOAD)]
+    pub shed: ShedOrder,
 
     /// Packet sampling: meter one packet in N, chosen at random (1 to 16383; suffix k). Records carry the sampling rate and
     /// have no TCP analysis and no application

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_export::{InvalidSpec, SinkSpec};
 use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
-use weir_probe::OverloadPolicy;
+use weir_probe::{OverloadPolicy, ShedOrder, ShedStep};
 use weir_query::{Expression, ExpressionError};
 use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
 
@@ -81,6 +81,10 @@ pub fn parse_fields(text: &str) -> Result<FieldList, InvalidFields> {
 pub enum InvalidValue {
     #[error("use shed, lose, or an overload level from 0 to {MAX_LEVEL} (docs/overload.md)")]
     Overload,
+    #[error("there is no '{0}'; there are: fingerprints, dpi, tcp")]
+    ShedStep(String),
+    #[error("name dpi and tcp once each, as in tcp,dpi; fingerprints is optional, once and before dpi")]
+    ShedOrder,
     #[error(transparent)]
     Number(#[from] ParseError),
     #[error("use a number from 1 (all packets) to {MAX_POPULATION}")]
@@ -115,6 +119,18 @@ pub fn parse_overload(text: &str) -> Result<OverloadPolicy, InvalidValue> {
         (_, Ok(level)) if level <= MAX_LEVEL => Ok(OverloadPolicy::Level(level)),
         _ => Err(InvalidValue::Overload),
     }
+}
+
+/// Parses `--shed`: `dpi` and `tcp` in any order, and perhaps `fingerprints` before `dpi`.
+pub fn parse_shed(text: &str) -> Result<ShedOrder, InvalidValue> {
+    let steps = text.split(',').map(|word| match word.trim() {
+        "fingerprints" => Ok(ShedStep::Fingerprints),
+        "dpi" => Ok(ShedStep::Inspection),
+        "tcp" => Ok(ShedStep::TcpAnalysis),
+        word => Err(InvalidValue::ShedStep(word.into())),
+    });
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    ShedOrder::new(&steps).ok_or(InvalidValue::ShedOrder)
 }
 
 /// Parses `--every`, ns.

@@ -218,7 +218,7 @@ fn describe_operation(facts: &mut Facts, probe: &ProbeOptions, logging: Logging,
     }
     facts.add("polling", if probe.busy_poll { "busy" } else { "sleep while there are no packets" });
     facts.add("batch", format!("{} packets", probe.batch));
-    facts.add("overload", overload::policy_text(settings.overload, settings.sampling_population));
+    facts.add("overload", overload::policy_text(settings));
     let user = match probe.user.as_str() {
         "root" | "0" => "keep all privileges".into(),
         user => format!("if started as root, drop to {user} after opening sources and sinks"),

@@ -127,7 +127,7 @@ impl Monitor {
         let (ledger, pipelines) = running.status();
         pipelines.iter().for_each(|pipeline| self.log_source_errors(pipeline));
         self.log_link_changes();
-        overload::log_changes(&mut self.levels, &pipelines, self.probe.sample);
+        overload::log_changes(&mut self.levels, &pipelines, self.probe.shed, self.probe.sample);
         running.exporter().take_errors().iter().for_each(|error| self.log_sink_error(error));
         self.log_lost_records(&ledger);
         self.log_clock_steps(&ledger);

@@ -2,15 +2,28 @@
 
 use tracing::{info, warn};
 use weir_ledger as ledger;
-use weir_probe::{GroupStatus, LevelSettings, OverloadPolicy};
+use weir_probe::{GroupStatus, LevelSettings, OverloadPolicy, Settings, ShedOrder, ShedStep};
 use weir_text::units;
 
-/// What `--overload` selects, for `--check`.
-pub fn policy_text(overload: OverloadPolicy, sample: u32) -> String {
-    match overload {
-        OverloadPolicy::Shed => "live sources: reduce detail level by level (docs/overload.md)".into(),
+/// What `--overload` and `--shed` select, for `--check`.
+pub fn policy_text(settings: &Settings) -> String {
+    match settings.overload {
+        OverloadPolicy::Shed => {
+            let steps: Vec<_> = settings.shed.steps().map(step_text).collect();
+            format!("live sources: reduce detail level by level, first {} (docs/overload.md)", steps.join(", then "))
+        }
         OverloadPolicy::Lose => "keep full detail, count lost packets".into(),
-        OverloadPolicy::Level(level) => format!("stay at level {level}: {}", level_effect(level, sample)),
+        OverloadPolicy::Level(level) => {
+            format!("stay at level {level}: {}", level_effect(level, settings.shed, settings.sampling_population))
+        }
+    }
+}
+
+fn step_text(step: ShedStep) -> &'static str {
+    match step {
+        ShedStep::Fingerprints => "fingerprints",
+        ShedStep::Inspection => "inspection of payload",
+        ShedStep::TcpAnalysis => "TCP analysis",
     }
 }
 
@@ -23,7 +36,7 @@ pub fn level_text(overload: &ledger::OverloadCounters) -> String {
 }
 
 /// Logs pipelines whose level is not the one in `levels`, and updates `levels`.
-pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32) {
+pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], shed: ShedOrder, sample: u32) {
     // The level that a pipeline starts with is no change.
     let new = pipelines[levels.len().min(pipelines.len())..].iter().map(|pipeline| {
         let overload = &pipeline.account.ledger.overload;
@@ -33,7 +46,7 @@ pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32)
     for (last, pipeline) in levels.iter_mut().zip(pipelines) {
         let level = pipeline.account.ledger.overload.level;
         let before = std::mem::replace(last, level);
-        let (pipeline, effect) = (pipeline.name.as_str(), level_effect(level, sample));
+        let (pipeline, effect) = (pipeline.name.as_str(), level_effect(level, shed, sample));
         if level > before {
             warn!(pipeline, level, before, effect, "overload level raised");
         } else if level < before {
@@ -43,11 +56,13 @@ pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32)
 }
 
 /// What a level leaves out.
-fn level_effect(level: u8, sample: u32) -> String {
-    let LevelSettings { detail, population } = LevelSettings::new(level, sample);
+fn level_effect(level: u8, shed: ShedOrder, sample: u32) -> String {
+    let LevelSettings { detail, population } = LevelSettings::new(level, shed, sample);
     let mut missing = Vec::new();
     if !detail.inspection {
         missing.push("no inspection of payload".to_owned());
+    } else if !detail.fingerprints {
+        missing.push("no fingerprints".into());
     }
     if !detail.tcp_analysis {
         missing.push("no TCP analysis".into());

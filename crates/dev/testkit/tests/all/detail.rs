@@ -45,7 +45,7 @@ fn switching_analysis_off_and_on_reports_no_losses() {
             for (number, part) in packets.chunks(length).enumerate() {
                 let now = [Part::All, Part::Unanalysed, Part::All, Part::Sampled, Part::Sampled][number % 5];
                 if now != before {
-                    meter.set_detail(Detail { tcp_analysis: now == Part::All, small_flows: true, inspection: true });
+                    meter.set_detail(Detail { tcp_analysis: now == Part::All, ..Detail::ALL });
                     before = now;
                 }
                 let arrives = |(at, _): &(usize, &Packet)| now != Part::Sampled || at % 3 == 1;
@@ -73,7 +73,7 @@ fn small_new_flows_are_aggregated_and_existing_flows_stay_exact() {
     let mut meter = Meter::new(config(u64::MAX >> 1)).unwrap();
     let mut flows = Vec::new();
     known.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
-    meter.set_detail(Detail { tcp_analysis: false, small_flows: false, inspection: false });
+    meter.set_detail(Detail { tcp_analysis: false, small_flows: false, inspection: false, fingerprints: false });
     new.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
     meter.drain(&mut flows);
     assert_eq!(flows.iter().map(FlowRecord::packets).sum::<u64>(), packets.len() as u64, "every packet is in a record");

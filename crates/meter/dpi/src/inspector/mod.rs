@@ -80,6 +80,8 @@ pub struct Inspector {
     learned: Learned,
     /// Flows whose messages are counted.
     counted: u32,
+    /// Flows that begin now have no fingerprints.
+    without_fingerprints: bool,
     /// How often inspection was suspended.
     suspensions: u32,
     counters: InspectionCounters,
@@ -109,6 +111,7 @@ impl Inspector {
             without_facts: Vec::new(),
             learned: Learned::new(settings.names),
             counted: 0,
+            without_fingerprints: false,
             suspensions: 0,
             counters: InspectionCounters::default(),
         }
@@ -160,6 +163,11 @@ impl Inspector {
     /// Notes that packets will not be inspected for some time.
     pub fn suspend(&mut self) {
         self.suspensions = self.suspensions.wrapping_add(1);
+    }
+
+    /// Whether flows that are first inspected from now on have fingerprints.
+    pub fn set_fingerprints(&mut self, fingerprints: bool) {
+        self.without_fingerprints = !fingerprints;
     }
 
     /// Whether nothing more will be found about a flow but counts of its messages.
@@ -237,6 +245,7 @@ impl Inspector {
         let session = &mut self.sessions[FIRST_SESSION as usize];
         let before = session.octets();
         session.begin(flow, payload, candidates, unmatched);
+        session.findings.set_without_fingerprints(self.without_fingerprints);
         if let Some(known) = known {
             session.findings.restore_facts(&known);
         }

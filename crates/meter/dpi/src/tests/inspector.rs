@@ -200,6 +200,23 @@ fn messages_of_dtls_are_put_together_from_several_datagrams() {
     assert!(findings.has(Fact::CertificateNames) && findings.has(Fact::TlsClientHello), "{findings:?}");
 }
 
+#[test]
+fn fingerprints_are_left_out_of_flows_that_begin_then() {
+    let mut inspector = Inspector::new(InspectionSettings::default(), 8);
+    let found = |inspector: &mut Inspector| {
+        let fixture = fixtures::all().into_iter().find(|it| it.name.contains("ssh")).expect("a capture of SSH");
+        found_in(inspector, [40_000, 22], &packets(&fixture))
+    };
+    let with = found(&mut inspector);
+    inspector.set_fingerprints(false);
+    let without = found(&mut inspector);
+    inspector.set_fingerprints(true);
+    assert_eq!(found(&mut inspector), with);
+    assert!(with.has(Fact::Hassh) && !with.notes().has(Note::Unfingerprinted));
+    assert!(!without.has(Fact::Hassh) && !without.has(Fact::HasshServer) && without.notes().has(Note::Unfingerprinted));
+    assert_eq!(without.text(Fact::SshClient), with.text(Fact::SshClient));
+}
+
 /// The packets of a flow: endpoint, sequence number of TCP, payload.
 fn packets(fixture: &fixtures::Fixture) -> Vec<(usize, Option<u32>, Vec<u8>)> {
     let datagrams =

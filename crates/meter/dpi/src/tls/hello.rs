@@ -60,15 +60,20 @@ fn client_hello(message: Message<'_>, application: Application, findings: &mut F
     let missing = if whole { Next::Message } else { Next::Incomplete };
     hello.lists[0] = octets.take(ciphers_octets.into()).or(Err(missing))?;
     octets.vector8().or(Err(missing))?;
+    let without_fingerprint = findings.leaves_out_fingerprint();
     let mut types = ArrayVec::<u8, { 2 * MAX_LIST }>::new();
     let read = read_extensions(octets, whole, |number, content| {
-        if !is_grease(number) && types.try_extend_from_slice(&number.to_be_bytes()).is_err() {
+        if !without_fingerprint && !is_grease(number) && types.try_extend_from_slice(&number.to_be_bytes()).is_err() {
             hello.is_cut = true;
         }
         client_extension(number, content, &mut hello, findings);
     });
     if read.is_err() || !whole {
         return Err(missing);
+    }
+    if without_fingerprint {
+        findings.set_octets(Fact::TlsClientHello, &[]);
+        return Ok(Next::Message);
     }
     hello.lists[1] = &types;
     match hello.encode() {
@@ -172,10 +177,11 @@ fn server_hello(body: &[u8], whole: bool, application: Application, findings: &m
     octets.u8().map_err(no_hello)?;
     findings.recognise(application, Confidence::Message);
     findings.set_number(Fact::TlsCipher, cipher.into());
+    let without_fingerprint = findings.leaves_out_fingerprint();
     let mut hello = ServerHello { version, cipher, ..ServerHello::default() };
     let read = read_extensions(octets, whole, |number, content| {
         let mut content = Start(content);
-        hello.is_cut |= hello.extensions.try_push(number).is_err();
+        hello.is_cut |= !without_fingerprint && hello.extensions.try_push(number).is_err();
         match number {
             16 => {
                 if let Ok(protocol) = Start(content.vector16().unwrap_or_default()).vector8() {
@@ -194,6 +200,7 @@ fn server_hello(body: &[u8], whole: bool, application: Application, findings: &m
         return Ok(Next::ServerHello);
     }
     match hello.encode() {
+        _ if without_fingerprint => {}
         Some(fields) => findings.set_octets(Fact::TlsServerHello, &fields),
         None => findings.note(Note::Cut),
     }

@@ -79,6 +79,22 @@ fn fingerprints_are_those_of_their_descriptions() {
 }
 
 #[test]
+fn without_fingerprints_all_other_fields_are_found_and_the_note_says_so() {
+    let client = client_hello(0x0303, &CIPHERS, &extensions(&SIGNATURE_ALGORITHMS));
+    let (verdict, with) = read(&client, &[]);
+    let mut findings = Findings::new(false);
+    findings.set_without_fingerprints(true);
+    for _ in 0..2 {
+        let streams = Streams { first: &client, ..Streams::default() };
+        assert_eq!(read_streams(&streams, &mut findings), verdict, "the hello counts as read");
+    }
+    assert_eq!((ja3(&findings), ja4(&findings)), (None, None));
+    assert!(findings.notes().has(Note::Unfingerprinted) && !with.notes().has(Note::Unfingerprinted));
+    assert_eq!(findings.text(Fact::ServerName), Some("www.example"));
+    assert_eq!(findings.text(Fact::AlpnOffered), with.text(Fact::AlpnOffered));
+}
+
+#[test]
 fn grease_changes_no_fingerprint() {
     let plain = client_hello(0x0303, &CIPHERS, &extensions(&SIGNATURE_ALGORITHMS));
     let mut ciphers = CIPHERS.to_vec();

@@ -192,6 +192,7 @@ impl Meter {
             _ => {}
         }
         self.inspection.set_active(detail.inspection);
+        self.inspection.set_fingerprints(detail.fingerprints);
         self.detail = detail;
     }
 

@@ -16,7 +16,7 @@ mod sink_worker;
 
 use crate::account::Account;
 use crate::heartbeat::Pulse;
-use crate::load_shedder::LevelSettings;
+use crate::load_shedder::{ShedOrder, population};
 use crate::record_output::MAX_BATCH;
 use crate::settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
 use crate::thread::CpuAffinity;
@@ -52,6 +52,7 @@ pub struct Exporter {
     back_pressure: BackPressure,
     observer: Option<RecordObserver>,
     enricher: Option<RecordEnricher>,
+    shed: ShedOrder,
     timing: Timing,
 }
 
@@ -92,9 +93,9 @@ impl Exporter {
         back_pressure: BackPressure,
         settings: &Settings,
     ) -> io::Result<Self> {
-        let Settings { queue_batches, observer, enricher, timing, .. } = settings;
-        let (observer, enricher, timing) = (observer.clone(), enricher.clone(), *timing);
-        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher, timing };
+        let Settings { queue_batches, observer, enricher, shed, timing, .. } = settings;
+        let (observer, enricher, shed, timing) = (observer.clone(), enricher.clone(), *shed, *timing);
+        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher, shed, timing };
         let changes = sinks.into_iter().map(SinkChange::Open).collect();
         exporter.replace_sinks(exporter.start_sinks(changes, *queue_batches)?);
         Ok(exporter)
@@ -154,7 +155,7 @@ impl Exporter {
         let Account { ledger, lost, .. } = sum;
         let mut sinks = self.sinks.lock();
         sinks.status = MeteringStatus {
-            sampling_population: LevelSettings::new(ledger.overload.level, sampling_population.max(1)).population,
+            sampling_population: population(ledger.overload.level, self.shed, sampling_population.max(1)),
             ignored_packets: ledger.packets.ignored(),
             ignored_octets: ledger.bytes.ignored(),
             interfaces,

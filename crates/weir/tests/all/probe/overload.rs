@@ -88,6 +88,53 @@ fn without_inspection_records_have_no_application_and_say_so() {
 }
 
 #[test]
+fn shed_names_what_the_first_levels_leave_out() {
+    for (order, level, [is_inspected, has_fingerprints, is_analysed]) in [
+        ("dpi,tcp", 1, [false, false, true]),
+        ("dpi,tcp", 2, [false, false, false]),
+        ("tcp,dpi", 1, [true, true, false]),
+        ("tcp,dpi", 2, [false, false, false]),
+        ("fingerprints,dpi,tcp", 0, [true, true, true]),
+        ("fingerprints,dpi,tcp", 1, [true, false, true]),
+        ("fingerprints,dpi,tcp", 2, [false, false, true]),
+        ("fingerprints,dpi,tcp", 3, [false, false, false]),
+        ("tcp,fingerprints,dpi", 2, [true, false, false]),
+    ] {
+        let options = ["--shed", order, "--overload", &level.to_string(), "--fields", "all"];
+        let (ledger, flows) = run("synth:apps,flows=200,packets=10k", &options);
+        let count = |is: &dyn Fn(&Value) -> bool| flows.iter().filter(|flow| is(flow)).count();
+        let is_noted =
+            |flow: &Value| flow["application_notes"].as_str().is_some_and(|it| it.contains("unfingerprinted"));
+        let case = format!("{order}, level {level}");
+        assert_eq!(count(&|flow| !flow["application"].is_null()) > 150, is_inspected, "{case}");
+        assert_eq!(count(&|flow| !flow["sni"].is_null()) > 50, is_inspected, "{case}");
+        for field in ["ja3", "ja4", "ja3s", "hassh", "hassh_server"] {
+            assert_eq!(count(&|flow| !flow[field].is_null()) > 0, has_fingerprints, "{case}: {field}");
+        }
+        let of_tcp = count(&|flow| flow["protocol"] == "tcp");
+        let unanalysed = count(&|flow| has(flow, "unanalysed"));
+        assert_eq!(unanalysed, if is_analysed { 0 } else { of_tcp }, "{case}");
+        let uninspected = count(&|flow| has(flow, "uninspected"));
+        assert_eq!(uninspected > 150, !is_inspected, "{case}");
+        let unfingerprinted = count(&is_noted);
+        assert_eq!(unfingerprinted > 50, is_inspected && !has_fingerprints, "{case}");
+        assert!(count(&|flow| is_noted(flow) && !(flow["ja3"].is_null() && flow["hassh"].is_null())) == 0, "{case}");
+        let of_ledger = ["uninspected_flows", "unfingerprinted_flows", "unanalysed_flows"];
+        let counted = of_ledger.map(|name| number(&ledger["overload"][name]));
+        assert_eq!(counted, [uninspected, unfingerprinted, unanalysed].map(|flows| flows as u64), "{case}");
+    }
+}
+
+#[test]
+fn with_fingerprints_later_levels_move_up_by_one() {
+    let options = ["--shed", "fingerprints,dpi,tcp", "--overload"];
+    for (level, population) in [(4, 1), (5, 2), (13, 512)] {
+        let (_, flows) = run("synth:mix,flows=300,packets=20k", &[&options[..], &[&level.to_string()]].concat());
+        assert!(flows.iter().all(|flow| flow["sampling_max"] == population), "level {level}");
+    }
+}
+
+#[test]
 fn netflow_5_headers_carry_the_sampling_rate() {
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
     collector.set_read_timeout(Some(BOUND)).unwrap();
@@ -104,6 +151,12 @@ fn invalid_levels_and_rates_are_refused() {
     assert_usage_errors(&[
         (&["probe", "-i", "synth:mix", "--overload", "14"], "use shed, lose, or an overload level from 0 to 13"),
         (&["probe", "-i", "synth:mix", "--overload", "more"], "use shed, lose"),
+        (&["probe", "-i", "synth:mix", "--shed", "dpi,udp"], "there is no 'udp'; there are: fingerprints, dpi, tcp"),
+        (&["probe", "-i", "synth:mix", "--shed", "tcp"], "name dpi and tcp once each, as in tcp,dpi"),
+        (
+            &["probe", "-i", "synth:mix", "--shed", "dpi,fingerprints,tcp"],
+            "fingerprints is optional, once and before dpi",
+        ),
         (&["probe", "-i", "synth:mix", "--sample", "0"], "from 1 (all packets) to 16383"),
         (&["probe", "-i", "synth:mix", "--sample", "16384"], "from 1 (all packets) to 16383"),
     ]);
