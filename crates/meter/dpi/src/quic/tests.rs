@@ -195,7 +195,7 @@ fn keys_of_a_datagram_are_derived_twice_at_most() {
     assert_eq!(read_limited(&[[&start[..], &two(100..241)].concat()]), (false, true));
     // The second packet of version 1 would need a third derivation.
     let alternating = [&start[..], &two(0..10), &end].concat();
-    assert_eq!(read_limited(&[alternating.clone()]), (true, false));
+    assert_eq!(read_limited(std::slice::from_ref(&alternating)), (true, false));
     // The next datagram is read again.
     assert_eq!(read_limited(&[alternating, end.clone()]), (true, true));
     // After a Retry that was not captured, the packets have another id; keys of one version suffice.

@@ -35,17 +35,14 @@ fn datagrams_that_need_many_keys_are_counted_and_do_not_hinder_others() {
         for record in &records {
             let fields = ["application", "dns_name", "application_notes"].map(|field| record[field].as_str());
             let is_hostile = number(&record["src_port"]) <= 50;
-            let expected = if is_hostile {
-                [Some("quic"), None, Some("limit")]
-            } else {
-                [Some("dns"), Some("a.example"), None]
-            };
+            let expected =
+                if is_hostile { [Some("quic"), None, Some("limit")] } else { [Some("dns"), Some("a.example"), None] };
             assert_eq!(fields.map(|text| text.filter(|text| !text.is_empty())), expected, "{record}");
         }
         of_all.push(records.into_iter().map(|record| (number(&record["src_port"]), record)).collect());
     }
     assert_eq!(of_all[0], of_all[1]);
-    let (_, _, text) = weir(["read", capture.name(), "-o", "csv:/dev/null"]);
+    let (_, _, text) = weir(["read", capture.name(), "-v", "-o", "csv:/dev/null"]);
     assert!(text.contains("packets not inspected to their end"), "{text}");
 }
 
