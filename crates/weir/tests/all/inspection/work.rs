@@ -42,7 +42,7 @@ fn datagrams_that_need_many_keys_are_counted_and_do_not_hinder_others() {
         of_all.push(records.into_iter().map(|record| (number(&record["src_port"]), record)).collect());
     }
     assert_eq!(of_all[0], of_all[1]);
-    let (_, _, text) = weir(["read", capture.name(), "-o", "csv:/dev/null"]);
+    let (_, _, text) = weir(["read", capture.name(), "-v", "-o", "csv:/dev/null"]);
     assert!(text.contains("packets not inspected to their end"), "{text}");
 }
 
