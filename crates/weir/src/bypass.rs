@@ -11,11 +11,11 @@
 use crate::arguments::{Bypass, BypassAction, EveEvent};
 use crate::console::print;
 use crate::error::{BypassError, Error};
+use crate::eve::{self, Line};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::StopSignal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -161,23 +161,14 @@ impl Running<'_> {
     fn add(&mut self, line: Option<&[u8]>) {
         let counters = &mut self.counters;
         counters.lines += 1;
-        let event = line.and_then(|line| serde_json::from_slice::<Value>(line).ok()).filter(Value::is_object);
-        let Some(event) = event else { return self.note_broken("no JSON object, cut, or longer than 1 MiB") };
-        if !is_selected(&event, self.arguments) {
-            counters.other += 1;
-            return;
+        match eve::read(line, self.arguments) {
+            Line::Broken(reason) => self.note_broken(reason),
+            Line::Other => counters.other += 1,
+            Line::Selected { body, is_icmp } => {
+                let event = Event { line: self.counters.lines, body };
+                if is_icmp { self.icmp.add(event) } else { self.poster.post(&event) }
+            }
         }
-        let Some(flow) = flow(&event) else { return self.note_broken("the event names no flow") };
-        let action = match self.arguments.action {
-            BypassAction::Shunt => "shunt",
-            BypassAction::Drop => "drop",
-            BypassAction::Forward => "forward",
-        };
-        let Bypass { more, expiry_seconds, .. } = self.arguments;
-        let is_icmp = flow.get("community_id").is_some();
-        let body = json!({"flow": flow, "action": action, "more": more, "expiry": expiry_seconds});
-        let event = Event { line: self.counters.lines, body: body.to_string() };
-        if is_icmp { self.icmp.add(event) } else { self.poster.post(&event) }
     }
 
     fn note_broken(&mut self, reason: &str) {
@@ -334,50 +325,6 @@ impl IcmpQueue {
         self.waiting.changed.notify_one();
         // A panic is in the log.
         let _ = self.thread.join();
-    }
-}
-
-/// Whether an event is one of those that select a flow.
-fn is_selected(event: &Value, arguments: &Bypass) -> bool {
-    let alert = &event["alert"];
-    let is_of_signature = || {
-        let id = alert["signature_id"].as_u64();
-        arguments.signature.is_empty() || id.is_some_and(|id| arguments.signature.contains(&id))
-    };
-    arguments.on.iter().any(|on| match on {
-        EveEvent::Alert => event["event_type"] == "alert" && is_of_signature(),
-        EveEvent::Drop => {
-            let is_drop = event["event_type"] == "drop";
-            (is_drop || event["event_type"] == "alert" && alert["action"] == "blocked") && is_of_signature()
-        }
-        EveEvent::Bypassed => {
-            let flow = &event["flow"];
-            event["event_type"] == "flow" && (flow["state"] == "bypassed" || flow["bypass"].is_string())
-        }
-    })
-}
-
-/// The flow of an event, as the HTTP interface names it. ICMP has types in place of ports, which an
-/// event has for one direction only: its Community ID names the flow. The probe refuses a flow whose
-/// ports are missing.
-fn flow(event: &Value) -> Option<Value> {
-    let text = |name: &str| event[name].as_str();
-    let protocol = text("proto")?.to_ascii_lowercase();
-    // Suricata writes numbers with three digits.
-    let protocol = protocol.parse::<u8>().map_or(protocol, |number| number.to_string());
-    let is_icmp = protocol == "icmp" || protocol == "ipv6-icmp";
-    match (text("src_ip"), text("dest_ip"), text("community_id")) {
-        (_, _, Some(id)) if is_icmp => Some(json!({"community_id": id})),
-        (Some(source), Some(destination), _) if !is_icmp => {
-            let mut flow = json!({"src_ip": source, "dst_ip": destination, "protocol": protocol});
-            for (of_event, name) in [("src_port", "src_port"), ("dest_port", "dst_port")] {
-                if let Some(port) = event.get(of_event) {
-                    flow[name] = port.as_u64().filter(|&port| port <= u16::MAX.into())?.into();
-                }
-            }
-            Some(flow)
-        }
-        _ => None,
     }
 }
 

@@ -14,6 +14,7 @@ mod console;
 mod doctor;
 mod enrichment;
 mod error;
+mod eve;
 mod files;
 mod findings;
 mod input;

@@ -12,7 +12,10 @@ mod filter;
 mod flows;
 mod frames;
 mod meter;
+mod recording;
+mod selections;
 mod tcp;
+mod user_files;
 
 pub use captures::{compressed, packets_file, pcap, pcapng};
 pub use dpi::{dpi_datagram, dpi_inspector, dpi_quic, dpi_streams};
@@ -21,13 +24,16 @@ pub use expression::expression;
 pub use filter::filter;
 pub use frames::decode;
 pub use meter::meter;
+pub use recording::index;
+pub use selections::{fields, query};
 pub use tcp::tcp;
+pub use user_files::{mmdb, networks, rules, tags};
 
 /// A function that takes any octets.
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("compressed", compressed),
     ("decode", decode),
     ("dpi_datagram", dpi_datagram),
@@ -36,10 +42,17 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("dpi_streams", dpi_streams),
     ("export", export),
     ("expression", expression),
+    ("fields", fields),
     ("filter", filter),
+    ("index", index),
     ("meter", meter),
+    ("mmdb", mmdb),
+    ("networks", networks),
     ("packets_file", packets_file),
     ("pcap", pcap),
     ("pcapng", pcapng),
+    ("query", query),
+    ("rules", rules),
+    ("tags", tags),
     ("tcp", tcp),
 ];

@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &str); 6] = [
     ("crates/records/query/src/order.rs", "numbers of a view, which are sums of fields"),
     ("crates/run/control/src/flows.rs", "a parameter of requests"),
     ("crates/run/control/src/overrides.rs", "JSON keys of overrides"),
-    ("crates/weir/src/bypass.rs", "JSON keys of Suricata and of overrides"),
+    ("crates/weir/src/eve.rs", "JSON keys of Suricata and of overrides"),
     ("crates/weir/src/table/render.rs", "the table has columns of its own, which sorting by these fields marks"),
 ];
 

@@ -14,7 +14,8 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::uri::InvalidUri;
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
@@ -32,6 +33,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use weir_flow::FlowRecord;
 use weir_probe::{FoundFlows, Overrides, RecordEnricher};
 
 /// Octets of the body of a request.
@@ -415,6 +417,19 @@ async fn flows_page(
 ) -> Answer {
     let (search, found) = search(&api, parameters(query)?, has_token).await?;
     Ok(([(CONTENT_TYPE, "application/json")], search.json(found)).into_response())
+}
+
+/// The answer to `GET /flows?QUERY` if a probe had these flows, or why the query is refused. Fuzz targets call it: it
+/// reads the query as the server does.
+///
+/// # Errors
+/// The query is invalid: the text that a client gets.
+#[doc(hidden)]
+pub fn search_json(query: &str, records: &[FlowRecord]) -> Result<Vec<u8>, String> {
+    let uri: Uri = format!("/flows?{query}").parse().map_err(|error: InvalidUri| error.to_string())?;
+    let query = axum::extract::Query::<flows::Query>::try_from_uri(&uri).map_err(|error| invalid_query(&error))?;
+    let search = query.0.search(None).map_err(|error| error.to_string())?;
+    Ok(search.json_of(records))
 }
 
 /// The parameters of a request.

@@ -146,9 +146,26 @@ impl Search {
                 }
             }
         }
-        all.records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
-        all.records.truncate(self.search.limit);
+        self.order(&mut all);
         all
+    }
+
+    /// The answer for these records in place of those of the threads.
+    pub fn json_of(&self, records: &[FlowRecord]) -> Vec<u8> {
+        let rank = |record: &FlowRecord| {
+            let mut record = Box::new(record.clone());
+            (self.search.rank)(&mut record).map(|rank| (rank, record))
+        };
+        let found: Vec<_> = records.iter().filter_map(rank).collect();
+        let (matching, searched) = (found.len() as u64, records.len() as u64);
+        let mut found = FoundFlows { records: found, matching, searched, is_complete: true };
+        self.order(&mut found);
+        self.json(found)
+    }
+
+    fn order(&self, found: &mut FoundFlows) {
+        found.records.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+        found.records.truncate(self.search.limit);
     }
 
     /// They as one object.

@@ -31,6 +31,8 @@ mod stream;
 
 pub use access::Access;
 pub use address::{InvalidAddress, parse_address};
+#[doc(hidden)]
+pub use api::search_json;
 pub use axum::http::Method;
 pub use error::Error;
 pub use in_effect::{InEffect, ListFile, RulesFile, Timeouts};
