@@ -9,13 +9,7 @@ use clap::builder::Resettable;
 use weir_text::columns::{Column, fit, rows};
 
 pub fn fields(fields: &Fields) -> Result<RunStatus, Error> {
-    let mut text = fields_text(&fields.fields.0, console::terminal_columns());
-    if fields.fields.0.len() == weir_fields::columns().len() {
-        let words: Vec<String> = weir_fields::words().map(|(word, column)| format!("{word} ({column})")).collect();
-        let also = format!("also in --where, --by and --sort (docs/views.md): {}", words.join(", "));
-        let lines = weir_text::wrap(&also, console::terminal_columns().unwrap_or(usize::MAX));
-        text += &lines.into_iter().fold("\n".into(), |text: String, line| text + &line + "\n");
-    }
+    let text = fields_text(&fields.fields.0, console::terminal_columns());
     Ok(print_styled(&text, style::table))
 }
 

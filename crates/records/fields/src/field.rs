@@ -243,12 +243,6 @@ pub fn field(name: &str) -> Option<Field> {
     })
 }
 
-/// The words that no column has, for lists of names: each with the column that it is read from, or the first
-/// of several.
-pub fn words() -> impl Iterator<Item = (&'static str, &'static str)> {
-    WORDS.iter().filter(|word| column(word.name).is_err()).map(|word| (word.name, word.column))
-}
-
 /// The field of a name in a view. What a packet header has once (VLAN, MPLS label) is that of the
 /// first direction with packets.
 pub fn view_field(name: &str) -> Option<Field> {

@@ -31,7 +31,7 @@ pub use element::{
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
 pub use field::{
     Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
-    view_field, words,
+    view_field,
 };
 pub use page::profiles;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};

@@ -154,7 +154,10 @@ pub enum LogFormat {
 #[command(after_help = "Examples:
   weir fields | less                all fields
   weir fields basic                 those of JSON and CSV without --fields
-  weir fields 'fwd_*,*_rtt_ns'      some fields")]
+  weir fields 'fwd_*,*_rtt_ns'      some fields
+
+Expressions, --by and --sort also have words that are no fields: host, port, flags, vlan, mac, as,
+country, duration and others (docs/views.md).")]
 pub struct Fields {
     /// Fields to list: names, profiles (basic, layer2, tcp, places, applications, all) and patterns with *, separated by commas
     #[arg(value_name = "FIELDS", default_value = "all", value_parser = parse_fields)]

@@ -253,12 +253,20 @@ fn events_of_icmp_hold_up_no_other_and_the_newest_are_posted() {
     assert_eq!(searches.len(), 1, "one search at a time");
     let (stream, first) = searches.remove(0);
     answer(stream, 404);
-    let posted: Vec<u32> = serve(&listener, &[404; 16]).iter().map(|body| icmp_number(body).unwrap()).collect();
+    // 16 wait. The last event was one of them if the first search is about it.
+    let waiting = if first == 39 { 15 } else { 16 };
+    let posted = serve(&listener, &[404; 16][..waiting]);
+    let posted: Vec<u32> = posted.iter().map(|body| icmp_number(body).unwrap()).collect();
     let newest = (0..40).rev().filter(|number| ![first, again].contains(number));
-    assert_eq!(posted, [again].into_iter().chain(newest).take(16).collect::<Vec<_>>());
+    assert_eq!(posted, [again].into_iter().chain(newest).take(waiting).collect::<Vec<_>>());
     drop(input);
     let (code, counts) = bypass.end();
-    assert_eq!((code, &counts[..]), (Some(2), &[43, 0, 0, 1, 23, 17, 0, 2][..]), "{}", bypass.err());
+    assert_eq!(
+        (code, &counts[..]),
+        (Some(2), &[43, 0, 0, 1, 39 - waiting as u64, 1 + waiting as u64, 0, 2][..]),
+        "{}",
+        bypass.err()
+    );
 }
 
 fn is_whole(request: &str) -> bool {

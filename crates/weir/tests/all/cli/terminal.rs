@@ -50,11 +50,7 @@ fn a_terminal_gets_colours_and_nothing_else_does() {
         (&["read", capture.name()][..], 0, &["\u{1b}[1m2026-11-20 UTC"][..]),
         (&full, 2, &["\u{1b}[31mdropped ", "\u{1b}[31m- dropped, flow cache full", "\u{1b}[1mledger "]),
         (&["read", capture.name(), "--by", "host"], 0, &["\u{1b}[1mhost"]),
-        (
-            &lossy,
-            0,
-            &["\u{1b}[1m# ", "\u{1b}[1m #  ", "\nSYN    ", "\u{1b}[31mno answer\u{1b}[0m", "\u{1b}[31mfailed "],
-        ),
+        (&lossy, 0, &["\u{1b}[1m  #  ", "\nSYN    ", "\u{1b}[31mno answer\u{1b}[0m", "\u{1b}[31mfailed "]),
         (&["fields"], 0, &["\u{1b}[1mfield "]),
         (&["read", "/nonexistent"], 1, &["\u{1b}[1m\u{1b}[31mweir:\u{1b}[0m /nonexistent"]),
         (

@@ -137,7 +137,7 @@ fn a_missing_input_is_reported_before_any_output_is_opened() {
 
 #[test]
 fn an_empty_capture_has_exit_code_0() {
-    assert_eq!(success(arguments!["read", Pcap::new().saved()]), "packets    0 received, 0 metered\n");
+    assert_eq!(success(arguments!["read", Pcap::new().saved()]), "no flows\npackets    0 received, 0 metered\n");
 }
 
 #[test]
@@ -589,7 +589,7 @@ fn a_flow_cache_that_does_not_fit_into_memory_is_refused_with_its_size() {
         let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
         let (code, out, err) = text_of(&weir);
         assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
-        let reason = "weir: --flows 100000: the flow cache can grow to 195 MB, and everything else to ";
+        let reason = "weir: --flows 100000: the flow cache can grow to 199 MB, and everything else to ";
         assert!(
             err.starts_with(reason) && err.contains("(ulimit -v is ") && err.lines().count() == 1,
             "{kilobytes}: {err}"

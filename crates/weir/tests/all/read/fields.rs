@@ -168,7 +168,7 @@ fn weir_fields_lists_profiles() {
     assert!(line("rev_tcp_mss").contains(" tcp ") && line("fwd_tos").contains(" all "));
     let some = success(["fields", "rev_packets,*_port"]);
     let names: Vec<&str> = some.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names, ["field", "rev_packets", "src_port", "dst_port"]);
+    assert_eq!(names, ["field", "rev_packets", "src_port", "dst_port", "service_port"]);
 }
 
 /// The folder with pandas and DuckDB. Prints that the test is skipped if they are not installed.

@@ -93,7 +93,7 @@ fn queues_of_live_sinks_leave_memory_for_flows() {
     if !is_root() {
         return eprintln!("SKIPPED: live capture needs root");
     }
-    let Some(group) = ControlGroup::new("queues", 400_000_000) else { return };
+    let Some(group) = ControlGroup::new("queues", 410_000_000) else { return };
     let sinks: Vec<String> = (0..300).map(|port| format!("ipfix+udp://127.0.0.1:{}", 20_000 + port)).collect();
     let run = |sinks: &[String]| {
         let outputs = sinks.iter().flat_map(|sink| ["-o", sink]);

@@ -75,7 +75,7 @@ fn generated_traffic_gives_the_same_as_packet_records_and_from_memory() {
     for spec in ["mix,flows=200,packets=20k,snap=60", "lossy,flows=50,packets=10k", "velan,flows=100,packets=5k"] {
         let path = folder.path().join("synth.packets");
         let packets = format!("packets:{}", path.display());
-        assert_eq!(success(["synth", spec, "-q", "-o", &packets]), "");
+        assert_eq!(success(["synth", spec, "-q", "--overwrite", "-o", &packets]), "");
         assert_eq!(content(&packets, &[]), content(&format!("synth:{spec}"), &[]), "{spec}");
         assert!((fs::metadata(&path).unwrap().len() as usize - HEADER_BYTES).is_multiple_of(RECORD_BYTES));
     }

@@ -155,11 +155,11 @@ fn traffic_within_a_group_was_sent_and_received_there_and_counts_once() {
 fn a_table_has_its_rest_and_its_total() {
     let out = success(["read", &capture("web.pcap"), "--by", "host", "--top", "2", "-q"]);
     let expected = "\
-host       flows packets  bytes     %   sent received        first         last retr%    rtt response
-192.0.2.1      3      77 56.0kB  70.5  2244B   53.8kB 02:51:17.914 02:51:17.940  0.00 74.0µs   86.2µs
-192.0.2.2      3      77 56.0kB  70.5 53.8kB    2244B 02:51:17.914 02:51:17.940  0.00 74.0µs   86.2µs
-others (6)    10      86 46.9kB       23.5kB   23.5kB 02:51:17.845 02:51:18.289  0.00 32.0µs   87.0µs
-total          8     120 79.5kB 100.0                 02:51:17.845 02:51:18.289  0.00 60.0µs   86.3µs
+host       flows packets  bytes     %   sent received             first (UTC)         last retr%    rtt response
+192.0.2.1      3      77 56.0kB  70.5  2244B   53.8kB 2026-11-21 02:51:17.914 02:51:17.940  0.00 74.0µs   86.2µs
+192.0.2.2      3      77 56.0kB  70.5 53.8kB    2244B 2026-11-21 02:51:17.914 02:51:17.940  0.00 74.0µs   86.2µs
+others (6)    10      86 46.9kB       23.5kB   23.5kB 2026-11-21 02:51:17.845 02:51:18.289  0.00 32.0µs   87.0µs
+total          8     120 79.5kB 100.0                 2026-11-21 02:51:17.845 02:51:18.289  0.00 60.0µs   86.3µs
 ";
     assert!(out.starts_with(expected), "\n{out}");
     assert!(out.contains("2 of 8 groups (--top 0 for all), by bytes; "), "{out}");
