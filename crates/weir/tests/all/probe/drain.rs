@@ -177,7 +177,7 @@ fn a_blocked_output_costs_files_and_collectors_no_records() {
     ];
     let mut options: Vec<_> = sinks.iter().flat_map(|sink| ["-o", sink]).collect();
     // A file on a busy disk is not stalled.
-    options.extend(["--drain-timeout", "10s", "--timing", "sink_stall=2s"]);
+    options.extend(["--drain-timeout", "20s", "--timing", "sink_stall=2s"]);
     let (_, log, sinks) = Probe::with_flows(FLOWS, &options).stop();
     for (number, sink) in sinks.iter().enumerate() {
         let lost = if number == 3 { late(sink) } else { 0 };
