@@ -79,6 +79,8 @@ timing! {
     http_header: Duration::from_secs(5),
     /// A connection of the HTTP interface whose client reads nothing of an answer for this time is closed.
     http_stall: Duration::from_secs(5),
+    /// A request of the HTTP interface without token waits this long for others to end.
+    http_wait: Duration::from_secs(3),
     /// After this time a connection of the HTTP interface gets no further requests.
     http_keep_alive: Duration::from_secs(20),
     /// After this time a connection of the HTTP interface is closed.

@@ -15,6 +15,7 @@ use crate::eve::{self, Line};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::signals::StopSignal;
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,8 +23,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
@@ -273,18 +274,13 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The events, and whether no more come.
-    fn lock(&self) -> MutexGuard<'_, (VecDeque<Event>, bool)> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for an event. `None` at the end.
     fn take(&self) -> Option<Event> {
-        let mut events = self.lock();
+        let mut events = self.events.lock();
         loop {
             let (waiting, is_over) = &mut *events;
             match waiting.pop_back() {
-                None if !*is_over => events = self.changed.wait(events).unwrap_or_else(PoisonError::into_inner),
+                None if !*is_over => self.changed.wait(&mut events),
                 event => return event,
             }
         }
@@ -305,7 +301,7 @@ impl IcmpQueue {
     }
 
     fn add(&self, event: Event) {
-        let (waiting, _) = &mut *self.waiting.lock();
+        let (waiting, _) = &mut *self.waiting.events.lock();
         if let Some(at) = waiting.iter().position(|other| other.body == event.body) {
             waiting.remove(at);
             self.outcome.repeated.fetch_add(1, Relaxed);
@@ -321,7 +317,7 @@ impl IcmpQueue {
 
     /// Waits until all events are posted.
     fn finish(self) {
-        self.waiting.lock().1 = true;
+        self.waiting.events.lock().1 = true;
         self.waiting.changed.notify_one();
         // A panic is in the log.
         let _ = self.thread.join();

@@ -34,13 +34,11 @@ const MAX_ANSWERS_WITHOUT_TOKEN: usize = 24;
 /// All clients of this machine.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// How long a request without token waits for one of them to end.
-const ANSWER_WAIT: Duration = Duration::from_secs(3);
-
 /// All open connections.
-#[derive(Default)]
 pub struct Connections {
     table: Mutex<Table>,
+    /// How long a request without token waits for another one to end.
+    answer_wait: Duration,
     /// An answer has ended or is stalled.
     changed: Notify,
 }
@@ -85,6 +83,11 @@ pub struct Connection {
 pub struct Answering(Arc<Connection>);
 
 impl Connections {
+    /// A request without token waits this long for another one to end.
+    pub fn new(answer_wait: Duration) -> Self {
+        Self { table: Mutex::default(), answer_wait, changed: Notify::default() }
+    }
+
     /// A place for a new connection; another one may be closed for it. `None` if all others are being
     /// answered.
     pub fn open(self: &Arc<Self>, client: SocketAddr, server: SocketAddr) -> Option<Arc<Connection>> {
@@ -114,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// A whole request has arrived. `None` if there are too many requests without token for 3 s.
+    /// A whole request has arrived. `None` if there are too many requests without token for too long.
     pub async fn answer(self: &Arc<Self>, has_token: bool) -> Option<Answering> {
         let answering = async {
             loop {
@@ -126,7 +129,7 @@ impl Connection {
                 changed.await;
             }
         };
-        timeout(ANSWER_WAIT, answering).await.ok()
+        timeout(self.all.answer_wait, answering).await.ok()
     }
 
     fn try_answer(self: &Arc<Self>, has_token: bool) -> Option<Answering> {
@@ -248,6 +251,8 @@ fn client_of(client: IpAddr, server: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    const WAIT: Duration = Duration::from_secs(3);
+
     fn open(all: &Arc<Connections>, client: &str) -> Option<Arc<Connection>> {
         all.open(SocketAddr::new(client.parse().unwrap(), 1), "192.0.2.1:1".parse().unwrap())
     }
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_address_replaces_its_own_unfinished_connections() {
-        let all = Arc::default();
+        let all = Arc::new(Connections::new(WAIT));
         let other = open(&all, "198.51.100.7").unwrap();
         for clients in [&["198.51.100.1"][..], &["2001:db8::1", "2001:db8::2"], &["203.0.113.1"]] {
             let held: Vec<_> = clients.iter().cycle().take(100).map(|client| open(&all, client).unwrap()).collect();
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn of_many_addresses_the_one_with_most_unfinished_connections_loses_its_oldest() {
-        let all = Arc::default();
+        let all = Arc::new(Connections::new(WAIT));
         let other = open(&all, "198.51.100.7").unwrap();
         let mut held = Vec::new();
         for number in 0..100 {
@@ -282,7 +287,7 @@ mod tests {
         }
         assert!(is_open(&other));
         // Those of this machine have the limit of all.
-        let all = Arc::default();
+        let all = Arc::new(Connections::new(WAIT));
         let held: Vec<_> = (0..100)
             .map(|number| open(&all, if number % 2 == 0 { "192.0.2.1" } else { "127.0.0.9" }).unwrap())
             .collect();
@@ -291,7 +296,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_closed_for_a_new_one_and_one_that_is_answered_is_not() {
-        let all = Arc::default();
+        let all = Arc::new(Connections::new(WAIT));
         let open = || open(&all, "127.0.0.1").unwrap();
         let answered: Vec<_> = (0..40)
             .map(|_| {
@@ -315,7 +320,7 @@ mod tests {
 
     #[test]
     fn requests_without_token_leave_places_and_replace_stalled_answers() {
-        let all = Arc::default();
+        let all = Arc::new(Connections::new(WAIT));
         let open = || open(&all, "127.0.0.1").unwrap();
         let answer = |connection: Arc<Connection>, has_token| (connection.try_answer(has_token), connection);
         let mut strangers: Vec<_> = (0..24).map(|_| answer(open(), false)).collect();
@@ -334,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_idle_when_its_last_answer_is_sent() {
-        let all = Arc::default();
+        let all = Arc::new(Connections::new(WAIT));
         let connection = open(&all, "127.0.0.1").unwrap();
         let phase = || all.table.lock().open[&connection.number].phase;
         let [first, second] = [false, true].map(|has_token| connection.try_answer(has_token).unwrap());

@@ -96,7 +96,7 @@ impl Server {
 
 async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, times: Timing) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime has its poll descriptor");
-    let connections = Arc::new(Connections::default());
+    let connections = Arc::new(Connections::new(times.http_wait));
     loop {
         let Ok((stream, client)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;

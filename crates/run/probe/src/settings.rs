@@ -28,7 +28,7 @@ pub struct Settings {
     pub self_traffic: SelfTrafficFilter,
     /// What to do when more packets arrive than can be metered.
     pub overload: OverloadPolicy,
-    /// What overload levels 1 and 2 leave out.
+    /// What the first overload levels leave out.
     pub shed: ShedOrder,
     /// Meter one packet in this number, chosen at random; 0 or 1 meters all. Load shedding may
     /// sample fewer.

@@ -4,6 +4,7 @@
 //! what it lost and what it delayed before the capture point. The times in the capture are not those
 //! of the machine, so that a busy machine has the same results.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -258,7 +259,8 @@ fn transfer() -> Option<Network> {
             }
         }
         if is_idle {
-            thread::sleep(Duration::from_micros(50));
+            let mut hosts = [&client.packets, &server.packets].map(|packets| PollFd::new(packets, PollFlags::IN));
+            poll(&mut hosts, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap();
         }
     }
     client.join();
