@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The number at an offset of a structure of the kernel, in its byte order.
 #[inline]
@@ -222,13 +222,17 @@ pub(crate) fn enable_promiscuous_mode(socket: &OwnedFd, index: u32) -> io::Resul
     set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Opens a socket for queries about interfaces (rtnetlink).
+/// Opens a socket for queries about interfaces (rtnetlink). Reading fails with `WouldBlock` after this time.
 ///
 /// # Errors
 /// The kernel opens no socket.
-pub(crate) fn route_netlink() -> io::Result<File> {
+pub(crate) fn route_netlink(read_timeout: Duration) -> io::Result<File> {
     // NETLINK_ROUTE is 0.
-    socket(libc::AF_NETLINK, libc::SOCK_RAW).map(File::from)
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW)?;
+    let timeout =
+        libc::timeval { tv_sec: read_timeout.as_secs() as libc::time_t, tv_usec: read_timeout.subsec_micros().into() };
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)?;
+    Ok(socket.into())
 }
 
 /// Opens a socket with protocol 0.

@@ -8,9 +8,11 @@
 //! if no packet reaches the stack. (/sys/class/net has the same counters, but for the network
 //! namespace in which /sys was mounted.)
 
-use crate::system::{self, u16_at};
-use std::fs::File;
-use std::io::{self, Read, Write};
+use super::netlink::Netlink;
+use crate::system::u16_at;
+use std::io;
+use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Message types and flags of `linux/rtnetlink.h` and `linux/if_link.h`: statistics of an
 /// interface, 64 bits.
@@ -22,6 +24,8 @@ const REQUEST: u16 = 1;
 const RX_DROPPED: usize = 6;
 const RX_FIFO_ERRORS: usize = 14;
 const RX_MISSED_ERRORS: usize = 15;
+/// Time without queries after one that was not answered: each costs the thread that meters a wait.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Bytes before the attributes of a reply: message header and interface.
 const HEADER_BYTES: usize = 16 + 12;
 
@@ -34,21 +38,23 @@ pub(crate) struct InterfaceLosses {
 
 /// The loss counters of an interface since this was created.
 pub(crate) struct InterfaceCounters {
-    netlink: File,
+    netlink: Netlink,
     index: u32,
     last: InterfaceLosses,
     lost: InterfaceLosses,
     frozen: bool,
+    /// When a query was not answered.
+    unanswered: Option<Instant>,
 }
 
 impl InterfaceCounters {
     /// Queries the counters for the first time.
     ///
     /// # Errors
-    /// The kernel refuses the query.
+    /// The kernel refuses the query, or does not answer.
     pub fn new(index: u32) -> io::Result<Self> {
         let (last, lost) = (InterfaceLosses::default(), InterfaceLosses::default());
-        let mut counters = Self { netlink: system::route_netlink()?, index, last, lost, frozen: false };
+        let mut counters = Self { netlink: Netlink::open()?, index, last, lost, frozen: false, unanswered: None };
         counters.last = counters.query()?;
         Ok(counters)
     }
@@ -56,12 +62,23 @@ impl InterfaceCounters {
     /// Returns the packets lost since then; never fewer than at the previous call, even after the
     /// interface was removed.
     pub fn lost(&mut self) -> InterfaceLosses {
-        if !self.frozen
-            && let Ok(now) = self.query()
-        {
-            self.lost.nic += increase(self.last.nic, now.nic);
-            self.lost.kernel += increase(self.last.kernel, now.kernel);
-            self.last = now;
+        if self.frozen || self.unanswered.is_some_and(|since| since.elapsed() < SILENCE) {
+            return self.lost;
+        }
+        match self.query() {
+            Ok(now) => {
+                self.lost.nic += increase(self.last.nic, now.nic);
+                self.lost.kernel += increase(self.last.kernel, now.kernel);
+                self.last = now;
+                self.unanswered = None;
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                if self.unanswered.replace(Instant::now()).is_none() {
+                    let interface = self.index;
+                    warn!(interface, %error, "losses of the interface are counted when the kernel answers again");
+                }
+            }
+            Err(_) => {}
         }
         self.lost
     }
@@ -74,6 +91,7 @@ impl InterfaceCounters {
 
     /// Queries the counters for the last time.
     pub fn freeze(&mut self) {
+        self.unanswered = None;
         self.lost();
         self.frozen = true;
     }
@@ -85,10 +103,9 @@ impl InterfaceCounters {
         request[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
         request[20..24].copy_from_slice(&self.index.to_ne_bytes());
         request[24..28].copy_from_slice(&(1_u32 << (LINK_64 - 1)).to_ne_bytes());
-        self.netlink.write_all(&request)?;
+        self.netlink.send(&mut request)?;
         let mut reply = [0; 1024];
-        let bytes = self.netlink.read(&mut reply)?;
-        parse(&reply[..bytes]).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+        parse(self.netlink.receive(&mut reply)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 }
 
@@ -148,7 +165,7 @@ mod tests {
 
     #[test]
     fn kernel_gives_counters_of_existing_interfaces_only() {
-        let loopback = system::interface_index("lo").expect("every system has one");
+        let loopback = crate::system::interface_index("lo").expect("every system has one");
         let mut counters = InterfaceCounters::new(loopback).expect("no permission is needed");
         assert_eq!(counters.lost().nic, 0);
         assert!(InterfaceCounters::new(i32::MAX as u32).is_err());

@@ -3,9 +3,9 @@
 //! A VLAN interface, a tunnel and a bridge send through other interfaces, and a veth interface to its
 //! peer. (/sys/class/net says the same, but for the network namespace in which /sys was mounted.)
 
-use crate::system::{self, u16_at, u32_at};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use super::netlink::Netlink;
+use crate::system::{u16_at, u32_at};
+use std::io::{self, ErrorKind};
 
 /// Message types and flags of `linux/rtnetlink.h` and `linux/netlink.h`.
 const GET_LINK: u16 = 18;
@@ -34,7 +34,7 @@ struct Link {
 /// The interfaces of this network namespace. A process that has it open can ask again later, also
 /// when it may open no such socket any more.
 #[derive(Debug)]
-pub struct Links(File);
+pub struct Links(Netlink);
 
 impl Links {
     /// Opens a socket to the kernel.
@@ -42,7 +42,7 @@ impl Links {
     /// # Errors
     /// The kernel opens none.
     pub fn open() -> io::Result<Self> {
-        system::route_netlink().map(Self)
+        Netlink::open().map(Self)
     }
 
     /// Returns the interface itself, if it exists, and those through which its frames leave, with their
@@ -50,7 +50,7 @@ impl Links {
     /// interface.
     ///
     /// # Errors
-    /// The kernel refuses the query.
+    /// The kernel refuses the query, or does not answer.
     pub fn outgoing_interfaces(&mut self, name: &str) -> io::Result<Vec<(u32, String)>> {
         Ok(reached(&self.query()?, name))
     }
@@ -60,11 +60,10 @@ impl Links {
         request[..4].copy_from_slice(&((HEADER_BYTES + INTERFACE_BYTES) as u32).to_ne_bytes());
         request[4..6].copy_from_slice(&GET_LINK.to_ne_bytes());
         request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
-        self.0.write_all(&request)?;
+        self.0.send(&mut request)?;
         let (mut links, mut reply) = (Vec::new(), vec![0; 64 << 10]);
         loop {
-            let bytes = self.0.read(&mut reply)?;
-            if parse(&reply[..bytes], &mut links).ok_or_else(|| io::Error::from(ErrorKind::InvalidData))? {
+            if parse(self.0.receive(&mut reply)?, &mut links).ok_or_else(|| io::Error::from(ErrorKind::InvalidData))? {
                 return Ok(links);
             }
         }

@@ -14,6 +14,7 @@ mod counters;
 pub mod dpdk;
 pub mod interface;
 pub mod links;
+mod netlink;
 mod tap;
 
 use crate::error::Error;
