@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -68,15 +68,25 @@ struct OpenFile {
     interfaces: Vec<(u32, u16)>,
     began: Instant,
     last_ns: u64,
-    /// Some of its packets are written.
-    has_packets: bool,
+    /// Packets that are written.
+    packets: u64,
+}
+
+/// Since when nothing is written.
+struct Stopped {
+    /// The last attempt.
+    since: Instant,
+    /// The reasons that are in the log.
+    reasons: Vec<String>,
+    /// Packets that were not written.
+    not_written: PacketTotals,
 }
 
 pub(crate) struct Writer {
     settings: FolderSettings,
     shared: Arc<Shared>,
-    /// Held so that no other recorder uses the folder.
-    _lock: File,
+    /// The folder. Its lock is held so that no other recorder uses it.
+    lock: File,
     /// CPU and operating system.
     section: [String; 2],
     /// The capture filter in the syntax of libpcap.
@@ -86,8 +96,7 @@ pub(crate) struct Writer {
     finished_octets: u64,
     next_number: u64,
     current: Option<OpenFile>,
-    /// When the last attempt to write failed, and the packets that were not written since.
-    stopped: Option<(Instant, PacketTotals)>,
+    stopped: Option<Stopped>,
     /// Time of the first packet.
     began_ns: Option<u64>,
     /// Packets that were recorded, by interface.
@@ -122,7 +131,7 @@ impl Writer {
             filter: filter.map(Into::into),
             settings,
             shared,
-            _lock: lock,
+            lock,
             next_number,
             current: None,
             stopped: None,
@@ -159,6 +168,7 @@ impl Writer {
 
     fn write_chunk(&mut self, chunk: &mut Chunk) {
         let Chunk { octets: blocks, records, progress, .. } = chunk;
+        self.leave_damaged_file();
         let mut pending = Pending::default();
         for record in records.iter() {
             let (start, end) = (pending.end, record.end);
@@ -193,11 +203,11 @@ impl Writer {
         record: &Record,
     ) -> Option<u32> {
         self.began_ns.get_or_insert(record.time_ns);
-        if self.stopped.as_ref().is_some_and(|(since, _)| since.elapsed() < self.settings.retry) {
+        if self.stopped.as_ref().is_some_and(|stopped| stopped.since.elapsed() < self.settings.retry) {
             return None;
         }
         let is_full = self.current.as_ref().is_some_and(|file| {
-            (file.has_packets || pending.end > pending.start)
+            (file.packets > 0 || pending.end > pending.start)
                 && file.octets + (record.end - pending.start) as u64 > self.settings.size
         });
         if is_full || self.is_too_old() {
@@ -209,7 +219,15 @@ impl Writer {
             self.end_group();
         }
         let number = self.interface_number(blocks, progress, pending, record);
-        number.inspect_err(|error| self.stop(error)).ok()
+        match number {
+            Ok(number) => Some(number),
+            // The packets before this one could not be written: the reason is known.
+            Err(error) if error.kind() == io::ErrorKind::Other => None,
+            Err(error) => {
+                self.stop(&error);
+                None
+            }
+        }
     }
 
     /// The number of an interface in the file, which is opened if there is none.
@@ -294,7 +312,7 @@ impl Writer {
             interfaces: Vec::new(),
             began: Instant::now(),
             last_ns: time_ns,
-            has_packets: false,
+            packets: 0,
         });
         self.count(|counters| counters.files += 1);
         Ok(())
@@ -309,7 +327,7 @@ impl Writer {
         }
         match self.append(&blocks[start..end]) {
             Ok(()) => {
-                self.current.iter_mut().for_each(|file| file.has_packets = true);
+                self.current.iter_mut().for_each(|file| file.packets += packets.packets);
                 progress.add_sent(packets);
                 self.log_recovery();
             }
@@ -374,6 +392,7 @@ impl Writer {
 
     /// Ends the current file with the statistics of its interfaces.
     fn close(&mut self) {
+        self.leave_damaged_file();
         self.end_group();
         let mut blocks = Vec::new();
         if let Some(file) = &self.current {
@@ -392,9 +411,9 @@ impl Writer {
 
     /// Closes the current file, and removes it if nothing of its packets could be written.
     fn leave_file(&mut self) {
-        let Some(OpenFile { path, octets, index_octets, has_packets, .. }) = self.current.take() else { return };
+        let Some(OpenFile { path, octets, index_octets, packets, .. }) = self.current.take() else { return };
         let octets = octets + index_octets;
-        if !has_packets {
+        if packets == 0 {
             let _ = fs::remove_file(index_path(&path));
             let _ = fs::remove_file(&path);
         } else {
@@ -403,19 +422,59 @@ impl Writer {
         }
     }
 
+    /// Leaves a file that others have removed or cut: what is written behind the cut would be found by no reader. Its
+    /// packets were counted as written.
+    fn leave_damaged_file(&mut self) {
+        let Some(file) = &mut self.current else { return };
+        let Ok(metadata) = file.file.metadata() else { return };
+        let is_removed = metadata.nlink() == 0;
+        if !is_removed && metadata.len() >= file.octets {
+            return;
+        }
+        let (path, packets) = (file.path.display().to_string(), file.packets);
+        let what = if is_removed { "removed" } else { "truncated" };
+        warn!(
+            file = path,
+            packets,
+            "another program has {what} this file while packets were recorded into it; those of its packets that are missing are lost, and another file begins"
+        );
+        if is_removed {
+            let _ = fs::remove_file(index_path(&file.path));
+            self.current = None;
+        } else {
+            file.octets = metadata.len();
+            self.leave_file();
+        }
+    }
+
     /// Ends the file after a failed write: a part of its last group may not be in it.
     fn stop(&mut self, error: &io::Error) {
         self.leave_file();
-        let folder = self.settings.folder.display().to_string();
-        match &mut self.stopped {
-            Some((since, _)) => *since = Instant::now(),
-            None => {
-                let retry = self.settings.retry.as_secs_f64();
-                error!(folder, %error, "recording stopped, packets are counted as write_failed; another attempt every {retry} s");
-                self.stopped = Some((Instant::now(), PacketTotals::default()));
-                self.count(|counters| counters.is_stopped = true);
-            }
+        let mut reason = error.to_string();
+        if self.folder_is_another() {
+            reason += " (the folder is not the one of the start: restart the probe to record into it)";
         }
+        let none = || Stopped { since: Instant::now(), reasons: Vec::new(), not_written: PacketTotals::default() };
+        let stopped = self.stopped.get_or_insert_with(none);
+        stopped.since = Instant::now();
+        if !stopped.reasons.contains(&reason) {
+            let folder = self.settings.folder.display().to_string();
+            let retry = self.settings.retry.as_secs_f64();
+            error!(
+                folder,
+                error = reason,
+                "recording stopped, packets are counted as write_failed; another attempt every {retry} s"
+            );
+            stopped.reasons.push(reason);
+        }
+        self.count(|counters| counters.is_stopped = true);
+    }
+
+    /// Whether another folder has taken the place of the one that was opened. The sandbox permits no files in it.
+    fn folder_is_another(&self) -> bool {
+        let id = |folder: fs::Metadata| (folder.dev(), folder.ino());
+        let present = fs::metadata(&self.settings.folder).map(id).ok();
+        self.lock.metadata().map(id).ok().zip(present).is_some_and(|(opened, present)| opened != present)
     }
 
     /// Counts packets that are not written.
@@ -423,15 +482,14 @@ impl Writer {
         let mut failed = std::mem::take(&mut pending.packets);
         failed.merge(packets);
         progress.add_dropped(OutputDropReason::WriteFailed, failed);
-        if let Some((_, not_written)) = &mut self.stopped {
-            not_written.merge(failed);
+        if let Some(stopped) = &mut self.stopped {
+            stopped.not_written.merge(failed);
         }
     }
 
     fn log_recovery(&mut self) {
-        let Some((_, PacketTotals { packets, octets })) = self.stopped.take_if(|_| self.current.is_some()) else {
-            return;
-        };
+        let Some(stopped) = self.stopped.take_if(|_| self.current.is_some()) else { return };
+        let PacketTotals { packets, octets } = stopped.not_written;
         let folder = self.settings.folder.display().to_string();
         info!(folder, packets, octets, "recording again; these packets were not written");
         self.count(|counters| counters.is_stopped = false);

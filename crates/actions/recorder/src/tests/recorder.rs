@@ -477,6 +477,69 @@ fn cut_and_changed_files_and_indexes_cause_no_panic_and_lose_no_whole_packet_uns
 }
 
 #[test]
+fn a_file_that_others_remove_or_truncate_is_left_and_the_next_packets_are_in_another_one() {
+    let frames = Frames::synth("velan,flows=10,packets=100");
+    for is_removed in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut output = open(folder.path(), "size=8MiB&total=64MiB");
+        let mut sent = 0;
+        let mut send = |output: &mut RecorderOutput| {
+            frames.send(output);
+            sent += frames.totals().packets;
+            until("the packets are written", || output.counters().sent.packets == sent);
+        };
+        send(&mut output);
+        let first = files(folder.path()).remove(0);
+        if is_removed {
+            fs::remove_file(&first).unwrap();
+        } else {
+            fs::File::options().write(true).open(&first).unwrap().set_len(1000).unwrap();
+        }
+        send(&mut output);
+        let second = files(folder.path()).pop().unwrap();
+        assert_ne!(first, second);
+        fs::remove_file(&second).unwrap();
+        // It is noticed at the end, too.
+        output.finish();
+        assert_eq!(first.exists(), !is_removed);
+        assert!(!second.exists() && !index_of(&second).exists());
+        let counters = output.counters();
+        assert_eq!((counters.total().packets, counters.sent.packets, counters.waiting.packets), (sent, sent, 0));
+        assert_eq!(counters.recorder.unwrap().files, 2);
+        if !is_removed {
+            let (found, _, notices) = find(&[folder.path().to_owned()], &Query::everything());
+            assert!(frames.starts_with(&found) && !found.is_empty(), "{:?}", found.errors);
+            assert!(!notices.is_empty() || !found.errors.is_empty());
+        }
+    }
+}
+
+#[test]
+fn packets_for_a_removed_folder_are_counted_as_dropped_and_one_in_its_place_is_recorded_into() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("packets");
+    let frames = Frames::synth("velan,flows=10,packets=100");
+    let mut output = open(&folder, "");
+    frames.send(&mut output);
+    until("the packets are written", || output.counters().sent.packets == 100);
+    fs::remove_dir_all(&folder).unwrap();
+    frames.send(&mut output);
+    let failed = |output: &RecorderOutput| output.counters().dropped.get("write_failed").map_or(0, |of| of.packets);
+    until("the packets are dropped", || failed(&output) == 100);
+    assert!(output.counters().recorder.unwrap().is_stopped);
+    // Without a sandbox, the folder that takes its place serves.
+    fs::create_dir(&folder).unwrap();
+    until("packets are recorded again", || {
+        frames.send(&mut output);
+        !output.counters().recorder.unwrap().is_stopped
+    });
+    output.finish();
+    let sent = output.counters().sent.packets;
+    drop(output);
+    assert_eq!(files(&folder).iter().map(|file| frames_of(file).len() as u64).sum::<u64>(), sent - 100);
+}
+
+#[test]
 fn a_full_disk_stops_recording_and_it_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let mount = |arguments: &[&str]| Command::new("mount").args(arguments).arg(folder.path()).output();

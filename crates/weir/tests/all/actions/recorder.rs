@@ -3,9 +3,10 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use testbed::{
     Pcap, START, arguments, assert_usage_errors, capture_files, captures, captures_of_applications, failure, gunzip,
     is_installed, metered, small, success, tcp, udp, unzstd, weir, weir_with_input,
@@ -447,10 +448,10 @@ fn a_killed_probe_leaves_a_readable_recording() {
     let octets = fs::read(&capture).unwrap();
     let mut probe = testbed::command();
     probe.args(arguments!["probe", "-i", "-", "-q", "-o", "csv:/dev/null", "--flows", "10k", "--rules", rules]);
-    let mut probe = probe.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut probe = probe.stdin(Stdio::piped()).spawn().unwrap();
     let mut input = probe.stdin.take().unwrap();
     // All but the end of the last packet: the probe waits for the rest.
-    std::io::Write::write_all(&mut input, &octets[..octets.len() - 1]).unwrap();
+    input.write_all(&octets[..octets.len() - 1]).unwrap();
     let recording = folder.path().join("packets");
     let recorded = || {
         let files = fs::read_dir(&recording).into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -479,4 +480,49 @@ fn a_killed_probe_leaves_a_readable_recording() {
     if is_installed("tshark") {
         assert!(tshark(recorded().last().unwrap(), "frame").len() > 10);
     }
+}
+
+#[test]
+fn a_folder_that_is_made_again_needs_a_restart_as_the_log_says_once() {
+    let folder = tempfile::tempdir().unwrap();
+    testbed::permit_all_users(folder.path());
+    let rules = recording_rules(folder.path(), "size=4MiB&total=1GiB");
+    let (capture, stats) = (folder.path().join("mix.pcap"), folder.path().join("stats.json"));
+    success(arguments!["synth", "mix,flows=100,packets=2k", "-q", "-o", capture]);
+    let octets = fs::read(&capture).unwrap();
+    let mut probe = testbed::command();
+    probe.args(arguments!["probe", "-i", "-", "-o", "csv:/dev/null", "--rules", rules, "--stats", stats]);
+    probe.args(["--flows", "10k", "--timing", "recorder_retry=1ns"]);
+    let mut probe = probe.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = probe.stdin.take().unwrap();
+    let mut lines = BufReader::new(probe.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let (first, rest) = octets.split_at(octets.len() / 3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    input.write_all(first).unwrap();
+    let recording = folder.path().join("packets");
+    let is_recorded = || {
+        let files = fs::read_dir(&recording).into_iter().flatten().map(|entry| entry.unwrap());
+        files.map(|entry| entry.metadata().unwrap().len()).sum::<u64>() > 100_000
+    };
+    testbed::namespace::until("packets are recorded", is_recorded);
+    fs::remove_dir_all(&recording).unwrap();
+    input.write_all(second).unwrap();
+    let mut log = Vec::new();
+    let mut until_line = |word: &str| log.extend(lines.by_ref().find(|line| line.contains(word)));
+    until_line("recording stopped");
+    fs::create_dir(&recording).unwrap();
+    testbed::permit_all_users(&recording);
+    input.write_all(third).unwrap();
+    drop(input);
+    until_line("restart the probe");
+    let rest: Vec<String> = lines.collect();
+    assert!(log.len() == 2 && log[0].contains("No such file"), "{log:?} {rest:?}");
+    assert!(!rest.iter().any(|line| line.contains("recording stopped")), "{rest:?}");
+    probe.wait().unwrap();
+    let ledger = testbed::read_ledger(&stats);
+    let output = &ledger["actions"]["outputs"][0];
+    let (sent, failed) = (&output["sent"]["packets"], &output["dropped"]["write_failed"]["packets"]);
+    assert_eq!(sent.as_u64().zip(failed.as_u64()).map(|(sent, failed)| sent + failed), Some(2000), "{output:#}");
+    assert!(failed.as_u64() > Some(1000) && output["recorder"]["is_stopped"] == true, "{output:#}");
+    assert_eq!(fs::read_dir(&recording).unwrap().count(), 0);
 }
