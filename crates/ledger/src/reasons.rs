@@ -121,7 +121,7 @@ reasons! {
         /// The sink was slower than the meter, and live traffic does not wait.
         ExporterBehind = "exporter_behind",
         /// The sink had not accepted the record when the time for the end of the run was over
-        /// (`--drain-timeout`).
+        /// (`--drain-timeout`), or when a second signal came.
         DrainTimeout = "drain_timeout",
         /// The thread of the sink panicked, because of an error in Weir.
         InternalError = "internal_error",

@@ -5,12 +5,12 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
-use tracing::debug;
+use std::time::Duration;
+use tracing::{debug, warn};
 
-/// A further signal within this time counts as the first one: `timeout`, shells and supervisors signal a process
+/// Further signals within this time count as one: `timeout`, shells and supervisors signal a process
 /// and its group at once.
 const SAME_SIGNAL_TIME: Duration = Duration::from_secs(2);
 
@@ -48,31 +48,31 @@ impl StopSignal {
         self.flag.clone()
     }
 
-    /// From now on a further signal ends the program only if it comes more than [`SAME_SIGNAL_TIME`] after the first
-    /// one. Starts the thread that measures this time; it has the privileges of the caller. Call it when the flow
-    /// cache has its memory: each thread takes address space for its allocator. Where the system permits no further
-    /// thread, a second signal still ends the program at once.
+    /// From now on a second signal ends the program only if it comes after a warning. Starts the thread that gives
+    /// it; it has the privileges of the caller. Call it when the flow cache has its memory: each thread takes address
+    /// space for its allocator. Where the system permits no further thread, a second signal still ends the program at
+    /// once.
     pub fn start_thread(self) -> Arc<AtomicBool> {
-        // Set: a second signal has no other effect.
-        self.start_thread_with(Arc::new(AtomicBool::new(true)))
+        self.start(None)
     }
 
-    /// The same, but a second signal only sets this flag, and a third one ends the program.
-    pub fn start_thread_with(self, second: Arc<AtomicBool>) -> Arc<AtomicBool> {
+    /// The same, but a second signal only calls this function, which gives up records that outputs have not
+    /// accepted. A third one ends the program.
+    pub fn start_thread_with(self, give_up: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
+        self.start(Some(Box::new(give_up)))
+    }
+
+    fn start(self, give_up: Option<Box<dyn Fn() + Send>>) -> Arc<AtomicBool> {
         const STACK_BYTES: usize = 64 << 10;
         let Self { flag, mut signals, opening } = self;
         let wait = move || {
-            let mut last: Option<Instant> = None;
-            for signal in signals.forever() {
-                let is_same = last.is_none_or(|last| last.elapsed() <= SAME_SIGNAL_TIME);
-                last.get_or_insert_with(Instant::now);
-                if !is_same {
-                    if second.swap(true, Ordering::Relaxed) {
-                        signal_hook::low_level::exit(128 + signal);
-                    }
-                    last = Some(Instant::now());
-                }
+            signals.forever().next();
+            if let Some(give_up) = give_up {
+                next(&mut signals, "another signal loses the records that outputs have not accepted by then");
+                give_up();
             }
+            let signal = next(&mut signals, "another signal ends the program at once, and loses what is not written");
+            signal_hook::low_level::exit(128 + signal.unwrap_or_default());
         };
         match thread::Builder::new().name("weir-signals".into()).stack_size(STACK_BYTES).spawn(wait) {
             Ok(_) => opening.into_iter().for_each(|handler| {
@@ -82,6 +82,15 @@ impl StopSignal {
         }
         flag
     }
+}
+
+/// If the program has not ended soon after a signal, says what the next one does, and waits for that. Signals before
+/// the warning count as the last one.
+fn next(signals: &mut Signals, warning: &str) -> Option<i32> {
+    thread::sleep(SAME_SIGNAL_TIME);
+    warn!("{warning}");
+    signals.pending().for_each(drop);
+    signals.forever().next()
 }
 
 /// A flag that a signal sets.

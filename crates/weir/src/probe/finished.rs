@@ -114,10 +114,7 @@ fn drain(
     // Without this thread, for example at the limit of `ulimit -u`, there is no reminder.
     let reminder = std::thread::Builder::new().spawn(move || {
         if wait.recv_timeout(LOG_AFTER) == Err(RecvTimeoutError::Timeout) {
-            warn!(
-                "waiting for the sinks to accept the last records{limit}; another signal loses those that they have not \
-                 accepted by then"
-            );
+            warn!("waiting for the sinks to accept the last records{limit}");
         }
     });
     let report = probe.finish_until(deadline);

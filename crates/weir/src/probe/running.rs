@@ -60,7 +60,8 @@ impl Running {
         effective.sink_memory = started.sink_memory;
         privileges::reset_priority();
         stderr::start_thread();
-        opened.stop_signal.start_thread_with(opened.signals.second_stop.clone());
+        let second_stop = opened.signals.second_stop.clone();
+        opened.stop_signal.start_thread_with(move || second_stop.store(true, Ordering::Relaxed));
         let reloader = Reloader::new(Current { configuration: effective, actions, enricher }, &settings);
         let mut running = Self {
             options,

@@ -22,7 +22,6 @@ use crate::settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
 use crate::thread::CpuAffinity;
 pub use export_handle::ExportHandle;
 use parking_lot::Mutex;
-use sink_state::Drain;
 use sink_worker::{SinkWorker, SinkWorkers};
 use std::io;
 use std::net::SocketAddr;
@@ -167,17 +166,14 @@ impl Exporter {
     /// Begins the end of the run: records that a sink has not accepted at `deadline` are lost. Later calls have
     /// an effect only with an earlier deadline.
     pub(crate) fn drain_until(&self, deadline: Instant) {
-        let mut sinks = self.sinks.lock();
-        let is_begun = sinks.drain.is_some();
-        if sinks.drain.is_none_or(|drain| deadline < drain.deadline) {
-            let drain = Drain::until(deadline);
-            sinks.drain = Some(drain);
-            for worker in sinks.all_mut() {
-                let offered =
-                    if is_begun { RecordTotals::default() } else { worker.offered.saturating_sub(worker.lost) };
-                worker.state.lock().start_drain(drain, offered);
-            }
-        }
+        self.sinks.lock().drain_until(deadline);
+    }
+
+    /// A function for another thread: records that a sink has not accepted when it is called are lost
+    /// (`drain_timeout`), and nothing waits for sinks any more.
+    pub fn give_up(&self) -> impl Fn() + Send + 'static {
+        let sinks = self.sinks.clone();
+        move || sinks.lock().drain_until(Instant::now())
     }
 
     /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records
@@ -192,7 +188,7 @@ impl Exporter {
     }
 
     /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a
-    /// sink that accepts no records for 10 s is abandoned.
+    /// sink that accepts no records for 10 s is abandoned; after [`Exporter::give_up`], each that is still writing.
     ///
     /// # Panics
     /// If a sink has panicked.
@@ -223,7 +219,7 @@ impl Exporter {
                 let mut state = state.lock();
                 state.check_deadline(since) || (may_time_out && state.check_timeout(since))
             };
-            while (may_time_out || deadline.is_some()) && !thread.is_finished() && !is_abandoned() {
+            while !thread.is_finished() && !is_abandoned() {
                 let known = deadline.as_mut().and_then(|deadline| deadline());
                 known.into_iter().for_each(|deadline| self.drain_until(deadline));
                 thread::sleep(CHECK_INTERVAL);

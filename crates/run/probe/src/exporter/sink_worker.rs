@@ -67,6 +67,20 @@ pub(crate) enum Offer {
 }
 
 impl SinkWorkers {
+    /// See [`Exporter::drain_until`](super::Exporter::drain_until).
+    pub fn drain_until(&mut self, deadline: Instant) {
+        let is_begun = self.drain.is_some();
+        if self.drain.is_none_or(|drain| deadline < drain.deadline) {
+            let drain = Drain::until(deadline);
+            self.drain = Some(drain);
+            for worker in self.all_mut() {
+                let offered =
+                    if is_begun { RecordTotals::default() } else { worker.offered.saturating_sub(worker.lost) };
+                worker.state.lock().start_drain(drain, offered);
+            }
+        }
+    }
+
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut SinkWorker> {
         self.closed.iter_mut().chain(&mut self.open)
     }

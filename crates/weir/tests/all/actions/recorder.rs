@@ -515,9 +515,11 @@ fn a_folder_that_is_made_again_needs_a_restart_as_the_log_says_once() {
     input.write_all(third).unwrap();
     drop(input);
     until_line("restart the probe");
-    let rest: Vec<String> = lines.collect();
-    assert!(log.len() == 2 && log[0].contains("No such file"), "{log:?} {rest:?}");
-    assert!(!rest.iter().any(|line| line.contains("recording stopped")), "{rest:?}");
+    assert!(log.len() == 2 && log[0].contains("No such file"), "{log:?}");
+    log.extend(lines.filter(|line| line.contains("recording stopped")));
+    // The folder may come between the attempt and the question which folder it is: a reason of its own.
+    let reasons: BTreeSet<&str> = log.iter().map(|line| line.split_once("recording stopped").unwrap().1).collect();
+    assert!(reasons.len() == log.len() && log.len() <= 3, "{log:?}");
     probe.wait().unwrap();
     let ledger = testbed::read_ledger(&stats);
     let output = &ledger["actions"]["outputs"][0];

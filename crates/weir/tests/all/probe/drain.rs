@@ -298,7 +298,7 @@ fn a_live_probe_with_a_blocked_output_ends_at_the_deadline() {
 fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
     live_with_blocked_output("1h", |probe| {
         probe.signal(libc::SIGTERM);
-        probe.wait_for("another signal loses those that they have not accepted by then");
+        probe.wait_for("another signal loses the records that outputs have not accepted by then");
         let (log, _, ledger) = probe.stop(2);
         (log, ledger)
     });

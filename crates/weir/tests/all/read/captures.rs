@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -501,6 +502,40 @@ fn two_signals_at_once_lose_no_record() {
         assert_eq!(read_ledger(&stats)["packets"]["metered"], 1, "{pause_us}");
         drop(input);
     }
+}
+
+/// The main thread waits for the blocked output, and the other one has all records so far.
+#[test]
+fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let [pipe, json, stats, log, capture] =
+        ["pipe", "flows.json", "stats.json", "log", "flows.pcap"].map(|name| folder.path().join(name));
+    success(arguments!["synth", "velan,flows=20k,packets=40k", "-q", "-o", capture]);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _reader = std::fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    let outputs = [&pipe, &json].map(|path| format!("json:{}", path.display()));
+    let mut child = command()
+        .args(arguments!["read", capture, "-o", outputs[0], "-o", outputs[1], "--stats", stats])
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let is_logged = |text: &str| until(text, || std::fs::read_to_string(&log).unwrap().contains(text));
+    wait_for_thread_of_signals(&child);
+    until("an output has records", || std::fs::metadata(&json).is_ok_and(|file| file.len() > 0));
+    signal(&child, libc::SIGTERM);
+    is_logged("another signal loses the records that outputs have not accepted by then");
+    signal(&child, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    is_logged("the ledger balances");
+    let ledger = read_ledger(&stats);
+    let flows = |sink: &Value, key: &str| sink[key]["flows"].as_u64().unwrap_or(0);
+    let created = ledger["flows"]["created"].as_u64().unwrap();
+    for sink in [0, 1].map(|sink| &ledger["sinks"][sink]) {
+        assert_eq!(flows(sink, "exported") + flows(&sink["lost"], "drain_timeout"), created, "{ledger:#}");
+    }
+    let exported = flows(&ledger["sinks"][1], "exported");
+    assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count() as u64, exported);
+    assert!(exported > 0 && flows(&ledger["sinks"][0]["lost"], "drain_timeout") > 0, "{ledger:#}");
 }
 
 /// Waits until the first thread of a process waits for something.
