@@ -167,7 +167,7 @@ fn log_totals(packets: &Packets, search: &Search, Totals { passes, frames, writt
         indexed = search.indexed_files,
         passes,
         "read {} of {} ({})",
-        quantity(search.octets_read()),
+        quantity(search.octets_read() / *passes as u64),
         quantity(search.octets),
         units::quantity(*frames, "packets")
     );

@@ -99,6 +99,8 @@ impl Query {
 }
 
 fn id_of_tuple(text: &str) -> Option<[u8; 30]> {
+    // As tables print it.
+    let text = &text.replace(" → ", "-");
     let (addresses, protocol) = text.rsplit_once('/').unwrap_or((text, "tcp"));
     let protocol = match protocol.to_ascii_lowercase().as_str() {
         "tcp" => 6,

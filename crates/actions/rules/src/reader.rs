@@ -297,10 +297,9 @@ impl Reader {
             }
         }
         if let Some(value) = table.get("shunt") {
-            match self.number("shunt", value) {
+            match number(value.get_ref()) {
                 Some(packets @ 1..=0xffff_ffff) => set.shunt = Some(packets as u32),
-                Some(_) => self.invalid("shunt", value, "1 to 4294967295 packets; for none write action = \"drop\""),
-                None => {}
+                _ => self.invalid("shunt", value, "1 to 4294967295 packets; for none write action = \"drop\""),
             }
         }
         let mut slice_after = 0;

@@ -35,7 +35,7 @@ pub enum Error {
         cause: LiveError,
     },
     /// A capture file is damaged at some place.
-    #[error("{path}: at byte {offset}: {cause}; {packets} packets before it were read", path = path.display())]
+    #[error("{path}: at byte {offset}: {cause}; {packets} {} before it {} read", if *packets == 1 { "packet" } else { "packets" }, if *packets == 1 { "was" } else { "were" }, path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -1,5 +1,6 @@
 //! The words that fields have as values.
 
+use crate::FieldValue;
 use weir_dpi::{Application, Confidence, Note};
 use weir_flow::{Approximate, EndReason};
 use weir_packet::TunnelType;
@@ -56,6 +57,12 @@ impl Words {
             Self::ResponseCode => RESPONSE_CODES.into(),
             Self::ApplicationNotes => Note::NAMES.map(|(note, name)| (note as u64, name)).into(),
         }
+    }
+
+    /// The word for a number of a field whose values are numbers in JSON and CSV.
+    pub fn of_number(self, value: &FieldValue<'_>) -> Option<&'static str> {
+        let (Self::ResponseCode, FieldValue::Unsigned(number)) = (self, value) else { return None };
+        RESPONSE_CODES.iter().find(|(code, _)| code == number).map(|(_, word)| *word)
     }
 
     /// Whether a field has several of the words.

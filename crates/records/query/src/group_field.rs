@@ -120,6 +120,11 @@ impl GroupField {
         }
     }
 
+    /// The word for a value that is a number in JSON and CSV.
+    pub fn word(&self, value: &FieldValue<'_>) -> Option<&'static str> {
+        self.field.properties().words?.of_number(value)
+    }
+
     /// Appends the text of a value, with the length of the prefix. It is empty for a record to which
     /// the field does not apply.
     pub fn append_text(&self, value: &FieldValue<'_>, out: &mut Vec<u8>) {

@@ -1,7 +1,13 @@
 //! Finds the connection that a user means.
 
 use crate::connection::Connection;
+use weir_fields::community_id;
+use weir_flow::FlowRecord;
+use weir_packet::{Network, address_octets};
 use weir_text::units;
+
+/// Protocol of IP.
+const TCP: u8 = 6;
 
 /// Why a key does not mean exactly one connection.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +32,8 @@ pub enum LookupError {
     },
 }
 
-/// Returns the index of the connection with this key: its number in the list (`#3`), both endpoints
-/// in either order (`192.0.2.1:4000-192.0.2.2:80`), or a part of an endpoint that no other
+/// Returns the index of the connection with this key: its number in the list (`#3`, or `3` if no port is 3), both endpoints
+/// in either order (`192.0.2.1:4000-192.0.2.2:80`), its Community ID, or a part of an endpoint that no other
 /// connection has. A whole address or port is preferred to a part of one.
 ///
 /// # Errors
@@ -37,10 +43,22 @@ pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, L
         let text = "the key is empty; use a number as in #3, both endpoints, or a part of one";
         return Err(LookupError::Syntax(text));
     }
+    let with_number = |number: u32| connections.iter().position(|connection| connection.number == number);
     if let Some(number) = key.strip_prefix('#') {
         let number: u32 = number.parse().map_err(|_| LookupError::Syntax("a number must follow #, as in #3"))?;
-        let found = connections.iter().position(|connection| connection.number == number);
-        return found.ok_or(LookupError::BeyondList { connections: connections.len() });
+        return with_number(number).ok_or(LookupError::BeyondList { connections: connections.len() });
+    }
+    if let Ok(number) = key.parse()
+        && !connections.iter().any(|connection| has_port(key, &connection.client) || has_port(key, &connection.server))
+        && let Some(found) = with_number(number)
+    {
+        return Ok(found);
+    }
+    if key.starts_with("1:") {
+        let is_of =
+            |connection: &Connection| community_id(&record_of(connection)).is_some_and(|id| id == key.as_bytes());
+        let matches: Vec<usize> = (0..connections.len()).filter(|&index| is_of(&connections[index])).collect();
+        return one_of(matches).unwrap_or(Err(LookupError::NotFound));
     }
     // As the reports print it.
     let key = &key.replace(" → ", "-");
@@ -48,19 +66,44 @@ pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, L
         let is_match =
             |connection: &Connection| is_match(key, &connection.client.to_string(), &connection.server.to_string());
         let matches: Vec<usize> = (0..connections.len()).filter(|&index| is_match(&connections[index])).collect();
-        match matches[..] {
-            [] => {}
-            [index] => return Ok(index),
-            _ => return Err(LookupError::Ambiguous { matches }),
+        if let Some(found) = one_of(matches) {
+            return found;
         }
     }
     Err(LookupError::NotFound)
+}
+
+/// The only match; `None` if there is none.
+fn one_of(matches: Vec<usize>) -> Option<Result<usize, LookupError>> {
+    match matches[..] {
+        [] => None,
+        [index] => Some(Ok(index)),
+        _ => Some(Err(LookupError::Ambiguous { matches })),
+    }
 }
 
 /// Whether a key is a pair of endpoints.
 fn is_pair(key: &str, client: &str, server: &str) -> bool {
     let is = |first: &str, second| key.strip_prefix(first).and_then(|rest| rest.strip_prefix('-')) == Some(second);
     is(client, server) || is(server, client)
+}
+
+/// A record with the endpoints of a connection and nothing else.
+fn record_of(connection: &Connection) -> FlowRecord {
+    let [client, server] = [connection.client, connection.server].map(|end| (address_octets(end.ip()), end.port()));
+    FlowRecord {
+        network: if connection.client.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 },
+        source: client.0,
+        source_port: client.1,
+        destination: server.0,
+        destination_port: server.1,
+        protocol: TCP,
+        ..FlowRecord::default()
+    }
+}
+
+fn has_port(port: &str, endpoint: &impl ToString) -> bool {
+    endpoint.to_string().rsplit(':').next() == Some(port)
 }
 
 /// Whether a key is the whole address or port of an endpoint, or both.

@@ -47,10 +47,10 @@ pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
         "ns" => 1,
         "us" | "µs" => SECOND_NS / 1_000_000,
         "ms" => SECOND_NS / 1000,
-        "" | "s" => SECOND_NS,
-        "m" => 60 * SECOND_NS,
-        "h" => 3600 * SECOND_NS,
-        "d" => 86_400 * SECOND_NS,
+        "" | "s" | "sec" | "second" | "seconds" => SECOND_NS,
+        "m" | "min" | "minute" | "minutes" => 60 * SECOND_NS,
+        "h" | "hour" | "hours" => 3600 * SECOND_NS,
+        "d" | "day" | "days" => 86_400 * SECOND_NS,
         other => return Err(ParseError::TimeUnit(other.into())),
     };
     match scale(digits, unit_ns) {
@@ -110,7 +110,8 @@ fn parse_within(text: &str, min: u64, max: u64) -> Result<u64, ParseError> {
         "k" | "K" => 1000,
         "M" | "m" => 1_000_000,
         "G" | "g" => 1_000_000_000,
-        other => return Err(ParseError::Suffix(other.into())),
+        other if !digits.is_empty() => return Err(ParseError::Suffix(other.into())),
+        _ => 1,
     };
     let number = scale(digits, factor).ok_or(ParseError::Invalid("not a number; write for example 65536 or 4M"))?;
     let number = u64::try_from(number).ok().filter(|number| (min..=max).contains(number));

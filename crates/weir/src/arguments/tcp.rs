@@ -48,7 +48,7 @@ pub struct Tcp {
     pub min_packets: Option<u64>,
 
     /// Explain one connection segment by segment. CONNECTION is its number in the list (#3), both endpoints
-    /// (192.0.2.1:80-192.0.2.2:4000), or a part that identifies it (:4000). Reads the capture more than once
+    /// (192.0.2.1:80-192.0.2.2:4000), its Community ID, or a part that identifies it (:4000). Reads the capture more than once
     #[arg(long, value_name = "CONNECTION", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["json", "csv", "html", "svg", "compare"], help_heading = ANALYSIS)]
     pub explain: Option<String>,
 

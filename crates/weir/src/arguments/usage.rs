@@ -18,6 +18,12 @@ const HABITS: [(&[&str], &[&str]); 4] = [
     (&["-w", "-o", "--output", "--csv", "--json"], &["output", "csv", "json", "html"]),
 ];
 
+/// Commands that other programs have, and what does the same.
+const COMMANDS: [(&[&str], &str); 2] = [
+    (&["top", "talkers", "hosts"], "'weir read FILE --by host' sums up flows"),
+    (&["flows", "dump", "show", "list"], "'weir read FILE' lists flows"),
+];
+
 /// What an option of [`HABITS`] does.
 const PURPOSES: [(&str, &str); 7] = [
     ("by", "--by FIELD sums up flows"),
@@ -86,7 +92,7 @@ fn subcommand_tip(error: &clap::Error) -> Option<String> {
     } else if name.parse::<LiveSpec>().is_ok() || weir_capture::is_interface(name) {
         Some(format!("to meter this traffic: 'weir read -i {}'", live_source(name)))
     } else {
-        None
+        COMMANDS.iter().find(|(names, _)| names.contains(&name.as_str())).map(|(_, tip)| (*tip).into())
     }
 }
 
@@ -96,6 +102,9 @@ fn option_tip(command: &Command, name: &str) -> (Option<String>, Option<String>)
     let has = |long: &str| command.get_arguments().any(|option| option.get_long() == Some(long));
     let purposes: Vec<&str> =
         PURPOSES.iter().filter(|(long, _)| habit.contains(long) && has(long)).map(|(_, purpose)| *purpose).collect();
+    if name == "-w" && has("output") {
+        return (Some("'weir packets FILE -o out.pcapng' writes packets, -o flows.csv flow records".into()), None);
+    }
     if !purposes.is_empty() {
         return (Some(purposes.join(", ")), None);
     }

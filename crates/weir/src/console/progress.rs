@@ -59,18 +59,19 @@ impl Progress {
     }
 }
 
+/// The line, what matters most first: a narrow terminal cuts its end.
 fn message(progress: &weir_capture::Progress, packets: u64, seconds: f64) -> String {
     let done = progress.done_bytes;
-    let message = format!(
+    let rates = format!(
         "{}, {}, {}",
         units::quantity(packets, "packets"),
-        units::rate(done as f64 / seconds, "B/s"),
-        units::rate(packets as f64 / seconds, "packets/s")
+        units::rate(packets as f64 / seconds, "packets/s"),
+        units::rate(done as f64 / seconds, "B/s")
     );
-    let Some(total) = progress.total_bytes else { return message };
+    let Some(total) = progress.total_bytes else { return rates };
     let left = (seconds * total.saturating_sub(done) as f64 / done.max(1) as f64) as u64;
     let left = if left < 60 { format!("{left}s") } else { units::span(left.saturating_mul(1_000_000_000)) };
-    format!("{}% of {}, {message}, {left} left", 100 * done / total.max(1), units::quantity(total, "B"))
+    format!("{}% of {}, {left} left, {rates}", 100 * done / total.max(1), units::quantity(total, "B"))
 }
 
 fn new_bar(total_bytes: Option<u64>) -> ProgressBar {

@@ -90,7 +90,11 @@ fn columns_of(fields: &[&weir_fields::Column], flows: &[FlowRecord]) -> Vec<Colu
     let column = |(at, field): (usize, &&weir_fields::Column)| {
         let is_number = matches!(field.kind, ColumnKind::Integer | ColumnKind::Number);
         let rank = if at == required { 0 } else { at as u16 + 1 + if is_time(field) { RANK_OF_TIMES } else { 0 } };
-        Column::new(field.name, is_number, flows.iter().map(|flow| field.read(flow).to_string())).optional(rank)
+        let cell = |flow| {
+            let (value, words) = (field.read(flow), field.properties.words);
+            words.and_then(|words| words.of_number(&value)).map_or_else(|| value.to_string(), Into::into)
+        };
+        Column::new(field.name, is_number, flows.iter().map(cell)).optional(rank)
     };
     fields.iter().enumerate().map(column).collect()
 }

@@ -463,6 +463,9 @@ fn start(row: &Row) -> u64 {
 }
 
 fn key_text(field: &GroupField, value: &FieldValue) -> String {
+    if let Some(word) = field.word(value) {
+        return word.into();
+    }
     let mut text = Vec::new();
     field.append_text(value, &mut text);
     match String::from_utf8(text) {

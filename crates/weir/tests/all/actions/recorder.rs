@@ -134,6 +134,16 @@ fn a_flow_has_the_packets_that_tshark_selects_with_and_without_an_index() {
             let id = flow["community_id"].as_str().unwrap();
             let expected = tshark(&capture, &filter);
             assert!(!expected.is_empty(), "{capture:?}: {filter}");
+            if flow["protocol"] == 6 || flow["protocol"] == 17 {
+                let protocol = if flow["protocol"] == 6 { "tcp" } else { "udp" };
+                let end = |side: &str| {
+                    let (ip, port) = (flow[format!("{side}_ip")].as_str().unwrap(), &flow[format!("{side}_port")]);
+                    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+                };
+                let as_printed = format!("{} → {}/{protocol}", end("src"), end("dst"));
+                let by_id = packets(&["--flow", id], &capture).1;
+                assert_eq!(packets(&["--flow", &as_printed], &capture).1, by_id, "{as_printed}");
+            }
             for input in [&capture, &recording] {
                 let (_, found) = packets(&["--flow", id], input);
                 // Later fragments have no ports for tshark.

@@ -167,7 +167,8 @@ fn unknown_options_get_no_advice_about_other_things() {
         (&["read", "x", "-n", "10"], &["--top N lists the N largest"]),
         (&["read", "-r", "x"], &["name the file without an option: 'weir read FILE'"]),
         (&["probe", "-r", "x"], &["-i SOURCE names a file or an interface"]),
-        (&["read", "x", "-w", "y"], &["-o flows.csv writes flow records"]),
+        (&["read", "x", "-w", "y"], &["'weir packets FILE -o out.pcapng' writes packets, -o flows.csv flow records"]),
+        (&["read", "x", "--csv", "y"], &["-o flows.csv writes flow records"]),
         (&["tcp", "x", "-o", "csv:-"], &["--csv FILE, --json FILE, --html FILE write the report"]),
         (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
         (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
@@ -187,6 +188,20 @@ fn unknown_options_get_no_advice_about_other_things() {
         let command = arguments[0].trim_start_matches("--where");
         assert!(err.contains(&format!("Usage: weir {command}").trim_end().to_owned()), "{arguments:?}: {err}");
     }
+}
+
+#[test]
+fn commands_of_other_programs_have_their_tip() {
+    for (command, tip) in
+        [("top", "'weir read FILE --by host' sums up flows"), ("flows", "'weir read FILE' lists flows")]
+    {
+        let err = failure(1, [command]);
+        assert!(err.contains(tip) && err.matches("tip:").count() == 1, "{err}");
+    }
+    assert_usage_errors(&[
+        (&["read", "x", "--top", "ten"], "not a number; write for example 65536 or 4M"),
+        (&["read", "x", "--top", "10x"], "'x' is not a suffix; use k, M or G (decimal)"),
+    ]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::payload_readers::{connection, datagram, read};
 use std::path::Path;
 use std::process::Command;
-use testbed::{Pcap, capture_files, captures_of_applications, ipv4, is_installed, metered, number, success};
+use testbed::{Pcap, capture_files, captures, captures_of_applications, ipv4, is_installed, metered, number, success};
 
 const DNS_COUNTS: [&str; 6] =
     ["dns_queries", "dns_answers", "dns_nxdomain", "dns_servfail", "dns_refused", "dns_unanswered"];
@@ -175,4 +175,18 @@ fn counts_equal_those_of_tshark() {
     expected.sort();
     assert_eq!(differences, expected);
     assert!(messages > 200, "{messages}");
+}
+
+#[test]
+fn tables_print_the_words_of_response_codes_and_json_their_numbers() {
+    let capture = captures().join("dns.pcap.gz");
+    let of = |options: &[&str]| {
+        let read = [&["read", capture.to_str().unwrap(), "-q", "--where", "dns_rcode = NXDOMAIN"], options].concat();
+        success(read)
+    };
+    let table = of(&["--fields", "dns_name,dns_rcode"]);
+    assert_eq!(table.matches(" NXDomain\n").count(), 2, "{table}");
+    assert!(of(&["--by", "dns_rcode"]).contains("\nNXDomain "));
+    assert!(of(&["--by", "dns_rcode", "-o", "json:-"]).contains("\"dns_rcode\":3,"));
+    assert!(of(&["--fields", "dns_rcode", "-o", "json:-"]).starts_with("{\"dns_rcode\":3}\n"));
 }

@@ -265,7 +265,9 @@ the batch engine reports the same
 fn a_connection_is_explained_segment_by_segment() {
     let capture = anomalies().saved();
     let keys = ["#1", "192.0.2.10:40000-198.51.100.20:80", "198.51.100.20:80-192.0.2.10:40000", ":40000", "192.0.2.10"];
-    for key in keys {
+    let (_, _, flows, _) = testbed::metered(&["read", capture.name(), "-q"]);
+    let arrow = "192.0.2.10:40000 → 198.51.100.20:80";
+    for key in keys.into_iter().chain(["1", arrow, flows[0]["community_id"].as_str().unwrap()]) {
         let out = printed(&capture, &["--explain", key]);
         assert_eq!(out, SEGMENT_LIST, "{key}:\n{out}");
     }
