@@ -106,8 +106,8 @@ pub struct InspectionCounters {
     /// These flows by the number of their packet with payload that decided, 1 to 8. The last one also
     /// counts later packets.
     pub recognised_by_packet: [u64; 8],
-    /// Flows that were given up because too many were undecided.
-    pub given_up: u64,
+    /// Flows that were evicted from inspection because too many were undecided.
+    pub evicted: u64,
     /// Flows whose facts were left out because the memory for facts was full.
     pub facts_left_out: u64,
     /// Flows whose messages were not counted because too many were counted at the same time.
@@ -123,7 +123,7 @@ impl InspectionCounters {
         for (sum, flows) in self.recognised_by_packet.iter_mut().zip(other.recognised_by_packet) {
             *sum += flows;
         }
-        self.given_up += other.given_up;
+        self.evicted += other.evicted;
         self.facts_left_out += other.facts_left_out;
         self.transactions_left_out += other.transactions_left_out;
         self.work_limited += other.work_limited;

@@ -114,9 +114,9 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
 
 /// Adds what inspection left out.
 fn add_inspection(rows: &mut Rows, inspection: InspectionCounters) {
-    let InspectionCounters { given_up, facts_left_out, transactions_left_out, work_limited, .. } = inspection;
+    let InspectionCounters { evicted, facts_left_out, transactions_left_out, work_limited, .. } = inspection;
     for (name, count) in [
-        ("inspection given up, too many undecided", given_up),
+        ("inspection evicted, too many undecided flows", evicted),
         ("facts left out, too little memory", facts_left_out),
         ("messages not counted, too many such flows", transactions_left_out),
         ("packets not inspected to their end, too much work", work_limited),

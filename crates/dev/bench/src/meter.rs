@@ -101,7 +101,7 @@ impl Fused {
             facts.extend([
                 ("inspected/1000 packets", per_1000(ledger.inspection.flows, before.flows)),
                 ("recognised/1000 packets", per_1000(ledger.inspection.recognised, before.recognised)),
-                ("given up/1000 packets", per_1000(ledger.inspection.given_up, before.given_up)),
+                ("evicted/1000 packets", per_1000(ledger.inspection.evicted, before.evicted)),
             ]);
         }
         Ok(Run { facts, ..Run::new(frames.packets, seconds) })

@@ -58,8 +58,8 @@ const OF_PIPELINES: &[Figure<GroupStatus>] = &[
     ("weir_flows_recognised_total", "Flows whose application was recognised", |of| {
         of.account.ledger.inspection.recognised
     }),
-    ("weir_inspection_given_up_total", "Flows given up because too many were undecided", |of| {
-        of.account.ledger.inspection.given_up
+    ("weir_inspection_evicted_total", "Flows evicted from inspection because too many were undecided", |of| {
+        of.account.ledger.inspection.evicted
     }),
     (
         "weir_inspection_work_limited_total",

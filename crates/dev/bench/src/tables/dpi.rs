@@ -224,13 +224,13 @@ fn octets_of_undecided_flow(bench: &mut Bench<'_>) -> Result<String, Error> {
     }
     let octets = resident_memory_bytes().saturating_sub(before) as f64;
     let counters = *inspector.counters();
-    let open = (counters.flows - counters.given_up) as f64;
+    let open = (counters.flows - counters.evicted) as f64;
     let most = Inspector::memory_octets_for(&settings, FLOWS);
     Ok(format!(
-        "{} undecided flows: {} were given up, {} octets for each of the others; an inspector for {FLOWS} flows takes at \
+        "{} undecided flows: {} were evicted, {} octets for each of the others; an inspector for {FLOWS} flows takes at \
          most {} octets",
         number(counters.flows as f64),
-        number(counters.given_up as f64),
+        number(counters.evicted as f64),
         number((octets / open).round()),
         number(most as f64),
     ))

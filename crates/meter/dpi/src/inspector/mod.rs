@@ -503,7 +503,7 @@ impl Inspector {
 
     /// Evicts an open session.
     fn evict(&mut self, index: u32) {
-        self.counters.given_up += 1;
+        self.counters.evicted += 1;
         self.sessions[index as usize].findings.note(Note::Limit);
         self.end_session(index);
     }

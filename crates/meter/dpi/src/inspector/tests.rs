@@ -333,7 +333,7 @@ fn without_a_session_the_oldest_flow_is_evicted_and_keeps_what_was_found() {
     let notes = found.each_ref().map(|found| found.notes().names().collect::<Vec<_>>());
     assert_eq!(notes, [vec!["limit"], vec![], vec![]]);
     assert!(found.iter().all(|found| found.application().unwrap().0 == Application::Dns));
-    assert_eq!((inspector.counters().given_up, inspector.sessions.len()), (1, 3));
+    assert_eq!((inspector.counters().evicted, inspector.sessions.len()), (1, 3));
     flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
     assert_eq!((inspector.free_sessions.len(), inspector.findings_octets), (2, 0));
 }
@@ -365,7 +365,7 @@ fn memory_of_sessions_is_bounded() {
         inspector.inspect(flow, &Payload { tcp: Some((1000, false)), ..datagram(&[7; 500]) });
         assert!(inspector.session_octets <= 10_000 + 2000, "{}", inspector.session_octets);
     }
-    assert!(inspector.counters().given_up > 50, "{:?}", inspector.counters());
+    assert!(inspector.counters().evicted > 50, "{:?}", inspector.counters());
     flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
     assert_eq!((inspector.open_sessions.oldest, inspector.open_sessions.newest), (NONE, NONE));
 }
@@ -382,10 +382,10 @@ fn idle_sessions_leave_memory_to_open_ones() {
     }
     flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
     assert!(inspector.session_octets <= 50_000, "{}", inspector.session_octets);
-    let given_up = inspector.counters().given_up;
+    let evicted = inspector.counters().evicted;
     inspector.inspect(&mut flows[0], &Payload { tcp: Some((7, false)), ..datagram(&start) });
     inspector.inspect(&mut flows[1], &Payload { tcp: Some((7, false)), ..datagram(&start) });
-    assert_eq!(inspector.counters().given_up, given_up);
+    assert_eq!(inspector.counters().evicted, evicted);
 }
 
 /// A million connections that begin a ClientHello and never end it, a half of them with a gap.
@@ -412,7 +412,7 @@ fn a_million_half_open_handshakes_take_bounded_memory() {
     assert!(taken <= limit, "{taken} {limit}");
     let counters = *inspector.counters();
     assert_eq!((counters.flows, counters.recognised_by_packet[0]), (count as u64, count as u64));
-    assert!(counters.given_up >= count as u64 - 1000);
+    assert!(counters.evicted >= count as u64 - 1000);
     let found = inspector.findings(&flows[0]).unwrap();
     assert_eq!(found.application().unwrap().0, Application::Tls);
     flows.iter_mut().for_each(|flow| inspector.end_flow(flow));
