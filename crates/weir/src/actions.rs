@@ -366,6 +366,7 @@ pub fn run(arguments: &RulesArguments) -> Result<RunStatus, Error> {
         let (file, line, name) = (check.file.display(), egress.line, &egress.name);
         warn!("{file}: line {line}: no packet goes to '{name}': neither [default] nor a rule names it");
     }
+    Error::of(missing_options::unknown_tags_of(&actions.rules, &check.enrichment))?;
     let enricher = Enricher::load(&check.enrichment)?;
     if let Some(enricher) = &enricher {
         missing_options::check_tags(&actions.rules, &check.metering, &enricher.current())?;

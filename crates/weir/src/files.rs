@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info;
 use weir_capture::SourceSpec;
-use weir_export::{Compression, FileMode, SinkSpec, UnusableFile};
+use weir_export::{Compression, FileMode, OutputFile, SinkSpec, UnusableFile, UnusedFile};
 
 /// Where an output goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,20 @@ pub fn open(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Erro
     let name = path.display().to_string();
     let open = || Ok(weir_export::open_file(&name, path, mode, None)?.keep());
     wait_for_reader(&name, stop, open)
+}
+
+/// The same; a file that was created goes to `unused` until all outputs are open.
+pub fn open_unused(
+    path: &Path,
+    mode: FileMode,
+    stop: &AtomicBool,
+    unused: &mut Vec<UnusedFile>,
+) -> Result<File, Error> {
+    let name = path.display().to_string();
+    let open = || Ok(weir_export::open_file(&name, path, mode, None)?);
+    let OutputFile { file, unused: created } = wait_for_reader(&name, stop, open)?;
+    unused.extend(created);
+    Ok(file)
 }
 
 /// Opens a regular file for reading. A named pipe and a device are refused, and do not wait.

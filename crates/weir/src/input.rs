@@ -245,10 +245,22 @@ fn open_source(source: &SourceSpec, decode: DecodeOptions, stop: &Arc<AtomicBool
 }
 
 fn open_file(path: &Path, content: Content, stop: &Arc<AtomicBool>) -> Opened {
-    let Some(file) = open_pipe(path) else { return weir_capture::open_as(path, content).map_err(SourceError::Capture) };
+    open_capture(path, content, stop).map_err(SourceError::Capture)
+}
+
+/// Opens a file or a pipe. If `stop` is set, a pipe ends.
+///
+/// # Errors
+/// It cannot be opened, or is no capture.
+pub fn open_capture(
+    path: &Path,
+    content: Content,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Source + Send>, weir_capture::Error> {
+    let Some(file) = open_pipe(path) else { return weir_capture::open_as(path, content) };
     let stop = stop.clone();
     match weir_capture::from_reader_as(path, content, Box::new(Pipe { file, stop: stop.clone() })) {
-        Err(error) if !stop.load(Ordering::Relaxed) => Err(SourceError::Capture(error)),
+        Err(error) if !stop.load(Ordering::Relaxed) => Err(error),
         opened => Ok(Box::new(PipeCapture { capture: opened.ok(), stop })),
     }
 }

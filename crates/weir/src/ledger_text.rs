@@ -191,12 +191,13 @@ struct Rows(Vec<(String, Vec<String>)>);
 
 impl Rows {
     fn add(&mut self, label: impl Into<String>, figures: &[impl Display]) {
-        self.0.push((label.into(), figures.iter().map(ToString::to_string).collect()));
+        // Names of rules and outputs can have any character.
+        self.0.push((weir_dpi::printable(&label.into()), figures.iter().map(ToString::to_string).collect()));
     }
 
     /// Adds a text instead of figures.
     fn add_text(&mut self, label: &str, text: String) {
-        self.0.push((format!("{label:<MIN_LABEL_COLUMNS$} {text}"), Vec::new()));
+        self.0.push((weir_dpi::printable(&format!("{label:<MIN_LABEL_COLUMNS$} {text}")), Vec::new()));
     }
 
     fn text(&self, terminal_columns: Option<usize>) -> String {

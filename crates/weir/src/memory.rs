@@ -155,6 +155,9 @@ impl MemoryUse {
     /// [`FlowCacheTooLarge`] if the requested caches do not fit, or not even small ones.
     pub fn fit(&self, config: &mut Config, is_requested: bool) -> Result<SinkMemory, Error> {
         let bounds = weir_host::memory_bounds(&Sysroot::live());
+        if bounds.iter().any(|bound| bound.kind == MemoryBoundKind::AddressSpace) {
+            weir_flow::share_allocator();
+        }
         let queue_batches = Exporter::queue_batches(self.back_pressure);
         let usual = SinkMemory { queue_batches, views: self.views, room: None };
         bounds

@@ -45,12 +45,21 @@ pub fn check_rules(rules: &Rules, metering: &Metering, enrichment: &Enrichment) 
             let Some(option) = missing_option(field, metering, metering.inspects(), enrichment) else { continue };
             problems.push(RulesError::RuleNeedsOption { rule: rule.clone(), line, field, option }.into());
         }
-        for TagTest { text, .. } in unknown_tags(condition, enrichment) {
-            let (rule, tag, lists) = (rule.clone(), text.into(), lists(enrichment).join(", "));
-            problems.push(RulesError::RuleNeedsTag { rule, line, tag, lists }.into());
-        }
     }
-    Error::of(problems)
+    Error::of(problems.into_iter().chain(unknown_tags_of(rules, enrichment)).collect())
+}
+
+/// Tags of rules that no list has, as errors.
+pub fn unknown_tags_of(rules: &Rules, enrichment: &Enrichment) -> Vec<Error> {
+    let of_rule = |rule: &Rule| {
+        let unknown = rule.condition.iter().flat_map(|condition| unknown_tags(condition, enrichment));
+        let error = |tag: TagTest<'_>| {
+            let (rule, line, lists) = (rule.name.clone(), rule.line, lists(enrichment).join(", "));
+            RulesError::RuleNeedsTag { rule, line, tag: tag.text.into(), lists }.into()
+        };
+        unknown.map(error).collect::<Vec<Error>>()
+    };
+    rules.rules.iter().flat_map(of_rule).collect()
 }
 
 /// Checks that flows can have the tags that rules ask for: the names and fingerprints of a list are known only to
@@ -63,7 +72,7 @@ pub fn check_tags(rules: &Rules, metering: &Metering, loaded: &weir_enrich::Enri
     for Rule { name, line, level, condition, .. } in &rules.rules {
         for tag in condition.iter().flat_map(Expression::tags) {
             let (content, field) = (loaded.lists(|list| tag.matches(list)), tag.field);
-            let tag = tag.text;
+            let tag = if tag.text.is_empty() { field } else { tag.text };
             let advice = match field {
                 "tags" if *level != Level::Application => "move the rule to [[application]]",
                 "tags" if !metering.inspects() => "leave out --dpi off",

@@ -15,15 +15,16 @@ use serde_json::json;
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
-use weir_capture::{Burst, Source, SourceSpec};
+use weir_capture::{Burst, Content, Source, SourceSpec};
 use weir_dpi::InspectionSettings;
-use weir_export::{Compression, FileMode};
+use weir_export::{Compression, FileMode, UnusedFile};
 use weir_flow::Config;
 use weir_ledger::PacketTotals;
 use weir_probe::BackPressure;
-use weir_recorder::{FrameSelector, PacketFile, RecordSearch, Search, SelectedRecords};
+use weir_recorder::{FrameSelector, Opener, PacketFile, RecordSearch, Search, SelectedRecords};
 use weir_text::units;
 
 pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
@@ -40,8 +41,10 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     packets.files.iter().filter(check).try_for_each(|path| weir_capture::open(path).map(drop)).map_err(unreadable)?;
     let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
     let mode = packets.output_files.mode();
-    let writer = open_output(&packets.output, output, mode, &stop)?;
+    let mut unused = Vec::new();
+    let writer = open_output(&packets.output, output, mode, &stop, &mut unused)?;
     let stats = files::wait_for_reader("--stats", &stop, || open_stats(packets.stats.as_deref(), mode, None))?;
+    unused.into_iter().for_each(UnusedFile::keep);
     if !packets.hardening.no_sandbox {
         enter_sandbox(&packets.files);
     }
@@ -67,8 +70,10 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let mut selector = FrameSelector::new(&query, selected);
     let (mut written, mut frames) = (PacketTotals::default(), 0_u64);
     let mut file = writer.map_err(|error| Error::file(&packets.output, error))?;
+    // Nothing is known of flows that the first pass has not read to their end.
+    let is_known = passes == 1 || !stop.load(Ordering::Relaxed);
     // What is damaged was logged by the first pass.
-    let result = read_all(&search, &stop, packets.quiet, passes == 1, |step| {
+    let mut copy = |step: Step<'_>| {
         let burst = match step {
             Step::Frames(burst) => burst,
             Step::Source(source) => return file.flush(|| source.interfaces()),
@@ -81,7 +86,8 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
             }
         }
         Ok(())
-    });
+    };
+    let result = if is_known { read_all(&search, &stop, packets.quiet, passes == 1, &mut copy) } else { Ok(status) };
     let result = result.and_then(|read| file.finish().map(|()| read));
     status = status.and(result.unwrap_or_else(|error| log_incomplete(&packets.output, error)));
     let totals = Totals { passes, frames, records: found_records, written };
@@ -210,15 +216,16 @@ fn open_output(
     target: Target,
     mode: FileMode,
     stop: &AtomicBool,
+    unused: &mut Vec<UnusedFile>,
 ) -> Result<io::Result<PacketFile>, Error> {
     /// Content of a frame of a compressed file, octets.
     const FRAME_OCTETS: usize = 1 << 20;
     let name = path.to_string_lossy();
     let compression = Compression::of(&name);
     let output: Box<dyn Write> = match (target, compression) {
-        (Target::File(path), None) => Box::new(files::open(&path, mode, stop)?),
+        (Target::File(path), None) => Box::new(files::open_unused(&path, mode, stop, unused)?),
         (Target::File(path), Some(compression)) => {
-            let file = CompressedFile(files::open(&path, mode, stop)?, compression);
+            let file = CompressedFile(files::open_unused(&path, mode, stop, unused)?, compression);
             Box::new(BufWriter::with_capacity(FRAME_OCTETS, file))
         }
         _ => Box::new(io::stdout()),
@@ -240,12 +247,14 @@ enum Step<'a> {
 /// That of `handle`.
 fn read_all(
     search: &Search,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     quiet: bool,
     log_problems: bool,
     mut handle: impl FnMut(Step<'_>) -> io::Result<()>,
 ) -> io::Result<RunStatus> {
-    let (mut source, mut progress) = (search.source(), Progress::new(quiet));
+    let stop_of_pipes = stop.clone();
+    let open: Opener = Arc::new(move |path| input::open_capture(path, Content::Capture, &stop_of_pipes));
+    let (mut source, mut progress) = (search.source(&open), Progress::new(quiet));
     let (mut damage, mut packets, mut result) = (DamageLog::default(), 0, Ok(()));
     for bursts in 1_u64.. {
         match source.burst() {

@@ -2,13 +2,14 @@
 
 use crate::error::Error;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
-use tracing::{debug, warn};
+use tracing::{debug, error};
 
 /// Further signals within this time count as one: `timeout`, shells and supervisors signal a process
 /// and its group at once.
@@ -21,7 +22,7 @@ pub fn survive_file_size_limit() -> Result<(), Error> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(drop).map_err(Error::Signals)
 }
 
-/// SIGINT and SIGTERM. The first one sets a flag. While inputs and outputs are being opened, when nothing can be lost
+/// The signals that end a run. The first one sets a flag. While inputs and outputs are being opened, when nothing can be lost
 /// yet, a second one ends the program at once.
 pub struct StopSignal {
     flag: Arc<AtomicBool>,
@@ -31,15 +32,26 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
+    /// SIGINT and SIGTERM, and SIGHUP as the end of the terminal, unless it is ignored (`nohup`).
     pub fn register() -> Result<Self, Error> {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        Self::of([SIGINT, SIGTERM].into_iter().chain(hangup).collect())
+    }
+
+    /// SIGINT and SIGTERM.
+    pub fn register_without_hangup() -> Result<Self, Error> {
+        Self::of(vec![SIGINT, SIGTERM])
+    }
+
+    fn of(stopping: Vec<i32>) -> Result<Self, Error> {
         let flag = Arc::new(AtomicBool::new(false));
         let mut opening = Vec::new();
-        for signal in [SIGINT, SIGTERM] {
+        for &signal in &stopping {
             let end = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone());
             opening.push(end.map_err(Error::Signals)?);
             signal_hook::flag::register(signal, flag.clone()).map_err(Error::Signals)?;
         }
-        let signals = Signals::new([SIGINT, SIGTERM]).map_err(Error::Signals)?;
+        let signals = Signals::new(stopping).map_err(Error::Signals)?;
         Ok(Self { flag, signals, opening })
     }
 
@@ -88,9 +100,17 @@ impl StopSignal {
 /// the warning count as the last one.
 fn next(signals: &mut Signals, warning: &str) -> Option<i32> {
     thread::sleep(SAME_SIGNAL_TIME);
-    warn!("{warning}");
+    // What is lost then is worth a line at each log level.
+    error!("{warning}");
     signals.pending().for_each(drop);
     signals.forever().next()
+}
+
+/// Whether the parent of this process has set a signal to be ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// A flag that a signal sets.

@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::AtomicBool;
 use tracing::info;
 use weir_capture::{PcapWriter, Source};
+use weir_export::UnusedFile;
 
 /// Bursts between two updates of the progress line.
 const BURSTS_BETWEEN_UPDATES: u64 = 64;
@@ -33,14 +34,16 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
         return Err(OutputError::CaptureToTerminal.into());
     }
     let mode = synth.output_files.mode();
-    let open = |target| -> Result<Box<dyn Write>, Error> {
+    let mut unused = Vec::new();
+    let mut open = |target| -> Result<Box<dyn Write>, Error> {
         match target {
-            Target::File(path) => Ok(Box::new(files::open(&path, mode, &AtomicBool::new(false))?)),
+            Target::File(path) => Ok(Box::new(files::open_unused(&path, mode, &AtomicBool::new(false), &mut unused)?)),
             _ => Ok(Box::new(io::stdout())),
         }
     };
     let writer = open(output)?;
     let truth = synth.truth.as_deref().map(|path| open(Target::of_path(path))).transpose()?.map(BufWriter::new);
+    unused.into_iter().for_each(UnusedFile::keep);
 
     let mut progress = Progress::new(synth.quiet);
     let (path, kind) = packets_file.map_or((&*synth.output, "capture"), |path| (path, "file of packet records"));

@@ -79,6 +79,7 @@ pub fn dpi_inspector(input: &[u8]) {
         findings_octets: 1 << 10,
         names: 2,
         transactions: 2,
+        two_way: true,
         personal: true,
         ports: false,
     };

@@ -40,5 +40,6 @@ pub use packet_file::PacketFile;
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};
 pub use recorder::{FOLDER_MODE, check, open};
+pub use recording::Opener;
 pub use select::{FrameSelector, RecordSearch, SelectedRecords};
 pub use settings::FolderSettings;

@@ -5,7 +5,7 @@ use crate::flow_key::FlowKey;
 use crate::folder::{self, index_path};
 use crate::index::{Group, GroupFlows, Index, parts_of_id};
 use crate::query::{Classifier, Query, Verdict, Wanted};
-use crate::recording::{Content, Piece, Recording};
+use crate::recording::{Content, Opener, Piece, Recording};
 use ahash::AHashSet;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::ffi::OsStr;
@@ -218,10 +218,10 @@ impl Search {
         }
     }
 
-    /// The frames that have to be read, in order of time if there are several inputs.
-    pub fn source(&self) -> Box<dyn Source + Send> {
+    /// The frames that have to be read, in order of time if there are several inputs. `open` opens whole captures.
+    pub fn source(&self, open: &Opener) -> Box<dyn Source + Send> {
         let recording = |pieces: &Vec<Piece>| -> Box<dyn Source + Send> {
-            Box::new(Recording::new(pieces.clone(), self.query.time_ns, self.octets_read.clone()))
+            Box::new(Recording::new(pieces.clone(), self.query.time_ns, open.clone(), self.octets_read.clone()))
         };
         weir_capture::merge(self.inputs.iter().map(recording).collect())
     }

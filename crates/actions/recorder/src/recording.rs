@@ -4,10 +4,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_capture::{Burst, Error, FIRST_INTERFACE, Frame, MAX_BURST_FRAMES, Progress, Source};
+
+/// Opens a file that is read as a whole.
+pub type Opener = Arc<dyn Fn(&Path) -> Result<Box<dyn Source + Send>, Error> + Send + Sync>;
 
 /// A file, or pieces of it.
 #[derive(Clone, Debug)]
@@ -41,12 +44,12 @@ impl Piece {
 
     /// Opens the piece as a capture. The name tells where in the file it begins, because damage is
     /// reported with its place in the piece.
-    fn open(&self) -> Result<Box<dyn Source + Send>, Error> {
+    fn open(&self, open_file: &Opener) -> Result<Box<dyn Source + Send>, Error> {
         let Self { path, prologue, content } = self;
         let failed = |error| Error::Io { path: path.clone(), error };
         let name = |start: u64| PathBuf::from(format!("{} (from octet {start} on)", path.display()));
         match content {
-            Content::Whole => weir_capture::open(path),
+            Content::Whole => open_file(path),
             Content::Parts(parts) => {
                 let file = File::open(path).map_err(failed)?;
                 let mut octets = prologue.to_vec();
@@ -74,6 +77,7 @@ impl Piece {
 pub(crate) struct Recording {
     pieces: std::vec::IntoIter<Piece>,
     time_ns: [u64; 2],
+    open: Opener,
     /// Octets that were read, of all sources of a search.
     octets_read: Arc<AtomicU64>,
     current: Option<Current>,
@@ -95,11 +99,12 @@ struct Current {
 }
 
 impl Recording {
-    pub fn new(pieces: Vec<Piece>, time_ns: [u64; 2], octets_read: Arc<AtomicU64>) -> Self {
+    pub fn new(pieces: Vec<Piece>, time_ns: [u64; 2], open: Opener, octets_read: Arc<AtomicU64>) -> Self {
         let total_bytes = Some(pieces.iter().map(Piece::octets).sum());
         Self {
             pieces: pieces.into_iter(),
             time_ns,
+            open,
             octets_read,
             current: None,
             interfaces: Vec::new(),
@@ -114,7 +119,7 @@ impl Recording {
         loop {
             let Some(current) = &mut self.current else {
                 let Some(piece) = self.pieces.next() else { return Ok(false) };
-                let (source, octets) = (piece.open()?, piece.octets());
+                let (source, octets) = (piece.open(&self.open)?, piece.octets());
                 let is_whole = matches!(piece.content, Content::Whole);
                 self.current = Some(Current { source, octets, is_whole, numbers: Vec::new() });
                 continue;
@@ -122,10 +127,7 @@ impl Recording {
             self.octets.clear();
             self.frames.clear();
             let Some(burst) = current.source.burst()? else {
-                let octets = if current.is_whole { current.source.progress().done_bytes } else { current.octets };
-                self.octets_read.fetch_add(octets, Relaxed);
-                self.progress.done_bytes += octets;
-                self.current = None;
+                self.end_piece();
                 continue;
             };
             for frame in burst.iter().filter(|frame| (self.time_ns[0]..=self.time_ns[1]).contains(&frame.time_ns)) {
@@ -140,6 +142,23 @@ impl Recording {
                 return Ok(true);
             }
         }
+    }
+}
+
+impl Recording {
+    fn end_piece(&mut self) {
+        if let Some(Current { source, octets, is_whole, .. }) = self.current.take() {
+            let octets = if is_whole { source.progress().done_bytes } else { octets };
+            self.octets_read.fetch_add(octets, Relaxed);
+            self.progress.done_bytes += octets;
+        }
+    }
+}
+
+impl Drop for Recording {
+    /// Counts the piece whose end was not read.
+    fn drop(&mut self) {
+        self.end_piece();
     }
 }
 

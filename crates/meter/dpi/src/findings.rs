@@ -457,7 +457,7 @@ impl RawText {
 /// around it looks: those with the property `Default_Ignorable_Code_Point` of Unicode (marks of the
 /// direction of writing, characters without width, selectors of variants, fillers, tags), line and
 /// paragraph separators, interlinear annotations, and the format characters of shorthand and music.
-pub(crate) fn is_unprintable(character: char) -> bool {
+pub fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}')
         || matches!(character, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

@@ -66,12 +66,13 @@ impl Transactions {
     /// Memory that one takes at most, octets.
     pub const MAX_OCTETS: usize = size_of::<Self>() + MAX_OPEN * size_of::<Open>();
 
-    /// Begins to count, if the messages of the application can be counted.
-    pub fn new(application: Application, suspensions: u32) -> Option<Self> {
+    /// Begins to count, if the messages of the application can be counted. A flow of one direction has no answers
+    /// to its questions.
+    pub fn new(application: Application, suspensions: u32, two_way: bool) -> Option<Self> {
         use Application::{Dns, Http, Llmnr, Mdns};
         matches!(application, Dns | Mdns | Llmnr | Http).then(|| Self {
             is_http: application == Http,
-            has_unanswered: application == Dns,
+            has_unanswered: application == Dns && two_way,
             streams: Default::default(),
             exchanges: Exchanges::default(),
             suspensions,

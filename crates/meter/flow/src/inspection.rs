@@ -7,7 +7,7 @@ use crate::second_opinion::SecondOpinion;
 use crate::slot::TCP;
 use std::io;
 use std::sync::Arc;
-use weir_dpi::{Findings, FlowInspection, Inspector, Payload};
+use weir_dpi::{Findings, FlowInspection, InspectionSettings, Inspector, Payload};
 use weir_ledger::InspectionCounters;
 use weir_packet::{Flags, Packet};
 
@@ -48,7 +48,8 @@ pub(crate) struct Inspection {
 
 impl Inspection {
     pub fn new(config: &Config, slots: usize) -> io::Result<Self> {
-        let settings = config.inspection;
+        let two_way = !config.key.unidirectional;
+        let settings = config.inspection.map(|settings| InspectionSettings { two_way, ..settings });
         let sessions = settings.filter(|_| config.second_opinion).map(|settings| settings.sessions as usize);
         let inspector = settings.map(|settings| Inspector::new(settings, slots));
         Ok(Self {

@@ -48,6 +48,7 @@ pub use follower::{FollowedPacket, NoFollower, PacketFollower};
 pub use hash::KeyHasher;
 pub use inspection::{NoPayloads, Payloads};
 pub use instructions::prefetch;
+pub use mapped_array::share_allocator;
 pub use memory_ahead::MemoryAhead;
 pub use meter::{Counters, Meter};
 pub use migration::MigratedFlow;

@@ -121,6 +121,17 @@ pub(crate) fn advise_huge_pages(start: *const u8, bytes: usize) {
     }
 }
 
+/// Lets all threads share one arena of the allocator. glibc maps 128 MiB of address space for a moment when a thread
+/// allocates for the first time, and keeps half of it: where address space is limited, other threads then have none.
+#[allow(unsafe_code)]
+pub fn share_allocator() {
+    // SAFETY: the call sets a number of the allocator.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,8 +79,9 @@ impl TextSink {
         self.output.rotate(&mut self.counters);
     }
 
-    fn append(&mut self, flow: &FlowRecord) {
-        append_record(self.format, &self.columns, flow, &mut self.buffer);
+    /// Appends a record: a flow, or one direction of it.
+    fn append(&mut self, record: &FlowRecord, flow: &FlowRecord) {
+        append_record(self.format, &self.columns, record, flow, &mut self.buffer);
         self.buffer.push(b'\n');
     }
 
@@ -109,11 +110,11 @@ impl Sink for TextSink {
             if self.uniflow {
                 lines = 0;
                 for (part, _) in unidirectional(flow) {
-                    self.append(&part);
+                    self.append(&part, flow);
                     lines += 1;
                 }
             } else {
-                self.append(flow);
+                self.append(flow, flow);
             }
             let pending = PendingRecords::of_flow(flow, lines);
             self.boundaries.push(RecordBoundary { end: self.buffer.len(), pending });
@@ -184,24 +185,26 @@ pub fn tcp_columns() -> &'static [&'static Column] {
 
 /// Appends some columns of a record as a JSON object, as the sink of JSON does.
 pub fn append_json_record(columns: &[&Column], flow: &FlowRecord, out: &mut Vec<u8>) {
-    append_record(TextFormat::Json, columns, flow, out);
+    append_record(TextFormat::Json, columns, flow, flow, out);
 }
 
 /// Appends a TCP connection as a JSON object.
 pub fn append_tcp_json(connection: &FlowRecord, out: &mut Vec<u8>) {
-    append_record(TextFormat::Json, tcp_columns(), connection, out);
+    append_record(TextFormat::Json, tcp_columns(), connection, connection, out);
 }
 
 /// Appends a TCP connection as a line of CSV that ends with LF.
 pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
-    append_record(TextFormat::Csv, tcp_columns(), connection, out);
+    append_record(TextFormat::Csv, tcp_columns(), connection, connection, out);
     out.push(b'\n');
 }
 
 /// Appends some columns of a record, without a line end.
-fn append_record(format: TextFormat, columns: &[&Column], flow: &FlowRecord, out: &mut Vec<u8>) {
+/// Appends a record. What is computed from several columns, as the address of the server, is that of the whole flow.
+fn append_record(format: TextFormat, columns: &[&Column], record: &FlowRecord, flow: &FlowRecord, out: &mut Vec<u8>) {
     for (at, column) in columns.iter().enumerate() {
-        let value = column.read(flow);
+        let is_computed = !column.properties.computed_from.is_empty();
+        let value = column.read(if is_computed { flow } else { record });
         match (format, at) {
             (TextFormat::Csv, 0) => append_csv(&value, out),
             (TextFormat::Csv, _) => {

@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_flow::FlowRecord;
+use weir_text::units::time_unit_ns;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 /// Smallest size of `rotate=`. A write has up to about this length.
@@ -44,12 +45,11 @@ impl RotationSettings {
         let digits = value.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = value.split_at(digits);
         let number = number.parse::<u64>().ok().filter(|&number| number > 0).ok_or_else(invalid)?;
-        let seconds = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)].map(|(unit, s)| (unit, s * NS_PER_SECOND));
         let sizes = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
         let binary_sizes = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
         let find = |units: &[(&str, u64)]| units.iter().find(|(name, _)| *name == unit).map(|&(_, factor)| factor);
         let scaled = |factor| number.checked_mul(factor).ok_or_else(invalid);
-        match (find(&seconds), find(&sizes).or(find(&binary_sizes))) {
+        match (time_unit_ns(unit).filter(|&ns| ns >= NS_PER_SECOND), find(&sizes).or(find(&binary_sizes))) {
             (Some(factor), _) => self.interval_ns = Some(scaled(factor)?),
             (_, Some(factor)) => {
                 self.bytes = Some(scaled(factor)?).filter(|&bytes| bytes >= MIN_FILE_BYTES);

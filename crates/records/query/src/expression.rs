@@ -58,9 +58,16 @@ impl Expression {
     pub fn tags(&self) -> Vec<TagTest<'_>> {
         let mut tags = Vec::new();
         self.root.visit(&mut |test| {
-            if let (Kind::Names, Check::Text(operator, texts)) = (test.field.kind, &test.check) {
-                let (field, operator) = (test.field.name, *operator);
-                tags.extend(texts.iter().map(|text| TagTest { field, operator, text }));
+            let field = test.field.name;
+            match (test.field.kind, &test.check) {
+                (Kind::Names, Check::Text(operator, texts)) => {
+                    tags.extend(texts.iter().map(|text| TagTest { field, operator: *operator, text }));
+                }
+                // Any name begins so.
+                (Kind::Names, Check::Present) => {
+                    tags.push(TagTest { field, operator: TextOperator::StartsWith, text: "" });
+                }
+                _ => {}
             }
         });
         tags
@@ -77,7 +84,7 @@ impl Expression {
 pub struct TagTest<'a> {
     /// `tags`, `src_tags` or `dst_tags`.
     pub field: &'static str,
-    /// The name or the part of it, as the user wrote it.
+    /// The name or the part of it, as the user wrote it; empty if any name will do.
     pub text: &'a str,
     operator: TextOperator,
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_fields::protocol_name;
 use weir_fields::{Field, Kind, Words};
 use weir_text::most_similar;
+use weir_text::units::time_unit_ns;
 
 /// An address with its family: `false` for IPv4. All IPv4 addresses are below all IPv6 addresses.
 pub(crate) type AddressKey = (bool, u128);
@@ -104,18 +105,6 @@ const FACTORS: [(&str, u64); 9] = [
     ("gi", 1 << 30),
     ("ti", 1 << 40),
 ];
-/// Units of time in nanoseconds.
-const TIMES: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1000),
-    ("µs", 1000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
-
 fn number(field: &Field, text: &str) -> Result<Literal, Problem> {
     // Some numbers have names.
     if let Some(words) = field.properties().words.filter(|_| text.starts_with(|letter: char| letter.is_alphabetic())) {
@@ -171,10 +160,9 @@ fn whole_or_fraction(field: &Field, number: u64) -> Literal {
 /// The factor of a unit behind a number.
 fn factor(field: &Field, digits: &str, unit: &str) -> Result<u64, Problem> {
     let lower = unit.to_lowercase();
-    let in_list = |list: &[(&str, u64)], unit: &str| list.iter().find(|(name, _)| *name == unit).map(|&(_, n)| n);
     let name = || field.name.to_string();
     if field.kind.is_time_span() {
-        return match in_list(&TIMES, &lower) {
+        return match time_unit_ns(&lower) {
             Some(factor) => Ok(factor),
             None if unit.is_empty() && (field.kind != Kind::Duration || digits.bytes().all(|digit| digit == b'0')) => {
                 Ok(1)
@@ -185,13 +173,13 @@ fn factor(field: &Field, digits: &str, unit: &str) -> Result<u64, Problem> {
     }
     // 1MB is usual for octets, and only for them.
     let lower = if field.kind == Kind::Octets { lower.strip_suffix('b').unwrap_or(&lower) } else { &lower };
-    match in_list(&FACTORS, lower) {
+    match FACTORS.iter().find(|(name, _)| *name == lower).map(|&(_, factor)| factor) {
         // Ports, VLANs and so on are numbers without a unit.
         Some(_) if !unit.is_empty() && matches!(field.kind, Kind::Number(most) if most < u64::MAX) => {
             Err(Problem::Unit { field: name(), kind: field.kind, unit: unit.into() })
         }
         Some(factor) => Ok(factor),
-        None if in_list(&TIMES, lower).is_some() => {
+        None if time_unit_ns(lower).is_some() => {
             Err(Problem::Unit { field: name(), kind: field.kind, unit: unit.into() })
         }
         None if matches!(field.kind, Kind::Number(most) if most < u64::MAX) => {

@@ -407,7 +407,14 @@ impl<'a> Parser<'a> {
     /// What follows `starts-with`, `ends-with` or `contains`, the token `of_operator`.
     fn part_of_text(&mut self, field: Field, operator: TextOperator, of_operator: Token<'a>) -> Parsed<Check> {
         match field.kind {
-            kind if text_equality(kind).is_some() => Ok(Check::Text(operator, [self.text_literal(field)?].into())),
+            kind if text_equality(kind).is_some() => {
+                let part = self.peek();
+                if part.kind == TokenKind::Word && part.text.contains('*') {
+                    let advice = "leave it out, or write the part in quotes".into();
+                    return Err(self.error(part.place(), Problem::Star { advice }));
+                }
+                Ok(Check::Text(operator, [self.text_literal(field)?].into()))
+            }
             Kind::Words(words) => {
                 let place = self.peek().place();
                 let text = self.text_literal(field)?;

@@ -2,12 +2,13 @@
 //!
 //! On loopback, programs of this machine read without a token. A page in a browser of this machine
 //! must not read through a name that points to 127.0.0.1 (DNS rebinding), so the `Host` of a request
-//! without token has to be an IP address or `localhost`.
+//! without token has to be an IP address or `localhost`. A page of another site must not make the probe work either,
+//! although it cannot read the answer: `Sec-Fetch-Site` and `Origin` have to be of the probe itself.
 
 use crate::address::is_loopback;
 use crate::error::{Error, LEAST_OCTETS, MOST_OCTETS};
-use axum::http::header::{AUTHORIZATION, HOST};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Where the page that asks is from, as the browser sees it.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The secret of those who may change the probe. Without `Debug`, so that no log has it.
 pub(crate) struct Token(Vec<u8>);
@@ -103,6 +107,10 @@ impl Access {
             None if is_change => {
                 Err((StatusCode::FORBIDDEN, "the probe was started without --token-file, so it permits no changes"))
             }
+            _ if is_of_other_site(headers) => Err((
+                StatusCode::FORBIDDEN,
+                "a page of another site asks; a request without token must not come from one",
+            )),
             _ if is_own_host(uri, headers) => Ok(()),
             _ => Err((
                 StatusCode::MISDIRECTED_REQUEST,
@@ -110,6 +118,20 @@ impl Access {
             )),
         }
     }
+}
+
+/// Whether a browser sends a request for a page of another site (Fetch Metadata; `Origin`). A page that a user opens,
+/// and one that the probe serves, are of none.
+fn is_of_other_site(headers: &HeaderMap) -> bool {
+    let is_own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"none" | b"same-origin");
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().filter(|_| hosts.next().is_none()).map(HeaderValue::as_bytes);
+    let is_own_origin = |value: &HeaderValue| {
+        let origin = value.as_bytes();
+        let origin = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        origin.is_some() && origin == host
+    };
+    !headers.get_all(SEC_FETCH_SITE).iter().all(is_own_site) || !headers.get_all(ORIGIN).iter().all(is_own_origin)
 }
 
 /// Whether a request names its host as an IP address or as `localhost`, or (HTTP/1.0) not at all.
@@ -203,6 +225,33 @@ mod tests {
         }
         assert_eq!(check(&without, here, Method::GET, ""), None);
         assert_eq!(check(&without, here, Method::PUT, right), Some(403));
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused_without_token() {
+        let is_other = |headers: &[(&'static str, &str)]| {
+            let of = |&(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+            is_of_other_site(&[("host", "127.0.0.1:9477")].iter().chain(headers).map(of).collect())
+        };
+        for own in [
+            &[][..],
+            &[("sec-fetch-site", "none")],
+            &[("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:9477")],
+            &[("origin", "https://127.0.0.1:9477")],
+        ] {
+            assert!(!is_other(own), "{own:?}");
+        }
+        for other in [
+            &[("sec-fetch-site", "cross-site")][..],
+            &[("sec-fetch-site", "same-site")],
+            &[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")],
+            &[("origin", "null")],
+            &[("origin", "http://attacker.example")],
+            &[("origin", "http://127.0.0.1:9478")],
+            &[("origin", "http://127.0.0.1:9477"), ("origin", "http://attacker.example")],
+        ] {
+            assert!(is_other(other), "{other:?}");
+        }
     }
 
     #[test]

@@ -230,11 +230,14 @@ impl Table {
         })
     }
 
-    /// The oldest one of the address that has most.
+    /// The oldest one of the addresses that have most.
     fn close_any_unfinished(&mut self) -> bool {
-        let clients = self.open.values().map(|entry| entry.client);
-        let most = clients.max_by_key(|&client| self.unfinished(client));
-        most.is_some_and(|client| self.close_unfinished(client))
+        let clients: Vec<_> = self.open.values().map(|entry| (self.unfinished(entry.client), entry.client)).collect();
+        let most = clients.iter().map(|(unfinished, _)| *unfinished).max();
+        self.close_first(|entry| {
+            let has_most = || clients.iter().any(|&(number, client)| Some(number) == most && client == entry.client);
+            (entry.phase == Phase::Unfinished && has_most()).then_some(entry.since)
+        })
     }
 }
 
@@ -274,6 +277,14 @@ mod tests {
             assert_eq!((opened(&held), opened(&held[92..])), (8, 8));
             assert!(is_open(&other));
         }
+    }
+
+    #[test]
+    fn of_many_addresses_with_one_unfinished_connection_each_the_oldest_loses() {
+        let all = Arc::new(Connections::new(WAIT));
+        let held: Vec<_> = (0..100).map(|number| open(&all, &format!("2001:db8:{number}::1")).unwrap()).collect();
+        let opened_now = opened(&held);
+        assert!(opened_now <= MAX_UNFINISHED && opened(&held[100 - opened_now..]) == opened_now, "{opened_now}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct RulesFile {
     pub file: String,
     /// When it was read, seconds since 1970.
     pub loaded: u64,
-    /// Why a later version of it is not in effect.
+    /// Why the last reload kept all files as they are: the problem may be in another one.
     pub error: Option<String>,
     /// Its content.
     pub text: Arc<str>,
@@ -47,7 +47,7 @@ pub struct ListFile {
     pub lines_left_out: u64,
     /// When it was read, seconds since 1970.
     pub loaded: u64,
-    /// Why a later version of it is not in effect.
+    /// Why the last reload kept all files as they are: the problem may be in another one.
     pub error: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct RulesState<'a> {
     file: &'a str,
     /// When it was read, seconds since 1970.
     loaded: u64,
-    /// Why a later version of it is not in effect.
+    /// Why the last reload kept all files as they are: the problem may be in another one.
     error: Option<&'a str>,
     /// Its content.
     text: &'a str,

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
@@ -53,7 +53,16 @@ pub(crate) struct Exchange {
     snapshot: RwLock<Arc<Snapshot>>,
     published: Notify,
     is_wanted: AtomicBool,
+    /// How often the thread of the server has looked for work.
+    turns: AtomicU64,
     pub started: SystemTime,
+}
+
+impl Exchange {
+    /// Notes that the thread of the server advances.
+    pub fn beat(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Answers a request to reload: what was reloaded, or why not.
@@ -103,6 +112,7 @@ pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
         snapshot: RwLock::new(Arc::new(snapshot)),
         published: Notify::new(),
         is_wanted: AtomicBool::new(false),
+        turns: AtomicU64::new(0),
         started: SystemTime::now(),
     });
     let client = Client { exchange: exchange.clone(), requests: sender, main_thread: thread::current() };
@@ -113,6 +123,11 @@ impl Control {
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// A number that grows while the thread of the server advances, at least every half second.
+    pub fn turns(&self) -> u64 {
+        self.exchange.turns.load(Ordering::Relaxed)
     }
 
     /// Whether requests wait for a report.

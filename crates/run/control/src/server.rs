@@ -35,6 +35,8 @@ use weir_probe::{CpuAffinity, Overrides, RecordEnricher};
 pub const MAX_HEADER_OCTETS: usize = 16 << 10;
 /// What the kernel takes of an answer before the client reads; it doubles this for its own structures.
 const SEND_BUFFER_OCTETS: usize = 64 << 10;
+/// Time between two beats of the thread, for the watchdog.
+const BEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause when the system refuses to accept a connection, for example because no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The answer to a connection if all others are being answered.
@@ -83,11 +85,18 @@ impl Server {
         overrides: Option<Overrides>,
     ) -> io::Result<Control> {
         let (control, client) = connect(first, self.address);
+        let exchange = client.exchange.clone();
         let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
         let router = api::router(client, self.access, self.address, enricher, overrides);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();
+            runtime.spawn(async move {
+                loop {
+                    exchange.beat();
+                    sleep(BEAT_INTERVAL).await;
+                }
+            });
             runtime.block_on(serve(listener, acceptor, router, times));
         })?;
         Ok(control)

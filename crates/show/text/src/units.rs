@@ -44,20 +44,28 @@ pub enum ParseError {
 pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
     let digits = text.trim_end_matches(char::is_alphabetic);
     let unit_ns = match &text[digits.len()..] {
-        "ns" => 1,
-        "us" | "µs" => SECOND_NS / 1_000_000,
-        "ms" => SECOND_NS / 1000,
-        "" | "s" | "sec" | "second" | "seconds" => SECOND_NS,
-        "m" | "min" | "minute" | "minutes" => 60 * SECOND_NS,
-        "h" | "hour" | "hours" => 3600 * SECOND_NS,
-        "d" | "day" | "days" => 86_400 * SECOND_NS,
-        other => return Err(ParseError::TimeUnit(other.into())),
+        "" => SECOND_NS,
+        unit => time_unit_ns(unit).ok_or_else(|| ParseError::TimeUnit(unit.into()))?,
     };
     match scale(digits, unit_ns) {
         Some(0) => Err(ParseError::NoDuration),
         Some(ns) => u64::try_from(ns).map_err(|_| ParseError::Invalid("too long; at most 5124095h (584 years)")),
         None => Err(ParseError::Invalid("not a duration; write for example 500ms, 120s or 5m")),
     }
+}
+
+/// A unit of time in ns: `s`, `sec`, `minutes`.
+pub fn time_unit_ns(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" => SECOND_NS / 1_000_000,
+        "ms" => SECOND_NS / 1000,
+        "s" | "sec" | "second" | "seconds" => SECOND_NS,
+        "m" | "min" | "minute" | "minutes" => 60 * SECOND_NS,
+        "h" | "hour" | "hours" => 3600 * SECOND_NS,
+        "d" | "day" | "days" => 86_400 * SECOND_NS,
+        _ => return None,
+    })
 }
 
 /// Parses a number of flows, at least 1, with the suffixes of [`parse_number`].

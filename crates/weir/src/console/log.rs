@@ -82,7 +82,7 @@ pub fn json_event(level: Level, message: &str, fields: &Value) {
 
 /// Prints such an event at any log level.
 pub fn json_line(level: Level, message: &str, fields: &Value) {
-    super::eprint(&json_text(level, message, fields));
+    super::eprint_json(&json_text(level, message, fields));
 }
 
 fn json_text(level: Level, message: &str, fields: &Value) -> String {
@@ -118,7 +118,7 @@ impl io::Write for Stderr {
         let text = String::from_utf8_lossy(bytes);
         match self {
             Self::Text => super::eprint_styled(&text, style::log),
-            Self::Json => super::eprint(&text),
+            Self::Json => super::eprint_json(&text),
         }
         Ok(bytes.len())
     }
@@ -151,7 +151,7 @@ where
         let Parts { message, error, fields } = parts;
         let colon = if error.is_empty() { "" } else { ": " };
         let line = format!("{message}{colon}{error}{fields}");
-        writeln!(writer, "{}", line.replace('\n', "\u{fffd}"))
+        writeln!(writer, "{}", line.replace('\n', "\\n"))
     }
 }
 

@@ -93,6 +93,11 @@ pub fn eprint(text: &str) {
     write_error(&printable(text));
 }
 
+/// As [`eprint`], for lines of JSON: characters that act on a terminal have escapes of JSON.
+pub fn eprint_json(text: &str) {
+    write_error(&printable_json(text));
+}
+
 /// As [`eprint`], with the styles of `rule` on a terminal.
 pub fn eprint_styled(text: &str, rule: Rule) {
     let text = printable(text);
@@ -110,6 +115,21 @@ fn write_error(text: &str) {
 /// Text of lines without characters that act on a terminal: they are written `\xNN`, as in all outputs.
 pub fn printable(text: &str) -> String {
     text.split('\n').map(weir_dpi::printable).collect::<Vec<_>>().join("\n")
+}
+
+/// The same of lines of JSON: `\\u202e`. Only strings have such characters.
+fn printable_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character != '\n' && weir_dpi::is_unprintable(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                shown += &format!("\\u{unit:04x}");
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 /// Width of the terminal at standard output, or `COLUMNS` if it is not a terminal; `None` without limit.

@@ -75,7 +75,7 @@ fn message(progress: &weir_capture::Progress, packets: u64, seconds: f64) -> Str
 }
 
 fn new_bar(total_bytes: Option<u64>) -> ProgressBar {
-    let template = if total_bytes.is_some() { "[{bar:20}] {wide_msg}" } else { "{spinner} {wide_msg}" };
+    let template = if total_bytes.is_some() { "[{bar:10}] {wide_msg}" } else { "{spinner} {wide_msg}" };
     let style = ProgressStyle::with_template(template).expect("the templates are constant and valid");
     ProgressBar::with_draw_target(total_bytes, ProgressDrawTarget::stderr()).with_style(style)
 }

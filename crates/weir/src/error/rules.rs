@@ -25,11 +25,11 @@ pub enum RulesError {
         "--rules: line {line}: '{rule}' never matches: no flow has {field} without {option}; add it, or remove the rule"
     )]
     RuleNeedsOption { rule: String, line: usize, field: &'static str, option: &'static str },
-    #[error("--rules: line {line}: '{rule}' never matches: no list has the tag {tag}; --tags has {lists}")]
+    #[error("--rules: line {line}: '{rule}': no flow has the tag {tag}; --tags has {lists}")]
     RuleNeedsTag { rule: String, line: usize, tag: String, lists: String },
     #[error(
-        "--rules: line {line}: '{rule}' never matches: the list {tag} has only names and fingerprints, which are not \
-         known to it; {advice}"
+        "--rules: line {line}: '{rule}': no flow has {tag} then: its list has only names and fingerprints, which are not \
+         known yet; {advice}"
     )]
     RuleNeedsAddresses { rule: String, line: usize, tag: String, advice: &'static str },
     #[error(

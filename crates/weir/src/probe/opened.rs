@@ -67,7 +67,7 @@ impl Opened {
         if options.status == StatusFormat::Json {
             log::use_json_events(!options.reporting.quiet);
         }
-        let stop_signal = StopSignal::register()?;
+        let stop_signal = StopSignal::register_without_hangup()?;
         let stop = stop_signal.flag();
         stderr::use_queue(log::lost_lines);
         let reload = signal_flag(signal_hook::consts::SIGHUP)?;

@@ -157,7 +157,7 @@ impl Running {
             self.monitor.print_totals(&self.probe);
         }
         if let Some(watchdog) = &mut self.watchdog {
-            watchdog.keep_alive(&mut self.probe);
+            watchdog.keep_alive(&mut self.probe, self.control.as_ref());
         }
     }
 

@@ -4,10 +4,11 @@ use super::common::{self, Frames, capinfos, frames_of, open, record, replay, set
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use weir_capture::Frame;
 use weir_egress::{InterfaceReport, PacketOutput, ReceivedPackets, WhenFull};
-use weir_recorder::{FrameSelector, IndexNotice, Query, RecorderOutput, Search, SelectedRecords};
+use weir_recorder::{FrameSelector, IndexNotice, Opener, Query, RecorderOutput, Search, SelectedRecords};
 
 /// The capture files of a folder, in their order.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -24,7 +25,7 @@ fn index_of(file: &Path) -> PathBuf {
 /// What a search finds, with its octets read and notices.
 fn find(paths: &[PathBuf], query: &Query) -> (Frames, u64, Vec<IndexNotice>) {
     let search = Search::plan(paths, query.clone()).unwrap();
-    let mut source = search.source();
+    let mut source = search.source(&(Arc::new(|path: &Path| weir_capture::open(path)) as Opener));
     let mut selector = FrameSelector::new(query, SelectedRecords::default());
     let mut found = Frames::default();
     loop {
@@ -351,7 +352,7 @@ fn several_pipelines_and_interfaces_share_a_folder() {
         assert_eq!(found, times, "{packets}");
     }
     let search = Search::plan(&[folder.path().to_owned()], Query::everything()).unwrap();
-    let mut source = search.source();
+    let mut source = search.source(&(Arc::new(|path: &Path| weir_capture::open(path)) as Opener));
     let (mut count, mut long) = (0, 0);
     while let Some(burst) = source.burst().unwrap() {
         count += burst.len();

@@ -211,7 +211,7 @@ impl Inspector {
         if self.settings.transactions == 0 || confidence > Confidence::Pattern || flow.is_counted() {
             return None;
         }
-        let mut transactions = Transactions::new(application, self.suspensions)?;
+        let mut transactions = Transactions::new(application, self.suspensions, self.settings.two_way)?;
         flow.set_counted();
         if self.counted >= self.settings.transactions {
             self.counters.transactions_left_out += 1;

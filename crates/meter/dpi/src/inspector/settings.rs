@@ -19,6 +19,8 @@ pub struct InspectionSettings {
     pub names: u32,
     /// Flows whose messages are counted at the same time; 0: none.
     pub transactions: u32,
+    /// Flows have both directions, so that questions without an answer are counted.
+    pub two_way: bool,
     /// Personal fields are kept: see [`crate::Fact::is_personal`].
     pub personal: bool,
     /// The application of a flow whose payload matches no reader is guessed from its ports.
@@ -69,6 +71,7 @@ impl Default for InspectionSettings {
             findings_octets: 64 << 20,
             names: 1 << 15,
             transactions: 1 << 16,
+            two_way: true,
             personal: false,
             ports: false,
         }

@@ -75,7 +75,7 @@ fields! {
         [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]), needs: Some(Transactions), known: Known::Never;
     flow "dns_refused", Integer, "", "Answers with the code REFUSED (5).",
         [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
-    flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record. Those that are open at an active timeout count in the next record if they stay unanswered.",
+    flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record. Those that are open at an active timeout count in the next record if they stay unanswered. 0 with `--uniflow-key`, whose flows have no answers to their questions.",
         [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered), needs: Some(Transactions), known: Known::Never;
     flow "dns_response_mean_ns", Integer, "ns", "Mean time from a question to its answer, of all answers of the record.",
         [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false), needs: Some(Transactions), known: Known::Never;

@@ -315,6 +315,7 @@ fn errors_name_the_problem() {
             0,
             "less is about the length of a packet, which a flow does not have; select packets with -f 'less N'",
         ),
+        ("sni ends-with *.example", 14, "'*' is compared as a letter; leave it out, or write the part in quotes"),
         ("sni endswith .example", 4, "here an operator (= != in starts-with ends-with contains), as in sni ends-with"),
         ("end_reason idle", 11, "here an operator (= != in starts-with ends-with contains)"),
         ("fwd_tcp_flags S", 14, "here an operator (= != in contains), as in flags contains SA must follow"),

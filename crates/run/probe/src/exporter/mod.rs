@@ -38,6 +38,8 @@ const QUEUE_BATCHES: usize = 8;
 /// Batches in the queue of a sink that may lose records. A full batch has 128 to 256 records; the
 /// queue holds about as many records as may end at once.
 const QUEUE_BATCHES_LIVE: usize = 512;
+/// Time for the last records after [`Exporter::give_up`].
+const LAST_RECORDS_TIME: Duration = Duration::from_secs(2);
 /// Time between two checks whether a thread has finished.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -169,11 +171,12 @@ impl Exporter {
         self.sinks.lock().drain_until(deadline);
     }
 
-    /// A function for another thread: records that a sink has not accepted when it is called are lost
-    /// (`drain_timeout`), and nothing waits for sinks any more.
+    /// A function for another thread: from then on nothing waits for a sink that accepts nothing, and others have
+    /// [`LAST_RECORDS_TIME`] for the records that are left. What a sink has not accepted by then is lost
+    /// (`drain_timeout`).
     pub fn give_up(&self) -> impl Fn() + Send + 'static {
         let sinks = self.sinks.clone();
-        move || sinks.lock().drain_until(Instant::now())
+        move || sinks.lock().drain_until(Instant::now() + LAST_RECORDS_TIME)
     }
 
     /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records

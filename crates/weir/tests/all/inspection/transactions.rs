@@ -186,7 +186,23 @@ fn tables_print_the_words_of_response_codes_and_json_their_numbers() {
     };
     let table = of(&["--fields", "dns_name,dns_rcode"]);
     assert_eq!(table.matches(" NXDomain\n").count(), 2, "{table}");
-    assert!(of(&["--by", "dns_rcode"]).contains("\nNXDomain "));
+    assert!(of(&["--by", "dns_rcode"]).contains("NXDomain "));
     assert!(of(&["--by", "dns_rcode", "-o", "json:-"]).contains("\"dns_rcode\":3,"));
     assert!(of(&["--fields", "dns_rcode", "-o", "json:-"]).starts_with("{\"dns_rcode\":3}\n"));
+}
+
+#[test]
+fn flows_of_one_direction_have_no_unanswered_questions() {
+    let frames: Vec<Vec<u8>> =
+        (0..3).flat_map(|id| [datagram([4000, 53], &dns(id, None)), answer(4000, &dns(id, Some(0)))]).collect();
+    let capture = Pcap::of(&frames).saved();
+    for (option, expected) in [(&[][..], vec![[3, 3, 0]]), (&["--uniflow-key"], vec![[0, 3, 0], [3, 0, 0]])] {
+        let (_, _, records, _) = metered(&[&["read", capture.name(), "-q"], option].concat());
+        let of = |record: &serde_json::Value| {
+            ["dns_queries", "dns_answers", "dns_unanswered"].map(|field| record[field].as_u64().unwrap())
+        };
+        let mut counts: Vec<[u64; 3]> = records.iter().map(of).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, expected, "{option:?}");
+    }
 }

@@ -687,20 +687,28 @@ impl Drop for StoppedThread {
 fn the_watchdog_is_not_notified_while_a_thread_is_stuck() {
     const TOTALS: &str = "totals since the start";
     let manager = ServiceManager::new();
-    let arguments = ["probe", "-i", "-", "--layout", "split", "--flows", "10k", "--interval", "1h"];
+    let mut arguments = vec!["probe", "-i", "-", "--layout", "split", "--flows", "10k", "--interval", "1h"];
+    arguments.extend(["--listen", "127.0.0.1:0"]);
     let mut probe = Running::start_in(manager.command(), &arguments);
     let mut pipe = probe.process.0.stdin.take().unwrap();
     pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
     // The reading thread waits for data all the time.
     manager.wait_for("READY=1");
     (0..40).for_each(|_| manager.wait_for("WATCHDOG=1"));
+    let is_reported = |thread: &str| {
+        let message = format!("threads do not advance, the watchdog is not notified until they do threads={thread}\n");
+        until(&message, || {
+            // A full socket would lose notifications.
+            manager.arrived();
+            probe.times(&message) > 0
+        });
+    };
+    let Some(stopped) = StoppedThread::new(probe.process.0.id(), "weir-control") else { return };
+    is_reported("weir-control");
+    drop(stopped);
+    manager.wait_for("WATCHDOG=1");
     let Some(stopped) = StoppedThread::new(probe.process.0.id(), "weir-meter-0") else { return };
-    let message = "threads do not advance, the watchdog is not notified until they do threads=weir-meter-0\n";
-    until(message, || {
-        // A full socket would lose notifications.
-        manager.arrived();
-        probe.times(message) > 0
-    });
+    is_reported("weir-meter-0");
     // The next notification would be due, and after the first of the totals the probe looks whether it is.
     std::thread::sleep(Duration::from_millis(200));
     for _ in 0..2 {

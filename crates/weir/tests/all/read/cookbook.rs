@@ -398,6 +398,23 @@ fn the_answers_are_those_of_tshark() {
                 let expected = of_servers.into_iter().map(|(server, [ns, count])| (server, ns / count)).collect();
                 compare(question, &command, &["server_ip", "service_port"], "response_mean_ns", &expected);
             }
+            "Which questions and requests failed?" => {
+                let of_tshark = |filter: &str| -> u64 {
+                    let count = |name: &str| {
+                        let mut tshark = Command::new("tshark");
+                        let output = tshark.arg("-r").arg(captures().join(name)).args(["-Y", filter]).output().unwrap();
+                        String::from_utf8(output.stdout).unwrap().lines().count() as u64
+                    };
+                    DAY.split(' ').map(count).sum()
+                };
+                let is_of = [("dns_nxdomain", "dns.flags.rcode == 3"), ("http_4xx", "http.response.code >= 400")];
+                for (metric, filter) in is_of {
+                    let rows = run(&command.replace(" -q", " -q -o json:-"));
+                    let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
+                    let failed = rows.map(|row| row[metric].as_u64().unwrap_or(0)).sum::<u64>();
+                    assert!(failed > 0 && failed == of_tshark(filter), "{metric}");
+                }
+            }
             "When did each service run?" => {
                 const EVERY_NS: u64 = 100_000_000;
                 for flow in &day_flows {

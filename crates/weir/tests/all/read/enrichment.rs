@@ -321,7 +321,7 @@ fn sighup_loads_all_files_again_or_none() {
     for (name, content, reason) in [
         ("country.mmdb", &b""[..], "country.mmdb: the file is empty"),
         ("country.mmdb", &countries, "oops"),
-        ("rules.toml", b"[[network]]\nwhere = 'tags = bad'\n", "the list bad has only names"),
+        ("rules.toml", b"[[network]]\nwhere = 'tags = bad'\n", "no flow has bad then: its list has only names"),
         ("bad", b"?\n", "no line is an address"),
     ] {
         folder.write(name, content);

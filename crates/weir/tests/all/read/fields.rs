@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testbed::{
-    arguments, assert_usage_errors, capture_files, failure, is_installed, read_flows, read_ledger, small, success, weir,
+    arguments, assert_usage_errors, capture_files, captures, failure, is_installed, read_flows, read_ledger, small,
+    success, weir,
 };
 
 /// The names in the first line.
@@ -258,4 +259,19 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
         results += 1;
     }
     assert!(results > 300, "{results} results");
+}
+
+/// What is computed from several fields, as the address of the server, is that of the flow, not of its direction.
+#[test]
+fn both_directions_of_a_flow_have_its_server_and_its_times() {
+    let capture = captures().join("loss.pcapng");
+    let fields = "server_ip,client_ip,service_port,rtt,response,retransmitted,bps";
+    let rows = |option: &[&str]| -> Vec<String> {
+        let read = ["read", capture.to_str().unwrap(), "-q", "-o", "csv:-", "--fields", fields];
+        let text = success([&read[..], option].concat());
+        text.lines().skip(1).map(String::from).collect()
+    };
+    let (flows, directions) = (rows(&[]), rows(&["--uniflow"]));
+    assert!(directions.len() > flows.len());
+    assert!(flows.iter().all(|flow| directions.contains(flow)) && directions.iter().all(|row| flows.contains(row)));
 }
