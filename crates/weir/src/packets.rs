@@ -6,7 +6,7 @@ use crate::error::{Error, OutputError, SourceError};
 use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::{MemoryUse, ViewMemory};
-use crate::outputs::{open_stats, write_json};
+use crate::outputs::write_json;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::start_error;
@@ -42,8 +42,11 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
     let mode = packets.output_files.mode();
     let mut unused = Vec::new();
+    // A capture begins with a header, so it comes last.
+    let stats_file = packets.stats.as_deref().filter(|path| *path != Path::new("-"));
+    let mut open_stats = |path| files::open_unused(path, files::keeping_content(mode), &stop, &mut unused);
+    let stats = stats_file.map(&mut open_stats).transpose()?;
     let writer = open_output(&packets.output, output, mode, &stop, &mut unused)?;
-    let stats = files::wait_for_reader("--stats", &stop, || open_stats(packets.stats.as_deref(), mode, None))?;
     unused.into_iter().for_each(UnusedFile::keep);
     if !packets.hardening.no_sandbox {
         enter_sandbox(&packets.files);

@@ -538,3 +538,33 @@ fn a_folder_that_is_made_again_needs_a_restart_as_the_log_says_once() {
     assert!(failed.as_u64() > Some(1000) && output["recorder"]["is_stopped"] == true, "{output:#}");
     assert_eq!(fs::read_dir(&recording).unwrap().count(), 0);
 }
+
+#[test]
+fn a_signal_ends_a_search_in_a_silent_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("found.pcapng");
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let mut search = testbed::command();
+        search.args(arguments!["packets", "-", "--where", "tcp", "--overwrite", "-o", output]);
+        let mut search = search.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = search.stdin.take().unwrap();
+        let frame = tcp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), 2, 0);
+        input.write_all(&Pcap::new().frame(START, 0, &frame).0).unwrap();
+        testbed::wait_for_thread_of_signals(&search);
+        testbed::signal(&search, signal);
+        let (code, _, err) = testbed::text_of(&search.wait_with_output().unwrap());
+        assert!(code == 2 && err.contains("interrupted"), "{err}");
+        drop(input);
+    }
+}
+
+#[test]
+fn a_refused_output_leaves_no_empty_file_of_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [new, full] = ["new.pcapng", "full"].map(|name| folder.path().join(name));
+    fs::write(&full, "notes").unwrap();
+    failure(1, arguments!["packets", small().saved(), "--where", "tcp", "-o", new, "--stats", full]);
+    failure(1, arguments!["synth", "mix,packets=1k", "-o", new, "--truth", full]);
+    assert!(!new.exists());
+    assert_eq!(fs::read_to_string(&full).unwrap(), "notes");
+}

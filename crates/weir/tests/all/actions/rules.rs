@@ -610,6 +610,10 @@ fn names_of_rules_and_files_do_not_act_on_a_terminal() {
     let acts = |text: &str| text.contains(['\x1b', '\u{202e}']) || text.contains("\nb");
     let text = success(["rules", "check", &rules, "--with", &capture]);
     assert!(text.contains(r"a\x1b[31m\x0ab\xe2\x80\xaec") && !acts(&text), "{text}");
+    // The ledger has the names of rules, too.
+    let (code, _, err) = weir(["read", &capture, "-o", "csv:/dev/null", "-v", "--rules", &rules]);
+    assert!(code == 0 && err.contains(r"a\x1b[31m\x0ab\xe2\x80\xaec"), "{err}");
+    assert!(!err.contains(['\x1b', '\u{202e}']), "{err}");
     let name = folder.text("x\u{202e}y\x1b.toml");
     std::fs::write(&name, "[[network]]\nwhere = 'port 443'\naction = 'drop'\n").unwrap();
     let text = success(["rules", "check", &name]);

@@ -138,3 +138,16 @@ fn an_invalid_configuration_file_is_reported_in_its_own_log_format() {
         assert!(err.starts_with("weir: "), "{err}");
     }
 }
+
+#[test]
+fn json_lines_are_json_with_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = small().save(folder.path(), "a\u{202e}\u{200b}\u{e0001}\nb\".pcap");
+    let output = format!("csv:{}", folder.path().join("c\u{202e}.csv").display());
+    let (code, _, err) =
+        weir(["read", capture.to_str().unwrap(), "-o", &output, "--log-format", "json", "--log-level", "debug"]);
+    assert_eq!(code, 0, "{err}");
+    let lines: Vec<Value> = err.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert!(lines.iter().any(|line| line.to_string().contains("c\u{202e}.csv")), "{err}");
+    assert!(!err.contains(['\u{202e}', '\u{200b}', '\u{e0001}']));
+}
