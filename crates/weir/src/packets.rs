@@ -12,7 +12,7 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::start_error;
 use crate::signals::StopSignal;
 use serde_json::json;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,14 +40,7 @@ pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let check = |path: &&PathBuf| !path.is_dir() && !input::is_pipe_at(path);
     packets.files.iter().filter(check).try_for_each(|path| weir_capture::open(path).map(drop)).map_err(unreadable)?;
     let records = query.needs_records().then(|| record_search(packets, &search)).transpose()?;
-    let mode = packets.output_files.mode();
-    let mut unused = Vec::new();
-    // A capture begins with a header, so it comes last.
-    let stats_file = packets.stats.as_deref().filter(|path| *path != Path::new("-"));
-    let mut open_stats = |path| files::open_unused(path, files::keeping_content(mode), &stop, &mut unused);
-    let stats = stats_file.map(&mut open_stats).transpose()?;
-    let writer = open_output(&packets.output, output, mode, &stop, &mut unused)?;
-    unused.into_iter().for_each(UnusedFile::keep);
+    let (writer, stats) = open_outputs(packets, output, &stop)?;
     if !packets.hardening.no_sandbox {
         enter_sandbox(&packets.files);
     }
@@ -212,6 +205,22 @@ fn record_search(packets: &Packets, search: &Search) -> Result<RecordSearch, Err
     };
     memory.fit(&mut config, false)?;
     RecordSearch::new(&packets.query(), config).map_err(|error| start_error(&config, false, error))
+}
+
+/// The capture file and that of the totals. If one is refused, none is left empty.
+fn open_outputs(
+    packets: &Packets,
+    output: Target,
+    stop: &AtomicBool,
+) -> Result<(io::Result<PacketFile>, Option<File>), Error> {
+    let (mode, mut unused) = (packets.output_files.mode(), Vec::new());
+    // A capture begins with a header, so it comes last.
+    let stats_file = packets.stats.as_deref().filter(|path| *path != Path::new("-"));
+    let mut open_stats = |path| files::open_unused(path, files::keeping_content(mode), stop, &mut unused);
+    let stats = stats_file.map(&mut open_stats).transpose()?;
+    let writer = open_output(&packets.output, output, mode, stop, &mut unused)?;
+    unused.into_iter().for_each(UnusedFile::keep);
+    Ok((writer, stats))
 }
 
 fn open_output(

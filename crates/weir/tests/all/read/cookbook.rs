@@ -253,6 +253,23 @@ fn answer(command: &str, fields: &[&str], metric: &str) -> (Vec<(Vec<String>, u6
     (shown.map(of_row).collect(), has_others)
 }
 
+/// Compares the sums of answers that say no with the number of those that tshark has.
+fn compare_failures(command: &str) {
+    let of_tshark = |filter: &str| -> usize {
+        let count = |name: &str| {
+            let output = Command::new("tshark").arg("-r").arg(captures().join(name)).args(["-Y", filter]).output();
+            String::from_utf8(output.unwrap().stdout).unwrap().lines().count()
+        };
+        DAY.split(' ').map(count).sum()
+    };
+    for (field, filter) in [("dns_nxdomain", "dns.flags.rcode == 3"), ("http_4xx", "http.response.code >= 400")] {
+        let rows = run(&command.replace(" -q", " -q -o json:-"));
+        let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
+        let failed = rows.map(|row| row[field].as_u64().unwrap_or(0)).sum::<u64>();
+        assert!(failed > 0 && failed as usize == of_tshark(filter), "{field}");
+    }
+}
+
 /// Compares the rows of Weir with all groups that tshark has. Rows of `--top` are those with the
 /// largest numbers.
 fn compare(question: &str, command: &str, fields: &[&str], metric: &str, expected: &Answer) {
@@ -302,8 +319,7 @@ fn compare_flows(question: &str, command: &str, metric: &str, flows: &[Flow], nu
 #[test]
 fn the_answers_are_those_of_tshark() {
     if !is_installed("tshark") {
-        eprintln!("SKIPPED: tshark is not installed; THE ANSWERS OF THE COOKBOOK ARE NOT COMPARED");
-        return;
+        return eprintln!("SKIPPED: tshark is not installed; THE ANSWERS OF THE COOKBOOK ARE NOT COMPARED");
     }
     let text = std::fs::read_to_string(page()).unwrap();
     let day = packets(DAY, false);
@@ -398,23 +414,7 @@ fn the_answers_are_those_of_tshark() {
                 let expected = of_servers.into_iter().map(|(server, [ns, count])| (server, ns / count)).collect();
                 compare(question, &command, &["server_ip", "service_port"], "response_mean_ns", &expected);
             }
-            "Which questions and requests failed?" => {
-                let of_tshark = |filter: &str| -> u64 {
-                    let count = |name: &str| {
-                        let mut tshark = Command::new("tshark");
-                        let output = tshark.arg("-r").arg(captures().join(name)).args(["-Y", filter]).output().unwrap();
-                        String::from_utf8(output.stdout).unwrap().lines().count() as u64
-                    };
-                    DAY.split(' ').map(count).sum()
-                };
-                let is_of = [("dns_nxdomain", "dns.flags.rcode == 3"), ("http_4xx", "http.response.code >= 400")];
-                for (metric, filter) in is_of {
-                    let rows = run(&command.replace(" -q", " -q -o json:-"));
-                    let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
-                    let failed = rows.map(|row| row[metric].as_u64().unwrap_or(0)).sum::<u64>();
-                    assert!(failed > 0 && failed == of_tshark(filter), "{metric}");
-                }
-            }
+            "Which questions and requests failed?" => compare_failures(&command),
             "When did each service run?" => {
                 const EVERY_NS: u64 = 100_000_000;
                 for flow in &day_flows {
