@@ -103,16 +103,23 @@ fn answers_in_fragments_have_their_code() {
     assert_eq!(success(["read", capture, "-q", "--where", "dns_unanswered > 0", "-o", "json:-"]), "");
 }
 
-/// What tshark counts: frames by a filter, each message once.
-fn count_by_tshark(capture: &Path, field: &str) -> Vec<u64> {
+/// The values of fields in all messages, by tshark.
+fn values_of_tshark<const N: usize>(capture: &Path, fields: [&str; N]) -> [Vec<u64>; N] {
     let output = Command::new("tshark")
         .arg("-r")
         .arg(capture)
         .args(["-o", "http.desegment_body:FALSE"])
-        .args(["-Y", field, "-T", "fields", "-e", field])
+        .args(["-Y", &fields.join(" or "), "-T", "fields"])
+        .args(fields.iter().flat_map(|field| ["-e", field]))
         .output();
     let text = String::from_utf8(output.expect("tshark runs").stdout).unwrap();
-    text.split([',', '\n']).filter_map(|value| value.parse().ok()).collect()
+    let mut values = [const { Vec::new() }; N];
+    for line in text.lines() {
+        for (of_field, column) in values.iter_mut().zip(line.split('\t')) {
+            of_field.extend(column.split(',').filter_map(|value| value.parse::<u64>().ok()));
+        }
+    }
+    values
 }
 
 /// Counts that differ from those of tshark, with both: a connection on two interfaces is two flows here
@@ -142,20 +149,18 @@ fn counts_equal_those_of_tshark() {
         let fields = [&DNS_COUNTS[..], &HTTP_COUNTS].concat().join(",");
         let (_, _, records, _) = metered(&["read", capture.to_str().unwrap(), "-q", "--decap", "--fields", &fields]);
         let sum = |field: &str| -> u64 { records.iter().filter_map(|record| record[field].as_u64()).sum() };
-        let is_response = count_by_tshark(&capture, "dns.flags.response");
-        let codes = count_by_tshark(&capture, "dns.flags.rcode");
-        let statuses = count_by_tshark(&capture, "http.response.code");
+        let fields = ["dns.flags.response", "dns.flags.rcode", "http.response.code", "http.request"];
+        let [is_response, codes, statuses, requests] = values_of_tshark(&capture, fields);
         let of_class = |class: u64| statuses.iter().filter(|&&status| status / 100 == class).count() as u64;
         let of_code = |code: u64| codes.iter().filter(|&&known| known == code).count() as u64;
         let answers = is_response.iter().sum::<u64>();
-        let requests = count_by_tshark(&capture, "http.request").len() as u64;
         let theirs = [
             ("dns_queries", is_response.len() as u64 - answers),
             ("dns_answers", answers),
             ("dns_nxdomain", of_code(3)),
             ("dns_servfail", of_code(2)),
             ("dns_refused", of_code(5)),
-            ("http_requests", requests),
+            ("http_requests", requests.len() as u64),
             ("http_1xx", of_class(1)),
             ("http_2xx", of_class(2)),
             ("http_3xx", of_class(3)),
