@@ -79,6 +79,11 @@ timing! {
     http_header: Duration::from_secs(5),
     /// A connection of the HTTP interface whose client reads nothing of an answer for this time is closed.
     http_stall: Duration::from_secs(5),
+    /// Signals that end a run count as one within this time: `timeout`, shells and supervisors signal a process and its
+    /// group at once.
+    same_signal: Duration::from_secs(2),
+    /// Time that sinks have for the last records of `weir read` after a second signal.
+    last_records: Duration::from_secs(2),
     /// A request of the HTTP interface without token waits this long for others to end.
     http_wait: Duration::from_secs(3),
     /// After this time a connection of the HTTP interface gets no further requests.

@@ -66,21 +66,23 @@ pub fn check_targets(sources: &[SourceSpec], targets: &[(String, Target)]) -> Re
 
 /// Opens a file for an output. Waits for the reader of a named pipe until `stop` is set.
 pub fn open(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Error> {
+    open_output(path, mode, stop).map(OutputFile::keep)
+}
+
+fn open_output(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<OutputFile, Error> {
     let name = path.display().to_string();
-    let open = || Ok(weir_export::open_file(&name, path, mode, None)?.keep());
+    let open = || Ok(weir_export::open_file(&name, path, mode, None)?);
     wait_for_reader(&name, stop, open)
 }
 
-/// The same; a file that was created goes to `unused` until all outputs are open.
+/// The same as [`open`]; a file that was created goes to `unused` until all outputs are open.
 pub fn open_unused(
     path: &Path,
     mode: FileMode,
     stop: &AtomicBool,
     unused: &mut Vec<UnusedFile>,
 ) -> Result<File, Error> {
-    let name = path.display().to_string();
-    let open = || Ok(weir_export::open_file(&name, path, mode, None)?);
-    let OutputFile { file, unused: created } = wait_for_reader(&name, stop, open)?;
+    let OutputFile { file, unused: created } = open_output(path, mode, stop)?;
     unused.extend(created);
     Ok(file)
 }

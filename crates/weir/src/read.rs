@@ -96,7 +96,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let memory_thread = (reading_threads > 0).then(CpuAffinity::default);
     let settings = Settings { observer, interface_names, enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, actions, is_requested)?;
-    stop_signal.start_thread_with(exporter.give_up());
+    stop_signal.start_thread_with(&timing, exporter.end_soon());
     let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }

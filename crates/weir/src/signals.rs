@@ -10,10 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 use tracing::{debug, error};
-
-/// Further signals within this time count as one: `timeout`, shells and supervisors signal a process
-/// and its group at once.
-const SAME_SIGNAL_TIME: Duration = Duration::from_secs(2);
+use weir_ledger::Timing;
 
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail like one to a full disk. By default
 /// the signal would end the program, and its records would be lost without being counted.
@@ -22,8 +19,8 @@ pub fn survive_file_size_limit() -> Result<(), Error> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(drop).map_err(Error::Signals)
 }
 
-/// The signals that end a run. The first one sets a flag. While inputs and outputs are being opened, when nothing can be lost
-/// yet, a second one ends the program at once.
+/// The signals that end a run. The first one sets a flag. While inputs and outputs are being opened, when nothing can
+/// be lost yet, a second one ends the program at once.
 pub struct StopSignal {
     flag: Arc<AtomicBool>,
     signals: Signals,
@@ -65,25 +62,26 @@ impl StopSignal {
     /// space for its allocator. Where the system permits no further thread, a second signal still ends the program at
     /// once.
     pub fn start_thread(self) -> Arc<AtomicBool> {
-        self.start(None)
+        self.start(Timing::default().same_signal, None)
     }
 
-    /// The same, but a second signal only calls this function, which gives up records that outputs have not
-    /// accepted. A third one ends the program.
-    pub fn start_thread_with(self, give_up: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
-        self.start(Some(Box::new(give_up)))
+    /// The same, but a second signal calls this function, which discards records that outputs have not accepted. A
+    /// third one ends the program.
+    pub fn start_thread_with(self, timing: &Timing, discard: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
+        self.start(timing.same_signal, Some(Box::new(discard)))
     }
 
-    fn start(self, give_up: Option<Box<dyn Fn() + Send>>) -> Arc<AtomicBool> {
+    fn start(self, pause: Duration, discard: Option<Box<dyn Fn() + Send>>) -> Arc<AtomicBool> {
         const STACK_BYTES: usize = 64 << 10;
         let Self { flag, mut signals, opening } = self;
         let wait = move || {
             signals.forever().next();
-            if let Some(give_up) = give_up {
-                next(&mut signals, "another signal loses the records that outputs have not accepted by then");
-                give_up();
+            if let Some(discard) = discard {
+                next(&mut signals, pause, "another signal loses the records that outputs have not accepted by then");
+                discard();
             }
-            let signal = next(&mut signals, "another signal ends the program at once, and loses what is not written");
+            let signal =
+                next(&mut signals, pause, "another signal ends the program at once, and loses what is not written");
             signal_hook::low_level::exit(128 + signal.unwrap_or_default());
         };
         match thread::Builder::new().name("weir-signals".into()).stack_size(STACK_BYTES).spawn(wait) {
@@ -96,10 +94,10 @@ impl StopSignal {
     }
 }
 
-/// If the program has not ended soon after a signal, says what the next one does, and waits for that. Signals before
-/// the warning count as the last one.
-fn next(signals: &mut Signals, warning: &str) -> Option<i32> {
-    thread::sleep(SAME_SIGNAL_TIME);
+/// If the program has not ended some time after a signal, says what the next one does, and waits for that. Signals
+/// before the warning count as the last one.
+fn next(signals: &mut Signals, pause: Duration, warning: &str) -> Option<i32> {
+    thread::sleep(pause);
     // What is lost then is worth a line at each log level.
     error!("{warning}");
     signals.pending().for_each(drop);

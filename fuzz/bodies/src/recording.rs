@@ -29,12 +29,8 @@ pub fn index(input: &[u8]) {
         assert!(search.notices.len() <= 2 && search.files == 1);
         // A block has at least 12 octets, and a part that is damaged is an error.
         let limit = capture.len() / 12 + input.0.len() + 2;
-        let (mut source, mut delivered) = (
-            search.source(
-                &(std::sync::Arc::new(|path: &std::path::Path| weir_capture::open(path)) as weir_recorder::Opener),
-            ),
-            0,
-        );
+        let open: weir_recorder::Opener = std::sync::Arc::new(weir_capture::open);
+        let (mut source, mut delivered) = (search.source(&open), 0);
         loop {
             match source.burst() {
                 Ok(None) => break,

@@ -143,9 +143,7 @@ impl Recording {
             }
         }
     }
-}
 
-impl Recording {
     fn end_piece(&mut self) {
         if let Some(Current { source, octets, is_whole, .. }) = self.current.take() {
             let octets = if is_whole { source.progress().done_bytes } else { octets };

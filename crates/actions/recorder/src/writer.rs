@@ -219,37 +219,33 @@ impl Writer {
             self.end_group();
         }
         let number = self.interface_number(blocks, progress, pending, record);
-        match number {
-            Ok(number) => Some(number),
-            // The packets before this one could not be written: the reason is known.
-            Err(error) if error.kind() == io::ErrorKind::Other => None,
-            Err(error) => {
-                self.stop(&error);
-                None
-            }
-        }
+        number.unwrap_or_else(|error| {
+            self.stop(&error);
+            None
+        })
     }
 
-    /// The number of an interface in the file, which is opened if there is none.
+    /// The number of an interface in the file, which is opened if there is none. `None` if the packets before this one
+    /// could not be written.
     fn interface_number(
         &mut self,
         blocks: &[u8],
         progress: &Progress,
         pending: &mut Pending,
         record: &Record,
-    ) -> io::Result<u32> {
+    ) -> io::Result<Option<u32>> {
         if self.current.is_none() {
             self.open(record.time_ns)?;
         }
         let interface = (record.interface, record.link_type);
         let known = |file: &OpenFile| file.interfaces.iter().position(|known| *known == interface);
         if let Some(number) = self.current.as_ref().and_then(known) {
-            return Ok(number as u32);
+            return Ok(Some(number as u32));
         }
         self.write_pending(blocks, progress, pending);
         if self.current.is_none() {
             // The write failed, which is counted: this packet is not written, either.
-            return Err(io::ErrorKind::Other.into());
+            return Ok(None);
         }
         // The description ends a part, and a group has no more of them.
         if self.current.as_ref().is_some_and(|file| file.group.has_all_parts()) {
@@ -262,7 +258,7 @@ impl Writer {
         let file = self.current.as_mut().expect("it was checked above");
         file.group.add_interface(&description);
         file.interfaces.push(interface);
-        Ok(file.interfaces.len() as u32 - 1)
+        Ok(Some(file.interfaces.len() as u32 - 1))
     }
 
     /// The name of an interface. Its pipeline describes it after the burst that it is in.

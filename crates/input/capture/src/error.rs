@@ -35,7 +35,7 @@ pub enum Error {
         cause: LiveError,
     },
     /// A capture file is damaged at some place.
-    #[error("{path}: at byte {offset}: {cause}; {packets} {} before it {} read", if *packets == 1 { "packet" } else { "packets" }, if *packets == 1 { "was" } else { "were" }, path = path.display())]
+    #[error("{path}: at byte {offset}: {cause}; {} read", packets_before(*packets), path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -142,4 +142,8 @@ pub enum Damage {
     /// The compressed stream around the capture is damaged.
     #[error(transparent)]
     Compressed(#[from] Box<StreamError>),
+}
+
+fn packets_before(packets: u64) -> String {
+    if packets == 1 { "1 packet before it was".into() } else { format!("{packets} packets before it were") }
 }

@@ -374,6 +374,7 @@ mod tests {
         };
         for (value, expected) in [
             ("1s", (Some(1), None)),
+            ("5min", (Some(300), None)),
             ("5m", (Some(300), None)),
             ("1d", (Some(86_400), None)),
             ("64KiB", (None, Some(65_536))),

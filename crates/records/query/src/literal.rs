@@ -105,6 +105,7 @@ const FACTORS: [(&str, u64); 9] = [
     ("gi", 1 << 30),
     ("ti", 1 << 40),
 ];
+
 fn number(field: &Field, text: &str) -> Result<Literal, Problem> {
     // Some numbers have names.
     if let Some(words) = field.properties().words.filter(|_| text.starts_with(|letter: char| letter.is_alphabetic())) {

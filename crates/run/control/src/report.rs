@@ -9,13 +9,13 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc as mpsc_async, oneshot};
 use weir_ledger::Ledger;
-use weir_probe::{FlowReply, FlowSearch, FoundFlows, GroupStatus};
+use weir_probe::{FlowReply, FlowSearch, FoundFlows, GroupStatus, Heartbeat};
 
 /// A report that is not older than this serves further requests.
 pub const REPORT_AGE: Duration = Duration::from_millis(250);
@@ -53,16 +53,7 @@ pub(crate) struct Exchange {
     snapshot: RwLock<Arc<Snapshot>>,
     published: Notify,
     is_wanted: AtomicBool,
-    /// How often the thread of the server has looked for work.
-    turns: AtomicU64,
     pub started: SystemTime,
-}
-
-impl Exchange {
-    /// Notes that the thread of the server advances.
-    pub fn beat(&self) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// Answers a request to reload: what was reloaded, or why not.
@@ -93,6 +84,7 @@ pub struct Control {
     exchange: Arc<Exchange>,
     requests: mpsc::Receiver<Request>,
     address: SocketAddr,
+    heartbeat: Arc<Heartbeat>,
 }
 
 /// The side of the server.
@@ -112,11 +104,10 @@ pub(crate) fn connect(first: Report, address: SocketAddr) -> (Control, Client) {
         snapshot: RwLock::new(Arc::new(snapshot)),
         published: Notify::new(),
         is_wanted: AtomicBool::new(false),
-        turns: AtomicU64::new(0),
         started: SystemTime::now(),
     });
     let client = Client { exchange: exchange.clone(), requests: sender, main_thread: thread::current() };
-    (Control { exchange, requests, address }, client)
+    (Control { exchange, requests, address, heartbeat: Arc::default() }, client)
 }
 
 impl Control {
@@ -125,9 +116,9 @@ impl Control {
         self.address
     }
 
-    /// A number that grows while the thread of the server advances, at least every half second.
-    pub fn turns(&self) -> u64 {
-        self.exchange.turns.load(Ordering::Relaxed)
+    /// That of the thread of the server, which beats at least every half second.
+    pub fn heartbeat(&self) -> Arc<Heartbeat> {
+        self.heartbeat.clone()
     }
 
     /// Whether requests wait for a report.

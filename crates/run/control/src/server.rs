@@ -29,7 +29,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use weir_ledger::Timing;
-use weir_probe::{CpuAffinity, Overrides, RecordEnricher};
+use weir_probe::{CpuAffinity, Overrides, RecordEnricher, beat};
 
 /// Octets of the headers of a request, and of the buffer of a connection.
 pub const MAX_HEADER_OCTETS: usize = 16 << 10;
@@ -85,19 +85,19 @@ impl Server {
         overrides: Option<Overrides>,
     ) -> io::Result<Control> {
         let (control, client) = connect(first, self.address);
-        let exchange = client.exchange.clone();
+        let heartbeat = control.heartbeat();
         let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
         let router = api::router(client, self.access, self.address, enricher, overrides);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();
-            runtime.spawn(async move {
+            runtime.spawn(async {
                 loop {
-                    exchange.beat();
+                    beat();
                     sleep(BEAT_INTERVAL).await;
                 }
             });
-            runtime.block_on(serve(listener, acceptor, router, times));
+            heartbeat.adopt(|| runtime.block_on(serve(listener, acceptor, router, times)));
         })?;
         Ok(control)
     }

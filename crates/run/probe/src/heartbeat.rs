@@ -19,7 +19,7 @@ thread_local! {
 /// What a thread notes about itself.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct Heartbeat {
+pub struct Heartbeat {
     /// Turns of its loop.
     turns: AtomicU64,
     is_waiting: AtomicBool,
@@ -51,7 +51,12 @@ pub(crate) struct Pulse {
 impl Pulse {
     /// The pulse of a thread with this name, which calls [`Heartbeat::adopt`].
     pub fn new(name: String) -> Self {
-        Self { name, heartbeat: Arc::default(), turns: 0, advanced: Instant::now(), is_panic_taken: false }
+        Self::of(name, Arc::default())
+    }
+
+    /// That of a thread which has adopted the heartbeat.
+    pub fn of(name: String, heartbeat: Arc<Heartbeat>) -> Self {
+        Self { name, heartbeat, turns: 0, advanced: Instant::now(), is_panic_taken: false }
     }
 
     /// Whether the thread has not advanced for this time, as far as calls of this function noticed,
@@ -93,7 +98,7 @@ impl Heartbeat {
 
 /// Counts a turn of the calling thread.
 #[inline]
-pub(crate) fn beat() {
+pub fn beat() {
     OWN.with_borrow(|own| {
         if let Some(Heartbeat { turns, .. }) = own.as_deref() {
             // Only this thread writes it, so no atomic addition is needed.

@@ -13,7 +13,7 @@ use crate::admission::SelfTrafficFilter;
 use crate::control_mailbox::WorkerReport;
 use crate::exporter::{CHECK_INTERVAL, Exporter, SinkChange};
 use crate::flow_search::{FlowReply, FlowSearch, RunningSearch};
-use crate::heartbeat::{Pulse, ThreadPanic};
+use crate::heartbeat::{Heartbeat, Pulse, ThreadPanic};
 use crate::load_shedder::population;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
@@ -44,6 +44,8 @@ pub struct Probe {
     sampling_population: u32,
     /// Numbers and names of interfaces.
     interfaces: Vec<(u32, String)>,
+    /// Those of threads of the caller.
+    watched: Vec<Pulse>,
 }
 
 /// The result of a run.
@@ -93,6 +95,7 @@ impl Probe {
                 settings.sampling_population,
             ),
             interfaces,
+            watched: Vec::new(),
         };
         probe.report_status(&[]);
         for group in groups {
@@ -249,7 +252,13 @@ impl Probe {
         stuck
     }
 
+    /// Lets [`Probe::stuck_threads`] name one more thread, which has adopted this heartbeat.
+    pub fn watch(&mut self, name: &str, heartbeat: Arc<Heartbeat>) {
+        self.watched.push(Pulse::of(name.into(), heartbeat));
+    }
+
     fn check_pulses(&mut self, mut check: impl FnMut(&mut Pulse)) {
+        self.watched.iter_mut().for_each(&mut check);
         self.groups.iter_mut().flat_map(RunningGroup::pulses).for_each(&mut check);
         self.exporter.check_pulses(check);
     }

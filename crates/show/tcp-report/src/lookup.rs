@@ -32,8 +32,8 @@ pub enum LookupError {
     },
 }
 
-/// Returns the index of the connection with this key: its number in the list (`#3`, or `3` if no port is 3), both endpoints
-/// in either order (`192.0.2.1:4000-192.0.2.2:80`), its Community ID, or a part of an endpoint that no other
+/// Returns the index of the connection with this key: its number in the list (`#3`, or `3` if no port is 3), both
+/// endpoints in either order (`192.0.2.1:4000-192.0.2.2:80`), its Community ID, or a part of an endpoint that no other
 /// connection has. A whole address or port is preferred to a part of one.
 ///
 /// # Errors
@@ -48,8 +48,11 @@ pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, L
         let number: u32 = number.parse().map_err(|_| LookupError::Syntax("a number must follow #, as in #3"))?;
         return with_number(number).ok_or(LookupError::BeyondList { connections: connections.len() });
     }
+    let has_port = |connection: &Connection, port| {
+        [connection.client, connection.server].map(|end| end.port().into()).contains(&port)
+    };
     if let Ok(number) = key.parse()
-        && !connections.iter().any(|connection| has_port(key, &connection.client) || has_port(key, &connection.server))
+        && !connections.iter().any(|connection| has_port(connection, number))
         && let Some(found) = with_number(number)
     {
         return Ok(found);
@@ -100,10 +103,6 @@ fn record_of(connection: &Connection) -> FlowRecord {
         protocol: TCP,
         ..FlowRecord::default()
     }
-}
-
-fn has_port(port: &str, endpoint: &impl ToString) -> bool {
-    endpoint.to_string().rsplit(':').next() == Some(port)
 }
 
 /// Whether a key is the whole address or port of an endpoint, or both.

@@ -79,3 +79,16 @@ fn new_bar(total_bytes: Option<u64>) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the templates are constant and valid");
     ProgressBar::with_draw_target(total_bytes, ProgressDrawTarget::stderr()).with_style(style)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_begins_with_the_time_left_and_fits_80_columns() {
+        let progress = weir_capture::Progress { done_bytes: 512_345_678, total_bytes: Some(1_530_000_000) };
+        let line = message(&progress, 12_345_678, 8.3);
+        assert_eq!(line, "33% of 1.53 GB, 16s left, 12.3 Mpackets, 1.49 Mpackets/s, 61.7 MB/s");
+        assert!("[..........] ".len() + line.len() <= 80);
+    }
+}

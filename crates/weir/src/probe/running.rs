@@ -61,7 +61,7 @@ impl Running {
         privileges::reset_priority();
         stderr::start_thread();
         let second_stop = opened.signals.second_stop.clone();
-        opened.stop_signal.start_thread_with(move || second_stop.store(true, Ordering::Relaxed));
+        opened.stop_signal.start_thread_with(&settings.timing, move || second_stop.store(true, Ordering::Relaxed));
         let reloader = Reloader::new(Current { configuration: effective, actions, enricher }, &settings);
         let mut running = Self {
             options,
@@ -81,7 +81,9 @@ impl Running {
         let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
         let serve = |server: Server| {
             let control = server.start(running.report(), control_affinity, record_enricher, opened.overrides);
-            running.control = Some(control.map_err(Error::Thread)?);
+            let control = control.map_err(Error::Thread)?;
+            running.probe.watch("weir-control", control.heartbeat());
+            running.control = Some(control);
             Ok(())
         };
         match locked.and_then(|()| server.map_or(Ok(()), serve)) {
@@ -157,7 +159,7 @@ impl Running {
             self.monitor.print_totals(&self.probe);
         }
         if let Some(watchdog) = &mut self.watchdog {
-            watchdog.keep_alive(&mut self.probe, self.control.as_ref());
+            watchdog.keep_alive(&mut self.probe);
         }
     }
 

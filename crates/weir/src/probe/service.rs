@@ -10,7 +10,6 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 use std::{env, io};
 use tracing::{error, info};
-use weir_control::Control;
 
 /// Sends a notification. That it fails does not affect the probe: a notification that does not fit
 /// into the receive buffer of the service manager is lost.
@@ -39,8 +38,6 @@ pub struct Watchdog {
     stuck_time: Duration,
     /// Threads that were stuck at the last check.
     stuck: Vec<String>,
-    /// The last number of turns of the HTTP interface, and since when it is that.
-    control: (u64, Instant),
 }
 
 impl Watchdog {
@@ -48,22 +45,16 @@ impl Watchdog {
     pub fn from_environment(least_stuck_time: Duration) -> Option<Self> {
         let timeout = sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero())?;
         let (interval, stuck_time) = (timeout / 2, least_stuck_time.max(timeout / 2));
-        Some(Self { interval, last: Instant::now(), stuck_time, stuck: Vec::new(), control: (0, Instant::now()) })
+        Some(Self { interval, last: Instant::now(), stuck_time, stuck: Vec::new() })
     }
 
-    /// Sends a notification if that is due and no thread is stuck, that of the HTTP interface included. Call it
-    /// often.
-    pub fn keep_alive(&mut self, probe: &mut weir_probe::Probe, control: Option<&Control>) {
+    /// Sends a notification if that is due and no thread is stuck. Call it often.
+    pub fn keep_alive(&mut self, probe: &mut weir_probe::Probe) {
         if self.last.elapsed() < self.interval {
             return;
         }
         self.last = Instant::now();
-        let mut stuck = probe.stuck_threads(self.stuck_time);
-        if let Some(turns) = control.map(Control::turns).filter(|turns| *turns != self.control.0) {
-            self.control = (turns, Instant::now());
-        } else if control.is_some() && self.control.1.elapsed() >= self.stuck_time {
-            stuck.push("weir-control".into());
-        }
+        let stuck = probe.stuck_threads(self.stuck_time);
         if stuck.is_empty() {
             notify(NotifyState::Watchdog);
         }

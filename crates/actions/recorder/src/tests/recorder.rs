@@ -22,10 +22,14 @@ fn index_of(file: &Path) -> PathBuf {
     format!("{}.idx", file.display()).into()
 }
 
+fn opener() -> Opener {
+    Arc::new(weir_capture::open)
+}
+
 /// What a search finds, with its octets read and notices.
 fn find(paths: &[PathBuf], query: &Query) -> (Frames, u64, Vec<IndexNotice>) {
     let search = Search::plan(paths, query.clone()).unwrap();
-    let mut source = search.source(&(Arc::new(|path: &Path| weir_capture::open(path)) as Opener));
+    let mut source = search.source(&opener());
     let mut selector = FrameSelector::new(query, SelectedRecords::default());
     let mut found = Frames::default();
     loop {
@@ -352,7 +356,7 @@ fn several_pipelines_and_interfaces_share_a_folder() {
         assert_eq!(found, times, "{packets}");
     }
     let search = Search::plan(&[folder.path().to_owned()], Query::everything()).unwrap();
-    let mut source = search.source(&(Arc::new(|path: &Path| weir_capture::open(path)) as Opener));
+    let mut source = search.source(&opener());
     let (mut count, mut long) = (0, 0);
     while let Some(burst) = source.burst().unwrap() {
         count += burst.len();

@@ -109,7 +109,7 @@ fn fields_are_compared_by_name_with_units_ranges_and_sets() {
             "duration = 2s",
             "duration = 2000ms",
             "duration_ns = 2000000000",
-            "duration > 0 and duration < 1m",
+            "duration > 0 and duration < 1min",
             "src_ip = 10.0.0.1",
             "src_ip != 10.0.0.2",
             "src_ip in 10.0.0.0/8",

@@ -38,8 +38,6 @@ const QUEUE_BATCHES: usize = 8;
 /// Batches in the queue of a sink that may lose records. A full batch has 128 to 256 records; the
 /// queue holds about as many records as may end at once.
 const QUEUE_BATCHES_LIVE: usize = 512;
-/// Time for the last records after [`Exporter::give_up`].
-const LAST_RECORDS_TIME: Duration = Duration::from_secs(2);
 /// Time between two checks whether a thread has finished.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -171,12 +169,12 @@ impl Exporter {
         self.sinks.lock().drain_until(deadline);
     }
 
-    /// A function for another thread: from then on nothing waits for a sink that accepts nothing, and others have
-    /// [`LAST_RECORDS_TIME`] for the records that are left. What a sink has not accepted by then is lost
+    /// A function for another thread: from then on nothing waits for a sink that accepts nothing, and others have the
+    /// time `last_records` of the settings for what is left. What a sink has not accepted by then is lost
     /// (`drain_timeout`).
-    pub fn give_up(&self) -> impl Fn() + Send + 'static {
-        let sinks = self.sinks.clone();
-        move || sinks.lock().drain_until(Instant::now() + LAST_RECORDS_TIME)
+    pub fn end_soon(&self) -> impl Fn() + Send + 'static {
+        let (sinks, time) = (self.sinks.clone(), self.timing.last_records);
+        move || sinks.lock().drain_until(Instant::now() + time)
     }
 
     /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records
@@ -191,7 +189,7 @@ impl Exporter {
     }
 
     /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a
-    /// sink that accepts no records for 10 s is abandoned; after [`Exporter::give_up`], each that is still writing.
+    /// sink that accepts no records for 10 s is abandoned; after [`Exporter::end_soon`], each that is still writing.
     ///
     /// # Panics
     /// If a sink has panicked.

@@ -505,6 +505,23 @@ fn two_signals_at_once_lose_no_record() {
     }
 }
 
+/// `nohup` and some supervisors let a program ignore the end of its terminal.
+#[test]
+fn a_hangup_that_is_ignored_does_not_end_a_read() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" read - -o json:/dev/null --stats -", env!("CARGO_BIN_EXE_weir")]);
+    let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&[Pcap::new().0, one_packet(START, 1)].concat()).unwrap();
+    wait_for_thread_of_signals(&child);
+    signal(&child, libc::SIGHUP);
+    input.write_all(&one_packet(START, 2)).unwrap();
+    drop(input);
+    let (code, out, err) = text_of(&child.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("\"metered\": 2"), "{out}");
+}
+
 /// The main thread waits for the blocked output, and the other one has all records so far.
 #[test]
 fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
@@ -517,6 +534,7 @@ fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
     let outputs = [&pipe, &json].map(|path| format!("json:{}", path.display()));
     let mut child = command()
         .args(arguments!["read", capture, "-o", outputs[0], "-o", outputs[1], "--stats", stats])
+        .args(["--timing", "same_signal=50ms"])
         .stderr(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
