@@ -28,8 +28,6 @@ const CAPTURE_BYTES: usize = 50 << 20;
 /// Packets of a capture that wait between its reading thread and the thread that meters, with long
 /// records.
 const READING_THREAD_BYTES: usize = 50 << 20;
-/// Address space that the allocator (glibc) sets aside for each thread, if there is enough.
-const ARENA_BYTES: u64 = 64 << 20;
 /// The queues of sinks get one part in this number of the free memory, with [`MIN_QUEUE_BATCHES`]
 /// more if needed.
 const QUEUE_SHARE: u64 = 4;
@@ -174,25 +172,13 @@ impl MemoryUse {
         let queue_bytes = queue_bytes(self.sinks, queue_batches);
         let reserve_bytes = self.reserve_bytes() + queue_bytes;
         let room_bytes = bound.free_bytes.saturating_sub(reserve_bytes);
-        let mut default_bytes = room_bytes;
-        if bound.kind == MemoryBoundKind::AddressSpace {
-            // The allocator does without these if less is left.
-            let arena_bytes = (self.meters + self.reading_threads + self.sinks) as u64 * ARENA_BYTES;
-            default_bytes = room_bytes.saturating_sub(arena_bytes).max(room_bytes / 2);
-        }
         let cache_bytes = |flows| self.cache_bytes(Config { flows, ..*config });
-        let smaller_in = |room_bytes| {
+        let fits = |&flows: &u32| cache_bytes(flows) <= room_bytes;
+        let smaller = || {
             let halves = std::iter::successors(Some(config.flows / 2), |flows| Some(flows / 2));
-            halves.take_while(|&flows| flows >= MIN_FLOWS).find(|&flows| cache_bytes(flows) <= room_bytes)
+            halves.take_while(|&flows| flows >= MIN_FLOWS).find(fits)
         };
-        let fitting = if is_requested {
-            (cache_bytes(config.flows) <= room_bytes).then_some(config.flows)
-        } else if cache_bytes(config.flows) <= default_bytes {
-            Some(config.flows)
-        } else {
-            let smallest = || (cache_bytes(MIN_FLOWS) <= room_bytes).then_some(MIN_FLOWS);
-            smaller_in(default_bytes).or_else(smallest)
-        };
+        let fitting = Some(config.flows).filter(fits).or_else(|| if is_requested { None } else { smaller() });
         let Some(flows) = fitting else {
             let flows = if is_requested { config.flows } else { MIN_FLOWS };
             // The groups that the rest leaves room for.
@@ -226,8 +212,7 @@ impl MemoryUse {
                 },
                 free: units::quantity(bound.free_bytes, "B"),
                 limit: bound_text(bound),
-                advice: smaller_in(room_bytes)
-                    .map_or_else(|| raise.clone(), |flows| format!("--flows {flows} fits, or {raise}")),
+                advice: smaller().map_or_else(|| raise.clone(), |flows| format!("--flows {flows} fits, or {raise}")),
             })
             .into());
         };
