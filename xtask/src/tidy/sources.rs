@@ -20,7 +20,6 @@ const LONGER: &[(&str, &str, usize)] = &[
     ("crates/dev/testkit/tests/all/tshark.rs", "enter", 97),
     ("crates/dev/trafficgen/src/tests/lossy.rs", "classify", 88),
     ("crates/weir/src/ledger_text.rs", "counters", 85),
-    ("crates/weir/src/memory.rs", "fit_into", 74),
     ("crates/weir/src/summary.rs", "text", 77),
     ("crates/weir/tests/all/actions/overrides.rs", "an_override_that_cannot_be_is_refused_in_plain_words", 92),
     ("crates/weir/tests/all/actions/rules.rs", "each_flow_is_handed_on_by_its_application_from_its_first_packet_on_and_in_order", 80),
