@@ -336,7 +336,10 @@ fn malformed_requests_are_refused_and_the_next_one_is_answered() {
         format!("GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
     let lengths = format!("GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n");
     let other_host = "GET /metrics HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n";
-    let cases: [(&[u8], &[u16]); 13] = [
+    let of_other_page = |header: &str| format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n");
+    let [cross_site, other_origin] =
+        ["Sec-Fetch-Site: cross-site", "Origin: http://attacker.example"].map(of_other_page);
+    let cases: [(&[u8], &[u16]); 15] = [
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", &[400]),
         (b"garbage\r\n\r\n", &[400]),
         (b"\0\0\0\0\r\n\r\n", &[400]),
@@ -349,6 +352,8 @@ fn malformed_requests_are_refused_and_the_next_one_is_answered() {
         (smuggled.as_bytes(), &[200, 400]),
         (lengths.as_bytes(), &[400]),
         (other_host.as_bytes(), &[421]),
+        (cross_site.as_bytes(), &[403]),
+        (other_origin.as_bytes(), &[403]),
         (b"GET /health HTTP/1.0\r\n\r\n", &[200]),
     ];
     for (octets, expected) in cases {
