@@ -438,7 +438,9 @@ impl Writer {
             let _ = fs::remove_file(index_path(&file.path));
             self.current = None;
         } else {
+            // A search sees by the index that packets are missing, even if the file is cut between two blocks.
             file.octets = metadata.len();
+            self.end_group();
             self.leave_file();
         }
     }
