@@ -196,31 +196,37 @@ impl Direction {
     };
 
     /// Mean IP packet size, octets.
+    #[inline]
     pub fn size_mean(&self) -> f64 {
         self.bytes as f64 / self.packets as f64
     }
 
     /// Population standard deviation of IP packet sizes, octets.
+    #[inline]
     pub fn size_std(&self) -> f64 {
         deviation(self.packets, self.bytes, self.size_squares)
     }
 
     /// Number of inter-arrival times: packets less one.
+    #[inline]
     pub fn iat_count(&self) -> u64 {
         self.packets.saturating_sub(1)
     }
 
     /// Sum of inter-arrival times, ns: the time from the earliest to the latest packet.
+    #[inline]
     pub fn iat_sum_ns(&self) -> u64 {
         self.last_ns - self.first_ns
     }
 
     /// Mean inter-arrival time, ns; `None` below 2 packets.
+    #[inline]
     pub fn iat_mean_ns(&self) -> Option<f64> {
         (self.iat_count() > 0).then(|| self.iat_sum_ns() as f64 / self.iat_count() as f64)
     }
 
     /// Population standard deviation of inter-arrival times, ns; `None` below 2 packets.
+    #[inline]
     pub fn iat_std_ns(&self) -> Option<f64> {
         (self.iat_count() > 0).then(|| deviation(self.iat_count(), self.iat_sum_ns(), self.iat_squares))
     }
@@ -382,16 +388,19 @@ impl FlowRecord {
     }
 
     /// Earliest packet of either direction, ns since 1970 UTC.
+    #[inline]
     pub fn start_ns(&self) -> u64 {
         self.over_directions(|d| d.first_ns, u64::min)
     }
 
     /// Latest packet of either direction.
+    #[inline]
     pub fn end_ns(&self) -> u64 {
         self.over_directions(|d| d.last_ns, u64::max)
     }
 
-    fn over_directions(&self, field: fn(&Direction) -> u64, choose: fn(u64, u64) -> u64) -> u64 {
+    #[inline]
+    fn over_directions(&self, field: impl Fn(&Direction) -> u64, choose: fn(u64, u64) -> u64) -> u64 {
         match (self.forward.packets, self.reverse.packets) {
             (_, 0) => field(&self.forward),
             (0, _) => field(&self.reverse),
@@ -400,11 +409,13 @@ impl FlowRecord {
     }
 
     /// Packets of both directions.
+    #[inline]
     pub fn packets(&self) -> u64 {
         self.forward.packets + self.reverse.packets
     }
 
     /// IP octets of both directions.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.forward.bytes + self.reverse.bytes
     }
@@ -415,27 +426,32 @@ impl FlowRecord {
     }
 
     /// Initiator's IP address; `None` for layer 2.
+    #[inline]
     pub fn source_ip(&self) -> Option<IpAddr> {
         ip_address(self.network, self.source)
     }
 
     /// Responder's IP address; `None` for layer 2.
+    #[inline]
     pub fn destination_ip(&self) -> Option<IpAddr> {
         ip_address(self.network, self.destination)
     }
 
     /// Whether the ports are ports (TCP, UDP, DCCP, SCTP, UDP-Lite).
+    #[inline]
     pub fn has_ports(&self) -> bool {
         self.network != Network::Layer2 && matches!(self.protocol, 6 | 17 | 33 | 132 | 136)
     }
 
     /// Whether this is ICMP over IPv4 or ICMPv6 over IPv6.
+    #[inline]
     pub fn is_icmp(&self) -> bool {
         matches!((self.network, self.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58))
     }
 
     /// MAC addresses of the source and the destination. IP: those of the first packet of the source
     /// or, if it sent none in this record, of the destination; `None` if they are unknown or 0.
+    #[inline]
     pub fn mac_addresses(&self) -> [Option<[u8; 6]>; 2] {
         if self.network == Network::Layer2 {
             return [self.source, self.destination].map(|[.., a, b, c, d, e, f]| Some([a, b, c, d, e, f]));
@@ -449,6 +465,7 @@ impl FlowRecord {
     }
 
     /// EtherType of a layer-2 flow.
+    #[inline]
     pub fn ethertype(&self) -> Option<u16> {
         (self.network == Network::Layer2).then_some(self.source_port)
     }

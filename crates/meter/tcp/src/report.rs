@@ -128,27 +128,32 @@ impl TcpReport {
     }
 
     /// Segments and octets of a class.
+    #[inline]
     pub fn count(&self, class: SegmentClass) -> SegmentCount {
         self.classes[class as usize]
     }
 
     /// Segments of all classes: the packets of the direction.
+    #[inline]
     pub fn segments(&self) -> u64 {
         self.classes.iter().map(|count| count.segments).sum()
     }
 
     /// Segments with SYN, without duplicates.
+    #[inline]
     pub fn syns(&self) -> u64 {
         self.count(SegmentClass::Syn).segments + self.count(SegmentClass::SynRetransmission).segments
     }
 
     /// Segments of some classes.
+    #[inline]
     pub fn segments_of(&self, classes: &[SegmentClass]) -> u64 {
         classes.iter().map(|&class| self.count(class).segments).sum()
     }
 
     /// Retransmitted segments, also those whose original was lost before the capture point.
     /// Duplicates do not count.
+    #[inline]
     pub fn retransmitted_segments(&self) -> u64 {
         use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
         self.segments_of(&[Retransmission, UnseenRetransmission, SynRetransmission])
@@ -156,6 +161,7 @@ impl TcpReport {
 
     /// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and
     /// RST do not count.
+    #[inline]
     pub fn sequenced_segments(&self) -> u64 {
         use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
         self.segments_of(&[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + self.retransmitted_segments()
@@ -163,6 +169,7 @@ impl TcpReport {
 
     /// Whether the direction had anything but SYN and RST without payload, segments in order
     /// without holes, and acknowledgments.
+    #[inline]
     pub fn has_anomalies(&self) -> bool {
         const NORMAL: [SegmentClass; 4] =
             [SegmentClass::Syn, SegmentClass::Reset, SegmentClass::InOrder, SegmentClass::Acknowledgment];

@@ -45,6 +45,7 @@ pub(crate) fn tick(time_ns: u64) -> u32 {
 }
 
 /// Distance of two ticks.
+#[inline]
 pub(crate) fn ticks_between(one: u32, other: u32) -> u32 {
     let ahead = one.wrapping_sub(other) << (32 - TICK_BITS) >> (32 - TICK_BITS);
     ahead.min((1 << TICK_BITS) - ahead)

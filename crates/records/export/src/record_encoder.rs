@@ -333,12 +333,12 @@ const fn may_have_one(known: Known, elements: &[Element]) -> bool {
     false
 }
 
-impl<const FIRST: usize, const KNOWN: Known> Encoder<'_, '_, FIRST, KNOWN> {
+impl EncoderState<'_> {
     /// Whether records may have this element at this position.
     #[inline(always)]
-    fn is_chosen(&self, position: usize, element: &Element) -> bool {
+    fn is_chosen<const KNOWN: Known>(&self, position: usize, element: &Element) -> bool {
         if KNOWN == UNKNOWN || element.is_application_id() {
-            self.0.chosen.has(position)
+            self.chosen.has(position)
         } else {
             may_have(KNOWN, element)
         }
@@ -346,12 +346,39 @@ impl<const FIRST: usize, const KNOWN: Known> Encoder<'_, '_, FIRST, KNOWN> {
 
     /// Whether elements of basic templates are written even if they do not apply.
     #[inline(always)]
-    fn is_basic(&self) -> bool {
+    fn is_basic<const KNOWN: Known>(&self) -> bool {
         match KNOWN {
             FULL_IPFIX => false,
             BASIC_IPFIX | BASIC_NETFLOW9 => true,
-            _ => self.0.basic,
+            _ => self.basic,
         }
+    }
+
+    /// Appends the chosen elements of a field that apply to its value. The first one has this position.
+    #[inline(always)]
+    fn write<F: StaticField, const KNOWN: Known>(&mut self, first: usize, value: &FieldValue<'_>) {
+        for (at, element) in F::ELEMENTS.iter().enumerate() {
+            let position = first + at;
+            if !self.is_chosen::<KNOWN>(position, element) {
+                continue;
+            }
+            let basic = self.is_basic::<KNOWN>();
+            if basic && element.is_basic() && element.applies_to_basic(self.network, self.icmp) {
+                element.write_basic(value, self.context, self.out);
+                self.elements.add(position);
+            } else if (!basic || element.is_optional_in_basic())
+                && element.applies(value, self.network, self.without_anomalies)
+            {
+                element.write(value, self.context, self.out);
+                self.elements.add(position);
+            }
+        }
+    }
+
+    /// The same in a function of its own, because all fields and elements in one take minutes to compile.
+    #[inline(never)]
+    fn write_unknown<F: StaticField>(&mut self, first: usize, value: &FieldValue<'_>) {
+        self.write::<F, UNKNOWN>(first, value);
     }
 }
 
@@ -365,25 +392,14 @@ impl<const FIRST: usize, const KNOWN: Known> Visitor for Encoder<'_, '_, FIRST, 
             return;
         }
         let first = FIRST + elements_before;
-        if !F::ELEMENTS.iter().enumerate().any(|(at, element)| self.is_chosen(first + at, element)) {
+        let is_chosen = |(at, element)| self.0.is_chosen::<KNOWN>(first + at, element);
+        if !F::ELEMENTS.iter().enumerate().any(is_chosen) {
             return;
         }
-        let value = value();
-        for (at, element) in F::ELEMENTS.iter().enumerate() {
-            let position = first + at;
-            if !self.is_chosen(position, element) {
-                continue;
-            }
-            let (basic, state) = (self.is_basic(), &mut *self.0);
-            if basic && element.is_basic() && element.applies_to_basic(state.network, state.icmp) {
-                element.write_basic(&value, state.context, state.out);
-                state.elements.add(position);
-            } else if (!basic || element.is_optional_in_basic())
-                && element.applies(&value, state.network, state.without_anomalies)
-            {
-                element.write(&value, state.context, state.out);
-                state.elements.add(position);
-            }
+        if KNOWN == UNKNOWN {
+            self.0.write_unknown::<F>(first, &value());
+        } else {
+            self.0.write::<F, KNOWN>(first, &value());
         }
     }
 }
