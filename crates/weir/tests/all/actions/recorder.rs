@@ -129,7 +129,7 @@ fn a_flow_has_the_packets_that_tshark_selects_with_and_without_an_index() {
         record(&capture, &recording);
         let flows = flows.iter().filter(|flow| ids.insert(flow["community_id"].to_string()));
         let flows: Vec<&Value> = flows.filter(|flow| !flow["approximate"].to_string().contains("fragments")).collect();
-        for flow in flows.iter().step_by(1 + flows.len() / 3) {
+        for flow in flows.iter().step_by(1 + flows.len() / 2) {
             let Some(filter) = display_filter(flow) else { continue };
             let id = flow["community_id"].as_str().unwrap();
             let expected = tshark(&capture, &filter);

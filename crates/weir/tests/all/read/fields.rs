@@ -202,18 +202,21 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
     let Some(packages) = python_packages() else { return };
     let folder = tempfile::tempdir().unwrap();
     let synth = ["synth:mix,flows=1000,packets=20k,ipv6=30%,rst=20%,seed=5", "synth:lossy,flows=50,packets=20k,seed=3"];
-    let inputs = capture_files().into_iter().chain(synth.map(PathBuf::from));
+    // Each program starts slowly, so captures share files, as they do when a user reads a folder.
+    let captures = capture_files();
+    let inputs = captures.chunks(5).map(<[PathBuf]>::to_vec).chain(synth.map(|spec| vec![spec.into()]));
     let mut files = BTreeMap::new();
-    for (at, input) in inputs.enumerate() {
+    for (at, inputs) in inputs.enumerate() {
         let stats = folder.path().join(format!("{at}.ledger"));
         let mut sinks = Vec::new();
         for (format, profile) in [("csv", "basic"), ("json", "basic"), ("csv", "all"), ("json", "all")] {
             let path = folder.path().join(format!("{at}-{profile}.{format}")).to_str().unwrap().to_owned();
             sinks.extend(["-o".to_owned(), format!("{format}:{path}?fields={profile}")]);
-            files.insert(path, (input.clone(), stats.clone()));
+            files.insert(path, (inputs.clone(), stats.clone()));
         }
-        let read = arguments!["read", input, "-q", "--decap", "--stats", stats];
-        let (code, _, err) = weir(read.into_iter().chain(sinks.iter().map(|sink| sink.as_ref())));
+        let read = arguments!["read", "-q", "--decap", "--stats", stats].into_iter();
+        let paths = inputs.iter().map(|path| path.as_os_str()).chain(sinks.iter().map(|sink| sink.as_ref()));
+        let (code, _, err) = weir(read.chain(paths));
         assert!(matches!(code, 0 | 2), "{err}");
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/read/fields/pandas_duckdb.py");
@@ -225,8 +228,8 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let result: Value = serde_json::from_str(line).unwrap();
         let (path, program) = (result["path"].as_str().unwrap(), &result["program"]);
-        let (input, ledger) = &files[path];
-        let context = format!("{program} {path} of {}", input.display());
+        let (inputs, ledger) = &files[path];
+        let context = format!("{program} {path} of {inputs:?}");
         let ledger = read_ledger(ledger);
         let exported = &ledger["sinks"][0]["exported"];
         assert_eq!(result["rows"], exported["flows"], "{context}");
@@ -258,7 +261,7 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
         }
         results += 1;
     }
-    assert!(results > 300, "{results} results");
+    assert!(results > 80, "{results} results");
 }
 
 /// What is computed from several fields, as the address of the server, is that of the flow, not of its direction.
