@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(names.len(), columns().len());
         for name in &names {
             if let Some(field) = name.strip_prefix("fwd_") {
-                assert!(names.contains(&*format!("rev_{field}")), "{name}");
+                assert!(names.contains(&*format!("rev_{field}")), "{name}: `fwd_` is the prefix of fields of `each`");
             }
         }
     }

@@ -106,7 +106,7 @@ fn the_rate_limit_rises_so_that_a_collector_gets_all_records_in_time() {
         collector.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         // Some 800 datagrams, which need 80 s at this rate.
         let sink = format!("{scheme}://{}?rate=10", collector.local_addr().unwrap());
-        let probe = Probe::with_flows(FLOWS, &["-o", &sink, "--drain-timeout", "6s"]);
+        let probe = Probe::with_flows(FLOWS, &["-o", &sink, "--drain-timeout", "12s"]);
         let has_ended = Arc::new(AtomicBool::new(false));
         let of_collector = has_ended.clone();
         let received = thread::spawn(move || {
@@ -124,7 +124,7 @@ fn the_rate_limit_rises_so_that_a_collector_gets_all_records_in_time() {
         let (duration, log, sinks) = probe.stop();
         has_ended.store(true, Ordering::Relaxed);
         assert_eq!((exported(&sinks[0]), late(&sinks[0])), (FLOWS, 0), "{scheme}: {log}");
-        assert!(duration < Duration::from_secs(6) + BOUND, "{scheme}: {duration:?}");
+        assert!(duration < Duration::from_secs(12) + BOUND, "{scheme}: {duration:?}");
         // The collector is not flooded: the datagrams are spread over 80 % of the time.
         let times = received.join().unwrap();
         let spread = *times.last().unwrap() - times[0];
@@ -163,7 +163,7 @@ fn assert_only_the_blocked_output_loses(layout: &str) {
 /// Sinks of different speeds beside a blocked one.
 #[test]
 fn a_blocked_output_costs_files_and_collectors_no_records() {
-    const FLOWS: u64 = 30_000;
+    const FLOWS: u64 = 10_000;
     let folder = tempfile::tempdir().unwrap();
     let (pipe, _reader) = blocked_pipe(folder.path());
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
