@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testbed::namespace::{BOUND, until};
 use testbed::running::Running;
@@ -65,7 +66,11 @@ impl Probe {
     fn reload(&self, message: &str, texts: [&str; 2]) {
         let times = self.running.times(message);
         self.running.signal(libc::SIGHUP);
-        until(&texts.join(": "), || self.running.times(message) > times);
+        let sent = Instant::now();
+        while self.running.times(message) <= times {
+            assert!(sent.elapsed() < BOUND, "{texts:?}: {}", self.running.stderr());
+            thread::sleep(Duration::from_millis(5));
+        }
         assert!(self.running.stderr().contains(texts[1]), "{texts:?}: {}", self.running.stderr());
     }
 
