@@ -14,7 +14,7 @@ pub const LEFT: &str = "left";
 pub const RIGHT: &str = "right";
 
 /// Timeout of a test that waits for a condition; longer than any machine takes.
-pub const BOUND: Duration = Duration::from_secs(180);
+pub const BOUND: Duration = Duration::from_secs(60);
 
 /// Moves this thread into a new namespace; its interfaces carry the largest frames. Prints the
 /// reason and returns false where that is not permitted.

@@ -1,7 +1,7 @@
 //! Helpers for tests on network interfaces: a running `weir`, traffic for it, and comparable
 //! flow records.
 
-use crate::namespace::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
+use crate::namespace::{BOUND, LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use crate::{
     Background, JsonOutput, Pcap, captures, command, metered, permit_all_users, read_ledger, request_and_response,
     signal,
@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Takes the test into a network namespace: a sender of frames that arrive at interface `right`.
 /// Prints the reason and returns `None` where that is not permitted.
@@ -71,12 +72,21 @@ impl Running {
 
     /// Waits until standard error has a text.
     pub fn wait_for(&self, text: &str) {
-        until(text, || {
-            let has_exited = self.status("State:") == "Z";
-            let err = self.stderr();
-            assert!(!has_exited || err.contains(text), "weir has exited before {text:?}: {err}");
-            err.contains(text)
-        });
+        self.wait_for_another(text, 0);
+    }
+
+    /// Waits until standard error has a text more often than this.
+    pub fn wait_for_another(&self, text: &str, times: usize) {
+        let started = Instant::now();
+        loop {
+            let (has_exited, err) = (self.status("State:") == "Z", self.stderr());
+            if err.matches(text).count() > times {
+                return;
+            }
+            assert!(!has_exited, "weir has exited before {text:?}: {err}");
+            assert!(started.elapsed() < BOUND, "no {text:?}: {err}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits until it has received this number of packets, by its status (`--status json`). What it does with

@@ -50,7 +50,8 @@ impl Served {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
+        // Answers of megabytes take long beside load.
+        stream.set_read_timeout(Some(3 * BOUND)).unwrap();
         stream
     }
 

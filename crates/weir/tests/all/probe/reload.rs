@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testbed::namespace::{BOUND, until};
 use testbed::running::Running;
@@ -66,11 +65,7 @@ impl Probe {
     fn reload(&self, message: &str, texts: [&str; 2]) {
         let times = self.running.times(message);
         self.running.signal(libc::SIGHUP);
-        let sent = Instant::now();
-        while self.running.times(message) <= times {
-            assert!(sent.elapsed() < BOUND, "{texts:?}: {}", self.running.stderr());
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.running.wait_for_another(message, times);
         assert!(self.running.stderr().contains(texts[1]), "{texts:?}: {}", self.running.stderr());
     }
 
