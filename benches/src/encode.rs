@@ -12,7 +12,7 @@ use weir_bench::meter::decode;
 use weir_bench::report::{PIPELINE, Table};
 use weir_capture::MAX_BURST_FRAMES;
 use weir_export::{ExportOptions, FileMode, Sink, SinkSpec};
-use weir_fields::default_columns;
+use weir_fields::{Profile, default_columns};
 use weir_flow::{FlowRecord, KeyOptions, Meter};
 use weir_packet::Packet;
 
@@ -45,7 +45,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     ] {
         let is_file = sink.contains("/dev/null");
         let options = ExportOptions {
-            columns: default_columns(KeyOptions::default(), false, false),
+            columns: default_columns(Profile::Basic, KeyOptions::default(), false, false),
             file_mode: FileMode::Overwrite,
             ..ExportOptions::default()
         };

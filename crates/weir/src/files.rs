@@ -17,11 +17,16 @@ use weir_export::{Compression, FileMode, OutputFile, SinkSpec, UnusableFile, Unu
 pub enum Target {
     StandardOutput,
     File(PathBuf),
+    /// A folder in which files are made.
+    Folder(PathBuf),
     Network,
 }
 
 impl Target {
     pub fn of_sink(sink: &SinkSpec) -> Self {
+        if let Some(folder) = sink.folder() {
+            return Self::Folder(folder.into());
+        }
         match sink.path() {
             None => Self::Network,
             Some(_) if sink.is_standard_output() => Self::StandardOutput,
@@ -50,6 +55,7 @@ pub fn check_targets(sources: &[SourceSpec], targets: &[(String, Target)]) -> Re
         let identity = match target {
             Target::StandardOutput => Some(FileIdentity::StandardOutput),
             Target::File(path) => FileIdentity::of(path),
+            Target::Folder(path) => Some(FileIdentity::New(absolute(&link_target(path)))),
             Target::Network => None,
         };
         let Some(identity) = identity else { continue };

@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
 use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink, SinkSpec, ViewFormat};
-use weir_fields::Column;
+use weir_fields::{Column, Profile};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
@@ -41,6 +41,8 @@ pub struct Outputs {
     pub applications: bool,
     /// Columns of JSON and CSV.
     pub columns: Vec<&'static Column>,
+    /// Columns of a store.
+    pub stored_columns: Vec<&'static Column>,
     /// The view that table, CSV and JSON have instead of records.
     pub view: Option<ViewSettings>,
     /// The memory of the views of all sinks.
@@ -70,12 +72,13 @@ impl Outputs {
     /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output, and also for a view
     /// that has no output.
     pub fn new(options: &arguments::Sinks, metering: &Metering, enrichment: &Enrichment, stats: Option<&Path>) -> Self {
-        let default = || {
+        let default = |profile| {
             let (key, layer2) = (key_options(metering), metering.layer2);
-            let columns = weir_fields::default_columns(key, layer2, metering.mac_addresses);
+            let columns = weir_fields::default_columns(profile, key, layer2, metering.mac_addresses);
             columns.into_iter().chain(enrichment.columns()).collect()
         };
-        let columns = options.fields.as_ref().map_or_else(default, |fields| fields.0.clone());
+        let [columns, stored_columns] = [Profile::Basic, Profile::Store]
+            .map(|profile| options.fields.as_ref().map_or_else(|| default(profile), |fields| fields.0.clone()));
         let ledger_on_standard_output = stats == Some(Path::new("-"));
         let (mut sinks, mut invalid) = (Vec::new(), Vec::new());
         for output in &options.outputs {
@@ -118,6 +121,7 @@ impl Outputs {
             retries: false,
             applications: metering.inspects(),
             columns,
+            stored_columns,
             view,
             view_memory,
             owner: None,
@@ -325,6 +329,7 @@ impl Outputs {
             applications: self.applications,
             retries: self.retries,
             columns: self.columns.clone(),
+            stored_columns: self.stored_columns.clone(),
             file_mode,
             file_owner: self.owner,
             attempts: Attempts::from(&self.timing),

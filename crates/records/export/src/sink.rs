@@ -5,7 +5,7 @@ use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use weir_fields::{Column, InvalidFields, columns};
+use weir_fields::{Column, InvalidFields, Profile, columns, default_columns};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::{SinkCounters, Timing};
 
@@ -99,6 +99,8 @@ pub struct ExportOptions {
     pub retries: bool,
     /// The columns of JSON and CSV, if the sink does not select others.
     pub columns: Vec<&'static Column>,
+    /// The columns of a store, if the sink does not select others.
+    pub stored_columns: Vec<&'static Column>,
     /// How files are opened.
     pub file_mode: FileMode,
     /// Owner of new files; `None` for the user and group of the process.
@@ -131,6 +133,7 @@ impl Default for ExportOptions {
             applications: false,
             retries: false,
             columns: columns().iter().collect(),
+            stored_columns: default_columns(Profile::Store, KeyOptions::default(), false, false),
             file_mode: FileMode::New,
             file_owner: None,
             attempts: Attempts::from(&Timing::default()),
@@ -184,6 +187,12 @@ pub enum UnusableFile {
     /// Another program, or another output of this one, has locked it.
     #[error("another program writes to this file")]
     Locked,
+    /// A store begins in an empty folder.
+    #[error("the folder is not empty, and is no store of Weir")]
+    NoStore,
+    /// A store has one writer.
+    #[error("another program writes to this store")]
+    StoreLocked,
     /// Records cannot be appended.
     #[error("the file exists and has another format or other columns, or is damaged, so records cannot be appended")]
     OtherContent,
@@ -205,7 +214,7 @@ pub enum InvalidSink {
     /// The scheme is missing.
     #[error(
         "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
-         ipfix:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
+         ipfix:PATH, parquet:FOLDER, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
     )]
     Scheme,
     /// There is no sink of this scheme.
@@ -285,6 +294,15 @@ pub enum InvalidSink {
     /// The setting of a file is unknown.
     #[error("{0:?} is not a setting of a file; use fields=NAME,..., rotate=5m or rotate=1GiB")]
     FileSetting(String),
+    /// The setting of a store is unknown.
+    #[error("{0:?} is not a setting of a store; use fields=NAME,..., keep=30d,200G or interval=1m")]
+    StoreSetting(String),
+    /// The value of `keep=` is neither a time nor a size, nor both.
+    #[error("keep must be a time from 1h, such as 30d, a size from 1MiB, such as 200G, or both, as in 30d,200G, not {0:?}")]
+    Keep(String),
+    /// The value of `interval=` is no time.
+    #[error("interval must be a time from 1s to 1h, not {0:?}")]
+    Interval(String),
     /// Files of several intervals would have this name; these times tell them apart.
     #[error("files of different times would have this name; with this rotate= it needs {0}, for example flows-{0}.csv")]
     RepeatedName(String),

@@ -2,10 +2,11 @@
 //! settings: `?NAME=VALUE&...`. It is parsed once.
 
 use crate::compression::Compression;
-use crate::kinds::{Destination, SINK_KINDS, SinkKind, SinkSetting, ViewFormat, is_standard_output, split};
+use crate::kinds::{Destination, SINK_KINDS, SinkFile, SinkKind, SinkSetting, ViewFormat, is_standard_output, split};
 use crate::rotation::RotationSettings;
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use weir_fields::Column;
@@ -61,7 +62,12 @@ impl SinkSpec {
         format!("{}: {settings}", self.kind.scheme)
     }
 
-    /// The path of the file, or a name of standard output; `None` for a collector.
+    /// The folder in which it makes files as long as it runs; `None` for a file and a collector.
+    pub fn folder(&self) -> Option<&Path> {
+        self.destination.folder()
+    }
+
+    /// The path of the file, or a name of standard output; `None` for a collector and a folder.
     pub fn path(&self) -> Option<&str> {
         self.destination.file().map(|file| file.path.as_str())
     }
@@ -78,7 +84,8 @@ impl SinkSpec {
 
     /// Whether it writes one file after another, so that it opens files while it runs.
     pub fn is_rotated(&self) -> bool {
-        self.destination.file().is_some_and(|file| file.rotation != RotationSettings::default())
+        let is_rotated = |file: &SinkFile| file.rotation != RotationSettings::default();
+        self.folder().is_some() || self.destination.file().is_some_and(is_rotated)
     }
 
     /// The columns that it selects for itself.
@@ -199,7 +206,7 @@ mod tests {
             ("", "not a sink"),
             ("json", "not a sink"),
             ("json:", "the file name is missing"),
-            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH"),
+            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER"),
             ("flows.txt", "not a sink"),
             ("-", "not a sink"),
             ("cvs:flows", "there is no sink cvs:; use csv:PATH"),
@@ -228,11 +235,11 @@ mod tests {
             ("csv:host:8o8o", "this is an address"),
             (
                 "a:b.csv",
-                "there is no sink a:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./a:b.csv for a file of this name",
+                "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER, or ./a:b.csv for a file of this name",
             ),
             (
                 "ab:c.json.gz",
-                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./ab:c.json.gz",
+                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER, or ./ab:c.json.gz",
             ),
             ("CSV:flows", "there is no sink CSV:; use csv:PATH"),
             ("csv:-.bz2", "this is not standard output: use - for it, and -.gz or -.zst compressed"),

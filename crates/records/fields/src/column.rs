@@ -174,6 +174,8 @@ pub enum Profile {
     Basic,
     /// `layer2`.
     Layer2,
+    /// `store`: fields of a store that the user does not select.
+    Store,
     /// What `weir tcp` knows of a connection besides TCP analysis.
     Connection,
 }

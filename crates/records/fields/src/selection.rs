@@ -14,12 +14,13 @@ use weir_text::most_similar;
 pub(crate) type FieldProfile = (&'static str, fn(&Column) -> bool);
 
 /// Selections of columns by name.
-pub(crate) const FIELD_PROFILES: [FieldProfile; 6] = [
+pub(crate) const FIELD_PROFILES: [FieldProfile; 7] = [
     ("basic", |column| column.is_in(Profile::Basic)),
     ("layer2", |column| column.is_in(Profile::Layer2)),
     ("tcp", |column| column.is_of(Origin::TcpAnalysis) || column.is_in(Profile::Basic)),
     ("places", |column| column.is_of(Origin::Enrichment)),
     ("applications", |column| column.is_of(Origin::Inspection) || column.is_in(Profile::Basic)),
+    ("store", |column| column.is_in(Profile::Store)),
     ("all", |_| true),
 ];
 
@@ -69,7 +70,7 @@ pub enum InvalidFields {
 }
 
 /// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
-/// `layer2`, `tcp`, `places`, `applications` and `all`, separated by commas, without regard to case.
+/// `layer2`, `tcp`, `places`, `applications`, `store` and `all`, separated by commas, without regard to case.
 /// They are in the order of the selection, each once.
 ///
 /// # Errors
@@ -99,9 +100,14 @@ pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFi
     Ok(selected)
 }
 
-/// The columns of JSON and CSV if the user selects none: `basic`, the other fields that distinguish
-/// flows, and MAC addresses if requested.
-pub fn default_columns(key: KeyOptions, layer2: bool, mac_addresses: bool) -> Vec<&'static Column> {
+/// The columns if the user selects none: those of a profile (`basic` for JSON and CSV, `store` for a store), the other
+/// fields that distinguish flows, and MAC addresses if requested.
+pub fn default_columns(
+    profile: Profile,
+    key: KeyOptions,
+    layer2: bool,
+    mac_addresses: bool,
+) -> Vec<&'static Column> {
     let is_more = |column: &&Column| {
         let needs = |requirement| column.properties.needs == Some(requirement);
         layer2 && column.is_in(Profile::Layer2)
@@ -109,8 +115,9 @@ pub fn default_columns(key: KeyOptions, layer2: bool, mac_addresses: bool) -> Ve
             || key.vlan && column.name.ends_with("vlan_id")
             || key.tunnel && needs(Requirement::Decapsulation)
     };
-    let is_basic = |column: &&Column| column.is_in(Profile::Basic);
-    columns().iter().filter(is_basic).chain(columns().iter().filter(is_more)).collect()
+    let is_of_profile = |column: &&Column| column.is_in(profile);
+    let others = columns().iter().filter(|column| !is_of_profile(column)).filter(is_more);
+    columns().iter().filter(is_of_profile).chain(others).collect()
 }
 
 /// Whether a name matches a pattern, in which `*` stands for any text. The work is at most that of one search
@@ -280,12 +287,12 @@ mod tests {
     #[test]
     fn the_default_has_the_flow_key() {
         let names = |key, layer2| -> Vec<&str> {
-            default_columns(key, layer2, false).iter().map(|column| column.name).collect()
+            default_columns(Profile::Basic, key, layer2, false).iter().map(|column| column.name).collect()
         };
         assert_eq!(names(KeyOptions::default(), false), BASIC);
         assert_eq!(names(KeyOptions::default(), true)[26..], [&["application"], &LAYER2[..]].concat());
         for layer2 in [false, true] {
-            let columns = default_columns(KeyOptions::default(), layer2, true);
+            let columns = default_columns(Profile::Basic, KeyOptions::default(), layer2, true);
             assert_eq!(columns.iter().filter(|column| column.name.ends_with("_mac")).count(), 2);
         }
         let key = KeyOptions { vlan: true, tunnel: true, ..KeyOptions::default() };

@@ -271,7 +271,7 @@ impl Effective {
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
         let position = |sink: &RecordSink| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
         let is_new = |sink: &&RecordSink| position(sink).is_none();
-        let is_file = |sink: &&RecordSink| matches!(Target::of_sink(&sink.spec), Target::File(_));
+        let is_file = |sink: &&RecordSink| matches!(Target::of_sink(&sink.spec), Target::File(_) | Target::Folder(_));
         let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
         if let Some(sink) = new_files
             .find(|sink| before.sinks.iter().any(|old| Target::of_sink(&old.spec) == Target::of_sink(&sink.spec)))

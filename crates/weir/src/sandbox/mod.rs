@@ -67,6 +67,8 @@ impl Restrictions {
 pub struct Sandbox {
     /// Directories in which files can be opened for writing; devices and pipes.
     writable: Vec<PathBuf>,
+    /// Those of them in which folders can be made.
+    folders: Vec<PathBuf>,
 }
 
 impl Sandbox {
@@ -76,13 +78,15 @@ impl Sandbox {
     pub fn enter(outputs: &[Target], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
         let pipes = pipes.iter().filter_map(|path| fs::canonicalize(path).ok());
         let writable: Vec<PathBuf> = outputs.iter().filter_map(writable_path).chain(pipes).collect();
+        let folders: Vec<PathBuf> =
+            outputs.iter().filter(|output| matches!(output, Target::Folder(_))).filter_map(writable_path).collect();
         let mut missing = Vec::new();
         let (port, has_http) = match restrictions {
             Restrictions::FilesAndCalls { accepts } => (None, Some(accepts)),
             Restrictions::Client { port } => (Some(port), Some(true)),
             Restrictions::Files => (None, None),
         };
-        match restrict_files(&writable, read_again, port) {
+        match restrict_files(&writable, &folders, read_again, port) {
             Ok(RulesetStatus::NotEnforced) => missing.push("Landlock".to_owned()),
             Ok(status) => debug!(?status, "Landlock restricts files"),
             Err(error) => missing.push(format!("Landlock ({error})")),
@@ -96,12 +100,13 @@ impl Sandbox {
             let missing = missing.join(", ");
             info!(missing, "sandbox is incomplete, the kernel does not offer all of it");
         }
-        Self { writable }
+        Self { writable, folders }
     }
 
     /// Whether an output can be opened now.
     pub fn permits(&self, output: &Target) -> bool {
-        writable_path(output).is_none_or(|path| self.writable.iter().any(|writable| path.starts_with(writable)))
+        let writable = if matches!(output, Target::Folder(_)) { &self.folders } else { &self.writable };
+        writable_path(output).is_none_or(|path| writable.iter().any(|writable| path.starts_with(writable)))
     }
 
     /// The directories of [`Sandbox::permits`], for a message.
@@ -114,7 +119,12 @@ impl Sandbox {
 /// What has to be writable so that an output can be opened: the directory of its file, or a device or
 /// pipe itself. `None` if it is no file.
 fn writable_path(output: &Target) -> Option<PathBuf> {
-    let Target::File(path) = output else { return None };
+    let path = match output {
+        Target::File(path) => path,
+        // It may be removed, and made again.
+        Target::Folder(path) => return directory(path),
+        Target::StandardOutput | Target::Network => return None,
+    };
     if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         // An inherited pipe (/dev/stdout) has no path.
         return fs::canonicalize(path).ok();
@@ -128,6 +138,7 @@ fn directory(file: &Path) -> Option<PathBuf> {
 
 fn restrict_files(
     writable: &[PathBuf],
+    folders: &[PathBuf],
     read_again: &[&Path],
     port: Option<u16>,
 ) -> Result<RulesetStatus, RulesetError> {
@@ -145,6 +156,8 @@ fn restrict_files(
         | AccessFs::MakeReg
         | AccessFs::RemoveFile
         | AccessFs::Truncate;
+    // Folders in folders, and files that move from one to another.
+    let write_folders = write | AccessFs::MakeDir | AccessFs::RemoveDir | AccessFs::Refer;
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))?
         .handle_access(AccessNet::from_all(VERSION))?
@@ -152,6 +165,7 @@ fn restrict_files(
         .create()?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(writable, write))?
+        .add_rules(path_beneath_rules(folders, write_folders))?
         .add_rules(
             [DNS_PORT]
                 .into_iter()

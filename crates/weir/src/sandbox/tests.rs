@@ -27,7 +27,7 @@ fn restricted<T: Send>(directory: &Path, case: impl FnOnce(Sandbox) -> T + Send)
 
 /// Whether this kernel has Landlock. Prints that the test is skipped if not.
 fn has_landlock() -> bool {
-    let status = thread::spawn(|| restrict_files(&[], &[], None)).join().unwrap();
+    let status = thread::spawn(|| restrict_files(&[], &[], &[], None)).join().unwrap();
     let is_enforced = !matches!(status, Ok(RulesetStatus::NotEnforced) | Err(_));
     if !is_enforced {
         eprintln!("SKIPPED: this kernel has no Landlock");

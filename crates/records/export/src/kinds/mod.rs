@@ -8,6 +8,7 @@ mod ipfix_udp;
 mod json;
 mod netflow5_udp;
 mod netflow9_udp;
+mod parquet;
 mod table;
 mod text_file;
 
@@ -16,12 +17,21 @@ pub(crate) use file::{SinkFile, split};
 
 use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 7] =
-    [table::KIND, json::KIND, csv::KIND, ipfix::KIND, ipfix_udp::KIND, netflow9_udp::KIND, netflow5_udp::KIND];
+pub const SINK_KINDS: [SinkKind; 8] = [
+    table::KIND,
+    json::KIND,
+    csv::KIND,
+    ipfix::KIND,
+    parquet::KIND,
+    ipfix_udp::KIND,
+    netflow9_udp::KIND,
+    netflow5_udp::KIND,
+];
 
 const WHERE: SinkSetting = SinkSetting {
     name: "where",
@@ -97,8 +107,13 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
     /// name of the collector has an address.
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error>;
 
-    /// The file; `None` for a collector.
+    /// The file; `None` for a collector and a folder.
     fn file(&self) -> Option<&SinkFile> {
+        None
+    }
+
+    /// The folder in which it makes files as long as it runs.
+    fn folder(&self) -> Option<&Path> {
         None
     }
 

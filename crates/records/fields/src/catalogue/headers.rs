@@ -2,7 +2,7 @@
 
 use super::reading::{has_icmp, is_ip, number, of_packets, optional, when};
 use crate::column::Known::AtFirst;
-use crate::column::Profile::Layer2;
+use crate::column::Profile::{Layer2, Store};
 use crate::column::Requirement::{Decapsulation, Layer2Flows, MacAddresses};
 use crate::column::{Origin, Properties};
 use crate::element::DataType::{
@@ -61,7 +61,7 @@ fields! {
         |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
     each "vlan_id", Integer, "", "VLAN identifier of the outermost tag of the first packet.",
         [Element::common(58, "vlanId", Unsigned16).basic(), Element::common(243, "dot1qVlanId", Unsigned16)],
-        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan), known: AtFirst;
+        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan), known: AtFirst, profiles: &[Store];
     each "inner_vlan_id", Integer, "", "VLAN identifier of the second tag of the first packet.",
         [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
         |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan), known: AtFirst;
@@ -85,11 +85,11 @@ fields! {
     each "icmp_type", Integer, "", "ICMP or ICMPv6 type of the first packet.",
         [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[0]), known: AtFirst;
+        |r| number(r, has_icmp(r), |d| d.icmp[0]), known: AtFirst, profiles: &[Store];
     each "icmp_code", Integer, "", "ICMP or ICMPv6 code of the first packet.",
         [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[1]), known: AtFirst;
+        |r| number(r, has_icmp(r), |d| d.icmp[1]), known: AtFirst, profiles: &[Store];
 }
 
 /// Both outer addresses, in the address family of the tunnel type, or of the addresses themselves.

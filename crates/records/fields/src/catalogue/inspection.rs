@@ -1,7 +1,7 @@
 //! Fields of packet inspection: the application of a flow, and what its payload says.
 
 use super::reading::{optional, text};
-use crate::column::Profile::Basic;
+use crate::column::Profile::{Basic, Store};
 use crate::column::Requirement::{Inspection, Ndpi, PersonalFields, Transactions};
 use crate::column::{Known, Origin, Properties};
 use crate::element::DataType::{DateTimeMilliseconds, OctetArray, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
@@ -18,19 +18,19 @@ const COMMON: Properties =
 fields! {
     COMMON;
     flow "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
-        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())), profiles: &[Basic], alias: Some("app"), words: Some(Words::Application);
+        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())), profiles: &[Basic, Store], alias: Some("app"), words: Some(Words::Application);
     flow "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
-        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())), words: Some(Words::ApplicationBy);
+        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())), words: Some(Words::ApplicationBy), profiles: &[Store];
     flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory), unfingerprinted (overload.md); bits 1 to 16 in IPFIX.",
         [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes, words: Some(Words::ApplicationNotes);
     flow "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
-        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName);
+        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName), profiles: &[Store];
     flow "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
         [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, has_client_hello, Fact::AlpnOffered), is_list: true;
     flow "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
-        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, has_client_hello, Fact::AlpnSelected);
+        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, has_client_hello, Fact::AlpnSelected), profiles: &[Store];
     flow "tls_version", CaselessText, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
-        [text_element(70, "tlsVersion")], tls_version;
+        [text_element(70, "tlsVersion")], tls_version, profiles: &[Store];
     flow "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
         [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher);
     flow "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
@@ -56,47 +56,47 @@ fields! {
     flow "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
         [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion);
     flow "dns_name", HostName, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
-        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName);
+        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName), profiles: &[Store];
     flow "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
         [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
     flow "dns_rcode", Integer, "", "Response code of the first answer to it, and of no other (dns_nxdomain counts): 0 is no error, 3 is NXDOMAIN.",
-        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode), words: Some(Words::ResponseCode);
+        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode), words: Some(Words::ResponseCode), profiles: &[Store];
     flow "dns_records", CaselessText, "", "Records of that answer, separated by commas.",
         [text_element(84, "dnsAnswerRecords")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
     flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
         [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
     flow "dns_queries", Integer, "", "Questions of DNS, mDNS or LLMNR in the record, also retransmitted ones.",
-        [quantity(111, "dnsQueries", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never;
+        [quantity(111, "dnsQueries", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_answers", Integer, "", "Answers of DNS, mDNS or LLMNR in the record.",
-        [quantity(112, "dnsAnswers", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.answers), needs: Some(Transactions), known: Known::Never;
+        [quantity(112, "dnsAnswers", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.answers), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_nxdomain", Integer, "", "Answers with the code NXDOMAIN (3).",
-        [quantity(113, "dnsNxdomain", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never;
+        [quantity(113, "dnsNxdomain", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_servfail", Integer, "", "Answers with the code SERVFAIL (2).",
         [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]), needs: Some(Transactions), known: Known::Never;
     flow "dns_refused", Integer, "", "Answers with the code REFUSED (5).",
         [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
     flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record. Those that are open at an active timeout count in the next record if they stay unanswered. 0 with `--uniflow-key`, whose flows have no answers to their questions.",
-        [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered), needs: Some(Transactions), known: Known::Never;
+        [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_response_mean_ns", Integer, "ns", "Mean time from a question to its answer, of all answers of the record.",
-        [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false), needs: Some(Transactions), known: Known::Never;
+        [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_response_max_ns", Integer, "ns", "Longest time from a question to its answer.",
         [quantity(118, "dnsResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, false), needs: Some(Transactions), known: Known::Never;
     flow "dst_dns_name", HostName, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
-        [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName);
+        [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName), profiles: &[Store];
     flow "http_host", HostName, "", "Host of the first request.",
-        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpHost);
+        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpHost), profiles: &[Store];
     flow "http_method", Text, "", "Method of the first request.",
-        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpMethod);
+        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpMethod), profiles: &[Store];
     flow "http_path", Text, "", "Path of the first request; only with --dpi-fields.",
         [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpPath), needs: Some(PersonalFields);
     flow "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
         [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpUserAgent), needs: Some(PersonalFields);
     flow "http_status", Integer, "", "Status of the first final response, and of no other (http_4xx and http_5xx count).",
-        [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus);
+        [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus), profiles: &[Store];
     flow "http_content_type", CaselessText, "", "Content type of that response.",
         [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpContentType);
     flow "http_requests", Integer, "", "Requests of HTTP/1 in the record.",
-        [quantity(119, "httpRequests", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never;
+        [quantity(119, "httpRequests", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_1xx", Integer, "", "Responses of HTTP/1 with a status from 100 to 199.",
         [quantity(120, "http1xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never;
     flow "http_2xx", Integer, "", "Responses of HTTP/1 with a status from 200 to 299.",
@@ -104,11 +104,11 @@ fields! {
     flow "http_3xx", Integer, "", "Responses of HTTP/1 with a status from 300 to 399.",
         [quantity(122, "http3xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
     flow "http_4xx", Integer, "", "Responses of HTTP/1 with a status from 400 to 499.",
-        [quantity(123, "http4xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[3]), needs: Some(Transactions), known: Known::Never;
+        [quantity(123, "http4xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[3]), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_5xx", Integer, "", "Responses of HTTP/1 with a status from 500 to 599.",
-        [quantity(124, "http5xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[4]), needs: Some(Transactions), known: Known::Never;
+        [quantity(124, "http5xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[4]), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_response_mean_ns", Integer, "ns", "Mean time from the end of a request to the status line of its response, of all responses of the record.",
-        [quantity(125, "httpResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, true), needs: Some(Transactions), known: Known::Never;
+        [quantity(125, "httpResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, true), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_response_max_ns", Integer, "ns", "Longest time from the end of a request to the status line of its response.",
         [quantity(126, "httpResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, true), needs: Some(Transactions), known: Known::Never;
     flow "ssh_client", Text, "", "Identification of the SSH client.",

@@ -1,6 +1,7 @@
 //! Fields of TCP analysis. docs/tcp.md defines them.
 
 use super::reading::optional;
+use crate::column::Profile::Store;
 use crate::column::{Origin, Properties};
 use crate::element::DataType::{Float64, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
 use crate::element::{Element, Semantics, Units, anomaly_octets, anomaly_packets, quantity};
@@ -23,7 +24,7 @@ fields! {
     each "tcp_syn_bytes", Integer, "octets", "Payload of segments with SYN, without retransmitted segments.",
         [anomaly_octets(44, "tcpSynOctets")], |r| segment_bytes(r, SegmentClass::Syn);
     each "tcp_syn_retransmitted", Integer, "packets", "Retransmitted segments with SYN: the sequence number is that of the previous SYN.",
-        [anomaly_packets(14, "tcpSynRetransmitted")], |r| segments(r, SegmentClass::SynRetransmission);
+        [anomaly_packets(14, "tcpSynRetransmitted")], |r| segments(r, SegmentClass::SynRetransmission), profiles: &[Store];
     each "tcp_syn_retransmitted_bytes", Integer, "octets", "Payload of retransmitted segments with SYN.",
         [anomaly_octets(45, "tcpSynRetransmittedOctets")], |r| segment_bytes(r, SegmentClass::SynRetransmission);
     each "tcp_fin_count", Integer, "packets", "Segments with FIN, without duplicates, out-of-window segments and segments with RST.",
@@ -50,9 +51,9 @@ fields! {
     each "tcp_retransmitted_packets", Integer, "packets", "Retransmitted segments: at least one octet or the FIN was seen before. Duplicates, keep-alives and SYN are counted separately.",
         [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).with_anomalies_only(),
          anomaly_packets(21, "tcpRetransmittedPackets")],
-        |r| segments(r, SegmentClass::Retransmission);
+        |r| segments(r, SegmentClass::Retransmission), profiles: &[Store];
     each "tcp_retransmitted_bytes", Integer, "octets", "Payload octets that were seen before. Octets of duplicates, keep-alives, out-of-window segments and segments with RST are not counted.",
-        [anomaly_octets(22, "tcpRetransmittedOctets")], |r| tcp_count(r, |t| t.retransmitted_bytes);
+        [anomaly_octets(22, "tcpRetransmittedOctets")], |r| tcp_count(r, |t| t.retransmitted_bytes), profiles: &[Store];
     each "tcp_retransmitted_payload_bytes", Integer, "octets", "Whole payload of retransmitted segments, including octets not seen before.",
         [anomaly_octets(47, "tcpRetransmittedPayloadOctets")], |r| segment_bytes(r, SegmentClass::Retransmission);
     each "tcp_retransmitted_partial", Integer, "packets", "Retransmitted segments that also have octets not seen before.",
@@ -60,13 +61,13 @@ fields! {
     each "tcp_retransmitted_spurious", Integer, "packets", "Retransmitted segments of which all octets were acknowledged before.",
         [anomaly_packets(24, "tcpRetransmittedSpurious")], |r| tcp_count(r, |t| t.spurious_retransmissions);
     each "tcp_retransmitted_unseen", Integer, "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole with a newer IP identification, or later than out-of-order segments do.",
-        [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission);
+        [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission), profiles: &[Store];
     each "tcp_retransmitted_unseen_bytes", Integer, "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
         [anomaly_octets(26, "tcpRetransmittedUnseenOctets")], |r| segment_bytes(r, SegmentClass::UnseenRetransmission);
     each "tcp_out_of_order", Integer, "packets", "Out-of-order segments: they fill a hole with an older IP identification; if that does not decide, within the round-trip time of the handshake, or 3 ms if that is unknown.",
         [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
          anomaly_packets(27, "tcpOutOfOrderPackets")],
-        |r| segments(r, SegmentClass::OutOfOrder);
+        |r| segments(r, SegmentClass::OutOfOrder), profiles: &[Store];
     each "tcp_out_of_order_bytes", Integer, "octets", "Payload of out-of-order segments.",
         [anomaly_octets(28, "tcpOutOfOrderOctets")], |r| segment_bytes(r, SegmentClass::OutOfOrder);
     each "tcp_duplicates", Integer, "packets", "Duplicates: packets captured twice, with the same TTL. They are also counted in `packets` and `bytes`.",
@@ -87,7 +88,7 @@ fields! {
     each "tcp_zero_window_probe_bytes", Integer, "octets", "Payload of zero-window probes.",
         [anomaly_octets(50, "tcpZeroWindowProbeOctets")], |r| segment_bytes(r, SegmentClass::ZeroWindowProbe);
     each "tcp_zero_window", Integer, "packets", "Segments that announce a window of 0, without duplicates, out-of-window segments and segments with RST.",
-        [anomaly_packets(34, "tcpZeroWindowAnnouncements")], |r| tcp_count(r, |t| t.zero_windows);
+        [anomaly_packets(34, "tcpZeroWindowAnnouncements")], |r| tcp_count(r, |t| t.zero_windows), profiles: &[Store];
     each "tcp_out_of_window", Integer, "packets", "Out-of-window segments: 2^30 octets or more away from the octets seen, or before the SYN.",
         [anomaly_packets(35, "tcpOutOfWindowPackets")], |r| segments(r, SegmentClass::OutOfWindow);
     each "tcp_out_of_window_bytes", Integer, "octets", "Payload of out-of-window segments.",
@@ -95,28 +96,28 @@ fields! {
     each "tcp_unread", Integer, "packets", "Packets without a whole TCP header: later fragments, and packets that the capture truncated.",
         [anomaly_packets(36, "tcpUnreadPackets")], |r| segments(r, SegmentClass::Unread);
     each "tcp_missing_bytes", Integer, "octets", "Missing octets: octets in holes between octets that were seen, which no segment has filled by the end of the record.",
-        [anomaly_octets(37, "tcpMissingOctets")], |r| tcp_count(r, |t| t.missing_bytes);
+        [anomaly_octets(37, "tcpMissingOctets")], |r| tcp_count(r, |t| t.missing_bytes), profiles: &[Store];
     each "tcp_largest_hole", Integer, "octets", "Largest hole: the most octets that one segment skipped.",
         [anomaly_octets(38, "tcpLargestHole")], |r| tcp_count(r, |t| t.largest_hole_bytes);
     each "tcp_handshake_rtt_ns", Integer, "ns", "Time from the SYN of the other side to the first acknowledgment of this side. For the responder it is the round-trip time between capture point and responder; for the initiator, between capture point and initiator.",
         [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
-        |r| tcp_value(r, |t| t.handshake_rtt_ns);
+        |r| tcp_value(r, |t| t.handshake_rtt_ns), profiles: &[Store];
     each "tcp_response_count", Integer, "", "Answers of this side: payload that acknowledges all that the other side sent before. tcp.md section 6 defines response times, round trips and throughput.",
-        [quantity(57, "tcpResponseCount", Unsigned64, Units::None).only_listed()], |r| tcp_count(r, |t| t.responses.count);
+        [quantity(57, "tcpResponseCount", Unsigned64, Units::None).only_listed()], |r| tcp_count(r, |t| t.responses.count), profiles: &[Store];
     each "tcp_response_first_ns", Integer, "ns", "Response time of the first answer of this side: time from the last octet of the request of the other side to the first octet of the answer.",
         [quantity(58, "tcpResponseTimeFirst", Unsigned64, Units::Nanoseconds).only_listed()],
         |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.first_ns));
     each "tcp_response_mean_ns", Number, "ns", "Mean response time of this side.",
         [quantity(54, "tcpResponseTimeMean", Float64, Units::Nanoseconds)],
-        |r| optional(r.tcp.and_then(|t| t.responses.mean_ns()), FieldValue::Float);
+        |r| optional(r.tcp.and_then(|t| t.responses.mean_ns()), FieldValue::Float), profiles: &[Store];
     each "tcp_response_max_ns", Integer, "ns", "Longest response time of this side.",
         [quantity(59, "tcpResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()],
-        |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.max_ns));
+        |r| tcp_value(r, |t| (t.responses.count > 0).then_some(t.responses.max_ns)), profiles: &[Store];
     each "tcp_rtt_count", Integer, "", "Round trips between capture point and this side: segments of the other side that were timed, and that this side acknowledged.",
         [quantity(60, "tcpRoundTripCount", Unsigned64, Units::None).only_listed()], |r| tcp_count(r, |t| t.round_trips.count);
     each "tcp_rtt_min_ns", Integer, "ns", "Shortest round-trip time: from payload of the other side to its acknowledgment by this side.",
         [quantity(61, "tcpRoundTripTimeMinimum", Unsigned64, Units::Nanoseconds).only_listed()],
-        |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.min_ns));
+        |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.min_ns)), profiles: &[Store];
     each "tcp_rtt_mean_ns", Number, "ns", "Mean round-trip time of payload.",
         [quantity(55, "tcpRoundTripTimeMean", Float64, Units::Nanoseconds)],
         |r| optional(r.tcp.and_then(|t| t.round_trips.mean_ns()), FieldValue::Float);
@@ -138,7 +139,7 @@ fields! {
         |r| tcp_value(r, |t| t.duration_by_sequence_ns);
     each "tcp_degraded", Words, "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
-        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) }), words: Some(Words::TcpDegraded);
+        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) }), words: Some(Words::TcpDegraded), profiles: &[Store];
     flow "retransmitted", Integer, "packets", "Retransmitted segments of both directions, also those whose original was lost before the capture point.",
         [], |r| retransmitted(r.flow), computed_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted"];
     flow "retransmitted_share", Number, "", "Retransmitted segments of both directions per segment with payload, SYN or FIN: 0 to 1.",

@@ -1,0 +1,223 @@
+//! `parquet:FOLDER`: a store, which is a folder of Parquet files (crate `store`).
+
+use super::file::FIELDS;
+use super::{Destination, SinkKind, SinkSetting, WHERE, split};
+use crate::pending_records::totals;
+use crate::sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};
+use crate::unidirectional::unidirectional;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_fields::{Column, select_columns};
+use weir_flow::FlowRecord;
+use weir_ledger::SinkCounters;
+use weir_store::{Folder, Keep, Settings, Writer};
+use weir_text::units::time_unit_ns;
+
+const KEEP: SinkSetting = SinkSetting {
+    name: "keep",
+    value: "30d,200G",
+    default: "",
+    effect: "remove flows of an hour this long after it, and the oldest if there are more octets; all stay without it",
+};
+const INTERVAL: SinkSetting = SinkSetting {
+    name: "interval",
+    value: "1m",
+    default: "1m",
+    effect: "write records at the latest after this time; a crash loses as much",
+};
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+/// Shortest interval: each file costs a sync, and has a footer.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// Smallest size of `keep=`.
+const MIN_OCTETS: u64 = 1 << 20;
+
+pub(super) const KIND: SinkKind = SinkKind {
+    scheme: "parquet",
+    place: ":FOLDER",
+    writes: "a store: a folder of Parquet files",
+    example: "parquet:flows?keep=30d,200G",
+    settings: &[FIELDS, KEEP, INTERVAL, WHERE],
+    endings: &[],
+    view: None,
+    parse: |text| Ok(Arc::new(Store::parse(text)?)),
+};
+
+#[derive(Debug)]
+struct Store {
+    folder: PathBuf,
+    columns: Option<Vec<&'static Column>>,
+    keep: Keep,
+    interval: Duration,
+}
+
+impl Store {
+    fn parse(text: &str) -> Result<Self, InvalidSink> {
+        let (folder, settings) = split(text);
+        let mut store =
+            Self { folder: folder.into(), columns: None, keep: Keep::default(), interval: DEFAULT_INTERVAL };
+        match folder {
+            "" => return Err(InvalidSink::Syntax("the folder is missing")),
+            "-" => return Err(InvalidSink::Syntax("a store is a folder, not standard output; use csv:- or json:-")),
+            _ => {}
+        }
+        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+            match setting.split_once('=') {
+                Some(("fields", selection)) => store.columns = Some(select_columns(selection)?),
+                Some(("keep", limits)) => store.keep = parse_keep(limits)?,
+                Some(("interval", time)) => store.interval = parse_interval(time)?,
+                _ => return Err(InvalidSink::StoreSetting(setting.into())),
+            }
+        }
+        Ok(store)
+    }
+
+    fn settings(&self, options: &ExportOptions) -> Settings {
+        let attempts = options.attempts;
+        let runs_on = options.file_mode == FileMode::Append;
+        Settings {
+            columns: self.columns.clone().unwrap_or_else(|| options.stored_columns.clone()),
+            interval: self.interval,
+            keep: self.keep,
+            compacts: runs_on,
+            retry: runs_on.then_some([attempts.retry, attempts.log]),
+        }
+    }
+}
+
+/// A number and what follows it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    Some((number.parse().ok().filter(|&number| number > 0)?, unit))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = number(text)?;
+    time_unit_ns(unit).and_then(|ns| number.checked_mul(ns)).map(Duration::from_nanos)
+}
+
+/// `30d`, `200G` or both.
+fn parse_keep(limits: &str) -> Result<Keep, InvalidSink> {
+    let invalid = || InvalidSink::Keep(limits.into());
+    let mut keep = Keep::default();
+    for limit in limits.split(',') {
+        match (time(limit), size(limit)) {
+            (Some(age), _) if keep.age.is_none() && age >= Duration::from_secs(3600) => keep.age = Some(age),
+            (_, Some(octets)) if keep.octets.is_none() && octets >= MIN_OCTETS => keep.octets = Some(octets),
+            _ => return Err(invalid()),
+        }
+    }
+    Ok(keep)
+}
+
+/// A number of octets with a decimal or a binary unit.
+fn size(text: &str) -> Option<u64> {
+    let (number, unit) = number(text)?;
+    let (letter, factor) = match unit.split_at_checked(1)? {
+        (letter, "" | "B") => (letter, 1000_u64),
+        (letter, "i" | "iB") => (letter, 1024),
+        _ => return None,
+    };
+    let power = ["k", "M", "G", "T"].iter().position(|known| known.eq_ignore_ascii_case(letter))?;
+    number.checked_mul(factor.pow(power as u32 + 1))
+}
+
+fn parse_interval(text: &str) -> Result<Duration, InvalidSink> {
+    let valid = |time: &Duration| *time >= MIN_INTERVAL && *time <= Duration::from_secs(3600);
+    time(text).filter(valid).ok_or_else(|| InvalidSink::Interval(text.into()))
+}
+
+impl Destination for Store {
+    fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
+        let owner = options.file_owner.map(|Owner { user, group }| (user, group));
+        let folder = Folder::new(&self.folder, owner);
+        let writer = Writer::open(name, folder, self.settings(options)).map_err(|error| failed(name, error))?;
+        Ok(Box::new(StoreSink { name: name.into(), uniflow: options.uniflow, writer, parts: Vec::new() }))
+    }
+
+    fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
+        Folder::new(&self.folder, None).check().map_err(|error| failed(name, error))
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
+    }
+
+    fn columns(&self) -> Option<&[&'static Column]> {
+        self.columns.as_deref()
+    }
+}
+
+struct StoreSink {
+    name: String,
+    uniflow: bool,
+    writer: Writer,
+    /// The directions of a flow, with `uniflow`.
+    parts: Vec<FlowRecord>,
+}
+
+impl Sink for StoreSink {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        for flow in flows {
+            let written = if self.uniflow {
+                self.parts.clear();
+                self.parts.extend(unidirectional(flow).map(|(part, _)| part));
+                self.writer.write(flow, totals(flow), &self.parts)
+            } else {
+                self.writer.write(flow, totals(flow), std::slice::from_ref(flow))
+            };
+            written.map_err(|error| failed(&self.name, error))?;
+        }
+        self.writer.tick().map_err(|error| failed(&self.name, error))
+    }
+
+    fn tick(&mut self) {
+        // Without another attempt, the error comes with the next records, or at the end.
+        let _ = self.writer.tick();
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.writer.finish().map_err(|error| failed(&self.name, error))
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        self.writer.counters()
+    }
+}
+
+fn failed(name: &str, error: weir_store::Error) -> Error {
+    let sink = name.to_owned();
+    match error {
+        weir_store::Error::NoStore(_) => Error::File { sink, problem: UnusableFile::NoStore },
+        weir_store::Error::Locked(_) => Error::File { sink, problem: UnusableFile::StoreLocked },
+        weir_store::Error::Io { error, .. } => Error::Io { sink, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_times_and_sizes() {
+        let keep = |age: Option<u64>, octets| Ok(Keep { age: age.map(Duration::from_secs), octets });
+        for (text, expected) in [
+            ("30d", keep(Some(30 * 86_400), None)),
+            ("200G", keep(None, Some(200_000_000_000))),
+            ("2TiB,12h", keep(Some(12 * 3600), Some(2 << 40))),
+            ("500MB", keep(None, Some(500_000_000))),
+            ("", Err(())),
+            ("30", Err(())),
+            ("0d", Err(())),
+            ("1d,2d", Err(())),
+            ("1G,", Err(())),
+            ("10m", Err(())),
+            ("100k", Err(())),
+            ("99999999999T", Err(())),
+            ("1Gb", Err(())),
+        ] {
+            assert_eq!(parse_keep(text).map_err(|_| ()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Makes the files of an hour few, sorted by source address, then start: smaller, and a search for a source
+//! reads few of their row groups.
+//!
+//! A file is made column by column: the rows in memory are those of one column, and what is encoded.
+
+use bytes::Bytes;
+use crate::folder::{Folder, Hour, StoredFile, create_file};
+use crate::replacement::Replacement;
+use crate::schema::{ROW_GROUP_ROWS, writer_properties};
+use parking_lot::Mutex;
+use parquet::basic::Type as Physical;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::column::writer::{ColumnCloseResult, get_column_writer, get_typed_column_writer};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{FileMetaData, KeyValue};
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::{SchemaDescriptor, TypePtr};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rows of a sorted file, at most.
+const SORTED_ROWS: usize = 32 * ROW_GROUP_ROWS;
+/// What became of an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compacted {
+    /// It stays as it is: it is sorted, has other files meanwhile, or the program ends.
+    Nothing,
+    /// It has this number of sorted files now.
+    Into {
+        /// Number of sorted files.
+        files: usize,
+        /// Their octets.
+        octets: u64,
+    },
+}
+
+/// The values of a column: where each row's is among those that are not null.
+struct Values<T> {
+    /// The position of a row's value; `NULL` for null.
+    positions: Vec<u32>,
+    values: Vec<T>,
+}
+
+const NULL: u32 = u32::MAX;
+
+/// Files with the same columns.
+struct Group<'a> {
+    root: TypePtr,
+    metadata: Option<Vec<KeyValue>>,
+    files: Vec<&'a StoredFile>,
+    rows: usize,
+}
+
+/// Sorts the records of an hour, and puts the sorted files in the place of all others at once.
+///
+/// # Errors
+/// A file cannot be read, the disk is full, or the file system cannot exchange folders or link files. The hour is as
+/// before.
+pub fn compact_hour(
+    folder: &Folder,
+    hour: Hour,
+    files: &[StoredFile],
+    naming: &Mutex<()>,
+    stop: &AtomicBool,
+) -> io::Result<Compacted> {
+    let mut replacement = Replacement::new(folder, hour)?;
+    let mut merged: Vec<PathBuf> = Vec::new();
+    for group in groups(files)? {
+        if let [file] = group.files[..]
+            && file.is_sorted
+        {
+            continue;
+        }
+        let path = replacement.new_file();
+        let written = sort(&group, &path, stop)?;
+        if !written {
+            return Ok(Compacted::Nothing);
+        }
+        merged.extend(group.files.iter().map(|file| file.path.clone()));
+    }
+    if merged.is_empty() {
+        return Ok(Compacted::Nothing);
+    }
+    // No other file gets its name meanwhile.
+    let _naming = naming.lock();
+    let (files, octets) = replacement.finish(&merged)?;
+    Ok(Compacted::Into { files, octets })
+}
+
+/// The files in groups of the same columns, none with more rows than a sorted file. A sorted file that has no room for
+/// others is a group of its own.
+fn groups(files: &[StoredFile]) -> Result<Vec<Group<'_>>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for file in files {
+        let reader = SerializedFileReader::new(File::open(&file.path)?)?;
+        let metadata = reader.metadata().file_metadata();
+        let rows = usize::try_from(metadata.num_rows()).unwrap_or(usize::MAX);
+        let root = Arc::new(metadata.schema().clone());
+        let has_room =
+            |group: &&mut Group<'_>| *group.root == *root && group.rows.saturating_add(rows) <= SORTED_ROWS;
+        match groups.iter_mut().find(has_room) {
+            Some(group) => {
+                group.files.push(file);
+                group.rows += rows;
+            }
+            None => groups.push(Group { root, metadata: kept_metadata(metadata), files: vec![file], rows }),
+        }
+    }
+    Ok(groups)
+}
+
+fn kept_metadata(metadata: &FileMetaData) -> Option<Vec<KeyValue>> {
+    metadata.key_value_metadata().cloned()
+}
+
+/// Writes the rows of some files to one, sorted. Returns whether it was not stopped.
+fn sort(group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
+    let readers: Vec<_> = group
+        .files
+        .iter()
+        .map(|file| SerializedFileReader::new(File::open(&file.path)?))
+        .collect::<Result<_>>()?;
+    let columns = SchemaDescriptor::new(group.root.clone());
+    let names: Vec<&str> = columns.columns().iter().map(|column| column.name()).collect();
+    let properties = writer_properties(group.root.get_fields(), group.metadata.clone())?;
+    let order = order(&readers, &names)?;
+    let mut chunks: Vec<Vec<Chunk>> = Vec::new();
+    for at in 0..columns.num_columns() {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        chunks.push(sorted_column(&readers, &columns, at, &order, &properties)?);
+    }
+    write_file(path, &group.root, properties, chunks)?;
+    Ok(true)
+}
+
+/// A column of a row group, encoded.
+struct Chunk(Vec<u8>, ColumnCloseResult);
+
+fn write_file(
+    path: &Path,
+    root: &TypePtr,
+    properties: WriterPropertiesPtr,
+    columns: Vec<Vec<Chunk>>,
+) -> Result<()> {
+    let mut file = SerializedFileWriter::new(create_file(path)?, root.clone(), properties)?;
+    let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
+    let groups = columns.first().map_or(0, ExactSizeIterator::len);
+    for _ in 0..groups {
+        let mut group = file.next_row_group()?;
+        for chunks in &mut columns {
+            let Chunk(octets, closed) = chunks.next().ok_or_else(too_few_values)?;
+            group.append_column(&Bytes::from(octets), closed)?;
+        }
+        group.close()?;
+    }
+    let mut file = file.into_inner()?;
+    file.flush()?;
+    file.sync_all()?;
+    Ok(())
+}
+
+/// A column of all files, in another order.
+fn sorted_column(
+    readers: &[SerializedFileReader<File>],
+    columns: &SchemaDescriptor,
+    at: usize,
+    order: &[u32],
+    properties: &WriterPropertiesPtr,
+) -> Result<Vec<Chunk>> {
+    let write = match columns.column(at).physical_type() {
+        Physical::INT32 => sorted_column_of::<Int32Type>,
+        Physical::INT64 => sorted_column_of::<Int64Type>,
+        Physical::DOUBLE => sorted_column_of::<DoubleType>,
+        Physical::BYTE_ARRAY => sorted_column_of::<ByteArrayType>,
+        other => return Err(ParquetError::General(format!("a column has the type {other}, which Weir does not write"))),
+    };
+    write(readers, columns, at, order, properties)
+}
+
+fn sorted_column_of<T: DataType>(
+    readers: &[SerializedFileReader<File>],
+    columns: &SchemaDescriptor,
+    at: usize,
+    order: &[u32],
+    properties: &WriterPropertiesPtr,
+) -> Result<Vec<Chunk>> {
+    let column = read_column::<T>(readers, at)?;
+    let (mut values, mut present) = (Vec::new(), Vec::new());
+    let mut chunks = Vec::new();
+    for rows in order.chunks(ROW_GROUP_ROWS) {
+        values.clear();
+        present.clear();
+        for &row in rows {
+            let value = column.get(row);
+            present.push(i16::from(value.is_some()));
+            values.extend(value.cloned());
+        }
+        let mut octets = TrackedWrite::new(Vec::new());
+        let page_writer = Box::new(SerializedPageWriter::new(&mut octets));
+        let writer = get_column_writer(columns.column(at), properties.clone(), page_writer);
+        let mut writer = get_typed_column_writer::<T>(writer);
+        writer.write_batch(&values, Some(&present), None)?;
+        let closed = writer.close()?;
+        chunks.push(Chunk(octets.into_inner()?, closed));
+    }
+    Ok(chunks)
+}
+
+/// All values of a column.
+fn read_column<T: DataType>(readers: &[SerializedFileReader<File>], at: usize) -> Result<Values<T::T>> {
+    let mut column = Values { positions: Vec::new(), values: Vec::new() };
+    let mut present = Vec::new();
+    for reader in readers {
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group)?;
+            let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(usize::MAX);
+            let mut of_group = get_typed_column_reader::<T>(group.get_column_reader(at)?);
+            let mut left = rows;
+            while left > 0 {
+                present.clear();
+                let mut position = column.values.len() as u32;
+                let (records, _, _) = of_group.read_records(left, Some(&mut present), None, &mut column.values)?;
+                if records == 0 {
+                    return Err(too_few_values());
+                }
+                left -= records;
+                column.positions.extend(present.iter().map(|&level| {
+                    let at = if level > 0 { position } else { NULL };
+                    position += u32::from(level > 0);
+                    at
+                }));
+            }
+        }
+    }
+    Ok(column)
+}
+
+impl<T> Values<T> {
+    fn get(&self, row: u32) -> Option<&T> {
+        let position = *self.positions.get(row as usize)?;
+        self.values.get(position as usize)
+    }
+}
+
+/// The rows in the order of a sorted file.
+fn order(readers: &[SerializedFileReader<File>], names: &[&str]) -> Result<Vec<u32>> {
+    let place = |name: &str| names.iter().position(|other| *other == name);
+    let texts = |name| place(name).map(|at| read_column::<ByteArrayType>(readers, at)).transpose();
+    let rows: i64 = readers.iter().map(|reader| reader.metadata().file_metadata().num_rows()).sum();
+    let mut order: Vec<u32> = (0..u32::try_from(rows).map_err(|_| too_few_values())?).collect();
+    let sources = texts("src_ip")?;
+    let starts = place("start_time").map(|at| read_column::<Int64Type>(readers, at)).transpose()?;
+    let text = |row: u32| sources.as_ref().and_then(|of| of.get(row)).map(ByteArray::data);
+    let start = |row: u32| starts.as_ref().and_then(|of| of.get(row));
+    order.sort_by(|&a, &b| text(a).cmp(&text(b)).then_with(|| start(a).cmp(&start(b))));
+    Ok(order)
+}
+
+fn too_few_values() -> ParquetError {
+    ParquetError::General("a column has too few values".into())
+}

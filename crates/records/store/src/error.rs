@@ -1,0 +1,21 @@
+use std::io;
+use std::path::PathBuf;
+
+/// A store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There are other files in the folder.
+    #[error("{}: the folder is not empty, and is no store of Weir", .0.display())]
+    NoStore(PathBuf),
+    /// There is one writer at a time.
+    #[error("{}: another program writes to this store", .0.display())]
+    Locked(PathBuf),
+    /// The operating system reported an error.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+}

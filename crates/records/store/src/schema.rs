@@ -1,0 +1,115 @@
+//! The columns of Parquet files, and how each is encoded.
+//!
+//! | column of Weir | type in Parquet |
+//! |---|---|
+//! | time | INT64, TIMESTAMP(MICROS, UTC); and INT32 `NAME_ns_rest`: the nanoseconds left, 0 to 999 |
+//! | integer | INT64 |
+//! | number | DOUBLE |
+//! | all others | BYTE_ARRAY, STRING: the text as in CSV |
+//!
+//! Integers are signed, because many programs cannot subtract unsigned ones. Times have microseconds,
+//! because DuckDB and Spark cannot calculate with nanoseconds.
+
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::errors::Result;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use std::sync::Arc;
+use weir_fields::{Column, ColumnKind};
+
+/// Rows of a row group, at most.
+pub const ROW_GROUP_ROWS: usize = 1 << 16;
+/// What follows the name of a time, for the column of the nanoseconds left.
+pub const NS_REST: &str = "_ns_rest";
+/// Key in the metadata of a file: the fields, as JSON.
+pub const FIELDS_KEY: &str = "weir.fields";
+/// Key in the metadata of a file: the version of Weir.
+pub const VERSION_KEY: &str = "weir.version";
+/// Share of addresses that a Bloom filter does not exclude although the row group has none of them.
+const BLOOM_FALSE_POSITIVES: f64 = 0.02;
+const ZSTD_LEVEL: i32 = 1;
+
+/// The columns of a file.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The columns of Weir.
+    pub columns: Arc<[&'static Column]>,
+    /// The columns of Parquet.
+    pub root: TypePtr,
+    /// How they are written.
+    pub properties: WriterPropertiesPtr,
+}
+
+impl Schema {
+    /// The schema of files with these columns.
+    pub fn new(columns: &[&'static Column]) -> Result<Self> {
+        let fields = columns.iter().flat_map(|column| column_types(column)).collect::<Result<Vec<_>>>()?;
+        let root = Type::group_type_builder("flows").with_fields(fields).build()?;
+        let metadata = vec![
+            KeyValue::new(VERSION_KEY.into(), env!("CARGO_PKG_VERSION").to_owned()),
+            KeyValue::new(FIELDS_KEY.into(), describe(columns)),
+        ];
+        let properties = writer_properties(root.get_fields(), Some(metadata))?;
+        Ok(Self { columns: columns.into(), root: Arc::new(root), properties })
+    }
+}
+
+fn column_types(column: &Column) -> impl Iterator<Item = Result<TypePtr>> {
+    let optional = |name: &str, physical, logical| {
+        let builder = Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
+        builder.with_logical_type(logical).build().map(Arc::new)
+    };
+    let (own, rest) = match column.kind {
+        ColumnKind::Time => {
+            let time = LogicalType::timestamp(true, TimeUnit::MICROS);
+            let rest = optional(&format!("{}{NS_REST}", column.name), Physical::INT32, None);
+            (optional(column.name, Physical::INT64, Some(time)), Some(rest))
+        }
+        ColumnKind::Integer => (optional(column.name, Physical::INT64, None), None),
+        ColumnKind::Number => (optional(column.name, Physical::DOUBLE, None), None),
+        _ => (optional(column.name, Physical::BYTE_ARRAY, Some(LogicalType::String)), None),
+    };
+    [own].into_iter().chain(rest)
+}
+
+/// How files with these columns of Parquet are written.
+///
+/// # Errors
+/// None that is known: the values are constants.
+pub fn writer_properties(columns: &[TypePtr], metadata: Option<Vec<KeyValue>>) -> Result<WriterPropertiesPtr> {
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).into())
+        .set_key_value_metadata(metadata)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_data_page_row_count_limit(ROW_GROUP_ROWS)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_bloom_filter_fpp(BLOOM_FALSE_POSITIVES)
+        .set_bloom_filter_max_ndv(ROW_GROUP_ROWS as u64);
+    for column in columns {
+        let path = ColumnPath::from(column.name());
+        let is_time = matches!(column.get_basic_info().logical_type_ref(), Some(LogicalType::Timestamp(_)));
+        if is_time {
+            // Times of neighbouring records are near each other, and hardly any two are the same.
+            builder = builder
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        } else if column.name().ends_with("_ip") {
+            builder = builder.set_column_bloom_filter_enabled(path, true);
+        }
+    }
+    Ok(Arc::new(builder.build()))
+}
+
+/// The fields with their units and sentences, as JSON.
+fn describe(columns: &[&'static Column]) -> String {
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|Column { name, kind, unit, description, .. }| {
+            serde_json::json!({ "name": name, "type": kind.name(), "unit": unit, "description": description })
+        })
+        .collect();
+    serde_json::Value::Array(fields).to_string()
+}
