@@ -224,12 +224,15 @@ impl Column {
     /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].
     #[inline]
     pub fn read<'a>(&self, flow: &'a FlowRecord) -> FieldValue<'a> {
-        match (self.read)(flow) {
-            FieldValue::Implied(number) => FieldValue::Unsigned(number),
+        // Changed in place: a copy waits for the parts of the value that the function has just written.
+        let mut value = (self.read)(flow);
+        match value {
+            FieldValue::Implied(number) => value = FieldValue::Unsigned(number),
             FieldValue::NotApplicable | FieldValue::NoValue => {
-                self.none.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+                value = self.none.map_or(FieldValue::NotApplicable, FieldValue::Unsigned);
             }
-            value => value,
+            _ => {}
         }
+        value
     }
 }

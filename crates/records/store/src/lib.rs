@@ -19,5 +19,6 @@ pub use compaction::{Compacted, compact_hour};
 pub use error::Error;
 pub use folder::{Content, Folder, Hour, StoredFile};
 pub use retention::{Keep, Removed};
+pub use rows::Row;
 pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, VERSION_KEY};
 pub use writer::{Settings, Writer};

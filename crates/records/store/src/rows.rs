@@ -8,8 +8,20 @@ use std::io::Write;
 use std::net::IpAddr;
 use weir_fields::{Column, ColumnKind, FieldValue};
 use weir_flow::FlowRecord;
+use weir_ledger::RecordTotals;
 
 const NS_PER_MICROSECOND: u64 = 1000;
+
+/// A row: a flow, or one direction of it.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    /// What is written.
+    pub record: &'a FlowRecord,
+    /// The flow. What is computed from several fields is that of the flow, and it decides the hour.
+    pub flow: &'a FlowRecord,
+    /// What is counted with this row: the flow, in one of its rows.
+    pub totals: RecordTotals,
+}
 
 /// The rows of one row group.
 pub struct Rows {
@@ -48,16 +60,22 @@ impl Rows {
         Self { columns, len: 0, beyond_integers: 0 }
     }
 
-    /// Appends a row: a flow, or one direction of it. What is computed from several fields is that of the
-    /// flow.
-    pub fn push(&mut self, record: &FlowRecord, flow: &FlowRecord) {
-        let mut is_beyond = false;
+    /// Appends rows, column by column.
+    pub fn push(&mut self, rows: &[Row<'_>]) {
+        let before = self.len;
+        let mut beyond = Vec::new();
         for of in &mut self.columns {
             let is_computed = !of.column.properties.computed_from.is_empty();
-            is_beyond |= !of.push(&of.column.read(if is_computed { flow } else { record }));
+            for (at, Row { record, flow, .. }) in rows.iter().enumerate() {
+                if !of.push(&of.column.read(if is_computed { flow } else { record })) {
+                    beyond.push(before + at);
+                }
+            }
         }
-        self.len += 1;
-        self.beyond_integers += u64::from(is_beyond);
+        self.len += rows.len();
+        beyond.sort_unstable();
+        beyond.dedup();
+        self.beyond_integers += beyond.len() as u64;
     }
 
     /// Writes the rows as a row group, and removes them.

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::folder::{Folder, Hour};
 use crate::maintenance::Maintenance;
 use crate::retention::Keep;
-use crate::rows::Rows;
+use crate::rows::{Row, Rows};
 use crate::schema::{ROW_GROUP_ROWS, Schema};
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use weir_fields::Column;
-use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Rows of a file, at most.
@@ -111,26 +110,33 @@ impl Writer {
         })
     }
 
-    /// Adds a flow, as one row, or as one for each of its `parts`.
+    /// Adds rows.
     ///
     /// # Errors
     /// A file cannot be written, and is not tried again. Its records, and all later ones, are lost.
-    pub fn write(&mut self, flow: &FlowRecord, totals: RecordTotals, parts: &[FlowRecord]) -> Result<(), Error> {
-        let hour = Hour::of(flow.start_ns());
-        self.counters.waiting.merge(totals);
-        let at = match self.hours.iter().rposition(|open| open.hour == hour) {
-            Some(at) => at,
-            None => self.begin_hour(hour)?,
-        };
-        let open = &mut self.hours[at];
-        parts.iter().for_each(|part| open.rows.push(part, flow));
-        open.flows.merge(totals);
-        if open.rows.len >= ROW_GROUP_ROWS {
-            let encoded = open.encode_rows();
-            let is_full = open.written_rows >= FILE_ROWS;
-            encoded.map_err(|error| invalid(&self.folder, error))?;
-            if is_full {
-                self.end_hour(at)?;
+    pub fn write(&mut self, rows: &[Row<'_>]) -> Result<(), Error> {
+        let hour = |row: &Row<'_>| Hour::of(row.flow.start_ns());
+        rows.iter().for_each(|row| self.counters.waiting.merge(row.totals));
+        for rows in rows.chunk_by(|a, b| hour(a) == hour(b)) {
+            let mut rows = rows;
+            while let Some(first) = rows.first() {
+                let at = match self.hours.iter().rposition(|open| open.hour == hour(first)) {
+                    Some(at) => at,
+                    None => self.begin_hour(hour(first))?,
+                };
+                let open = &mut self.hours[at];
+                let (now, later) = rows.split_at(rows.len().min(ROW_GROUP_ROWS - open.rows.len));
+                rows = later;
+                open.rows.push(now);
+                now.iter().for_each(|row| open.flows.merge(row.totals));
+                if open.rows.len == ROW_GROUP_ROWS {
+                    let encoded = open.encode_rows();
+                    let is_full = open.written_rows >= FILE_ROWS;
+                    encoded.map_err(|error| invalid(&self.folder, error))?;
+                    if is_full {
+                        self.end_hour(at)?;
+                    }
+                }
             }
         }
         Ok(())

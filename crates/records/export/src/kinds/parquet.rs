@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_fields::{Column, select_columns};
 use weir_flow::FlowRecord;
-use weir_ledger::SinkCounters;
-use weir_store::{Folder, Keep, Settings, Writer};
+use weir_ledger::{RecordTotals, SinkCounters};
+use weir_store::{Folder, Keep, Row, Settings, Writer};
 use weir_text::units::time_unit_ns;
 
 const KEEP: SinkSetting = SinkSetting {
@@ -133,7 +133,7 @@ impl Destination for Store {
         let owner = options.file_owner.map(|Owner { user, group }| (user, group));
         let folder = Folder::new(&self.folder, owner);
         let writer = Writer::open(name, folder, self.settings(options)).map_err(|error| failed(name, error))?;
-        Ok(Box::new(StoreSink { name: name.into(), uniflow: options.uniflow, writer, parts: Vec::new() }))
+        Ok(Box::new(StoreSink { name: name.into(), uniflow: options.uniflow, writer }))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
@@ -153,23 +153,27 @@ struct StoreSink {
     name: String,
     uniflow: bool,
     writer: Writer,
-    /// The directions of a flow, with `uniflow`.
-    parts: Vec<FlowRecord>,
+}
+
+impl StoreSink {
+    fn write_rows(&mut self, flows: &[FlowRecord]) -> Result<(), weir_store::Error> {
+        if !self.uniflow {
+            let row = |flow| Row { record: flow, flow, totals: totals(flow) };
+            return self.writer.write(&flows.iter().map(row).collect::<Vec<_>>());
+        }
+        for flow in flows {
+            let parts: Vec<FlowRecord> = unidirectional(flow).map(|(part, _)| part).collect();
+            let counted = |at| if at == 0 { totals(flow) } else { RecordTotals::default() };
+            let row = |(at, record)| Row { record, flow, totals: counted(at) };
+            self.writer.write(&parts.iter().enumerate().map(row).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
 }
 
 impl Sink for StoreSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        for flow in flows {
-            let written = if self.uniflow {
-                self.parts.clear();
-                self.parts.extend(unidirectional(flow).map(|(part, _)| part));
-                self.writer.write(flow, totals(flow), &self.parts)
-            } else {
-                self.writer.write(flow, totals(flow), std::slice::from_ref(flow))
-            };
-            written.map_err(|error| failed(&self.name, error))?;
-        }
-        self.writer.tick().map_err(|error| failed(&self.name, error))
+        self.write_rows(flows).and_then(|()| self.writer.tick()).map_err(|error| failed(&self.name, error))
     }
 
     fn tick(&mut self) {
