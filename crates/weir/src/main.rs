@@ -33,6 +33,7 @@ mod run_status;
 mod sandbox;
 mod settings;
 mod signals;
+mod store;
 mod summary;
 mod synth;
 mod table;
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),
         Command::Bypass(bypass) => bypass::run(&bypass),
+        Command::Store(store) => store::run(&store),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),
         Command::Doctor(doctor) => doctor::run(&doctor),

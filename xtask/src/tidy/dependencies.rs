@@ -6,14 +6,14 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 26] = [
+const ALLOWED: [(&str, &str); 27] = [
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
     ("control", "dpi export fields flow ledger packet probe query"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),
-    ("export", "dpi fields flow ledger packet tcp text"),
+    ("export", "dpi fields flow ledger packet store tcp text"),
     ("fields", "dpi flow packet tcp text"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
@@ -25,6 +25,7 @@ const ALLOWED: [(&str, &str); 26] = [
     ("query", "dpi export fields flow ledger packet tcp text"),
     ("recorder", "capture egress fields flow ledger packet query text"),
     ("rules", "fields flow query text"),
+    ("store", "fields flow ledger text"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
     ("tcp-report", "capture export fields flow ledger packet plot tcp tcp-batch text"),
@@ -34,7 +35,7 @@ const ALLOWED: [(&str, &str); 26] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture control dpi egress enrich export fields flow host ledger packet plot probe query recorder rules tcp tcp-batch tcp-report text trafficgen",
+        "bench capture control dpi egress enrich export fields flow host ledger packet plot probe query recorder rules store tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

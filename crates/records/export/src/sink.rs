@@ -298,8 +298,8 @@ pub enum InvalidSink {
     #[error("{0:?} is not a setting of a store; use fields=NAME,..., keep=30d,200G or interval=1m")]
     StoreSetting(String),
     /// The value of `keep=` is neither a time nor a size, nor both.
-    #[error("keep must be a time from 1h, such as 30d, a size from 1MiB, such as 200G, or both, as in 30d,200G, not {0:?}")]
-    Keep(String),
+    #[error(transparent)]
+    Keep(#[from] weir_store::InvalidKeep),
     /// The value of `interval=` is no time.
     #[error("interval must be a time from 1s to 1h, not {0:?}")]
     Interval(String),

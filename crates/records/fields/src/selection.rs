@@ -102,12 +102,7 @@ pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFi
 
 /// The columns if the user selects none: those of a profile (`basic` for JSON and CSV, `store` for a store), the other
 /// fields that distinguish flows, and MAC addresses if requested.
-pub fn default_columns(
-    profile: Profile,
-    key: KeyOptions,
-    layer2: bool,
-    mac_addresses: bool,
-) -> Vec<&'static Column> {
+pub fn default_columns(profile: Profile, key: KeyOptions, layer2: bool, mac_addresses: bool) -> Vec<&'static Column> {
     let is_more = |column: &&Column| {
         let needs = |requirement| column.properties.needs == Some(requirement);
         layer2 && column.is_in(Profile::Layer2)

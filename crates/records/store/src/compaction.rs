@@ -1,23 +1,23 @@
-//! Makes the files of an hour few, sorted by source address, then start: smaller, and a search for a source
-//! reads few of their row groups.
+//! Makes the files of an hour few, sorted by the first address, then the first time: smaller, and a search for such an
+//! address reads few of their row groups.
 //!
 //! A file is made column by column: the rows in memory are those of one column, and what is encoded.
 
-use bytes::Bytes;
 use crate::folder::{Folder, Hour, StoredFile, create_file};
+use crate::reading::{guarded, read_column, reader, too_few_values, unknown_type};
 use crate::replacement::Replacement;
-use crate::schema::{ROW_GROUP_ROWS, writer_properties};
+use crate::schema::{ROW_GROUP_ROWS, is_address, is_time, writer_properties};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use parquet::basic::Type as Physical;
-use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::{ColumnCloseResult, get_column_writer, get_typed_column_writer};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
-use parquet::errors::{ParquetError, Result};
+use parquet::errors::Result;
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
-use parquet::schema::types::{SchemaDescriptor, TypePtr};
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, TypePtr};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -39,15 +39,6 @@ pub enum Compacted {
         octets: u64,
     },
 }
-
-/// The values of a column: where each row's is among those that are not null.
-struct Values<T> {
-    /// The position of a row's value; `NULL` for null.
-    positions: Vec<u32>,
-    values: Vec<T>,
-}
-
-const NULL: u32 = u32::MAX;
 
 /// Files with the same columns.
 struct Group<'a> {
@@ -71,14 +62,14 @@ pub fn compact_hour(
 ) -> io::Result<Compacted> {
     let mut replacement = Replacement::new(folder, hour)?;
     let mut merged: Vec<PathBuf> = Vec::new();
-    for group in groups(files)? {
+    for group in guarded(|| groups(files))? {
         if let [file] = group.files[..]
             && file.is_sorted
         {
             continue;
         }
         let path = replacement.new_file();
-        let written = sort(&group, &path, stop)?;
+        let written = guarded(|| sort(&group, &path, stop))?;
         if !written {
             return Ok(Compacted::Nothing);
         }
@@ -98,12 +89,11 @@ pub fn compact_hour(
 fn groups(files: &[StoredFile]) -> Result<Vec<Group<'_>>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for file in files {
-        let reader = SerializedFileReader::new(File::open(&file.path)?)?;
+        let reader = reader(&file.path)?;
         let metadata = reader.metadata().file_metadata();
         let rows = usize::try_from(metadata.num_rows()).unwrap_or(usize::MAX);
         let root = Arc::new(metadata.schema().clone());
-        let has_room =
-            |group: &&mut Group<'_>| *group.root == *root && group.rows.saturating_add(rows) <= SORTED_ROWS;
+        let has_room = |group: &&mut Group<'_>| *group.root == *root && group.rows.saturating_add(rows) <= SORTED_ROWS;
         match groups.iter_mut().find(has_room) {
             Some(group) => {
                 group.files.push(file);
@@ -121,15 +111,10 @@ fn kept_metadata(metadata: &FileMetaData) -> Option<Vec<KeyValue>> {
 
 /// Writes the rows of some files to one, sorted. Returns whether it was not stopped.
 fn sort(group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
-    let readers: Vec<_> = group
-        .files
-        .iter()
-        .map(|file| SerializedFileReader::new(File::open(&file.path)?))
-        .collect::<Result<_>>()?;
+    let readers: Vec<_> = group.files.iter().map(|file| reader(&file.path)).collect::<Result<_>>()?;
     let columns = SchemaDescriptor::new(group.root.clone());
-    let names: Vec<&str> = columns.columns().iter().map(|column| column.name()).collect();
     let properties = writer_properties(group.root.get_fields(), group.metadata.clone())?;
-    let order = order(&readers, &names)?;
+    let order = order(&readers, &columns)?;
     let mut chunks: Vec<Vec<Chunk>> = Vec::new();
     for at in 0..columns.num_columns() {
         if stop.load(Ordering::Relaxed) {
@@ -144,12 +129,7 @@ fn sort(group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
 /// A column of a row group, encoded.
 struct Chunk(Vec<u8>, ColumnCloseResult);
 
-fn write_file(
-    path: &Path,
-    root: &TypePtr,
-    properties: WriterPropertiesPtr,
-    columns: Vec<Vec<Chunk>>,
-) -> Result<()> {
+fn write_file(path: &Path, root: &TypePtr, properties: WriterPropertiesPtr, columns: Vec<Vec<Chunk>>) -> Result<()> {
     let mut file = SerializedFileWriter::new(create_file(path)?, root.clone(), properties)?;
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     let groups = columns.first().map_or(0, ExactSizeIterator::len);
@@ -180,7 +160,7 @@ fn sorted_column(
         Physical::INT64 => sorted_column_of::<Int64Type>,
         Physical::DOUBLE => sorted_column_of::<DoubleType>,
         Physical::BYTE_ARRAY => sorted_column_of::<ByteArrayType>,
-        other => return Err(ParquetError::General(format!("a column has the type {other}, which Weir does not write"))),
+        other => return Err(unknown_type(other)),
     };
     write(readers, columns, at, order, properties)
 }
@@ -214,56 +194,17 @@ fn sorted_column_of<T: DataType>(
     Ok(chunks)
 }
 
-/// All values of a column.
-fn read_column<T: DataType>(readers: &[SerializedFileReader<File>], at: usize) -> Result<Values<T::T>> {
-    let mut column = Values { positions: Vec::new(), values: Vec::new() };
-    let mut present = Vec::new();
-    for reader in readers {
-        for group in 0..reader.num_row_groups() {
-            let group = reader.get_row_group(group)?;
-            let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(usize::MAX);
-            let mut of_group = get_typed_column_reader::<T>(group.get_column_reader(at)?);
-            let mut left = rows;
-            while left > 0 {
-                present.clear();
-                let mut position = column.values.len() as u32;
-                let (records, _, _) = of_group.read_records(left, Some(&mut present), None, &mut column.values)?;
-                if records == 0 {
-                    return Err(too_few_values());
-                }
-                left -= records;
-                column.positions.extend(present.iter().map(|&level| {
-                    let at = if level > 0 { position } else { NULL };
-                    position += u32::from(level > 0);
-                    at
-                }));
-            }
-        }
-    }
-    Ok(column)
-}
-
-impl<T> Values<T> {
-    fn get(&self, row: u32) -> Option<&T> {
-        let position = *self.positions.get(row as usize)?;
-        self.values.get(position as usize)
-    }
-}
-
-/// The rows in the order of a sorted file.
-fn order(readers: &[SerializedFileReader<File>], names: &[&str]) -> Result<Vec<u32>> {
-    let place = |name: &str| names.iter().position(|other| *other == name);
-    let texts = |name| place(name).map(|at| read_column::<ByteArrayType>(readers, at)).transpose();
+/// The rows by the first address, then the first time.
+fn order(readers: &[SerializedFileReader<File>], columns: &SchemaDescriptor) -> Result<Vec<u32>> {
+    let place = |is_key: &dyn Fn(&ColumnDescPtr) -> bool| columns.columns().iter().position(is_key);
     let rows: i64 = readers.iter().map(|reader| reader.metadata().file_metadata().num_rows()).sum();
     let mut order: Vec<u32> = (0..u32::try_from(rows).map_err(|_| too_few_values())?).collect();
-    let sources = texts("src_ip")?;
-    let starts = place("start_time").map(|at| read_column::<Int64Type>(readers, at)).transpose()?;
-    let text = |row: u32| sources.as_ref().and_then(|of| of.get(row)).map(ByteArray::data);
-    let start = |row: u32| starts.as_ref().and_then(|of| of.get(row));
-    order.sort_by(|&a, &b| text(a).cmp(&text(b)).then_with(|| start(a).cmp(&start(b))));
+    let addresses = place(&|column| is_address(column.self_type()));
+    let addresses = addresses.map(|at| read_column::<ByteArrayType>(readers, at)).transpose()?;
+    let times = place(&|column| is_time(column.self_type()));
+    let times = times.map(|at| read_column::<Int64Type>(readers, at)).transpose()?;
+    let address = |row: u32| addresses.as_ref().and_then(|of| of.get(row)).map(ByteArray::data);
+    let time = |row: u32| times.as_ref().and_then(|of| of.get(row));
+    order.sort_by(|&a, &b| address(a).cmp(&address(b)).then_with(|| time(a).cmp(&time(b))));
     Ok(order)
-}
-
-fn too_few_values() -> ParquetError {
-    ParquetError::General("a column has too few values".into())
 }

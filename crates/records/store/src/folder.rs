@@ -56,6 +56,13 @@ impl Hour {
         time.strftime("date=%Y-%m-%d/hour=%H").to_string().into()
     }
 
+    /// The day, UTC: `2026-11-24`.
+    pub fn date(self) -> String {
+        let path = self.path();
+        let day = path.parent().and_then(Path::to_str).unwrap_or_default();
+        day.trim_start_matches("date=").into()
+    }
+
     /// The hour of names of folders.
     fn of_names(day: &str, hour: &str) -> Option<Self> {
         let day: jiff::civil::Date = day.strip_prefix("date=")?.parse().ok()?;

@@ -1,24 +1,29 @@
 //! A store: flow records in Parquet files, a folder for each hour.
 //!
 //! Input: flow records. Output: files that every program reads that reads Parquet. Invariants: a file is on
-//! the disk whole, or not at all; every record is in one file, is counted as waiting, or as lost.
+//! the disk whole, or not at all; every record is in one file, waits, or is counted as lost.
 //! Not done here: reading records back, SQL.
 #![forbid(unsafe_code)]
 
 mod compaction;
 mod error;
 mod folder;
+mod inspection;
 mod maintenance;
+mod reading;
 mod replacement;
 mod retention;
 mod rows;
 mod schema;
+mod settings;
 mod writer;
 
 pub use compaction::{Compacted, compact_hour};
 pub use error::Error;
 pub use folder::{Content, Folder, Hour, StoredFile};
-pub use retention::{Keep, Removed};
+pub use inspection::{count_rows, verify};
+pub use retention::{InvalidKeep, Keep, Removed};
 pub use rows::Row;
 pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, VERSION_KEY};
-pub use writer::{Settings, Writer};
+pub use settings::Settings;
+pub use writer::Writer;

@@ -3,7 +3,7 @@
 use crate::compaction::{Compacted, compact_hour};
 use crate::folder::{Content, Folder, Hour, StoredFile};
 use crate::retention::Keep;
-use crate::writer::Settings;
+use crate::settings::Settings;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +153,8 @@ impl Worker {
 
 /// Whether an hour has files to sort, and will have no others soon.
 fn is_settled(files: &[StoredFile]) -> bool {
-    let newest = files.iter().filter(|file| !file.is_sorted).filter_map(|file| file.path.metadata().ok()?.modified().ok());
+    let newest =
+        files.iter().filter(|file| !file.is_sorted).filter_map(|file| file.path.metadata().ok()?.modified().ok());
     let is_over = now_ns() > files[0].hour.end_ns();
     is_over && newest.max().is_some_and(|newest| newest.elapsed().is_ok_and(|age| age >= SETTLED))
 }

@@ -1,10 +1,14 @@
-//! What stays in a store: the newest hours, and so many octets.
+//! What stays in a store: by age, and by octets.
 
 use crate::folder::{Content, Folder, Hour, StoredFile, remove_empty};
-use std::fmt;
 use std::fs::{self, File, TryLockError};
+use std::str::FromStr;
 use std::time::Duration;
 use tracing::{debug, info, warn};
+use weir_text::units::time_unit_ns;
+
+const MIN_AGE: Duration = Duration::from_secs(3600);
+const MIN_OCTETS: u64 = 1_000_000;
 
 /// Up to when flows stay. Without both, all stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +19,51 @@ pub struct Keep {
     pub octets: Option<u64>,
 }
 
+/// A text that is no [`Keep`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("keep must be a time from 1h, such as 30d, a size from 1MB, such as 200G, or both, as in 30d,200G, not {0:?}")]
+pub struct InvalidKeep(String);
+
+/// `30d`, `200G` or both.
+impl FromStr for Keep {
+    type Err = InvalidKeep;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKeep> {
+        let mut keep = Self::default();
+        for limit in text.split(',') {
+            match (time(limit), size(limit)) {
+                (Some(age), _) if keep.age.is_none() && age >= MIN_AGE => keep.age = Some(age),
+                (_, Some(octets)) if keep.octets.is_none() && octets >= MIN_OCTETS => keep.octets = Some(octets),
+                _ => return Err(InvalidKeep(text.into())),
+            }
+        }
+        Ok(keep)
+    }
+}
+
+/// A number above 0 and what follows it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    Some((number.parse().ok().filter(|&number| number > 0)?, unit))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = number(text)?;
+    time_unit_ns(unit).and_then(|ns| number.checked_mul(ns)).map(Duration::from_nanos)
+}
+
+/// A number of octets with a decimal or a binary unit.
+fn size(text: &str) -> Option<u64> {
+    let (number, unit) = number(text)?;
+    let (letter, factor) = match unit.split_at_checked(1)? {
+        (letter, "" | "B") => (letter, 1000_u64),
+        (letter, "i" | "iB") => (letter, 1024),
+        _ => return None,
+    };
+    let power = ["M", "G", "T"].iter().position(|known| *known == letter)?;
+    number.checked_mul(factor.pow(power as u32 + 2))
+}
+
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
@@ -22,12 +71,8 @@ pub struct Removed {
     pub files: u64,
     /// Octets of these files.
     pub octets: u64,
-}
-
-impl fmt::Display for Removed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} files, {} octets", self.files, self.octets)
-    }
+    /// Number of files that the system did not remove.
+    pub failed: u64,
 }
 
 impl Keep {
@@ -57,6 +102,7 @@ impl Keep {
             }
             if let Err(error) = fs::remove_file(&file.path) {
                 warn!(sink = name, file = %file.path.display(), %error, "cannot remove an old file of the store");
+                removed.failed += 1;
                 continue;
             }
             removed.files += 1;
@@ -80,4 +126,52 @@ impl Keep {
 fn is_being_read(file: &StoredFile) -> bool {
     let open = File::open(&file.path);
     open.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_times_and_sizes() {
+        let keep = |age: Option<u64>, octets| Some(Keep { age: age.map(Duration::from_secs), octets });
+        for (text, expected) in [
+            ("30d", keep(Some(30 * 86_400), None)),
+            ("200G", keep(None, Some(200_000_000_000))),
+            ("2TiB,12h", keep(Some(12 * 3600), Some(2 << 40))),
+            ("500MB", keep(None, Some(500_000_000))),
+            ("", None),
+            ("30", None),
+            ("0d", None),
+            ("1d,2d", None),
+            ("1G,", None),
+            ("10m", None),
+            ("100k", None),
+            ("99999999999T", None),
+            ("1Gb", None),
+        ] {
+            assert_eq!(text.parse().ok(), expected, "{text}");
+        }
+    }
+
+    fn content(files: &[(u64, u64)]) -> Content {
+        let file = |&(hour, octets): &(u64, u64)| StoredFile {
+            hour: Hour::of(hour * 3600 * 1_000_000_000),
+            path: format!("{hour}").into(),
+            octets,
+            is_sorted: false,
+        };
+        Content { files: files.iter().map(file).collect(), strange: Vec::new() }
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_a_clock_that_jumps_removes_nothing() {
+        let content = content(&[(1, 10), (2, 20), (30, 30), (31, 40)]);
+        let hours = |keep: Keep, now_h: u64| keep.expired(&content, now_h * 3600 * 1_000_000_000).len();
+        let octets = |octets| Keep { octets: Some(octets), age: None };
+        assert_eq!([100, 99, 70, 69, 0].map(|most| hours(octets(most), 32)), [0, 1, 2, 3, 4]);
+        let age = |hours: u64| Keep { age: Some(Duration::from_secs(3600 * hours)), octets: None };
+        assert_eq!([40, 30, 29, 28, 1].map(|most| hours(age(most), 32)), [0, 0, 1, 2, 2]);
+        assert_eq!((hours(age(40), 1_000_000), hours(age(1), 3)), (0, 0));
+    }
 }

@@ -91,11 +91,10 @@ pub fn writer_properties(columns: &[TypePtr], metadata: Option<Vec<KeyValue>>) -
         .set_offset_index_disabled(true);
     for column in columns {
         let path = ColumnPath::from(column.name());
-        let is_time = matches!(column.get_basic_info().logical_type_ref(), Some(LogicalType::Timestamp(_)));
         let is_integer = column.get_physical_type() == Physical::INT64;
         if column.get_physical_type() == Physical::DOUBLE {
             builder = builder.set_column_dictionary_enabled(path, false);
-        } else if is_time || is_integer && column.name().ends_with("_ns") {
+        } else if is_time(column) || is_integer && column.name().ends_with("_ns") {
             // Hardly any two are the same.
             builder = builder
                 .set_column_dictionary_enabled(path.clone(), false)
@@ -104,13 +103,23 @@ pub fn writer_properties(columns: &[TypePtr], metadata: Option<Vec<KeyValue>>) -
             builder = builder
                 .set_column_dictionary_page_size_limit(path.clone(), INTEGER_DICTIONARY_OCTETS)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-        } else if column.name().ends_with("_ip") {
+        } else if is_address(column) {
             builder = builder
                 .set_column_bloom_filter_fpp(path.clone(), BLOOM_FALSE_POSITIVES)
                 .set_column_bloom_filter_max_ndv(path, ROW_GROUP_ROWS as u64);
         }
     }
     Ok(Arc::new(builder.build()))
+}
+
+/// Whether a column has times.
+pub fn is_time(column: &Type) -> bool {
+    matches!(column.get_basic_info().logical_type_ref(), Some(LogicalType::Timestamp(_)))
+}
+
+/// Whether a column has addresses. A test compares the names with the catalogue.
+pub fn is_address(column: &Type) -> bool {
+    column.get_physical_type() == Physical::BYTE_ARRAY && column.name().ends_with("_ip")
 }
 
 /// The fields with their units and sentences, as JSON.
@@ -122,4 +131,19 @@ fn describe(columns: &[&'static Column]) -> String {
         })
         .collect();
     serde_json::Value::Array(fields).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_fields::columns;
+
+    #[test]
+    fn addresses_are_known_by_their_names() {
+        for column in columns() {
+            let Some(Ok(of)) = column_types(column).next() else { panic!("{} has no type", column.name) };
+            assert_eq!(is_address(&of), column.kind == ColumnKind::Address, "{}", column.name);
+            assert_eq!(is_time(&of), column.kind == ColumnKind::Time, "{}", column.name);
+        }
+    }
 }

@@ -1,15 +1,15 @@
 //! Writes flow records into a store.
 //!
 //! Records of an hour are encoded in memory, and written as one file when it has enough rows or is old
-//! enough. Until then they are counted as waiting. So a file is on the disk whole, or not at all, and a
+//! enough. Until then they wait, as those in a queue. So a file is on the disk whole, or not at all, and a
 //! full disk delays files, up to a limit of memory, before it loses records.
 
 use crate::error::Error;
 use crate::folder::{Folder, Hour};
 use crate::maintenance::Maintenance;
-use crate::retention::Keep;
 use crate::rows::{Row, Rows};
 use crate::schema::{ROW_GROUP_ROWS, Schema};
+use crate::settings::Settings;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
@@ -17,9 +17,8 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::{debug, info, warn};
-use weir_fields::Column;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Rows of a file, at most.
@@ -29,22 +28,6 @@ const FILE_ROWS: usize = 8 * ROW_GROUP_ROWS;
 const MAX_HOURS: usize = 4;
 /// Octets of encoded files that wait for a disk, at most. Beyond that the oldest is lost.
 const MAX_WAITING_OCTETS: usize = 64 << 20;
-
-/// How a store is written.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The columns of new files.
-    pub columns: Vec<&'static Column>,
-    /// A file ends this long after its first record, at the latest.
-    pub interval: Duration,
-    /// What stays.
-    pub keep: Keep,
-    /// Hours that are over are made one sorted file.
-    pub compacts: bool,
-    /// A file that cannot be written is tried again, after this time; the log is told after the other. With
-    /// `None`, the store has ended.
-    pub retry: Option<[Duration; 2]>,
-}
 
 /// The one writer of a store.
 pub struct Writer {
@@ -60,6 +43,10 @@ pub struct Writer {
     /// Held while a file gets its name.
     naming: Arc<Mutex<()>>,
     counters: SinkCounters,
+    /// Records that are not on the disk, and not lost.
+    pending: RecordTotals,
+    /// A file could not be written, and is not tried again.
+    has_ended: bool,
 }
 
 /// The file of an hour that is being encoded.
@@ -107,6 +94,8 @@ impl Writer {
             maintenance: None,
             naming: Arc::default(),
             counters: SinkCounters { sink: name.into(), ..SinkCounters::default() },
+            pending: RecordTotals::default(),
+            has_ended: false,
         })
     }
 
@@ -116,7 +105,11 @@ impl Writer {
     /// A file cannot be written, and is not tried again. Its records, and all later ones, are lost.
     pub fn write(&mut self, rows: &[Row<'_>]) -> Result<(), Error> {
         let hour = |row: &Row<'_>| Hour::of(row.flow.start_ns());
-        rows.iter().for_each(|row| self.counters.waiting.merge(row.totals));
+        if self.has_ended {
+            rows.iter().for_each(|row| self.counters.add_lost(ExportLossReason::WriteFailed, row.totals));
+            return Ok(());
+        }
+        rows.iter().for_each(|row| self.pending.merge(row.totals));
         for rows in rows.chunk_by(|a, b| hour(a) == hour(b)) {
             let mut rows = rows;
             while let Some(first) = rows.first() {
@@ -193,7 +186,7 @@ impl Writer {
                 failure.last_attempt = Instant::now();
                 if failure.last_warning.is_none_or(|at| at.elapsed() >= log) {
                     failure.last_warning = Some(Instant::now());
-                    let (sink, waiting) = (&self.name, self.counters.waiting.flows);
+                    let (sink, waiting) = (&self.name, self.pending.flows);
                     warn!(sink, %error, waiting, "the store cannot be written, trying again");
                 }
                 self.lose_beyond(if is_last_attempt { 0 } else { MAX_WAITING_OCTETS });
@@ -211,7 +204,8 @@ impl Writer {
             if let Err(error) = self.write_first() {
                 self.hours.clear();
                 self.waiting.clear();
-                let lost = std::mem::take(&mut self.counters.waiting);
+                self.has_ended = true;
+                let lost = std::mem::take(&mut self.pending);
                 self.counters.add_lost(ExportLossReason::WriteFailed, lost);
                 return Err(Error::Io { path: self.folder.path().into(), error });
             }
@@ -227,7 +221,7 @@ impl Writer {
         }
         let path = self.folder.add_file(file.hour, &file.octets, &self.naming)?;
         let counters = &mut self.counters;
-        subtract(&mut counters.waiting, file.flows);
+        subtract(&mut self.pending, file.flows);
         counters.exported.merge(file.flows);
         counters.wire_records += file.rows as u64;
         counters.messages += 1;
@@ -244,7 +238,7 @@ impl Writer {
     fn lose_beyond(&mut self, octets: usize) {
         while self.waiting.iter().map(|file| file.octets.len()).sum::<usize>() > octets {
             let Some(file) = self.waiting.pop_front() else { break };
-            subtract(&mut self.counters.waiting, file.flows);
+            subtract(&mut self.pending, file.flows);
             self.counters.add_lost(ExportLossReason::WriteFailed, file.flows);
             self.failure.iter_mut().for_each(|failure| failure.lost_flows += file.flows.flows);
         }

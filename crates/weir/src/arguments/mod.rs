@@ -11,6 +11,7 @@ mod packets;
 mod probe;
 mod read;
 mod rules;
+mod store;
 mod synth;
 mod tcp;
 mod usage;
@@ -27,6 +28,7 @@ pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use read::Read;
 pub use rules::{RulesArguments, RulesCheck, RulesCommand};
+pub use store::Store;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
 pub use usage::{join_value, with_short_value, with_tip};
@@ -94,6 +96,7 @@ pub enum Command {
     Packets(Box<Packets>),
     Rules(RulesArguments),
     Bypass(Box<Bypass>),
+    Store(Store),
     Synth(Synth),
     Bench(Bench),
     Doctor(Doctor),
@@ -112,6 +115,7 @@ impl Command {
             Self::Tcp(tcp) => tcp.reporting.quiet,
             Self::Packets(packets) => packets.quiet,
             Self::Bypass(bypass) => bypass.quiet,
+            Self::Store(store) => store.quiet,
             Self::Synth(synth) => synth.quiet,
             _ => false,
         }

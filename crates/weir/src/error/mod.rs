@@ -10,6 +10,7 @@ mod output;
 mod probe;
 mod reload;
 mod rules;
+mod store;
 mod tcp;
 
 pub use advice::{advice, live_source, sink_advice};
@@ -21,6 +22,7 @@ pub use output::OutputError;
 pub use probe::ProbeError;
 pub use reload::{IncompleteConfig, ReloadError};
 pub use rules::{RulesError, RulesProblems};
+pub use store::StoreError;
 pub use tcp::TcpError;
 
 use advice::*;
@@ -45,6 +47,8 @@ pub enum Error {
     Reload(#[from] ReloadError),
     #[error(transparent)]
     Rules(#[from] RulesError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("--dpi full: this weir was built without nDPI; build it with --features ndpi")]
     NoNdpi,
     #[error("{0}")]

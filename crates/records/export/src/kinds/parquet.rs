@@ -12,7 +12,7 @@ use weir_fields::{Column, select_columns};
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_store::{Folder, Keep, Row, Settings, Writer};
-use weir_text::units::time_unit_ns;
+use weir_text::units::parse_duration;
 
 const KEEP: SinkSetting = SinkSetting {
     name: "keep",
@@ -29,8 +29,7 @@ const INTERVAL: SinkSetting = SinkSetting {
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 /// Shortest interval: each file costs a sync, and has a footer.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Smallest size of `keep=`.
-const MIN_OCTETS: u64 = 1 << 20;
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 pub(super) const KIND: SinkKind = SinkKind {
     scheme: "parquet",
@@ -64,7 +63,7 @@ impl Store {
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
             match setting.split_once('=') {
                 Some(("fields", selection)) => store.columns = Some(select_columns(selection)?),
-                Some(("keep", limits)) => store.keep = parse_keep(limits)?,
+                Some(("keep", limits)) => store.keep = limits.parse()?,
                 Some(("interval", time)) => store.interval = parse_interval(time)?,
                 _ => return Err(InvalidSink::StoreSetting(setting.into())),
             }
@@ -85,47 +84,9 @@ impl Store {
     }
 }
 
-/// A number and what follows it.
-fn number(text: &str) -> Option<(u64, &str)> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    Some((number.parse().ok().filter(|&number| number > 0)?, unit))
-}
-
-fn time(text: &str) -> Option<Duration> {
-    let (number, unit) = number(text)?;
-    time_unit_ns(unit).and_then(|ns| number.checked_mul(ns)).map(Duration::from_nanos)
-}
-
-/// `30d`, `200G` or both.
-fn parse_keep(limits: &str) -> Result<Keep, InvalidSink> {
-    let invalid = || InvalidSink::Keep(limits.into());
-    let mut keep = Keep::default();
-    for limit in limits.split(',') {
-        match (time(limit), size(limit)) {
-            (Some(age), _) if keep.age.is_none() && age >= Duration::from_secs(3600) => keep.age = Some(age),
-            (_, Some(octets)) if keep.octets.is_none() && octets >= MIN_OCTETS => keep.octets = Some(octets),
-            _ => return Err(invalid()),
-        }
-    }
-    Ok(keep)
-}
-
-/// A number of octets with a decimal or a binary unit.
-fn size(text: &str) -> Option<u64> {
-    let (number, unit) = number(text)?;
-    let (letter, factor) = match unit.split_at_checked(1)? {
-        (letter, "" | "B") => (letter, 1000_u64),
-        (letter, "i" | "iB") => (letter, 1024),
-        _ => return None,
-    };
-    let power = ["k", "M", "G", "T"].iter().position(|known| known.eq_ignore_ascii_case(letter))?;
-    number.checked_mul(factor.pow(power as u32 + 1))
-}
-
 fn parse_interval(text: &str) -> Result<Duration, InvalidSink> {
-    let valid = |time: &Duration| *time >= MIN_INTERVAL && *time <= Duration::from_secs(3600);
-    time(text).filter(valid).ok_or_else(|| InvalidSink::Interval(text.into()))
+    let time = parse_duration(text).ok().map(Duration::from_nanos);
+    time.filter(|time| (MIN_INTERVAL..=MAX_INTERVAL).contains(time)).ok_or_else(|| InvalidSink::Interval(text.into()))
 }
 
 impl Destination for Store {
@@ -196,32 +157,5 @@ fn failed(name: &str, error: weir_store::Error) -> Error {
         weir_store::Error::NoStore(_) => Error::File { sink, problem: UnusableFile::NoStore },
         weir_store::Error::Locked(_) => Error::File { sink, problem: UnusableFile::StoreLocked },
         weir_store::Error::Io { error, .. } => Error::Io { sink, error },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_times_and_sizes() {
-        let keep = |age: Option<u64>, octets| Ok(Keep { age: age.map(Duration::from_secs), octets });
-        for (text, expected) in [
-            ("30d", keep(Some(30 * 86_400), None)),
-            ("200G", keep(None, Some(200_000_000_000))),
-            ("2TiB,12h", keep(Some(12 * 3600), Some(2 << 40))),
-            ("500MB", keep(None, Some(500_000_000))),
-            ("", Err(())),
-            ("30", Err(())),
-            ("0d", Err(())),
-            ("1d,2d", Err(())),
-            ("1G,", Err(())),
-            ("10m", Err(())),
-            ("100k", Err(())),
-            ("99999999999T", Err(())),
-            ("1Gb", Err(())),
-        ] {
-            assert_eq!(parse_keep(text).map_err(|_| ()), expected, "{text}");
-        }
     }
 }

@@ -27,7 +27,7 @@ fn file_size_limit(bytes: u64) -> libc::rlimit {
 }
 
 /// Limits the size of files that a command writes.
-fn limit_file_size(command: &mut Command, bytes: u64) {
+pub(super) fn limit_file_size(command: &mut Command, bytes: u64) {
     let limit = file_size_limit(bytes);
     // SAFETY: the call reads one limit.
     let set = move || match unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } {
@@ -39,7 +39,7 @@ fn limit_file_size(command: &mut Command, bytes: u64) {
 }
 
 /// A probe that meters a pipe and has one file.
-struct Probe {
+pub(super) struct Probe {
     child: Child,
     input: ChildStdin,
     flows: u32,
@@ -47,7 +47,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn start(sink: &str, stats: &Path, limit_bytes: u64) -> Self {
+    pub(super) fn start(sink: &str, stats: &Path, limit_bytes: u64) -> Self {
         Self::start_in(command(), sink, stats, limit_bytes)
     }
 
@@ -77,7 +77,7 @@ impl Probe {
     }
 
     /// Sends packets of new flows, 100 of them per second of capture time.
-    fn feed(&mut self, flows: u32) {
+    pub(super) fn feed(&mut self, flows: u32) {
         for _ in 0..flows {
             let (seconds, part) = (self.flows / 100, self.flows % 100);
             let [request, response] = request_and_response(self.flows as u16);
@@ -93,7 +93,7 @@ impl Probe {
     }
 
     /// Sends packets until the log has a text.
-    fn feed_until(&mut self, text: &str) {
+    pub(super) fn feed_until(&mut self, text: &str) {
         until(text, || {
             self.feed(20);
             self.log().contains(text)
@@ -121,7 +121,7 @@ impl Probe {
         number(&if what == LOST { &sink["lost"]["write_failed"] } else { &sink["exported"] }["flows"])
     }
 
-    fn set_file_size_limit(&self, bytes: u64) {
+    pub(super) fn set_file_size_limit(&self, bytes: u64) {
         let limit = file_size_limit(bytes);
         // SAFETY: the call reads one limit.
         let result = unsafe {
@@ -131,7 +131,7 @@ impl Probe {
     }
 
     /// Ends the input: the number of flows, exit code and log.
-    fn finish(mut self) -> (u64, Option<i32>, String) {
+    pub(super) fn finish(mut self) -> (u64, Option<i32>, String) {
         drop(self.input);
         let code = self.child.wait().unwrap().code();
         let log = self.log.lock().unwrap().clone();

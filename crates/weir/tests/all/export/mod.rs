@@ -1,4 +1,5 @@
 mod file_errors;
 mod options_records;
 mod rotation;
+mod store;
 mod udp_export;

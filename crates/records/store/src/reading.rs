@@ -1,0 +1,107 @@
+//! Reads the columns of Parquet files.
+
+use parquet::basic::Type as Physical;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::schema::types::SchemaDescriptor;
+use std::fs::File;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// The values of a column: where each row's is among those that are not null.
+pub struct Values<T> {
+    /// The position of a row's value; `NULL` for null.
+    positions: Vec<u32>,
+    values: Vec<T>,
+}
+
+const NULL: u32 = u32::MAX;
+
+/// Opens a file.
+pub fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
+    SerializedFileReader::new(File::open(path)?)
+}
+
+/// Reads all values of a column: there are as many as rows.
+pub fn check_column(
+    readers: &[SerializedFileReader<File>],
+    columns: &SchemaDescriptor,
+    at: usize,
+    rows: u64,
+) -> Result<()> {
+    let found = match columns.column(at).physical_type() {
+        Physical::INT32 => read_column::<Int32Type>(readers, at)?.positions.len(),
+        Physical::INT64 => read_column::<Int64Type>(readers, at)?.positions.len(),
+        Physical::DOUBLE => read_column::<DoubleType>(readers, at)?.positions.len(),
+        Physical::BYTE_ARRAY => read_column::<ByteArrayType>(readers, at)?.positions.len(),
+        other => return Err(unknown_type(other)),
+    };
+    if found as u64 == rows { Ok(()) } else { Err(too_few_values()) }
+}
+
+/// All values of a column.
+pub fn read_column<T: DataType>(readers: &[SerializedFileReader<File>], at: usize) -> Result<Values<T::T>> {
+    let mut column = Values { positions: Vec::new(), values: Vec::new() };
+    let mut present = Vec::new();
+    for reader in readers {
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group)?;
+            let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(usize::MAX);
+            let mut of_group = get_typed_column_reader::<T>(group.get_column_reader(at)?);
+            let mut left = rows;
+            while left > 0 {
+                present.clear();
+                let mut position = column.values.len() as u32;
+                let (records, _, _) = of_group.read_records(left, Some(&mut present), None, &mut column.values)?;
+                if records == 0 {
+                    return Err(too_few_values());
+                }
+                left -= records;
+                column.positions.extend(present.iter().map(|&level| {
+                    let at = if level > 0 { position } else { NULL };
+                    position += u32::from(level > 0);
+                    at
+                }));
+            }
+        }
+    }
+    Ok(column)
+}
+
+impl<T> Values<T> {
+    /// The value of a row; `None` for null.
+    pub fn get(&self, row: u32) -> Option<&T> {
+        let position = *self.positions.get(row as usize)?;
+        self.values.get(position as usize)
+    }
+}
+
+/// The decoder of Parquet is not ours: a damaged file must not end the program.
+pub fn guarded<T>(read: impl FnOnce() -> Result<T>) -> io::Result<T> {
+    let panicked = |_| Err(ParquetError::General("the file is damaged".into()));
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked).map_err(io_error)
+}
+
+/// An error of the system as it is, and what is wrong with a file in words.
+fn io_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::new(io::ErrorKind::InvalidData, other),
+    }
+}
+
+/// Weir writes no such column.
+pub fn unknown_type(of: Physical) -> ParquetError {
+    ParquetError::General(format!("a column has the type {of}, which Weir does not write"))
+}
+
+/// The file is damaged.
+pub fn too_few_values() -> ParquetError {
+    ParquetError::General("a column has too few values".into())
+}

@@ -1,0 +1,198 @@
+//! What is in the files of a store, and what is refused.
+
+use super::{files, json_rows, name_of, rows, sink};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use testbed::{
+    Pcap, START, arguments, assert_usage_errors, capture_files, read_ledger, request_and_response, success, weir,
+};
+
+#[test]
+fn a_store_has_the_records_of_json_before_and_after_its_hours_are_sorted() {
+    let folder = tempfile::tempdir().unwrap();
+    let captures = capture_files().into_iter().map(|path| vec![path.into_os_string()]);
+    let synth = ["synth:apps,flows=300,packets=20k,seed=3", "synth:lossy,flows=100,packets=40k,ipv6=40%,seed=4"];
+    let inputs = captures.chain(synth.map(|spec| vec!["-i".into(), spec.into()]));
+    for (at, input) in inputs.enumerate() {
+        let [store, json, stats] = ["store", "json", "stats"].map(|name| folder.path().join(format!("{at}.{name}")));
+        let outputs =
+            ["-o".to_owned(), sink(&store, "?fields=all"), "-o".into(), format!("json:{}?fields=all", json.display())];
+        let read = arguments!["read", "-q", "--decap", "--layer2", "--mac-addresses", "--stats", stats];
+        let (code, _, err) = weir(
+            read.into_iter()
+                .chain(input.iter().map(|text| text.as_os_str()))
+                .chain(outputs.iter().map(|text| text.as_ref())),
+        );
+        assert!(matches!(code, 0 | 2), "{input:?}: {err}");
+        let expected = json_rows(&json);
+        assert_eq!(rows(&store), expected, "{input:?}");
+        let sink = &read_ledger(&stats)["sinks"][0];
+        assert_eq!(sink["exported"]["flows"], expected.len(), "{input:?}");
+        success(arguments!["store", "-q", store, "--compact"]);
+        assert_eq!(rows(&store), expected, "{input:?}, sorted");
+        assert!(files(&store).iter().all(|path| name_of(path).starts_with("hour-")), "{input:?}");
+    }
+}
+
+#[test]
+fn hours_are_folders_and_files_have_row_groups_of_64_ki_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let capture = [0_u32, 3599, 3600, 86_400].iter().fold(Pcap::new(), |capture, &after| {
+        request_and_response(after as u16)
+            .iter()
+            .fold(capture, |capture, frame| capture.frame(START / 3600 * 3600 + after, 0, frame))
+    });
+    let path = folder.path().join("hours.pcap");
+    fs::write(&path, &capture.0).unwrap();
+    success(arguments!["read", "-q", path, "-o", sink(&store, "")]);
+    let hour = |after: i64| {
+        let time = jiff::Timestamp::from_second(i64::from(START) / 3600 * 3600 + after).unwrap();
+        time.strftime("date=%Y-%m-%d/hour=%H").to_string()
+    };
+    let found: Vec<String> = files(&store)
+        .iter()
+        .map(|path| path.parent().unwrap().strip_prefix(&store).unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(found, [0, 3600, 86_400].map(hour));
+    let listed = success(arguments!["store", store]);
+    assert!(listed.lines().any(|line| line.split_whitespace().take(5).eq(["all", "3", "3", "0", "4"])), "{listed}");
+
+    success(arguments![
+        "read",
+        "-q",
+        "-i",
+        "synth:velan,flows=70k,order=round,packets=140k",
+        "-o",
+        sink(&store, "?fields=basic")
+    ]);
+    let sizes: BTreeSet<i64> = files(&store)
+        .iter()
+        .flat_map(|path| {
+            let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+            reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(sizes, [1, 2, 70_000 - 65_536, 65_536].map(i64::from).into());
+    // Files of other columns are read together, and sorted apart.
+    success(arguments!["store", "-q", store, "--compact", "--verify"]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for path in files(&store) {
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o640, 0o750), "{}", path.display());
+    }
+    assert_eq!((mode(&store), mode(&store.join(".weir/lock"))), (0o750, 0o640));
+}
+
+#[test]
+fn the_metadata_of_a_file_has_the_sentence_of_each_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    success(arguments!["read", "-q", "-i", "synth:mix,flows=10,packets=100", "-o", sink(&store, "")]);
+    for compact in [false, true] {
+        if compact {
+            success(arguments!["store", "-q", store, "--compact"]);
+        }
+        let [file] = &files(&store)[..] else { panic!("{:?}", files(&store)) };
+        let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
+        let metadata = reader.metadata().file_metadata();
+        let entries = metadata.key_value_metadata().unwrap();
+        let value = |key: &str| entries.iter().find(|entry| entry.key == key).unwrap().value.clone().unwrap();
+        assert_eq!(value("weir.version"), env!("CARGO_PKG_VERSION"));
+        let fields: Vec<Value> = serde_json::from_str(&value("weir.fields")).unwrap();
+        let names: Vec<&str> = fields.iter().map(|field| field["name"].as_str().unwrap()).collect();
+        let columns = metadata.schema().get_fields();
+        let expected = columns.iter().map(|column| column.name()).filter(|name| !name.ends_with("_ns_rest"));
+        assert_eq!(names, expected.collect::<Vec<_>>());
+        let duration = fields.iter().find(|field| field["name"] == "duration_ns").unwrap();
+        assert_eq!(duration["unit"], "ns");
+        assert!(duration["description"].as_str().unwrap().contains("`start_time`"));
+        assert!(!names.contains(&"community_id"), "it does not compress");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("other")).unwrap();
+    fs::write(path("other/letter.txt"), "Dear").unwrap();
+    fs::write(path("file"), "x").unwrap();
+    let refused = |store: &Path, expected: &str| {
+        let (code, _, err) =
+            weir(arguments!["read", "-q", "-i", "synth:mix,flows=10,packets=100", "-o", sink(store, "")]);
+        assert!(code == 1 && err.contains(expected), "{code} {err}");
+        let (code, _, err) = weir(arguments!["probe", "--check", "-i", "af_packet:lo", "-o", sink(store, "")]);
+        assert!(code == 1 && err.contains(expected), "{code} {err}");
+    };
+    refused(&path("other"), "the folder is not empty, and is no store of Weir; name an empty folder");
+    refused(&path("file"), "Not a directory");
+    refused(&path("missing/store"), "No such file or directory");
+    assert_eq!(fs::read_dir(path("other")).unwrap().count(), 1);
+    let (code, _, err) = weir(arguments!["store", path("missing"), "--compact"]);
+    assert!(code == 1 && err.contains("No such file or directory") && !path("missing").exists(), "{err}");
+
+    let input = ["read", "-i", "synth:mix,packets=10"];
+    let with = |sink: &'static str| [&input[..], &["-o", sink]].concat();
+    assert_usage_errors(&[
+        (&with("parquet:"), "the folder is missing"),
+        (&with("parquet:-"), "a store is a folder, not standard output; use csv:- or json:-"),
+        (&with("parquet:s?keep=5"), "keep must be a time from 1h, such as 30d"),
+        (&with("parquet:s?keep=1d,1d"), "keep must be a time from 1h, such as 30d"),
+        (&with("parquet:s?interval=1ms"), "interval must be a time from 1s to 1h"),
+        (&with("parquet:s?rotate=1h"), "\"rotate=1h\" is not a setting of a store; use fields=NAME,..., keep=30d,200G"),
+        (&with("parquet:s?fields=src_op"), "did you mean src_ip?"),
+        (&[&input[..], &["-o", "parquet:s", "-o", "parquet:./s"]].concat(), "parquet:./s"),
+    ]);
+}
+
+#[test]
+fn strange_files_stay_and_damaged_ones_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    success(arguments!["read", "-q", "-i", "synth:mix,flows=100,packets=2k", "-o", sink(&store, "")]);
+    success(arguments!["read", "-q", "-i", "synth:mix,flows=100,packets=2k", "-o", sink(&store, "")]);
+    let [first, second] = &files(&store)[..] else { panic!("{:?}", files(&store)) };
+    let hour = first.parent().unwrap();
+    let strange =
+        [store.join("notes"), store.join("date=2026-13-01"), hour.join("flows.csv"), hour.join("flows-1.parquet.part")];
+    for path in &strange {
+        fs::write(path, "x").unwrap();
+    }
+    let (code, listed, err) = weir(arguments!["store", store]);
+    assert_eq!(code, 0, "{listed} {err}");
+    assert!(strange.iter().all(|path| err.contains(&*path.to_string_lossy())), "{err}");
+
+    let whole = fs::read(second).unwrap();
+    let middle = whole.len() / 3;
+    let with = |range: std::ops::Range<usize>, octet| {
+        let mut octets = whole.clone();
+        octets[range].fill(octet);
+        octets
+    };
+    let (middle, end) = (whole.len() / 3, whole.len() - 8);
+    let broken = [whole[..100].to_vec(), Vec::new(), with(middle..middle + 3000, 0xa5), with(end..end + 4, 0xff)];
+    for octets in broken {
+        fs::write(second, &octets).unwrap();
+        for option in ["--verify", "--compact"] {
+            let (code, _, err) = weir(arguments!["store", store, option]);
+            assert_eq!(code, 2, "{option} {err}");
+            assert!(option == "--compact" || err.contains(&*second.to_string_lossy()), "{err}");
+            assert!(first.exists() && second.exists() && strange.iter().all(|path| path.exists()), "{option}");
+        }
+    }
+    fs::write(second, &whole).unwrap();
+    let before = {
+        strange.iter().for_each(|path| fs::remove_file(path).unwrap());
+        rows(&store)
+    };
+    fs::write(hour.join("flows.csv"), "x").unwrap();
+    let (code, _, err) = weir(arguments!["store", store, "--compact", "--verify"]);
+    assert!(code == 0 && err.contains("flows.csv"), "{err}");
+    assert!(hour.join("flows.csv").exists());
+    fs::remove_file(hour.join("flows.csv")).unwrap();
+    assert_eq!(rows(&store), before);
+}
