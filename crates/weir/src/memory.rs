@@ -51,13 +51,15 @@ pub struct MemoryUse {
     pub enrichment_bytes: u64,
 }
 
-/// The memory of views with all groups that they may have.
+/// The memory of views with all groups that they may have, and of stores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ViewMemory {
     /// Limit of the groups of each view.
     pub groups: usize,
     /// Of all views together.
     pub bytes: u64,
+    /// What stores take beside.
+    pub store_bytes: u64,
 }
 
 /// Groups of a view without `--groups`, of which one takes this memory in all views together: fewer
@@ -138,6 +140,7 @@ impl MemoryUse {
         let reading_bytes = self.reading_threads * READING_THREAD_BYTES;
         (PROCESS_BYTES + self.meters * METER_BYTES + capture_bytes + reading_bytes) as u64
             + self.views.bytes
+            + self.views.store_bytes
             + self.enrichment_bytes
     }
 
@@ -206,7 +209,7 @@ impl MemoryUse {
                 queues: units::quantity(queue_bytes, "B"),
                 views: match views {
                     ViewMemory { bytes: 0, .. } => String::new(),
-                    ViewMemory { groups, bytes } => {
+                    ViewMemory { groups, bytes, .. } => {
                         format!(" and {groups} groups of views {} (--groups)", units::quantity(bytes, "B"))
                     }
                 },
@@ -349,7 +352,7 @@ mod tests {
     #[test]
     fn groups_of_views_take_memory_of_the_flow_cache_or_are_refused() {
         let fitted = |groups, free_bytes| {
-            let views = ViewMemory { groups, bytes: groups as u64 * 200 };
+            let views = ViewMemory { groups, bytes: groups as u64 * 200, store_bytes: 0 };
             fitted_with_views(views, 1, 1, 1 << 20, false, free_bytes).map(|(flows, _)| flows)
         };
         assert_eq!(fitted(1_000_000, 16 * GIB), Ok(1 << 20));

@@ -105,6 +105,7 @@ impl Outputs {
         let view_memory = view.as_ref().map_or(ViewMemory::default(), |view| ViewMemory {
             groups: view.groups,
             bytes: view.max_memory_bytes() * views(&sinks) as u64,
+            store_bytes: 0,
         });
         let mut targets: Vec<_> =
             sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(&sink.spec))).collect();
@@ -138,6 +139,12 @@ impl Outputs {
     pub fn table_on_standard_output(&self) -> bool {
         let is_text = |sink: &SinkSpec| sink.view_format() == Some(ViewFormat::Table) && sink.compression().is_none();
         self.on_standard_output.as_ref().is_some_and(|sink| is_text(&sink.spec))
+    }
+
+    /// What views and stores take.
+    pub fn memory(&self) -> ViewMemory {
+        let stores = self.sinks.iter().map(|sink| sink.spec.memory_bytes(&self.stored_columns, self.retries));
+        ViewMemory { store_bytes: stores.sum(), ..self.view_memory }
     }
 
     /// Whether a sink has a view instead of records.

@@ -64,7 +64,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let reading_threads = if reads_captures { reading_threads } else { 0 };
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
     let enrichment_bytes = enricher.as_ref().map_or(0, |of| of.reserve_bytes(sinks, back_pressure, false));
-    let views = outputs.view_memory;
+    let views = outputs.memory();
     let enrichment_bytes = enrichment_bytes + actions.as_ref().map_or(0, |actions| actions.memory_bytes(1));
     let memory =
         MemoryUse { meters: 1, reads_captures, reading_threads, sinks, back_pressure, views, enrichment_bytes };

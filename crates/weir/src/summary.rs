@@ -158,15 +158,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
     }
     for sink in &ledger.sinks {
         for (key, &flows) in &sink.altered {
-            let sentence = match *key {
-                "time_beyond_format" => {
-                    "the 32-bit times of the format cannot express their times (longer than 49.7 days, or after 2106)"
-                }
-                "cut_text" => "with shorter texts: the records did not fit into a message",
-                "basic_template" => "written as basic records: the sink has no template for their elements",
-                key => key,
-            };
-            fact("altered", format!("{} for {}: {sentence}", units::count(flows, "flow"), sink.sink));
+            fact("altered", format!("{} for {}: {}", units::count(flows, "flow"), sink.sink, altered_sentence(key)));
         }
         for (&reason, records) in &sink.lost {
             let flows = units::count(records.flows, "flow");
@@ -174,6 +166,19 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         }
     }
     text
+}
+
+/// Why the format does not have what the records have.
+fn altered_sentence(key: &'static str) -> &'static str {
+    match key {
+        "time_beyond_format" => {
+            "the 32-bit times of the format cannot express their times (longer than 49.7 days, or after 2106)"
+        }
+        "number_beyond_format" => "a number above 2^63 - 1 is stored as 2^63 - 1",
+        "cut_text" => "with shorter texts: the records did not fit into a message",
+        "basic_template" => "written as basic records: the sink has no template for their elements",
+        key => key,
+    }
 }
 
 /// Bits and packets per second; `None` if all packets have the same time.

@@ -93,6 +93,11 @@ impl SinkSpec {
         self.destination.columns()
     }
 
+    /// What it takes beside its queue, bytes, if a store has these columns by default. `runs_on`: until a signal.
+    pub fn memory_bytes(&self, stored_columns: &[&'static Column], runs_on: bool) -> u64 {
+        self.destination.memory_bytes(stored_columns, runs_on)
+    }
+
     /// Opens the sink.
     ///
     /// # Errors

@@ -26,6 +26,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows of a sorted file, at most.
 const SORTED_ROWS: usize = 32 * ROW_GROUP_ROWS;
+/// What sorting an hour takes at most, bytes: the encoded columns, and one that is being sorted.
+pub fn memory_bytes(columns: usize) -> usize {
+    const VALUE_BYTES: usize = 48;
+    SORTED_ROWS * (columns + VALUE_BYTES)
+}
+
 /// What became of an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compacted {

@@ -26,4 +26,4 @@ pub use retention::{InvalidKeep, Keep, Removed};
 pub use rows::Row;
 pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, VERSION_KEY};
 pub use settings::Settings;
-pub use writer::Writer;
+pub use writer::{Writer, memory_bytes};

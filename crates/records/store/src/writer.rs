@@ -22,10 +22,10 @@ use tracing::{debug, info, warn};
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Rows of a file, at most.
-const FILE_ROWS: usize = 8 * ROW_GROUP_ROWS;
+const FILE_ROWS: usize = 4 * ROW_GROUP_ROWS;
 /// Hours of which records are collected at the same time. Flows end in the order of their ends, so that
 /// more are rare.
-const MAX_HOURS: usize = 4;
+const MAX_HOURS: usize = 2;
 /// Octets of encoded files that wait for a disk, at most. Beyond that the oldest is lost.
 const MAX_WAITING_OCTETS: usize = 64 << 20;
 
@@ -72,6 +72,17 @@ struct Failure {
     last_attempt: Instant,
     last_warning: Option<Instant>,
     lost_flows: u64,
+}
+
+/// What a store takes at most, bytes.
+pub fn memory_bytes(columns: usize, runs_on: bool) -> u64 {
+    /// A value with its level; texts are longer, and most columns have few values.
+    const VALUE_BYTES: usize = 12;
+    let rows = ROW_GROUP_ROWS * columns * VALUE_BYTES;
+    // Measured: 0.7 octets a column and row, and 1 with spare room.
+    let hour = rows + FILE_ROWS * columns;
+    let others = if runs_on { MAX_WAITING_OCTETS + crate::compaction::memory_bytes(columns) } else { 0 };
+    (MAX_HOURS * hour + others) as u64
 }
 
 impl Writer {

@@ -73,6 +73,7 @@ Examples:
   weir read -i af_packet:eth0               meter live traffic until Ctrl-C
   weir read capture.pcap -v                 also print where each packet went
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
+  weir read capture.pcap -o parquet:flows   keep all flows in a folder of Parquet files
   weir packets /srv/packets --flow ID -o flow.pcapng
                                             write the recorded packets of a flow to a capture
   weir probe -i af_packet:eth0              run as a probe, with its status every second
@@ -95,8 +96,8 @@ pub enum Command {
     Tcp(Box<Tcp>),
     Packets(Box<Packets>),
     Rules(RulesArguments),
-    Bypass(Box<Bypass>),
     Store(Store),
+    Bypass(Box<Bypass>),
     Synth(Synth),
     Bench(Bench),
     Doctor(Doctor),

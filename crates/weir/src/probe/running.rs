@@ -55,7 +55,7 @@ impl Running {
         };
         let control_affinity = control::affinity(&groups.placement.export);
         let monitor = Monitor::new(&options);
-        let (sinks, views) = (std::mem::take(&mut open.sinks), outputs.view_memory);
+        let (sinks, views) = (std::mem::take(&mut open.sinks), outputs.memory());
         let started = start::start(&options, &settings, groups, sinks, views, enricher.as_ref(), actions.as_ref())?;
         effective.sink_memory = started.sink_memory;
         privileges::reset_priority();

@@ -117,6 +117,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What it takes beside its queue, bytes, with these default columns. `runs_on`: until a signal.
+    fn memory_bytes(&self, _stored_columns: &[&'static Column], _runs_on: bool) -> u64 {
+        0
+    }
+
     /// The columns that the specification selects.
     fn columns(&self) -> Option<&[&'static Column]> {
         None

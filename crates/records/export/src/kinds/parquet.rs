@@ -105,6 +105,11 @@ impl Destination for Store {
         Some(&self.folder)
     }
 
+    fn memory_bytes(&self, stored_columns: &[&'static Column], runs_on: bool) -> u64 {
+        let columns = self.columns.as_deref().unwrap_or(stored_columns);
+        weir_store::memory_bytes(columns.len(), runs_on)
+    }
+
     fn columns(&self) -> Option<&[&'static Column]> {
         self.columns.as_deref()
     }

@@ -3,8 +3,21 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 12] =
-    ["read", "probe", "tcp", "packets", "bypass", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "read",
+    "probe",
+    "tcp",
+    "packets",
+    "store",
+    "bypass",
+    "synth",
+    "bench",
+    "doctor",
+    "plan",
+    "fields",
+    "completions",
+    "man",
+];
 
 #[test]
 fn without_a_command_it_prints_short_help() {

@@ -197,20 +197,19 @@ fn kinds() -> BTreeMap<String, String> {
     success(["fields"]).lines().skip(1).map(kind).collect()
 }
 
-#[test]
-fn pandas_and_duckdb_read_the_right_types_and_sums() {
-    let Some(packages) = python_packages() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let synth = ["synth:mix,flows=1000,packets=20k,ipv6=30%,rst=20%,seed=5", "synth:lossy,flows=50,packets=20k,seed=3"];
-    // Each program starts slowly, so captures share files, as they do when a user reads a folder.
-    let captures = capture_files();
-    let inputs = captures.chunks(5).map(<[PathBuf]>::to_vec).chain(synth.map(|spec| vec![spec.into()]));
+/// Writes the records of each list of inputs in all formats. Returns the files with their inputs and ledgers.
+fn write_all_formats(
+    folder: &Path,
+    inputs: impl Iterator<Item = Vec<PathBuf>>,
+) -> BTreeMap<String, (Vec<PathBuf>, PathBuf)> {
     let mut files = BTreeMap::new();
     for (at, inputs) in inputs.enumerate() {
-        let stats = folder.path().join(format!("{at}.ledger"));
+        let stats = folder.join(format!("{at}.ledger"));
         let mut sinks = Vec::new();
-        for (format, profile) in [("csv", "basic"), ("json", "basic"), ("csv", "all"), ("json", "all")] {
-            let path = folder.path().join(format!("{at}-{profile}.{format}")).to_str().unwrap().to_owned();
+        let formats = [("csv", "basic"), ("json", "basic"), ("csv", "all"), ("json", "all"), ("parquet", "all")];
+        for (format, profile) in formats {
+            let ending = if format == "parquet" { "store" } else { format };
+            let path = folder.join(format!("{at}-{profile}.{ending}")).to_str().unwrap().to_owned();
             sinks.extend(["-o".to_owned(), format!("{format}:{path}?fields={profile}")]);
             files.insert(path, (inputs.clone(), stats.clone()));
         }
@@ -219,8 +218,24 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
         let (code, _, err) = weir(read.chain(paths));
         assert!(matches!(code, 0 | 2), "{err}");
     }
+    files
+}
+
+#[test]
+fn pandas_and_duckdb_read_the_right_types_and_sums() {
+    let Some(packages) = python_packages() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let synth = ["synth:mix,flows=1000,packets=20k,ipv6=30%,rst=20%,seed=5", "synth:lossy,flows=50,packets=20k,seed=3"];
+    // Each program starts slowly, so captures share files, as they do when a user reads a folder.
+    let captures = capture_files();
+    let inputs = captures.chunks(5).map(<[PathBuf]>::to_vec).chain(synth.map(|spec| vec![spec.into()]));
+    let files = write_all_formats(folder.path(), inputs);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/read/fields/pandas_duckdb.py");
-    let with_records = files.keys().filter(|path| std::fs::read_to_string(path).unwrap().lines().count() > 1);
+    let has_records = |path: &&String| match path.ends_with(".store") {
+        true => std::fs::read_dir(path).unwrap().count() > 1,
+        false => std::fs::read_to_string(path).unwrap().lines().count() > 1,
+    };
+    let with_records = files.keys().filter(has_records);
     let output = Command::new("python3").arg(script).args(with_records).env("PYTHONPATH", packages).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kinds = kinds();
@@ -244,6 +259,11 @@ fn pandas_and_duckdb_read_the_right_types_and_sums() {
             result["missing"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         for (name, kind) in result["kinds"].as_object().unwrap() {
             // Without nullable types pandas has no integers beside missing values.
+            // The nanoseconds of a time in a store.
+            if name.ends_with("_ns_rest") {
+                assert_eq!(kind, "integer", "{context}: {name}");
+                continue;
+            }
             let with_gaps = program == "pandas" && missing.contains(name.as_str()) && kinds[name] == "integer";
             // It makes integers of numbers that are all whole.
             let whole = program != "duckdb" && kinds[name] == "number" && kind == "integer";

@@ -167,7 +167,6 @@ fn strange_files_stay_and_damaged_ones_are_named() {
     assert!(strange.iter().all(|path| err.contains(&*path.to_string_lossy())), "{err}");
 
     let whole = fs::read(second).unwrap();
-    let middle = whole.len() / 3;
     let with = |range: std::ops::Range<usize>, octet| {
         let mut octets = whole.clone();
         octets[range].fill(octet);

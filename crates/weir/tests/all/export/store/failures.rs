@@ -229,11 +229,11 @@ fn files_belong_to_the_user_of_the_probe() {
     let capture = hours(folder.path(), 3);
     permit_all_users(&capture);
     success(arguments!["probe", "-q", "-i", capture, "--user", "nobody", "-o", sink(&store, "")]);
-    let nobody = fs::metadata(&store).unwrap().uid();
-    assert_ne!(nobody, 0);
+    let owner = fs::metadata(&store).unwrap().uid();
+    assert_ne!(owner, 0);
     let found = files(&store);
     assert_eq!(found.len(), 3);
     for path in found.iter().flat_map(|path| path.ancestors().take(3)).chain([&*store.join(".weir/lock")]) {
-        assert_eq!(fs::metadata(path).unwrap().uid(), nobody, "{}", path.display());
+        assert_eq!(fs::metadata(path).unwrap().uid(), owner, "{}", path.display());
     }
 }

@@ -1,7 +1,7 @@
 """Reads CSV and JSON files of flow records with pandas and DuckDB, as a user would: without options,
-and with the nullable types of pandas.
+and with the nullable types of pandas. Reads stores with DuckDB.
 
-Arguments: files, csv or json by their ending. Prints a JSON object per file and program: rows, the
+Arguments: files, csv or json by their ending, and folders of stores. Prints a JSON object per file and program: rows, the
 kind of each column that has values, the columns with a missing value, and sums; with nullable types
 also the columns of integers with a value that is not that of the file.
 """
@@ -60,7 +60,7 @@ def with_duckdb(path):
                 return kind
         return "integer" if name.endswith("INT") or name == "INTEGER" else name
 
-    source = f"'{path}'"
+    source = f"read_parquet('{path}/*/*/*.parquet', hive_partitioning = false)" if path.endswith(".store") else f"'{path}'"
     types = {row[0]: row[1] for row in duckdb.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     # Names without quotes: none is a word of SQL.
     rows, *counts = duckdb.sql(f"SELECT count(*), {', '.join(f'count({name})' for name in types)} FROM {source}").fetchall()[0]
@@ -76,5 +76,6 @@ def with_duckdb(path):
 
 PROGRAMS = {"pandas": with_pandas, "pandas, nullable": with_nullable_types, "duckdb": with_duckdb}
 for path in sys.argv[1:]:
-    for program, read in PROGRAMS.items():
+    of_path = {"duckdb": with_duckdb} if path.endswith(".store") else PROGRAMS
+    for program, read in of_path.items():
         print(json.dumps({"path": path, "program": program, **read(path)}))
