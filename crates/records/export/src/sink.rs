@@ -187,6 +187,9 @@ pub enum UnusableFile {
     /// Another program, or another output of this one, has locked it.
     #[error("another program writes to this file")]
     Locked,
+    /// Parquet has its index at the end, so it needs a file.
+    #[error("this is no regular file")]
+    NoFile,
     /// A store begins in an empty folder.
     #[error("the folder is not empty, and is no store of Weir")]
     NoStore,

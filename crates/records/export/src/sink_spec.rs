@@ -85,7 +85,7 @@ impl SinkSpec {
     /// Whether it writes one file after another, so that it opens files while it runs.
     pub fn is_rotated(&self) -> bool {
         let is_rotated = |file: &SinkFile| file.rotation != RotationSettings::default();
-        self.folder().is_some() || self.destination.file().is_some_and(is_rotated)
+        self.destination.makes_files() || self.destination.file().is_some_and(is_rotated)
     }
 
     /// The columns that it selects for itself.

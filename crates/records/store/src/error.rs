@@ -7,6 +7,12 @@ pub enum Error {
     /// There are other files in the folder.
     #[error("{}: the folder is not empty, and is no store of Weir", .0.display())]
     NoStore(PathBuf),
+    /// The content of a file is kept.
+    #[error("{}: the file exists and is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// A link, a device, a pipe or a folder cannot be replaced.
+    #[error("{}: this is no regular file", .0.display())]
+    NoFile(PathBuf),
     /// There is one writer at a time.
     #[error("{}: another program writes to this store", .0.display())]
     Locked(PathBuf),

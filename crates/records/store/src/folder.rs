@@ -122,7 +122,7 @@ impl Folder {
         let failed = |error| Error::Io { path: self.root.clone(), error };
         self.make_folder(&self.root).map_err(failed)?;
         let private = self.root.join(PRIVATE);
-        if !private.is_dir() {
+        if !is_folder(&private) {
             let is_empty = fs::read_dir(&self.root).map_err(failed)?.next().is_none();
             if !is_empty {
                 return Err(Error::NoStore(self.root.clone()));
@@ -151,7 +151,7 @@ impl Folder {
         match fs::read_dir(&self.root) {
             Ok(mut entries) => {
                 may_write(&self.root).map_err(failed)?;
-                let is_store = self.root.join(PRIVATE).is_dir() || entries.next().is_none();
+                let is_store = is_folder(&self.root.join(PRIVATE)) || entries.next().is_none();
                 if is_store { Ok(()) } else { Err(Error::NoStore(self.root.clone())) }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -174,7 +174,7 @@ impl Folder {
         for entry in fs::read_dir(self.root.join(PRIVATE))? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == PART) {
-                if path.is_dir() { remove_folder(&path)? } else { fs::remove_file(&path)? }
+                if is_folder(&path) { remove_folder(&path)? } else { fs::remove_file(&path)? }
             }
         }
         Ok(())
@@ -272,12 +272,12 @@ impl Folder {
             Ok(entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect())
         };
         for (day, day_path) in names(&self.root)?.into_iter().filter(|(name, _)| name != PRIVATE) {
-            if Hour::of_names(&day, "hour=00").is_none() || !day_path.is_dir() {
+            if Hour::of_names(&day, "hour=00").is_none() || !is_folder(&day_path) {
                 content.strange.push(day_path);
                 continue;
             }
             for (hour, hour_path) in names(&day_path).unwrap_or_default() {
-                let Some(hour) = Hour::of_names(&day, &hour).filter(|_| hour_path.is_dir()) else {
+                let Some(hour) = Hour::of_names(&day, &hour).filter(|_| is_folder(&hour_path)) else {
                     content.strange.push(hour_path);
                     continue;
                 };
@@ -319,6 +319,11 @@ pub fn create_file(path: &Path) -> io::Result<File> {
 /// The name lasts when the folder is on the disk. Some file systems refuse this.
 pub fn sync_folder(path: &Path) {
     let _ = File::open(path).and_then(|folder| folder.sync_all());
+}
+
+/// Whether there is a folder at a path. A link to one is none: what it leads to is not the store's to remove.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|at| at.is_dir())
 }
 
 /// Removes a folder and the files in it.

@@ -16,6 +16,7 @@ mod retention;
 mod rows;
 mod schema;
 mod settings;
+mod single_file;
 mod writer;
 
 pub use compaction::{Compacted, compact_hour};
@@ -26,4 +27,5 @@ pub use retention::{InvalidKeep, Keep, Removed};
 pub use rows::Row;
 pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, VERSION_KEY};
 pub use settings::Settings;
+pub use single_file::SingleFile;
 pub use writer::{Writer, memory_bytes};

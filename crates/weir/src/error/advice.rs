@@ -102,6 +102,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
             UnusableFile::NotEmpty => "; name another file, or replace its content with --overwrite",
             UnusableFile::Locked => "; give each a file of its own",
             UnusableFile::OtherContent => "; name another file, or move this one away",
+            UnusableFile::NoFile => "; name a file of its own",
             UnusableFile::NoStore => "; name an empty folder, or one that does not exist",
             UnusableFile::StoreLocked => "; give each a folder of its own",
         },

@@ -117,6 +117,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether it makes files after the start, besides rotated ones.
+    fn makes_files(&self) -> bool {
+        self.folder().is_some()
+    }
+
     /// What it takes beside its queue, bytes, with these default columns. `runs_on`: until a signal.
     fn memory_bytes(&self, _stored_columns: &[&'static Column], _runs_on: bool) -> u64 {
         0

@@ -1,9 +1,11 @@
-//! `parquet:FOLDER`: a store, which is a folder of Parquet files (crate `store`).
+//! `parquet:FOLDER`: a store, which is a folder of Parquet files (crate `store`). `parquet:FILE.parquet`: one file.
 
-use super::file::FIELDS;
+use super::file::{FIELDS, SinkFile};
 use super::{Destination, SinkKind, SinkSetting, WHERE, split};
+use crate::compression::Compression;
 use crate::pending_records::totals;
-use crate::sink::{Error, ExportOptions, FileMode, InvalidSink, Owner, Sink, UnusableFile};
+use crate::rotation::RotationSettings;
+use crate::sink::{Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
 use crate::unidirectional::unidirectional;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use weir_fields::{Column, select_columns};
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
-use weir_store::{Folder, Keep, Row, Settings, Writer};
+use weir_store::{Folder, Keep, Row, Settings, SingleFile, Writer};
 use weir_text::units::parse_duration;
 
 const KEEP: SinkSetting = SinkSetting {
@@ -31,15 +33,21 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// The end of the name of a single file.
+const ENDING: &str = "parquet";
+
 pub(super) const KIND: SinkKind = SinkKind {
     scheme: "parquet",
     place: ":FOLDER",
     writes: "a store: a folder of Parquet files",
     example: "parquet:flows?keep=30d,200G",
     settings: &[FIELDS, KEEP, INTERVAL, WHERE],
-    endings: &[],
+    endings: &[ENDING],
     view: None,
-    parse: |text| Ok(Arc::new(Store::parse(text)?)),
+    parse: |text| match text.split('?').next().and_then(|path| path.rsplit_once('.')) {
+        Some((_, ENDING)) => Ok(Arc::new(ParquetFile::parse(text)?)),
+        _ => Ok(Arc::new(Store::parse(text)?)),
+    },
 };
 
 #[derive(Debug)]
@@ -57,6 +65,11 @@ impl Store {
             Self { folder: folder.into(), columns: None, keep: Keep::default(), interval: DEFAULT_INTERVAL };
         match folder {
             "" => return Err(InvalidSink::Syntax("the folder is missing")),
+            _ if Compression::of(folder).is_some() => {
+                return Err(InvalidSink::Syntax(
+                    "Parquet files are compressed inside; name a folder, or a file that ends with .parquet",
+                ));
+            }
             "-" => return Err(InvalidSink::Syntax("a store is a folder, not standard output; use csv:- or json:-")),
             _ => {}
         }
@@ -94,7 +107,7 @@ impl Destination for Store {
         let owner = options.file_owner.map(|Owner { user, group }| (user, group));
         let folder = Folder::new(&self.folder, owner);
         let writer = Writer::open(name, folder, self.settings(options)).map_err(|error| failed(name, error))?;
-        Ok(Box::new(StoreSink { name: name.into(), uniflow: options.uniflow, writer }))
+        Ok(Box::new(ParquetSink { name: name.into(), uniflow: options.uniflow, writer, error: None }))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
@@ -115,13 +128,118 @@ impl Destination for Store {
     }
 }
 
-struct StoreSink {
-    name: String,
-    uniflow: bool,
-    writer: Writer,
+/// One Parquet file, for `weir read`.
+#[derive(Debug)]
+struct ParquetFile {
+    file: SinkFile,
+    columns: Option<Vec<&'static Column>>,
 }
 
-impl StoreSink {
+impl ParquetFile {
+    fn parse(text: &str) -> Result<Self, InvalidSink> {
+        let (file, fields) = SinkFile::parse_named("parquet", text)?;
+        if file.rotation != RotationSettings::default() {
+            return Err(InvalidSink::Syntax(
+                "a Parquet file is not rotated; use parquet:FOLDER, which has a folder for each hour",
+            ));
+        }
+        Ok(Self { file, columns: fields.map(select_columns).transpose()? })
+    }
+
+    /// A probe runs on, and the file would have its name at the end.
+    fn of_a_probe(name: &str) -> Error {
+        let invalid = InvalidSink::Syntax("a probe writes a store: use parquet:FOLDER (a name without .parquet)");
+        InvalidSpec { spec: name.into(), invalid }.into()
+    }
+}
+
+impl Destination for ParquetFile {
+    fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
+        if options.file_mode == FileMode::Append {
+            return Err(Self::of_a_probe(name));
+        }
+        let columns = self.columns.as_ref().unwrap_or(&options.stored_columns);
+        let replaces = options.file_mode == FileMode::Overwrite;
+        let writer = SingleFile::create(name, self.file.path.as_ref(), columns, replaces);
+        let writer = writer.map_err(|error| failed(name, error))?;
+        Ok(Box::new(ParquetSink { name: name.into(), uniflow: options.uniflow, writer, error: None }))
+    }
+
+    fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
+        Err(Self::of_a_probe(name))
+    }
+
+    fn file(&self) -> Option<&SinkFile> {
+        Some(&self.file)
+    }
+
+    fn makes_files(&self) -> bool {
+        true
+    }
+
+    fn memory_bytes(&self, stored_columns: &[&'static Column], _: bool) -> u64 {
+        weir_store::memory_bytes(self.columns.as_deref().unwrap_or(stored_columns).len(), false)
+    }
+
+    fn columns(&self) -> Option<&[&'static Column]> {
+        self.columns.as_deref()
+    }
+}
+
+/// What takes rows: a store, or a file.
+trait RowWriter: Send {
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), weir_store::Error>;
+
+    fn tick(&mut self) -> Result<(), weir_store::Error> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), weir_store::Error>;
+
+    fn counters(&self) -> &SinkCounters;
+}
+
+impl RowWriter for Writer {
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), weir_store::Error> {
+        self.write(rows)
+    }
+
+    fn tick(&mut self) -> Result<(), weir_store::Error> {
+        self.tick()
+    }
+
+    fn finish(&mut self) -> Result<(), weir_store::Error> {
+        self.finish()
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        self.counters()
+    }
+}
+
+impl RowWriter for SingleFile {
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), weir_store::Error> {
+        self.write(rows)
+    }
+
+    fn finish(&mut self) -> Result<(), weir_store::Error> {
+        self.finish()
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        self.counters()
+    }
+}
+
+struct ParquetSink<W> {
+    name: String,
+    uniflow: bool,
+    writer: W,
+    /// Why it has ended, until this is reported.
+    error: Option<Error>,
+}
+
+impl<W: RowWriter> ParquetSink<W> {
     fn write_rows(&mut self, flows: &[FlowRecord]) -> Result<(), weir_store::Error> {
         if !self.uniflow {
             let row = |flow| Row { record: flow, flow, totals: totals(flow) };
@@ -137,18 +255,21 @@ impl StoreSink {
     }
 }
 
-impl Sink for StoreSink {
+impl<W: RowWriter> Sink for ParquetSink<W> {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        self.write_rows(flows).and_then(|()| self.writer.tick()).map_err(|error| failed(&self.name, error))
+        let written = self.write_rows(flows).and_then(|()| self.writer.tick());
+        self.error.take().map_or(Ok(()), Err).and(written.map_err(|error| failed(&self.name, error)))
     }
 
     fn tick(&mut self) {
-        // Without another attempt, the error comes with the next records, or at the end.
-        let _ = self.writer.tick();
+        if let Err(error) = self.writer.tick() {
+            self.error.get_or_insert(failed(&self.name, error));
+        }
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.writer.finish().map_err(|error| failed(&self.name, error))
+        let finished = self.writer.finish();
+        self.error.take().map_or(Ok(()), Err).and(finished.map_err(|error| failed(&self.name, error)))
     }
 
     fn counters(&self) -> &SinkCounters {
@@ -160,6 +281,8 @@ fn failed(name: &str, error: weir_store::Error) -> Error {
     let sink = name.to_owned();
     match error {
         weir_store::Error::NoStore(_) => Error::File { sink, problem: UnusableFile::NoStore },
+        weir_store::Error::NotEmpty(_) => Error::File { sink, problem: UnusableFile::NotEmpty },
+        weir_store::Error::NoFile(_) => Error::File { sink, problem: UnusableFile::NoFile },
         weir_store::Error::Locked(_) => Error::File { sink, problem: UnusableFile::StoreLocked },
         weir_store::Error::Io { error, .. } => Error::Io { sink, error },
     }

@@ -1,6 +1,7 @@
 //! What is in the files of a store, and what is refused.
 
-use super::{files, json_rows, name_of, rows, sink};
+use super::super::file_errors::limit_file_size;
+use super::{files, json_rows, name_of, rows, rows_of, sink};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -8,7 +9,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use testbed::{
-    Pcap, START, arguments, assert_usage_errors, capture_files, read_ledger, request_and_response, success, weir,
+    Pcap, START, arguments, assert_usage_errors, capture_files, command, read_ledger, request_and_response, success,
+    text_of, weir,
 };
 
 #[test]
@@ -85,6 +87,47 @@ fn hours_are_folders_and_files_have_row_groups_of_64_ki_rows() {
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o640, 0o750), "{}", path.display());
     }
     assert_eq!((mode(&store), mode(&store.join(".weir/lock"))), (0o750, 0o640));
+}
+
+#[test]
+fn one_file_has_the_records_of_json_and_replaces_no_other() {
+    const FIELDS: &str = "start_time,src_ip,src_port,packets,bpp";
+    let folder = tempfile::tempdir().unwrap();
+    let [parquet, json] = ["flows.parquet", "flows.json"].map(|name| folder.path().join(name));
+    let json_sink = format!("json:{}?fields={FIELDS}", json.display());
+    let parquet_sink = format!("{}?fields={FIELDS}", parquet.display());
+    let read = |options: &[&str]| {
+        let input = "synth:mix,flows=70k,packets=200k,ramp=1ms";
+        let read = ["read", "-q", "-i", input, "-o", &parquet_sink, "-o", &json_sink];
+        weir([&read[..], options].concat())
+    };
+    assert_eq!(read(&[]), (0, String::new(), String::new()));
+    let written = rows_of(std::slice::from_ref(&parquet));
+    assert!(written.len() > 65_536 && written == json_rows(&json), "{} rows", written.len());
+    let (code, _, err) = read(&[]);
+    assert!(
+        code == 1 && err.contains("not empty; name another file, or replace its content with --overwrite"),
+        "{err}"
+    );
+    assert_eq!(read(&["--overwrite", "--where", "port 1"]), (0, String::new(), String::new()));
+    // The expression selects records of sinks of JSON and Parquet alike.
+    assert_eq!(rows_of(std::slice::from_ref(&parquet)), json_rows(&json));
+    let names = || fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(names(), 2, "no file has a temporary name");
+
+    let mut limited = command();
+    limited.args(arguments!["read", "-q", "--overwrite", "-i", "synth:mix,packets=20k", "-o", parquet]);
+    limit_file_size(&mut limited, 1000);
+    let (code, _, err) = text_of(&limited.output().unwrap());
+    assert!(code == 2 && err.contains("File too large"), "{code} {err}");
+    assert_eq!((names(), rows_of(std::slice::from_ref(&parquet))), (2, json_rows(&json)), "the file is as it was");
+
+    let name = parquet.to_str().unwrap();
+    assert_usage_errors(&[
+        (&["probe", "-i", "synth:mix,packets=10", "-o", name], "a probe writes a store: use parquet:FOLDER"),
+        (&["read", "-i", "synth:mix,packets=10", "-o", "a.parquet.gz"], "Parquet files are compressed inside"),
+        (&["read", "-i", "synth:mix,packets=10", "-o", "a.parquet?rotate=1h"], "a Parquet file is not rotated"),
+    ]);
 }
 
 #[test]

@@ -31,15 +31,19 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// The rows of a store as JSON has them, sorted.
 fn rows(folder: &Path) -> Vec<Row> {
+    rows_of(&files(folder))
+}
+
+fn rows_of(files: &[PathBuf]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for path in files(folder) {
-        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    for path in files {
+        let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
         for row in reader.get_row_iter(None).unwrap() {
             let row = row.unwrap();
             rows.push(json_row(row.get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect()));
         }
     }
-    rows.sort_by_key(|row| format!("{row:?}"));
+    rows.sort_by_cached_key(|row| format!("{row:?}"));
     rows
 }
 
@@ -65,7 +69,7 @@ fn json_row(fields: BTreeMap<String, Field>) -> Row {
 fn json_rows(path: &Path) -> Vec<Row> {
     let text = fs::read_to_string(path).unwrap();
     let mut rows: Vec<Row> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    rows.sort_by_key(|row| format!("{row:?}"));
+    rows.sort_by_cached_key(|row| format!("{row:?}"));
     rows
 }
 
