@@ -123,8 +123,7 @@ impl Folder {
         self.make_folder(&self.root).map_err(failed)?;
         let private = self.root.join(PRIVATE);
         if !is_folder(&private) {
-            let is_empty = fs::read_dir(&self.root).map_err(failed)?.next().is_none();
-            if !is_empty {
+            if !has_days_only(&self.root).map_err(failed)? {
                 return Err(Error::NoStore(self.root.clone()));
             }
             self.make_folder(&private).map_err(failed)?;
@@ -149,9 +148,9 @@ impl Folder {
         let failed = |error| Error::Io { path: self.root.clone(), error };
         let may_write = |path: &Path| Ok(access(path, Access::WRITE_OK | Access::EXEC_OK)?);
         match fs::read_dir(&self.root) {
-            Ok(mut entries) => {
+            Ok(_) => {
                 may_write(&self.root).map_err(failed)?;
-                let is_store = is_folder(&self.root.join(PRIVATE)) || entries.next().is_none();
+                let is_store = is_folder(&self.root.join(PRIVATE)) || has_days_only(&self.root).map_err(failed)?;
                 if is_store { Ok(()) } else { Err(Error::NoStore(self.root.clone())) }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -324,6 +323,17 @@ pub fn sync_folder(path: &Path) {
 /// Whether there is a folder at a path. A link to one is none: what it leads to is not the store's to remove.
 fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|at| at.is_dir())
+}
+
+/// Whether a folder has nothing but folders of days, as a store that was copied without hidden files.
+fn has_days_only(path: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if Hour::of_names(&entry.file_name().to_string_lossy(), "hour=00").is_none() || !is_folder(&entry.path()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes a folder and the files in it.

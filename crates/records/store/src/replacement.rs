@@ -22,6 +22,10 @@ impl Replacement {
     /// The folder cannot be created.
     pub fn new(folder: &Folder, hour: Hour) -> io::Result<Self> {
         let unfinished = folder.unfinished("hour");
+        // What an earlier one has left must not become part of this hour.
+        if unfinished.exists() {
+            remove_folder(&unfinished)?;
+        }
         folder.make_folder(&unfinished)?;
         Ok(Self { hour: folder.path().join(hour.path()), unfinished, files: 0, octets: 0 })
     }
