@@ -11,6 +11,9 @@ use weir_store::{Compacted, Content, Folder, StoredFile, compact_hour, count_row
 use weir_text::columns::{Column, fit, lines};
 use weir_text::units;
 
+/// What is none of the store is named up to this number.
+const MAX_NAMED: usize = 10;
+
 pub fn run(store: &Store) -> Result<RunStatus, Error> {
     let folder = Folder::new(&store.folder, None);
     let mut status = RunStatus::Success;
@@ -20,9 +23,13 @@ pub fn run(store: &Store) -> Result<RunStatus, Error> {
         let _lock = folder.lock().map_err(StoreError::from)?;
         status = status.and(look_after(store, &folder)?);
     }
+    folder.check_content().map_err(StoreError::from)?;
     let content = content(store, &folder)?;
-    for strange in &content.strange {
+    for strange in content.strange.iter().take(MAX_NAMED) {
         warn!(path = %strange.display(), "this is none of the store, so it is left out");
+    }
+    if let more @ 1.. = content.strange.len().saturating_sub(MAX_NAMED) {
+        warn!(more, "there are others that are none of the store");
     }
     let (days, damaged) = days(&content, store.verify);
     status = status.and(RunStatus::from_problems(damaged));

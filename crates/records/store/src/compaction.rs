@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use parquet::basic::Type as Physical;
 use parquet::column::writer::{ColumnCloseResult, get_column_writer, get_typed_column_writer};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
-use parquet::errors::Result;
+use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -75,7 +75,7 @@ pub fn compact_hour(
             continue;
         }
         let path = replacement.new_file();
-        let written = guarded(|| sort(&group, &path, stop))?;
+        let written = guarded(|| sort(folder, &group, &path, stop))?;
         if !written {
             return Ok(Compacted::Nothing);
         }
@@ -95,7 +95,7 @@ pub fn compact_hour(
 fn groups(files: &[StoredFile]) -> Result<Vec<Group<'_>>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for file in files {
-        let reader = reader(&file.path)?;
+        let reader = reader(&file.path).map_err(|error| named(error, &file.path))?;
         let metadata = reader.metadata().file_metadata();
         let rows = usize::try_from(metadata.num_rows()).unwrap_or(usize::MAX);
         let root = Arc::new(metadata.schema().clone());
@@ -111,12 +111,16 @@ fn groups(files: &[StoredFile]) -> Result<Vec<Group<'_>>> {
     Ok(groups)
 }
 
+fn named(error: ParquetError, path: &Path) -> ParquetError {
+    ParquetError::General(format!("{}: {error}", path.display()))
+}
+
 fn kept_metadata(metadata: &FileMetaData) -> Option<Vec<KeyValue>> {
     metadata.key_value_metadata().cloned()
 }
 
 /// Writes the rows of some files to one, sorted. Returns whether it was not stopped.
-fn sort(group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
+fn sort(folder: &Folder, group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
     let readers: Vec<_> = group.files.iter().map(|file| reader(&file.path)).collect::<Result<_>>()?;
     let columns = SchemaDescriptor::new(group.root.clone());
     let properties = writer_properties(group.root.get_fields(), group.metadata.clone())?;
@@ -128,15 +132,17 @@ fn sort(group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
         }
         chunks.push(sorted_column(&readers, &columns, at, &order, &properties)?);
     }
-    write_file(path, &group.root, properties, chunks)?;
+    let file = create_file(path)?;
+    folder.give_to_owner(&file);
+    write_file(file, &group.root, properties, chunks)?;
     Ok(true)
 }
 
 /// A column of a row group, encoded.
 struct Chunk(Vec<u8>, ColumnCloseResult);
 
-fn write_file(path: &Path, root: &TypePtr, properties: WriterPropertiesPtr, columns: Vec<Vec<Chunk>>) -> Result<()> {
-    let mut file = SerializedFileWriter::new(create_file(path)?, root.clone(), properties)?;
+fn write_file(file: File, root: &TypePtr, properties: WriterPropertiesPtr, columns: Vec<Vec<Chunk>>) -> Result<()> {
+    let mut file = SerializedFileWriter::new(file, root.clone(), properties)?;
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     let groups = columns.first().map_or(0, ExactSizeIterator::len);
     for _ in 0..groups {

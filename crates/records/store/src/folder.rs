@@ -12,16 +12,17 @@
 
 use crate::error::Error;
 use parking_lot::Mutex;
-use rustix::fs::{Access, AtFlags, CWD, Mode, RenameFlags, access, mkdirat, renameat_with, unlinkat};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, RenameFlags, access, mkdirat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const NS_PER_HOUR: u64 = 3600 * 1_000_000_000;
 const HOURS_PER_DAY: u64 = 24;
+const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits() as i32;
 const PRIVATE: &str = ".weir";
 const LOCK: &str = "lock";
 const PART: &str = "part";
@@ -128,9 +129,7 @@ impl Folder {
             }
             self.make_folder(&private).map_err(failed)?;
         }
-        let file = File::options().read(true).append(true).create(true).mode(FILE_MODE).open(private.join(LOCK));
-        let file = file.map_err(failed)?;
-        self.give_to_owner(&file);
+        let file = self.open_lock(&private.join(LOCK)).map_err(failed)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(Error::Locked(self.root.clone())),
             // Some file systems have no locks.
@@ -161,12 +160,35 @@ impl Folder {
         }
     }
 
+    /// Checks that the folder is a store.
+    ///
+    /// # Errors
+    /// It has other content, or cannot be read.
+    pub fn check_content(&self) -> Result<(), Error> {
+        let failed = |error| Error::Io { path: self.root.clone(), error };
+        let is_store = has_days_only(&self.root).map_err(failed)? || is_folder(&self.root.join(PRIVATE));
+        if is_store { Ok(()) } else { Err(Error::NoStore(self.root.clone())) }
+    }
+
     /// Whether the locked file is still that of the folder: it may have been removed or replaced.
     pub fn is_locked_by(&self, lock: &File) -> bool {
-        use std::os::unix::fs::MetadataExt;
         let at_path = fs::symlink_metadata(self.root.join(PRIVATE).join(LOCK));
         let is_same = |at: &fs::Metadata, open: &fs::Metadata| (at.dev(), at.ino()) == (open.dev(), open.ino());
         matches!((at_path, lock.metadata()), (Ok(at), Ok(open)) if is_same(&at, &open))
+    }
+
+    /// Opens the lock, which is no link. Only a new one changes its owner.
+    fn open_lock(&self, path: &Path) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).append(true).mode(FILE_MODE).custom_flags(NOFOLLOW);
+        match options.clone().create_new(true).open(path) {
+            Ok(file) => {
+                self.give_to_owner(&file);
+                Ok(file)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+            Err(error) => Err(error),
+        }
     }
 
     fn remove_unfinished(&self) -> io::Result<()> {
@@ -183,7 +205,7 @@ impl Folder {
     pub fn make_folder(&self, path: &Path) -> io::Result<()> {
         match mkdirat(CWD, path, Mode::from_raw_mode(FOLDER_MODE)) {
             Ok(()) => {
-                if let Ok(folder) = File::open(path) {
+                if let Ok(folder) = File::options().read(true).custom_flags(NOFOLLOW).open(path) {
                     self.give_to_owner(&folder);
                 }
                 Ok(())
@@ -193,9 +215,12 @@ impl Folder {
         }
     }
 
-    /// A probe that has dropped its privileges creates files as this user; root gives them to it.
-    fn give_to_owner(&self, file: &File) {
-        if let Some((user, group)) = self.owner
+    /// A probe that has dropped its privileges creates files as this user; root gives them to it, and to the owner of a
+    /// folder that exists.
+    pub fn give_to_owner(&self, file: &File) {
+        let of_folder = || fs::symlink_metadata(&self.root).ok().map(|at| (at.uid(), at.gid()));
+        if let Some((user, group)) = self.owner.or_else(of_folder)
+            && !file.metadata().is_ok_and(|at| (at.uid(), at.gid()) == (user, group))
             && let Err(error) = fchown(file, Some(user), Some(group))
         {
             tracing::debug!(folder = %self.root.display(), %error, "cannot change the owner");
@@ -213,7 +238,7 @@ impl Folder {
     /// The system refuses it. Nothing is left.
     pub fn add_file(&self, hour: Hour, octets: &[u8], naming: &Mutex<()>) -> io::Result<PathBuf> {
         let unfinished = self.unfinished("file");
-        let added = Self::write_file(&unfinished, octets).and_then(|()| {
+        let added = self.write_file(&unfinished, octets).and_then(|()| {
             let _naming = naming.lock();
             self.name_file(hour, &unfinished)
         });
@@ -223,8 +248,9 @@ impl Folder {
         added
     }
 
-    fn write_file(path: &Path, octets: &[u8]) -> io::Result<()> {
+    fn write_file(&self, path: &Path, octets: &[u8]) -> io::Result<()> {
         let mut file = create_file(path)?;
+        self.give_to_owner(&file);
         file.write_all(octets)?;
         file.sync_all()
     }
@@ -232,8 +258,13 @@ impl Folder {
     fn name_file(&self, hour: Hour, unfinished: &Path) -> io::Result<PathBuf> {
         let folder = self.root.join(hour.path());
         let day = folder.parent().unwrap_or(&self.root);
-        let is_new = !folder.is_dir();
+        let is_new = !is_folder(&folder);
         if is_new {
+            // A link may lead out of the store.
+            let is_other = |path: &Path| fs::symlink_metadata(path).is_ok_and(|at| !at.is_dir());
+            if is_other(day) || is_other(&folder) {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
             self.make_folder(day)?;
             self.make_folder(&folder)?;
         }
@@ -312,7 +343,8 @@ impl Content {
 
 /// Creates a file, or empties it.
 pub fn create_file(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE).custom_flags(NOFOLLOW).open(path)
 }
 
 /// The name lasts when the folder is on the disk. Some file systems refuse this.

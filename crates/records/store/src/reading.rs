@@ -1,5 +1,6 @@
 //! Reads the columns of Parquet files.
 
+use crate::schema::FIELDS_KEY;
 use parquet::basic::Type as Physical;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
@@ -8,6 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -22,7 +24,23 @@ const NULL: u32 = u32::MAX;
 
 /// Opens a file.
 pub fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
-    SerializedFileReader::new(File::open(path)?)
+    /// Larger than that of a file with all columns and row groups.
+    const MAX_FOOTER_OCTETS: u32 = 64 << 20;
+    let file = File::open(path)?;
+    let mut end = [0; 8];
+    let length = file.metadata()?.len();
+    file.read_exact_at(&mut end, length.saturating_sub(8))?;
+    let [a, b, c, d, ..] = end;
+    // The decoder takes as much memory as the file says.
+    if u32::from_le_bytes([a, b, c, d]) > MAX_FOOTER_OCTETS {
+        return Err(ParquetError::General("its index is too long".into()));
+    }
+    let reader = SerializedFileReader::new(file)?;
+    let entries = reader.metadata().file_metadata().key_value_metadata();
+    if !entries.is_some_and(|entries| entries.iter().any(|entry| entry.key == FIELDS_KEY)) {
+        return Err(ParquetError::General("this is no file of Weir".into()));
+    }
+    Ok(reader)
 }
 
 /// Reads all values of a column: there are as many as rows.

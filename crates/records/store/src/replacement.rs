@@ -23,8 +23,10 @@ impl Replacement {
     pub fn new(folder: &Folder, hour: Hour) -> io::Result<Self> {
         let unfinished = folder.unfinished("hour");
         // What an earlier one has left must not become part of this hour.
-        if unfinished.exists() {
-            remove_folder(&unfinished)?;
+        match fs::symlink_metadata(&unfinished) {
+            Ok(at) if at.is_dir() => remove_folder(&unfinished)?,
+            Ok(_) => fs::remove_file(&unfinished)?,
+            Err(_) => {}
         }
         folder.make_folder(&unfinished)?;
         Ok(Self { hour: folder.path().join(hour.path()), unfinished, files: 0, octets: 0 })
@@ -49,7 +51,9 @@ impl Replacement {
         for entry in fs::read_dir(&self.hour)? {
             let entry = entry?;
             if !merged.contains(&entry.path()) {
-                fs::hard_link(entry.path(), self.unfinished.join(entry.file_name()))?;
+                let named =
+                    |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", entry.path().display()));
+                fs::hard_link(entry.path(), self.unfinished.join(entry.file_name())).map_err(named)?;
             }
         }
         sync_folder(&self.unfinished);

@@ -187,22 +187,25 @@ impl Writer {
             self.lose_beyond(MAX_WAITING_OCTETS);
             return Ok(());
         }
-        while !self.waiting.is_empty() {
+        // One hour that cannot be written delays no other.
+        let mut failed = None;
+        for _ in 0..self.waiting.len() {
             if let Err(error) = self.write_first() {
-                let failure = self.failure.get_or_insert(Failure {
-                    last_attempt: Instant::now(),
-                    last_warning: None,
-                    lost_flows: 0,
-                });
-                failure.last_attempt = Instant::now();
-                if failure.last_warning.is_none_or(|at| at.elapsed() >= log) {
-                    failure.last_warning = Some(Instant::now());
-                    let (sink, waiting) = (&self.name, self.pending.flows);
-                    warn!(sink, %error, waiting, "the store cannot be written, trying again");
-                }
-                self.lose_beyond(if is_last_attempt { 0 } else { MAX_WAITING_OCTETS });
-                return Ok(());
+                failed = Some(error);
+                self.waiting.rotate_left(1);
             }
+        }
+        if let Some(error) = failed {
+            let failure =
+                self.failure.get_or_insert(Failure { last_attempt: Instant::now(), last_warning: None, lost_flows: 0 });
+            failure.last_attempt = Instant::now();
+            if failure.last_warning.is_none_or(|at| at.elapsed() >= log) {
+                failure.last_warning = Some(Instant::now());
+                let (sink, waiting) = (&self.name, self.pending.flows);
+                warn!(sink, %error, waiting, "the store cannot be written, trying again");
+            }
+            self.lose_beyond(if is_last_attempt { 0 } else { MAX_WAITING_OCTETS });
+            return Ok(());
         }
         if let Some(failure) = self.failure.take() {
             info!(sink = self.name, lost = failure.lost_flows, "the store can be written again");
@@ -229,6 +232,10 @@ impl Writer {
         if !self.folder.is_locked_by(&self.lock) {
             // The folder was removed, or another one is mounted in its place.
             self.lock = self.folder.lock().map_err(io::Error::other)?;
+            warn!(
+                sink = self.name,
+                "the folder of the store was removed or replaced, with its records; it has a new one"
+            );
         }
         let path = self.folder.add_file(file.hour, &file.octets, &self.naming)?;
         let counters = &mut self.counters;

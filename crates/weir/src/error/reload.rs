@@ -10,7 +10,7 @@ pub enum ReloadError {
     #[error("the reload panicked, please report this")]
     Panicked,
     #[error(
-        "{0}: top, uniflow, domain and where of an open sink cannot change; restart the probe, or name another file"
+        "{0}: top, uniflow, domain and where of an open sink cannot change, nor the settings of a store; restart the probe, or name another file"
     )]
     ChangesOpenFile(String),
     #[error(

@@ -59,6 +59,7 @@ const PERMITTED: &[i64] = &[
     libc::SYS_close,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
+    libc::SYS_fchown,
     libc::SYS_fcntl,
     libc::SYS_fdatasync,
     libc::SYS_flock,

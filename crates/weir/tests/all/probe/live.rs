@@ -564,7 +564,7 @@ fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
 
     write(&before, "idle = \"300ms\"\nuniflow = true\n");
     probe.signal(libc::SIGHUP);
-    probe.wait_for("uniflow, domain and where of an open sink cannot change");
+    probe.wait_for("uniflow, domain and where of an open sink cannot change, nor the settings of a store");
 
     fs::write(&file, "output = [\"json:/nonexistent/folder/x\"]\n").unwrap();
     probe.signal(libc::SIGHUP);

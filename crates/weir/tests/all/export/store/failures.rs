@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -236,4 +236,65 @@ fn files_belong_to_the_user_of_the_probe() {
     for path in found.iter().flat_map(|path| path.ancestors().take(3)).chain([&*store.join(".weir/lock")]) {
         assert_eq!(fs::metadata(path).unwrap().uid(), owner, "{}", path.display());
     }
+}
+
+/// Who may write in the folder of the probe must not get files of root.
+#[test]
+fn no_link_in_a_store_leads_out_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = hours(folder.path(), 2);
+    let [store, outside] = ["store", "outside"].map(|name| folder.path().join(name));
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("lock"), "secret").unwrap();
+    let refuse = |what: &str, store: &Path| {
+        let (code, _, err) = weir(arguments!["read", "-q", capture, "-o", sink(store, "")]);
+        assert_eq!(code, 1, "{what}: {err}");
+        assert_eq!(fs::read(outside.join("lock")).unwrap(), b"secret");
+        fs::remove_dir_all(store).unwrap();
+    };
+    fs::create_dir_all(store.join(".weir")).unwrap();
+    symlink(outside.join("lock"), store.join(".weir/lock")).unwrap();
+    refuse("lock", &store);
+    fs::create_dir(&store).unwrap();
+    symlink(&outside, store.join(".weir")).unwrap();
+    refuse(".weir", &store);
+
+    // Folders of a day and of an hour.
+    success(arguments!["read", "-q", capture, "-o", sink(&store, "")]);
+    let first = files(&store)[0].clone();
+    let (hour, copy) = (first.parent().unwrap(), outside.join("hour"));
+    fs::rename(hour, &copy).unwrap();
+    symlink(&copy, hour).unwrap();
+    let (code, out, err) = weir(arguments!["store", store, "--compact", "--keep", "1h"]);
+    assert!(code == 0 && err.contains("this is none of the store") && out.contains(" 1 "), "{out} {err}");
+    assert!(copy.join(first.file_name().unwrap()).exists(), "{err}");
+    let (code, _, err) = weir(arguments!["read", "-q", capture, "-o", sink(&store, "")]);
+    assert_eq!(code, 2, "{err}");
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 1);
+}
+
+/// One hour that cannot be written costs no other.
+#[test]
+fn root_leaves_the_owner_of_a_store_what_it_makes() {
+    if !is_root() {
+        return eprintln!("SKIPPED: only root changes to another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let (store, capture) = (folder.path().join("store"), hours(folder.path(), 4));
+    permit_all_users(&capture);
+    let probe = || weir(arguments!["probe", "-q", "-i", capture, "--user", "nobody", "-o", sink(&store, "")]);
+    assert_eq!(probe().0, 0);
+    let owner = fs::metadata(&store).unwrap().uid();
+    success(arguments!["read", "-q", capture, "-o", sink(&store, "")]);
+    success(arguments!["store", "-q", store, "--compact"]);
+    for path in files(&store).iter().flat_map(|path| path.ancestors().take(3)) {
+        assert_eq!(fs::metadata(path).unwrap().uid(), owner, "{}", path.display());
+    }
+    let first = files(&store)[0].parent().unwrap().to_owned();
+    chown(&first, Some(0), Some(0)).unwrap();
+    let (code, _, err) = probe();
+    assert_eq!(code, 2, "{err}");
+    let written = files(&store).iter().filter(|path| name_of(path).starts_with("flows-")).count();
+    assert_eq!(written, 3, "{err}");
 }
