@@ -12,7 +12,7 @@ use testbed::served::{Answer, Overridden, Served, TOKEN, sum, token_file};
 use testbed::{Background, command};
 
 /// Times that do not end during a test.
-const LONG: &str = "http_header=10m,http_keep_alive=10m,http_total=10m,http_stall=10m";
+const LONG: &str = "http_header=10m,http_keep_alive=10m,http_total=10m,http_stall=10m,http_wait=10m";
 
 /// A request whose answer is not read.
 fn request_unread(served: &Served, path: &str) -> TcpStream {

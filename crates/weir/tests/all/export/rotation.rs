@@ -225,7 +225,9 @@ fn the_files_of_a_killed_probe_are_ended_by_the_next_one() {
         let err = next.running.stderr();
         assert!(err.contains("cannot be ended, so it is left as it is"), "{err}");
         let file = part.with_extension("");
-        assert_eq!(fs::read(&file).unwrap(), whole, "{err}");
+        let ended = fs::read(&file).unwrap();
+        // The signal may end the process in the middle of a write.
+        assert!(whole.starts_with(&ended) && flows(&file) > 0, "{} of {} octets: {err}", ended.len(), whole.len());
         let name = |number| file.to_str().unwrap().replace(&format!(".{format}"), &format!("{number}.{format}"));
         // A third one does not touch what the second one writes.
         let third = Probe::start(&sinks);

@@ -36,7 +36,7 @@ fn elements() -> Vec<Element> {
     for line in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split(" | ").collect();
         let is_application = cells[0] == "| `application`";
-        if cells.len() < 7 || !(is_application || PROFILES.contains(&cells[3])) {
+        if cells.len() < 7 || !(is_application || PROFILES.contains(&cells[3].trim_end_matches(",store"))) {
             continue;
         }
         for element in cells[5].split(", ") {

@@ -165,7 +165,7 @@ fn weir_fields_lists_profiles() {
         let out = success(["fields"]);
         out.lines().find(|line| line.starts_with(&format!("{field} "))).unwrap_or_default().to_owned()
     };
-    assert!(line("fwd_bytes").contains(" basic,tcp,applications ") && line("src_mac").contains(" layer2 "));
+    assert!(line("fwd_bytes").contains(" basic,tcp,applications,store ") && line("src_mac").contains(" layer2 "));
     assert!(line("rev_tcp_mss").contains(" tcp ") && line("fwd_tos").contains(" all "));
     let some = success(["fields", "rev_packets,*_port"]);
     let names: Vec<&str> = some.lines().map(|line| line.split(' ').next().unwrap()).collect();

@@ -374,7 +374,10 @@ fn file_names_that_mean_something_else_are_refused() {
         ("csv:/dev/stdout.gz", "there is no such device; standard output is -, and compressed -.gz or -.zst"),
         ("csv:flows.csv.xz", "files are compressed with gzip (.gz) or Zstandard (.zst), not .xz"),
         ("csv:flows.csv.gz.zst", "a file is compressed once"),
-        ("a:b.csv", "there is no sink a:; use table:PATH, json:PATH, csv:PATH or ipfix:PATH, or ./a:b.csv for a file"),
+        (
+            "a:b.csv",
+            "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER, or ./a:b.csv for a file",
+        ),
     ] {
         let output = command().current_dir(&folder).args(["read", "synth:mix,packets=9", "-o", sink]).output().unwrap();
         let (code, _, err) = text_of(&output);
