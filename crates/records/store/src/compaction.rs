@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows of a sorted file, at most.
 const SORTED_ROWS: usize = 32 * ROW_GROUP_ROWS;
+
 /// What sorting an hour takes at most, bytes: the encoded columns, and one that is being sorted.
 pub fn memory_bytes(columns: usize) -> usize {
     const VALUE_BYTES: usize = 48;

@@ -149,8 +149,7 @@ impl Folder {
         match fs::read_dir(&self.root) {
             Ok(_) => {
                 may_write(&self.root).map_err(failed)?;
-                let is_store = is_folder(&self.root.join(PRIVATE)) || has_days_only(&self.root).map_err(failed)?;
-                if is_store { Ok(()) } else { Err(Error::NoStore(self.root.clone())) }
+                self.check_content()
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());

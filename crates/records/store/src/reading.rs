@@ -104,7 +104,7 @@ pub fn guarded<T>(read: impl FnOnce() -> Result<T>) -> io::Result<T> {
 }
 
 /// An error of the system as it is, and what is wrong with a file in words.
-fn io_error(error: ParquetError) -> io::Error {
+pub fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {
             Ok(error) => *error,

@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::folder::{create_file, sync_folder};
+use crate::reading::io_error;
 use crate::rows::{Row, Rows};
 use crate::schema::{ROW_GROUP_ROWS, Schema};
-use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File};
@@ -45,7 +45,7 @@ impl SingleFile {
             part,
             replaces,
             rows: Rows::new(&schema),
-            file: Some(writer.map_err(|error| failed(as_io_error(error)))?),
+            file: Some(writer.map_err(|error| failed(io_error(error)))?),
             written_rows: 0,
             pending: RecordTotals::default(),
             counters: SinkCounters { sink: name.into(), ..SinkCounters::default() },
@@ -78,7 +78,7 @@ impl SingleFile {
     fn encode(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         self.written_rows += self.rows.len as u64;
-        self.rows.write(file).map_err(as_io_error)
+        self.rows.write(file).map_err(io_error)
     }
 
     /// Ends the file, and gives it its name.
@@ -94,7 +94,7 @@ impl SingleFile {
             self.encode()?;
         }
         let Some(file) = self.file.take() else { return Ok(()) };
-        let file = file.into_inner().map_err(as_io_error)?;
+        let file = file.into_inner().map_err(io_error)?;
         let octets = file.metadata()?.len();
         file.sync_all()?;
         check(&self.path, self.replaces).map_err(io::Error::other)?;
@@ -140,13 +140,5 @@ fn check(path: &Path, replaces: bool) -> Result<(), Error> {
         Ok(at) if at.is_file() => Err(Error::NotEmpty(path.into())),
         Ok(_) => Err(Error::NoFile(path.into())),
         Err(_) => Ok(()),
-    }
-}
-
-/// An error of the system as it is.
-fn as_io_error(error: ParquetError) -> io::Error {
-    match error {
-        ParquetError::External(error) => error.downcast::<io::Error>().map_or_else(io::Error::other, |error| *error),
-        other => io::Error::other(other),
     }
 }
