@@ -55,6 +55,12 @@ timing! {
     sink_stall: Duration::from_millis(500),
     /// At the end of live traffic, a sink that accepts no records for this time is abandoned.
     sink_timeout: Duration::from_secs(10),
+    /// Without a new file, the thread of a store looks this often at what is to be removed or sorted.
+    store_check: Duration::from_secs(60),
+    /// A store sorts an hour when it has had no new file for this long: flows that began in it end later.
+    store_settled: Duration::from_secs(15 * 60),
+    /// From a failed attempt to sort an hour of a store to the next one.
+    store_retry: Duration::from_secs(3600),
     /// Threads may go on for this time after the deadline of the end: they look at the clock between
     /// two batches.
     drain_grace: Duration::from_secs(1),

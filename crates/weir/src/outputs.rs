@@ -25,6 +25,7 @@ use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
 use weir_query::{GroupField, Metric, RecordOrder, SelectingSink, View, ViewSettings};
+use weir_store::UpkeepTimes;
 
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
@@ -340,6 +341,7 @@ impl Outputs {
             file_mode,
             file_owner: self.owner,
             attempts: Attempts::from(&self.timing),
+            store_upkeep: UpkeepTimes::from(&self.timing),
         }
     }
 

@@ -62,8 +62,12 @@ fn look_after(store: &Store, folder: &Folder) -> Result<RunStatus, Error> {
         let path = hour.path();
         match compact_hour(folder, hour, files, &Default::default(), &AtomicBool::new(false)) {
             Ok(Compacted::Nothing) => {}
-            Ok(Compacted::Into { files: after, octets }) => {
+            Ok(Compacted::Into { files: after, octets, damaged }) => {
                 info!(hour = %path.display(), files = files.len(), into = after, octets, "sorted an hour of the store");
+                for file in damaged {
+                    failed = true;
+                    warn!(file = %file.display(), "this file is damaged, it stays unsorted");
+                }
             }
             Err(error) => {
                 failed = true;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use weir_fields::{Column, InvalidFields, Profile, columns, default_columns};
 use weir_flow::{FlowRecord, KeyOptions};
 use weir_ledger::{SinkCounters, Timing};
+use weir_store::UpkeepTimes;
 
 /// Longest UDP payload over IPv4, octets.
 pub(crate) const MAX_MTU: usize = 65_507;
@@ -107,6 +108,8 @@ pub struct ExportOptions {
     pub file_owner: Option<Owner>,
     /// When a sink whose output cannot be used tries again, and warns again.
     pub attempts: Attempts,
+    /// Times of the thread that looks after a store.
+    pub store_upkeep: UpkeepTimes,
 }
 
 /// Times of a sink whose output cannot be used for a while.
@@ -137,6 +140,7 @@ impl Default for ExportOptions {
             file_mode: FileMode::New,
             file_owner: None,
             attempts: Attempts::from(&Timing::default()),
+            store_upkeep: UpkeepTimes::from(&Timing::default()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! A file is made column by column: the rows in memory are those of one column, and what is encoded.
 
 use crate::folder::{Folder, Hour, StoredFile, create_file};
+use crate::inspection::verify;
 use crate::reading::{guarded, read_column, reader, too_few_values, unknown_type};
 use crate::replacement::Replacement;
 use crate::schema::{ROW_GROUP_ROWS, is_address, is_time, writer_properties};
@@ -34,7 +35,7 @@ pub fn memory_bytes(columns: usize) -> usize {
 }
 
 /// What became of an hour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compacted {
     /// It stays as it is: it is sorted, has other files meanwhile, or the program ends.
     Nothing,
@@ -44,6 +45,8 @@ pub enum Compacted {
         files: usize,
         /// Their octets.
         octets: u64,
+        /// Files that are damaged, and stay beside them.
+        damaged: Vec<PathBuf>,
     },
 }
 
@@ -55,12 +58,34 @@ struct Group<'a> {
     rows: usize,
 }
 
-/// Sorts the records of an hour, and puts the sorted files in the place of all others at once.
+/// Sorts the records of an hour, and puts the sorted files in the place of all others at once. Damaged files stay as they
+/// are.
 ///
 /// # Errors
-/// A file cannot be read, the disk is full, or the file system cannot exchange folders or link files. The hour is as
+/// No file can be read, the disk is full, or the file system cannot exchange folders or link files. The hour is as
 /// before.
 pub fn compact_hour(
+    folder: &Folder,
+    hour: Hour,
+    files: &[StoredFile],
+    naming: &Mutex<()>,
+    stop: &AtomicBool,
+) -> io::Result<Compacted> {
+    let sorted = sort_hour(folder, hour, files, naming, stop);
+    let Err(error) = sorted else { return sorted };
+    let (readable, damaged): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| verify(&file.path).is_ok());
+    if readable.is_empty() || damaged.is_empty() {
+        return Err(error);
+    }
+    match sort_hour(folder, hour, &readable, naming, stop)? {
+        Compacted::Into { files, octets, .. } => {
+            Ok(Compacted::Into { files, octets, damaged: damaged.into_iter().map(|file| file.path).collect() })
+        }
+        Compacted::Nothing => Err(error),
+    }
+}
+
+fn sort_hour(
     folder: &Folder,
     hour: Hour,
     files: &[StoredFile],
@@ -88,7 +113,7 @@ pub fn compact_hour(
     // No other file gets its name meanwhile.
     let _naming = naming.lock();
     let (files, octets) = replacement.finish(&merged)?;
-    Ok(Compacted::Into { files, octets })
+    Ok(Compacted::Into { files, octets, damaged: Vec::new() })
 }
 
 /// The files in groups of the same columns, none with more rows than a sorted file. A sorted file that has no room for

@@ -26,6 +26,6 @@ pub use inspection::{count_rows, verify};
 pub use retention::{InvalidKeep, Keep, Removed};
 pub use rows::Row;
 pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, VERSION_KEY};
-pub use settings::Settings;
+pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
 pub use writer::{Writer, memory_bytes};

@@ -3,19 +3,15 @@
 use crate::compaction::{Compacted, compact_hour};
 use crate::folder::{Content, Folder, Hour, StoredFile};
 use crate::retention::Keep;
-use crate::settings::Settings;
+use crate::settings::{Settings, UpkeepTimes};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
-
-/// Without a new file, the thread looks at the store this often.
-const PERIOD: Duration = Duration::from_secs(60);
-/// An hour is over when it has had no new file for this long: flows that began in it end later.
-const SETTLED: Duration = Duration::from_secs(15 * 60);
 
 /// The thread. It ends when this is dropped.
 pub struct Maintenance {
@@ -30,13 +26,14 @@ struct Worker {
     folder: Folder,
     keep: Keep,
     compacts: bool,
+    times: UpkeepTimes,
     /// Held while a file gets its name.
     naming: Arc<Mutex<()>>,
     stop: Arc<AtomicBool>,
     /// Number of strange files that the log has told.
     told_strange: usize,
-    /// The file system cannot do it, or a file cannot be read; the log has told it.
-    failed: Vec<Hour>,
+    /// Hours that could not be sorted as a whole, which the log has told, and when.
+    failed: HashMap<Hour, Instant>,
 }
 
 impl Maintenance {
@@ -52,10 +49,11 @@ impl Maintenance {
             folder: folder.clone(),
             keep: settings.keep,
             compacts: settings.compacts,
+            times: settings.upkeep,
             naming: naming.clone(),
             stop: stop.clone(),
             told_strange: 0,
-            failed: Vec::new(),
+            failed: HashMap::new(),
         };
         let started = std::thread::Builder::new().name("store".into()).spawn(move || worker.run(&woken));
         match started {
@@ -90,7 +88,7 @@ impl Worker {
     fn run(&mut self, woken: &Receiver<()>) {
         loop {
             self.look();
-            match woken.recv_timeout(PERIOD) {
+            match woken.recv_timeout(self.times.check) {
                 Err(RecvTimeoutError::Disconnected) => return self.remove_excess(),
                 Ok(()) | Err(RecvTimeoutError::Timeout) => while woken.try_recv().is_ok() {},
             }
@@ -127,24 +125,38 @@ impl Worker {
     }
 
     fn compact(&mut self, content: &Content) {
+        let is_stored = |hour: &Hour| content.files.binary_search_by_key(hour, |file| file.hour).is_ok();
+        self.failed.retain(|hour, _| is_stored(hour));
         for files in content.files.chunk_by(|a, b| a.hour == b.hour) {
-            let hour = files[0].hour;
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            if self.failed.contains(&hour) || !is_settled(files) {
-                continue;
+            let is_due = self.failed.get(&files[0].hour).is_none_or(|at| at.elapsed() >= self.times.retry);
+            if is_due && is_settled(files, self.times.settled) {
+                self.compact_hour(files);
             }
-            let before: u64 = files.iter().map(|file| file.octets).sum();
-            let (sink, name) = (&self.name, hour.path());
-            match compact_hour(&self.folder, hour, files, &self.naming, &self.stop) {
-                Ok(Compacted::Nothing) => {}
-                Ok(Compacted::Into { files: after, octets }) => info!(
-                    sink, hour = %name.display(), files = files.len(), into = after, before, octets, "sorted an hour of the store"
-                ),
-                Err(error) => {
-                    warn!(sink, hour = %name.display(), %error, "cannot sort an hour of the store, it stays as it is");
-                    self.failed.push(hour);
+        }
+    }
+
+    fn compact_hour(&mut self, files: &[StoredFile]) {
+        let hour = files[0].hour;
+        let (sink, name) = (&self.name, hour.path());
+        let before: u64 = files.iter().map(|file| file.octets).sum();
+        let compacted = compact_hour(&self.folder, hour, files, &self.naming, &self.stop);
+        let failed_before = self.failed.remove(&hour).is_some();
+        match compacted {
+            Ok(Compacted::Nothing) => {}
+            Ok(Compacted::Into { files: after, octets, damaged }) => {
+                info!(sink, hour = %name.display(), files = files.len(), into = after, before, octets, "sorted an hour of the store");
+                for file in damaged {
+                    self.failed.insert(hour, Instant::now());
+                    warn!(sink, file = %file.display(), "a file of the store is damaged, it stays unsorted");
+                }
+            }
+            Err(error) => {
+                self.failed.insert(hour, Instant::now());
+                if !failed_before {
+                    warn!(sink, hour = %name.display(), %error, retry = ?self.times.retry, "cannot sort an hour of the store, it stays as it is");
                 }
             }
         }
@@ -152,11 +164,11 @@ impl Worker {
 }
 
 /// Whether an hour has files to sort, and will have no others soon.
-fn is_settled(files: &[StoredFile]) -> bool {
+fn is_settled(files: &[StoredFile], settled: Duration) -> bool {
     let newest =
         files.iter().filter(|file| !file.is_sorted).filter_map(|file| file.path.metadata().ok()?.modified().ok());
     let is_over = now_ns() > files[0].hour.end_ns();
-    is_over && newest.max().is_some_and(|newest| newest.elapsed().is_ok_and(|age| age >= SETTLED))
+    is_over && newest.max().is_some_and(|newest| newest.elapsed().is_ok_and(|age| age >= settled))
 }
 
 fn now_ns() -> u64 {

@@ -92,6 +92,7 @@ impl Store {
             interval: self.interval,
             keep: self.keep,
             compacts: runs_on,
+            upkeep: options.store_upkeep,
             retry: runs_on.then_some([attempts.retry, attempts.log]),
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use testbed::{
     Pcap, START, arguments, assert_usage_errors, capture_files, command, read_ledger, request_and_response, success,
     text_of, weir,
@@ -200,6 +200,9 @@ fn strange_files_stay_and_damaged_ones_are_named() {
     success(arguments!["read", "-q", "-i", "synth:mix,flows=100,packets=2k", "-o", sink(&store, "")]);
     let [first, second] = &files(&store)[..] else { panic!("{:?}", files(&store)) };
     let hour = first.parent().unwrap();
+    let parquet_files = |hour: &Path| -> Vec<PathBuf> {
+        files(hour.ancestors().nth(2).unwrap()).into_iter().filter(|path| name_of(path).ends_with(".parquet")).collect()
+    };
     let strange =
         [store.join("notes"), store.join("date=2026-13-01"), hour.join("flows.csv"), hour.join("flows-1.parquet.part")];
     for path in &strange {
@@ -222,9 +225,12 @@ fn strange_files_stay_and_damaged_ones_are_named() {
         for option in ["--verify", "--compact"] {
             let (code, _, err) = weir(arguments!["store", store, option]);
             assert_eq!(code, 2, "{option} {err}");
-            assert!(option == "--compact" || err.contains(&*second.to_string_lossy()), "{err}");
-            assert!(first.exists() && second.exists() && strange.iter().all(|path| path.exists()), "{option}");
+            assert!(err.contains(&*second.to_string_lossy()), "{err}");
+            assert!(second.exists() && strange.iter().all(|path| path.exists()), "{option}");
         }
+        // The other file is sorted, once.
+        let [damaged, sorted] = &parquet_files(hour)[..] else { panic!("{:?}", files(&store)) };
+        assert!(name_of(sorted).starts_with("hour-") && damaged == second);
     }
     fs::write(second, &whole).unwrap();
     let before = {

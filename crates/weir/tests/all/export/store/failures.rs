@@ -5,7 +5,7 @@ use super::{Row, files, name_of, rows, sink};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -125,6 +125,49 @@ fn feed_until_stored(probe: &mut Probe, store: &Path) {
         probe.feed(20);
         !files(store).is_empty()
     });
+}
+
+#[test]
+fn a_probe_sorts_hours_that_are_over_and_leaves_a_damaged_file_until_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, store) = (hours(folder.path(), 1), folder.path().join("store"));
+    success(arguments!["read", "-q", capture, "-o", sink(&store, "")]);
+    let damaged = files(&store).remove(0);
+    let whole = fs::read(&damaged).unwrap();
+    fs::write(&damaged, &whole[..whole.len() / 2]).unwrap();
+    let log = folder.path().join("log");
+    let mut probe = command();
+    probe.args(["probe", "-i", "-", "-q", "--log-level", "info", "-o", &sink(&store, "?interval=1s")]);
+    probe.args(["--timing", "store_check=20ms,store_settled=1ns,store_retry=20ms"]);
+    if is_root() {
+        probe.args(["--user", "root"]);
+    }
+    let mut probe = probe.stdin(Stdio::piped()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut input = probe.stdin.take().unwrap();
+    input.write_all(&fs::read(&capture).unwrap()).unwrap();
+    // Packets of later days, so that flows end.
+    let mut days = 0;
+    let mut feed = || {
+        days += 1;
+        let frame = &request_and_response(1)[0];
+        input.write_all(&Pcap(Vec::new()).frame(START + 86_400 * days, 0, frame).0).unwrap();
+    };
+    let is_sorted = |path: &PathBuf| name_of(path).starts_with("hour-");
+    let hour = damaged.parent().unwrap();
+    let files_of_hour =
+        || -> Vec<PathBuf> { files(&store).into_iter().filter(|path| path.starts_with(hour)).collect() };
+    until("the other file is sorted", || {
+        feed();
+        files_of_hour().iter().any(is_sorted)
+    });
+    assert!(damaged.exists());
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.contains("a file of the store is damaged, it stays unsorted"), "{text}");
+    fs::write(&damaged, &whole).unwrap();
+    until("the hour has one file", || matches!(&files_of_hour()[..], [only] if is_sorted(only)));
+    drop(input);
+    assert!(probe.wait().unwrap().success());
+    assert_eq!(rows(&store).len(), days as usize + 2);
 }
 
 #[test]
