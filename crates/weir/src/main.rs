@@ -34,6 +34,7 @@ mod sandbox;
 mod settings;
 mod signals;
 mod store;
+mod stored;
 mod summary;
 mod synth;
 mod table;

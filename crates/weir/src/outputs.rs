@@ -44,6 +44,8 @@ pub struct Outputs {
     pub columns: Vec<&'static Column>,
     /// Columns of a store.
     pub stored_columns: Vec<&'static Column>,
+    /// Records have these fields only, because they were stored; `None` if they are metered.
+    pub known: Option<Vec<&'static Column>>,
     /// The view that table, CSV and JSON have instead of records.
     pub view: Option<ViewSettings>,
     /// The memory of the views of all sinks.
@@ -124,6 +126,7 @@ impl Outputs {
             applications: metering.inspects(),
             columns,
             stored_columns,
+            known: None,
             view,
             view_memory,
             owner: None,
@@ -338,6 +341,7 @@ impl Outputs {
             retries: self.retries,
             columns: self.columns.clone(),
             stored_columns: self.stored_columns.clone(),
+            known: self.known.clone(),
             file_mode,
             file_owner: self.owner,
             attempts: Attempts::from(&self.timing),
@@ -351,7 +355,7 @@ impl Outputs {
         let Some(view) = &self.view else {
             let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
             let fields =
-                spec.columns().map(<[_]>::to_vec).or_else(|| options.fields.as_ref().map(|fields| fields.0.clone()));
+                spec.columns().map(<[_]>::to_vec).or_else(|| options.fields.as_ref().map(|_| self.columns.clone()));
             return Ok(Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields)));
         };
         let view = View::new(view.clone())?;

@@ -15,6 +15,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
 use crate::signals::StopSignal;
+use crate::stored;
 use crate::summary;
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
@@ -39,6 +40,9 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
         }
     }
     let sources = read.sources();
+    if let Some(stored) = stored::paths(&sources)? {
+        return stored::run(read, &stored);
+    }
     input::check_sources(&sources, "read")?;
     input::check_loopback(&sources, read.force)?;
     input::check_packets(&sources, &read.metering.selection, read.rules.is_some())?;

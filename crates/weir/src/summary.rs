@@ -25,6 +25,8 @@ pub struct TrafficSummary {
     tcp: TcpSummary,
     /// Packets are from files of packet records.
     pub without_payload: bool,
+    /// Flows were stored: there are no packets.
+    pub is_stored: bool,
 }
 
 /// Sums over the TCP analysis of all records (docs/tcp.md section 9).
@@ -105,7 +107,12 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
     };
     let TrafficCounters { received, filtered, metered, .. } = ledger.packets;
     let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
-    fact("packets", format!("{received} received{filtered}, {metered} metered"));
+    let packets = if summary.is_stored {
+        format!("{received} in stored flows")
+    } else {
+        format!("{received} received{filtered}, {metered} metered")
+    };
+    fact("packets", packets);
     if summary.without_payload {
         fact("payload", "none in files of packet records: their flows have no applications".into());
     }

@@ -42,3 +42,4 @@ pub use link::link_type_name;
 pub use packet::{
     AnomalySet, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, address_octets, ip_address, ipv4_mapped,
 };
+pub use transport::icmp_ports;

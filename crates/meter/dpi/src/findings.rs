@@ -251,6 +251,16 @@ impl Findings {
         self.messages.as_deref()
     }
 
+    /// Counts of the messages of one protocol, in place of those of another one.
+    pub fn messages_of(&mut self, is_http: bool) -> &mut MessageCounts {
+        let none = MessageCounts { is_http, ..MessageCounts::default() };
+        let counts = self.messages.get_or_insert_with(|| Box::new(none));
+        if counts.is_http != is_http {
+            **counts = none;
+        }
+        counts
+    }
+
     pub(crate) fn set_messages(&mut self, counts: MessageCounts) {
         self.messages = Some(Box::new(counts));
     }

@@ -42,7 +42,7 @@ pub(crate) fn select_elements(selection: &str, format: Format) -> Result<Vec<&'s
 /// The elements of a column: those of its field, which are the same for both directions. A total
 /// and a text have those of the field with the parts or the number, and what is computed those of its
 /// sources.
-fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
+pub(crate) fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
     let name = column.name;
     let name = name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name);
     let sources = column.properties.computed_from;

@@ -4,7 +4,9 @@
 //! A profile is a list of differences from basic or full templates. docs/collectors.md has the
 //! table of [`PROFILES`]; the test below writes it.
 
-use weir_fields::Element;
+use crate::element_selection::elements_of;
+use tracing::warn;
+use weir_fields::{Column, Element, Format};
 
 /// How the elements of a record follow from its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +144,23 @@ impl ElementChoice {
 
     pub fn layout(&self) -> Layout {
         if self.list.is_empty() { self.profile.base } else { Layout::List }
+    }
+
+    /// The elements that records with these fields only can have.
+    pub fn of_fields(&self, sink: &str, fields: &[&'static Column], format: Format) -> Self {
+        let elements = || fields.iter().copied().flat_map(elements_of);
+        let has = |name: &str| elements().any(|element| element.name == name);
+        let unknown: Vec<_> = self.list.iter().copied().filter(|name| !has(name)).collect();
+        if !unknown.is_empty() {
+            warn!(sink, elements = unknown.join(","), "stored records do not have these, so they are left out");
+        }
+        let mut list: Vec<_> = elements()
+            .filter(|element| element.is_in(format) && self.has(element))
+            .map(|element| element.name)
+            .collect();
+        list.sort_unstable();
+        list.dedup();
+        Self { list, ..self.clone() }
     }
 
     /// Whether records may have an element.

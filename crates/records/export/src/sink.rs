@@ -102,6 +102,8 @@ pub struct ExportOptions {
     pub columns: Vec<&'static Column>,
     /// The columns of a store, if the sink does not select others.
     pub stored_columns: Vec<&'static Column>,
+    /// Records have these fields only, because they were stored; `None` if they are metered.
+    pub known: Option<Vec<&'static Column>>,
     /// How files are opened.
     pub file_mode: FileMode,
     /// Owner of new files; `None` for the user and group of the process.
@@ -137,6 +139,7 @@ impl Default for ExportOptions {
             retries: false,
             columns: columns().iter().collect(),
             stored_columns: default_columns(Profile::Store, KeyOptions::default(), false, false),
+            known: None,
             file_mode: FileMode::New,
             file_owner: None,
             attempts: Attempts::from(&Timing::default()),

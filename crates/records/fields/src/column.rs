@@ -1,5 +1,6 @@
 //! A column of flow records, which JSON, CSV, filters and aggregations read.
 
+use crate::restore::{Restore, StoredValue};
 use crate::value::FieldValue;
 use crate::words::Words;
 use weir_flow::FlowRecord;
@@ -85,6 +86,8 @@ pub struct Properties {
     pub alias: Option<&'static str>,
     /// The names of the entries that it is computed from, if it has no element of its own.
     pub computed_from: &'static [&'static str],
+    /// A stored record has the field if it has these columns, or columns of these entries.
+    pub restored_from: &'static [&'static str],
 }
 
 impl Properties {
@@ -99,6 +102,7 @@ impl Properties {
             is_list: false,
             alias: None,
             computed_from: &[],
+            restored_from: &[],
         }
     }
 
@@ -199,6 +203,8 @@ pub struct Column {
     pub(crate) none: Option<u64>,
     /// May return [`FieldValue::Implied`] and [`FieldValue::NoValue`].
     pub(crate) read: fn(&FlowRecord) -> FieldValue<'_>,
+    /// Sets the value of a stored record.
+    pub(crate) restore: Option<Restore>,
 }
 
 /// Names are unique.
@@ -219,6 +225,11 @@ impl Column {
     /// Whether the origin computes it.
     pub fn is_of(&self, origin: Origin) -> bool {
         self.properties.origin == origin
+    }
+
+    /// Sets the value of a stored record. Returns whether it is one of the field.
+    pub fn restore(&self, flow: &mut FlowRecord, value: StoredValue<'_>) -> bool {
+        self.restore.is_some_and(|restore| restore(flow, value).is_some())
     }
 
     /// The value in a flow record: of the type of [`Self::kind`], or [`FieldValue::NotApplicable`].

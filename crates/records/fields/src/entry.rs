@@ -2,6 +2,7 @@
 
 use crate::column::Column;
 use crate::element::Element;
+use crate::restore::{RestoredSide, StoredValue};
 use crate::value::FieldValue;
 use weir_flow::{Direction, FlowRecord};
 use weir_tcp::TcpReport;
@@ -86,17 +87,30 @@ pub(crate) fn read<'a>(
     field(record)
 }
 
+/// The same for a function that sets the value of a stored record.
+pub(crate) fn restore(
+    record: &mut RestoredSide<'_>,
+    value: StoredValue<'_>,
+    field: impl FnOnce(&mut RestoredSide<'_>, StoredValue<'_>) -> Option<()>,
+) -> Option<()> {
+    field(record, value)
+}
+
 /// Defines the entries of a file and a function that visits them. A field belongs to the `flow`, or
 /// to `each` direction. `or N`: where the field does not apply, its column has the number N. The
-/// entries have the common properties, except for those behind the value. The function visits all
+/// entries have the common properties, except for those behind the value. `=>`: sets the value of a stored record. The function visits all
 /// fields, or those of the reverse direction, without a loop, so that the properties of each field
 /// are constants.
 macro_rules! fields {
     (@is_of_direction flow) => { false };
     (@is_of_direction each) => { true };
+    (@restore $reverse:literal) => { None };
+    (@restore $reverse:literal $restore:expr) => {
+        Some(|flow, value| $crate::entry::restore(&mut $crate::restore::RestoredSide::new(flow, $reverse), value, $restore))
+    };
     (@none) => { None };
     (@none $none:literal) => { Some($none) };
-    (@column $prefix:literal $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $reverse:literal, $read:expr) => {
+    (@column $prefix:literal $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $reverse:literal, $read:expr, $restore:expr) => {
         $crate::column::Column {
             name: concat!($prefix, $name),
             json_key: concat!(",\"", $prefix, $name, "\":"),
@@ -106,25 +120,26 @@ macro_rules! fields {
             properties: $properties,
             none: $none,
             read: |flow| $crate::entry::read(&$crate::entry::DirectionView::of_column(flow, $reverse), $read),
+            restore: $restore,
         }
     };
-    (@columns flow $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $read:expr) => {
-        &[$crate::entry::fields!(@column "" $name, $kind, $unit, $description, $none, $properties, false, $read)]
+    (@columns flow $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $read:expr, $($restore:expr)?) => {
+        &[$crate::entry::fields!(@column "" $name, $kind, $unit, $description, $none, $properties, false, $read, $crate::entry::fields!(@restore false $($restore)?))]
     };
-    (@columns each $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $read:expr) => {
+    (@columns each $name:literal, $kind:ident, $unit:literal, $description:literal, $none:expr, $properties:expr, $read:expr, $($restore:expr)?) => {
         &[
-            $crate::entry::fields!(@column "fwd_" $name, $kind, $unit, $description, $none, $properties, false, $read),
-            $crate::entry::fields!(@column "rev_" $name, $kind, $unit, $description, $none, $properties.of_reverse(), true, $read),
+            $crate::entry::fields!(@column "fwd_" $name, $kind, $unit, $description, $none, $properties, false, $read, $crate::entry::fields!(@restore false $($restore)?)),
+            $crate::entry::fields!(@column "rev_" $name, $kind, $unit, $description, $none, $properties.of_reverse(), true, $read, $crate::entry::fields!(@restore true $($restore)?)),
         ]
     };
     ($common:expr;
         $($of:ident $name:literal, $kind:ident $(or $none:literal)?, $unit:literal, $description:literal,
-            [$($element:expr),* $(,)?], $read:expr $(, $property:ident: $value:expr)*;)+) => {
+            [$($element:expr),* $(,)?], $read:expr $(=> $restore:expr)? $(, $property:ident: $value:expr)*;)+) => {
         /// The entries in the order of the columns.
         pub(crate) const ENTRIES: &[$crate::entry::Entry] = &[$($crate::entry::Entry {
             name: $name,
             columns: $crate::entry::fields!(@columns $of $name, $kind, $unit, $description, $crate::entry::fields!(@none $($none)?),
-                $crate::column::Properties { $($property: $value,)* ..$common }, $read),
+                $crate::column::Properties { $($property: $value,)* ..$common }, $read, $($restore)?),
             elements: &[$($element),*],
         },)+];
 

@@ -141,9 +141,14 @@ impl fmt::Debug for Field {
 }
 
 impl Field {
+    /// Its column, or one that it is read from.
+    pub fn column(self) -> &'static Column {
+        column(self.column).expect("the column exists")
+    }
+
     /// What else is known of it.
     pub fn properties(self) -> Properties {
-        column(self.column).expect("the column exists").properties
+        self.column().properties
     }
 
     /// Whether it is a number of which 0 says that there is none.

@@ -14,6 +14,7 @@ mod element;
 mod entry;
 mod field;
 mod page;
+mod restore;
 mod selection;
 mod value;
 mod words;
@@ -34,6 +35,7 @@ pub use field::{
     view_field,
 };
 pub use page::profiles;
+pub use restore::{Restored, StoredValue};
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

@@ -52,7 +52,7 @@ pub enum FieldValue<'a> {
 
 /// The letters of TCP control bits with their bits: SYN, ACK, PSH, FIN, RST, URG, ECE, CWR, AE
 /// (formerly NS), and the three reserved bits from the lowest on.
-const TCP_FLAG_LETTERS: [(u8, u16); 12] = [
+pub(crate) const TCP_FLAG_LETTERS: [(u8, u16); 12] = [
     (b'S', 0x002),
     (b'A', 0x010),
     (b'P', 0x008),

@@ -16,6 +16,14 @@ pub enum Error {
     /// There is one writer at a time.
     #[error("{}: another program writes to this store", .0.display())]
     Locked(PathBuf),
+    /// Flows are known by their key, their times and their counts.
+    #[error("{}: records without the column {column} cannot be read as flows; use another program for them", .path.display())]
+    NoFlows {
+        /// The file or folder.
+        path: PathBuf,
+        /// The column that a file lacks.
+        column: &'static str,
+    },
     /// The operating system reported an error.
     #[error("{}: {error}", path.display())]
     Io {

@@ -1,8 +1,8 @@
 //! A store: flow records in Parquet files, a folder for each hour.
 //!
-//! Input: flow records. Output: files that every program reads that reads Parquet. Invariants: a file is on
-//! the disk whole, or not at all; every record is in one file, waits, or is counted as lost.
-//! Not done here: reading records back, SQL.
+//! Input: flow records. Output: files that every program reads that reads Parquet, and the records again.
+//! Invariants: a file is on the disk whole, or not at all; every record is in one file, waits, or is counted as lost.
+//! Not done here: SQL.
 #![forbid(unsafe_code)]
 
 mod compaction;
@@ -17,6 +17,7 @@ mod rows;
 mod schema;
 mod settings;
 mod single_file;
+mod source;
 mod writer;
 
 pub use compaction::{Compacted, compact_hour};
@@ -28,4 +29,5 @@ pub use rows::Row;
 pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, VERSION_KEY};
 pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
+pub use source::{Damage, FlowReader};
 pub use writer::{Writer, memory_bytes};

@@ -33,6 +33,7 @@ mod probe;
 mod reading_stage;
 mod record_output;
 mod settings;
+mod stored_pipeline;
 #[cfg(test)]
 mod test_sink;
 #[cfg(test)]
@@ -54,5 +55,6 @@ pub use packet_actions::PacketActions;
 pub use pipeline::Pipeline;
 pub use probe::{FinalReport, Probe};
 pub use settings::{BackPressure, RecordEnricher, RecordObserver, Settings};
+pub use stored_pipeline::StoredPipeline;
 pub use thread::CpuAffinity;
 pub use worker_group::{GroupStatus, LoadBalance, ReceiveQueue, WorkerGroupSpec};

@@ -27,6 +27,12 @@ pub enum InputError {
          af_packet:{0} leaves it there (--force captures nevertheless)"
     )]
     Loopback(String),
+    #[error("{0}: flows and packets cannot be read together")]
+    FlowsAndPackets(String),
+    #[error("{place}: the stored flows have no {field}; weir read STORE --fields all -o json:- shows what they have")]
+    NotStored { place: String, field: String },
+    #[error("{0} needs packets: stored flows are metered already")]
+    NeedsPackets(&'static str),
     #[error("{file}: a file of packet records has decoded headers and no octets of packets; leave out {option}")]
     OctetsOfPackets { file: String, option: &'static str },
 }

@@ -14,16 +14,20 @@ const HEADER_BYTES: u32 = 8;
 /// Length of type and code, octets.
 const TYPE_AND_CODE_BYTES: u32 = 2;
 
-/// As [`super::fill`], for an ICMP message. In place of the ports are the type and the type of the
-/// opposite direction; for messages without an answer the type and `0x100 | code`, which is not a
-/// type.
+/// What a message of ICMP has in place of ports: its type and the type of the opposite direction; for
+/// messages without an answer the type and `0x100 | code`, which is not a type.
+#[inline]
+pub fn icmp_ports(protocol: u8, kind: u8, code: u8) -> [u16; 2] {
+    [kind.into(), counterpart(protocol, kind).map_or(0x100 | u16::from(code), u16::from)]
+}
+
+/// As [`super::fill`], for an ICMP message.
 #[inline]
 pub(super) fn fill(slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
     match slice.split() {
         Some((&[kind, code], _)) => {
             packet.icmp_or_checksum = [kind, code];
-            packet.source_port = kind.into();
-            packet.destination_port = counterpart(packet.protocol, kind).map_or(0x100 | u16::from(code), u16::from);
+            [packet.source_port, packet.destination_port] = icmp_ports(packet.protocol, kind, code);
             packet.flags.0 |= Flags::PORTS;
         }
         None => add_missing_header(TYPE_AND_CODE_BYTES, packet, anomalies),

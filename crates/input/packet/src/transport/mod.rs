@@ -8,6 +8,7 @@ mod tcp;
 use crate::frame_slice::FrameSlice;
 use crate::packet::{AnomalySet, Network, Packet};
 
+pub use icmp::icmp_ports;
 pub(crate) use icmp::{V4 as ICMP, V6 as ICMP_V6};
 pub(crate) use ports::{UDP, read_ports};
 pub(crate) use tcp::{PROTOCOL as TCP, read_options};

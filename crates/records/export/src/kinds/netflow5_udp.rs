@@ -2,10 +2,12 @@
 
 use super::collector::{MTU, RATE, connect, parse_collector, resolve};
 use super::{Destination, SinkKind, WHERE};
+use crate::element_selection::elements_of;
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
-use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
 use crate::udp::Collector;
 use std::sync::Arc;
+use weir_fields::Column;
 
 pub(super) const KIND: SinkKind = SinkKind {
     scheme: "netflow5+udp",
@@ -26,6 +28,13 @@ struct Netflow5(Collector);
 
 impl Destination for Netflow5 {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
+        let has_service = |fields: &[&'static Column]| {
+            fields.iter().copied().flat_map(elements_of).any(|element| element.name == "ipClassOfService")
+        };
+        if options.known.as_ref().is_some_and(|fields| !has_service(fields)) {
+            let reason = "NetFlow v5 reports the type of service, which is not stored; use ipfix+udp or netflow9+udp";
+            return Err(InvalidSpec { spec: name.into(), invalid: InvalidSink::Syntax(reason) }.into());
+        }
         Ok(Box::new(Netflow5Sink::new(name, connect(&self.0, name, MIN_DATAGRAM_BYTES, options)?, options)))
     }
 

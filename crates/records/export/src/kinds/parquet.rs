@@ -286,5 +286,6 @@ fn failed(name: &str, error: weir_store::Error) -> Error {
         weir_store::Error::NoFile(_) => Error::File { sink, problem: UnusableFile::NoFile },
         weir_store::Error::Locked(_) => Error::File { sink, problem: UnusableFile::StoreLocked },
         weir_store::Error::Io { error, .. } => Error::Io { sink, error },
+        other @ weir_store::Error::NoFlows { .. } => Error::Io { sink, error: std::io::Error::other(other) },
     }
 }

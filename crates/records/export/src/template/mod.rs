@@ -77,7 +77,11 @@ impl TemplateSink {
         transport: Transport,
         options: &ExportOptions,
     ) -> Self {
-        let encoder = RecordEncoder::new(format, &templates.elements, options.applications);
+        let elements = match &options.known {
+            Some(fields) => templates.elements.of_fields(name, fields, format),
+            None => templates.elements.clone(),
+        };
+        let encoder = RecordEncoder::new(format, &elements, options.applications);
         let uniflow = options.uniflow || format == Format::Netflow9 || templates.elements.profile.base == Layout::Basic;
         let is_udp = matches!(transport, Transport::Udp(_));
         Self {

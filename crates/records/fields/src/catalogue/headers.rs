@@ -10,6 +10,7 @@ use crate::element::DataType::{
 };
 use crate::element::{Element, Semantics, Units, quantity};
 use crate::entry::fields;
+use crate::restore::set;
 use crate::value::FieldValue;
 use crate::words::Words;
 use std::net::{IpAddr, Ipv6Addr};
@@ -32,27 +33,27 @@ fields! {
         [Element::common(80, "destinationMacAddress", MacAddress).basic_for(Network::Layer2)],
         |r| optional(r.flow.mac_addresses()[1], FieldValue::Mac), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses);
     each "tos", Integer, "", "Type of service or traffic class of the first packet.",
-        [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos);
+        [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos) => |r, v| set(&mut r.direction().tos, v);
     each "ttl_min", Integer, "hops", "Smallest TTL or hop limit.",
-        [Element::common(52, "minimumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_min);
+        [Element::common(52, "minimumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_min) => |r, v| set(&mut r.direction().ttl_min, v);
     each "ttl_max", Integer, "hops", "Largest TTL or hop limit.",
-        [Element::common(53, "maximumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_max);
+        [Element::common(53, "maximumTTL", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.ttl_max) => |r, v| set(&mut r.direction().ttl_max, v);
     each "packet_size_min", Integer, "octets", "Length of the shortest IP packet.",
-        [Element::common(25, "minimumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_min);
+        [Element::common(25, "minimumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_min) => |r, v| set(&mut r.direction().size_min, v);
     each "packet_size_max", Integer, "octets", "Length of the longest IP packet.",
-        [Element::common(26, "maximumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_max);
+        [Element::common(26, "maximumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_max) => |r, v| set(&mut r.direction().size_max, v);
     each "packet_size_mean", Number, "octets", "Mean length of the IP packets.",
         [quantity(1, "packetSizeMean", Float64, Units::Octets).with_anomalies_only()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean()));
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean())), restored_from: &["bytes", "packets"];
     each "packet_size_std", Number, "octets", "Population standard deviation of the lengths of the IP packets.",
         [quantity(2, "packetSizeStandardDeviation", Float64, Units::Octets)],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
     each "iat_min_ns", Integer, "ns", "Shortest inter-arrival time between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
         [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
-        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_min_ns);
+        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_min_ns) => |r, v| set(&mut r.direction().iat_min_ns, v);
     each "iat_max_ns", Integer, "ns", "Longest inter-arrival time between consecutive packets of the direction.",
         [quantity(4, "interArrivalTimeMaximum", Unsigned64, Units::Nanoseconds)],
-        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_max_ns);
+        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_max_ns) => |r, v| set(&mut r.direction().iat_max_ns, v);
     each "iat_mean_ns", Number, "ns", "Mean inter-arrival time of the packets of the direction.",
         [quantity(5, "interArrivalTimeMean", Float64, Units::Nanoseconds)],
         |r| optional(r.direction.iat_mean_ns(), FieldValue::Float);
@@ -61,13 +62,13 @@ fields! {
         |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
     each "vlan_id", Integer, "", "VLAN identifier of the outermost tag of the first packet.",
         [Element::common(58, "vlanId", Unsigned16).basic(), Element::common(243, "dot1qVlanId", Unsigned16)],
-        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan), known: AtFirst, profiles: &[Store];
+        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan) => |r, v| set(&mut r.direction().vlan, v), known: AtFirst, profiles: &[Store];
     each "inner_vlan_id", Integer, "", "VLAN identifier of the second tag of the first packet.",
         [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
-        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan), known: AtFirst;
+        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan) => |r, v| set(&mut r.direction().inner_vlan, v), known: AtFirst;
     each "mpls_label", Integer, "", "Top label of the outermost MPLS label stack of the first packet.",
         [Element::common(70, "mplsTopLabelStackSection", OctetArray).in_octets(3)],
-        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label), known: AtFirst;
+        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label) => |r, v| set(&mut r.direction().mpls_label, v), known: AtFirst;
     each "tunnel_type", Word, "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
         |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name))), known: AtFirst, needs: Some(Decapsulation), words: Some(Words::TunnelType);
@@ -85,11 +86,11 @@ fields! {
     each "icmp_type", Integer, "", "ICMP or ICMPv6 type of the first packet.",
         [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[0]), known: AtFirst, profiles: &[Store];
+        |r| number(r, has_icmp(r), |d| d.icmp[0]) => |r, v| r.set_icmp_type(v), known: AtFirst, profiles: &[Store];
     each "icmp_code", Integer, "", "ICMP or ICMPv6 code of the first packet.",
         [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
-        |r| number(r, has_icmp(r), |d| d.icmp[1]), known: AtFirst, profiles: &[Store];
+        |r| number(r, has_icmp(r), |d| d.icmp[1]) => |r, v| r.set_icmp_code(v), known: AtFirst, profiles: &[Store], restored_from: &["icmp_type"];
 }
 
 /// Both outer addresses, in the address family of the tunnel type, or of the addresses themselves.

@@ -7,6 +7,7 @@ use crate::column::{Known, Origin, Properties};
 use crate::element::DataType::{DateTimeMilliseconds, OctetArray, Unsigned8, Unsigned16, Unsigned32, Unsigned64};
 use crate::element::{DataType, Element, Semantics, Units, ntop_text, quantity, text_element};
 use crate::entry::{DirectionView, fields};
+use crate::restore::set;
 use crate::value::FieldValue;
 use crate::words::Words;
 use weir_dpi::{Application, Confidence, Fact, Findings, MessageCounts, Notes};
@@ -18,23 +19,23 @@ const COMMON: Properties =
 fields! {
     COMMON;
     flow "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
-        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())), profiles: &[Basic, Store], alias: Some("app"), words: Some(Words::Application);
+        [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())) => |r, v| r.set_application(v), profiles: &[Basic, Store], alias: Some("app"), words: Some(Words::Application);
     flow "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
-        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())), words: Some(Words::ApplicationBy), profiles: &[Store];
+        [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())) => |r, v| r.set_confidence(v), words: Some(Words::ApplicationBy), profiles: &[Store];
     flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory), unfingerprinted (overload.md); bits 1 to 16 in IPFIX.",
         [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes, words: Some(Words::ApplicationNotes);
     flow "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
-        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName), profiles: &[Store];
+        [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName) => |r, v| r.set_fact(Fact::ServerName, v), profiles: &[Store];
     flow "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
-        [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, has_client_hello, Fact::AlpnOffered), is_list: true;
+        [text_element(68, "tlsAlpnOffered")], |r| fact_text(r, has_client_hello, Fact::AlpnOffered) => |r, v| r.set_fact(Fact::AlpnOffered, v), is_list: true;
     flow "alpn", Text, "", "Application protocol that the server selected (ALPN). TLS 1.3 encrypts it.",
-        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, has_client_hello, Fact::AlpnSelected), profiles: &[Store];
+        [text_element(69, "tlsAlpnSelected")], |r| fact_text(r, has_client_hello, Fact::AlpnSelected) => |r, v| r.set_fact(Fact::AlpnSelected, v), profiles: &[Store];
     flow "tls_version", CaselessText, "", "Version of TLS, SSL or DTLS: tls1.3, tls1.2, tls1.1, tls1.0, ssl3.0, dtls1.2, or else the number as in the message.",
-        [text_element(70, "tlsVersion")], tls_version, profiles: &[Store];
+        [text_element(70, "tlsVersion")], tls_version => |r, v| r.set_number_of(Fact::TlsVersion, v, tls_version_number), profiles: &[Store];
     flow "tls_cipher", Integer, "", "Number of the cipher suite that the server selected (IANA TLS Cipher Suites).",
-        [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher);
+        [Element::weir(71, "tlsCipherSuite", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::TlsCipher) => |r, v| r.set_fact_number(Fact::TlsCipher, v);
     flow "tls_ech", Integer, "", "1: the ClientHello has the extension encrypted_client_hello, which clients also send without a use for it.",
-        [Element::weir(72, "tlsEncryptedClientHello", Unsigned8, Semantics::Default, Units::None).only_listed()], |r| fact_number(r, Fact::TlsEch);
+        [Element::weir(72, "tlsEncryptedClientHello", Unsigned8, Semantics::Default, Units::None).only_listed()], |r| fact_number(r, Fact::TlsEch) => |r, v| r.set_fact_number(Fact::TlsEch, v);
     flow "tls_alert", CaselessText, "", "Alert that the server sent before its ServerHello, or instead of it, to refuse the ClientHello: level and description, as fatal handshake_failure (IANA TLS Alerts; a number if it has no name).",
         [text_element(110, "tlsAlert")], tls_alert;
     flow "ja3", CaselessText, "", "JA3, a fingerprint of the TLS client: MD5, hexadecimal.",
@@ -44,93 +45,93 @@ fields! {
     flow "ja4", CaselessText, "", "JA4, a fingerprint of the TLS or QUIC client.",
         [text_element(75, "ja4")], |r| fingerprint(r, weir_dpi::ja4);
     flow "cert_subject", CaselessText, "", "Subject of the certificate of the server (RFC 4514). TLS 1.3 encrypts it.",
-        [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, has_tls, Fact::CertificateSubject);
+        [text_element(76, "tlsCertificateSubject")], |r| fact_text(r, has_tls, Fact::CertificateSubject) => |r, v| r.set_fact(Fact::CertificateSubject, v);
     flow "cert_issuer", CaselessText, "", "Issuer of that certificate.",
-        [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, has_tls, Fact::CertificateIssuer);
+        [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, has_tls, Fact::CertificateIssuer) => |r, v| r.set_fact(Fact::CertificateIssuer, v);
     flow "cert_not_before", Time, "", "Begin of its validity.",
         [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore);
     flow "cert_not_after", Time, "", "End of its validity.",
         [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter);
     flow "cert_names", HostName, "", "Names and addresses in that certificate, separated by commas.",
-        [text_element(80, "tlsCertificateNames")], |r| fact_text(r, has_tls, Fact::CertificateNames), is_list: true;
+        [text_element(80, "tlsCertificateNames")], |r| fact_text(r, has_tls, Fact::CertificateNames) => |r, v| r.set_fact(Fact::CertificateNames, v), is_list: true;
     flow "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",
-        [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion);
+        [Element::weir(81, "quicVersion", Unsigned32, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::QuicVersion) => |r, v| r.set_fact_number(Fact::QuicVersion, v);
     flow "dns_name", HostName, "", "Name that the first question of DNS, mDNS or LLMNR asks for.",
-        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName), profiles: &[Store];
+        [ntop_text(205, "DNS_QUERY")], |r| fact_text(r, has_dns, Fact::DnsName) => |r, v| r.set_fact(Fact::DnsName, v), profiles: &[Store];
     flow "dns_type", Integer, "", "Type of that question (IANA DNS Parameters): 1 is A, 28 is AAAA.",
-        [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType);
+        [Element::weir(82, "dnsQueryType", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsType) => |r, v| r.set_fact_number(Fact::DnsType, v);
     flow "dns_rcode", Integer, "", "Response code of the first answer to it, and of no other (dns_nxdomain counts): 0 is no error, 3 is NXDOMAIN.",
-        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode), words: Some(Words::ResponseCode), profiles: &[Store];
+        [Element::weir(83, "dnsResponseCode", Unsigned16, Semantics::Identifier, Units::None).only_listed()], |r| fact_number(r, Fact::DnsRcode) => |r, v| r.set_fact_number(Fact::DnsRcode, v), words: Some(Words::ResponseCode), profiles: &[Store];
     flow "dns_records", CaselessText, "", "Records of that answer, separated by commas.",
-        [text_element(84, "dnsAnswerRecords")], |r| fact_text(r, has_dns, Fact::DnsAnswers), is_list: true;
+        [text_element(84, "dnsAnswerRecords")], |r| fact_text(r, has_dns, Fact::DnsAnswers) => |r, v| r.set_fact(Fact::DnsAnswers, v), is_list: true;
     flow "dns_response_ns", Integer, "ns", "Time from the first question to the first answer to it, over UDP.",
-        [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs);
+        [quantity(85, "dnsResponseTime", Unsigned64, Units::Nanoseconds).only_listed()], |r| fact_number(r, Fact::DnsResponseNs) => |r, v| r.set_fact_number(Fact::DnsResponseNs, v);
     flow "dns_queries", Integer, "", "Questions of DNS, mDNS or LLMNR in the record, also retransmitted ones.",
-        [quantity(111, "dnsQueries", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(111, "dnsQueries", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.requests) => |r, v| set(&mut r.messages(false)?.requests, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_answers", Integer, "", "Answers of DNS, mDNS or LLMNR in the record.",
-        [quantity(112, "dnsAnswers", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.answers), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(112, "dnsAnswers", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.answers) => |r, v| set(&mut r.messages(false)?.answers, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_nxdomain", Integer, "", "Answers with the code NXDOMAIN (3).",
-        [quantity(113, "dnsNxdomain", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(113, "dnsNxdomain", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[0]) => |r, v| set(&mut r.messages(false)?.codes[0], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_servfail", Integer, "", "Answers with the code SERVFAIL (2).",
-        [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]), needs: Some(Transactions), known: Known::Never;
+        [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]) => |r, v| set(&mut r.messages(false)?.codes[1], v), needs: Some(Transactions), known: Known::Never;
     flow "dns_refused", Integer, "", "Answers with the code REFUSED (5).",
-        [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
+        [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]) => |r, v| set(&mut r.messages(false)?.codes[2], v), needs: Some(Transactions), known: Known::Never;
     flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record. Those that are open at an active timeout count in the next record if they stay unanswered. 0 with `--uniflow-key`, whose flows have no answers to their questions.",
-        [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered) => |r, v| set(&mut r.messages(false)?.unanswered, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_response_mean_ns", Integer, "ns", "Mean time from a question to its answer, of all answers of the record.",
-        [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false) => |r, v| r.set_mean_response(false, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_response_max_ns", Integer, "ns", "Longest time from a question to its answer.",
-        [quantity(118, "dnsResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, false), needs: Some(Transactions), known: Known::Never;
+        [quantity(118, "dnsResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, false) => |r, v| r.set_longest_response(false, v), needs: Some(Transactions), known: Known::Never;
     flow "dst_dns_name", HostName, "", "Name that DNS taught: an earlier response of DNS gave the client the address of the server for this name. Not verified, and other names may have the same address.",
-        [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName), profiles: &[Store];
+        [text_element(106, "destinationDnsName")], |r| fact_text(r, any, Fact::LearnedName) => |r, v| r.set_fact(Fact::LearnedName, v), profiles: &[Store];
     flow "http_host", HostName, "", "Host of the first request.",
-        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpHost), profiles: &[Store];
+        [Element::iana(460, "httpRequestHost", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpHost) => |r, v| r.set_fact(Fact::HttpHost, v), profiles: &[Store];
     flow "http_method", Text, "", "Method of the first request.",
-        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpMethod), profiles: &[Store];
+        [Element::iana(459, "httpRequestMethod", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpMethod) => |r, v| r.set_fact(Fact::HttpMethod, v), profiles: &[Store];
     flow "http_path", Text, "", "Path of the first request; only with --dpi-fields.",
-        [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpPath), needs: Some(PersonalFields);
+        [Element::iana(461, "httpRequestTarget", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpPath) => |r, v| r.set_fact(Fact::HttpPath, v), needs: Some(PersonalFields);
     flow "http_user_agent", Text, "", "User agent of the first request; only with --dpi-fields.",
-        [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpUserAgent), needs: Some(PersonalFields);
+        [Element::iana(468, "httpUserAgent", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpUserAgent) => |r, v| r.set_fact(Fact::HttpUserAgent, v), needs: Some(PersonalFields);
     flow "http_status", Integer, "", "Status of the first final response, and of no other (http_4xx and http_5xx count).",
-        [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus), profiles: &[Store];
+        [Element::iana(457, "httpStatusCode", Unsigned16).only_listed()], |r| fact_number(r, Fact::HttpStatus) => |r, v| r.set_fact_number(Fact::HttpStatus, v), profiles: &[Store];
     flow "http_content_type", CaselessText, "", "Content type of that response.",
-        [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpContentType);
+        [Element::iana(469, "httpContentType", DataType::String).only_listed()], |r| fact_text(r, has_http, Fact::HttpContentType) => |r, v| r.set_fact(Fact::HttpContentType, v);
     flow "http_requests", Integer, "", "Requests of HTTP/1 in the record.",
-        [quantity(119, "httpRequests", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.requests), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(119, "httpRequests", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.requests) => |r, v| set(&mut r.messages(true)?.requests, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_1xx", Integer, "", "Responses of HTTP/1 with a status from 100 to 199.",
-        [quantity(120, "http1xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[0]), needs: Some(Transactions), known: Known::Never;
+        [quantity(120, "http1xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[0]) => |r, v| set(&mut r.messages(true)?.codes[0], v), needs: Some(Transactions), known: Known::Never;
     flow "http_2xx", Integer, "", "Responses of HTTP/1 with a status from 200 to 299.",
-        [quantity(121, "http2xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[1]), needs: Some(Transactions), known: Known::Never;
+        [quantity(121, "http2xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[1]) => |r, v| set(&mut r.messages(true)?.codes[1], v), needs: Some(Transactions), known: Known::Never;
     flow "http_3xx", Integer, "", "Responses of HTTP/1 with a status from 300 to 399.",
-        [quantity(122, "http3xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[2]), needs: Some(Transactions), known: Known::Never;
+        [quantity(122, "http3xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[2]) => |r, v| set(&mut r.messages(true)?.codes[2], v), needs: Some(Transactions), known: Known::Never;
     flow "http_4xx", Integer, "", "Responses of HTTP/1 with a status from 400 to 499.",
-        [quantity(123, "http4xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[3]), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(123, "http4xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[3]) => |r, v| set(&mut r.messages(true)?.codes[3], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_5xx", Integer, "", "Responses of HTTP/1 with a status from 500 to 599.",
-        [quantity(124, "http5xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[4]), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(124, "http5xxResponses", Unsigned32, Units::Messages).only_listed()], |r| http(r, |counts| counts.codes[4]) => |r, v| set(&mut r.messages(true)?.codes[4], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_response_mean_ns", Integer, "ns", "Mean time from the end of a request to the status line of its response, of all responses of the record.",
-        [quantity(125, "httpResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, true), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+        [quantity(125, "httpResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, true) => |r, v| r.set_mean_response(true, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "http_response_max_ns", Integer, "ns", "Longest time from the end of a request to the status line of its response.",
-        [quantity(126, "httpResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, true), needs: Some(Transactions), known: Known::Never;
+        [quantity(126, "httpResponseTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()], |r| longest_response(r, true) => |r, v| r.set_longest_response(true, v), needs: Some(Transactions), known: Known::Never;
     flow "ssh_client", Text, "", "Identification of the SSH client.",
-        [text_element(86, "sshClientSoftware")], |r| fact_text(r, has_ssh, Fact::SshClient);
+        [text_element(86, "sshClientSoftware")], |r| fact_text(r, has_ssh, Fact::SshClient) => |r, v| r.set_fact(Fact::SshClient, v);
     flow "ssh_server", Text, "", "Identification of the SSH server.",
-        [text_element(87, "sshServerSoftware")], |r| fact_text(r, has_ssh, Fact::SshServer);
+        [text_element(87, "sshServerSoftware")], |r| fact_text(r, has_ssh, Fact::SshServer) => |r, v| r.set_fact(Fact::SshServer, v);
     flow "hassh", CaselessText, "", "HASSH, a fingerprint of the SSH client: MD5, hexadecimal.",
-        [text_element(88, "hassh")], |r| fact_text(r, has_ssh, Fact::Hassh);
+        [text_element(88, "hassh")], |r| fact_text(r, has_ssh, Fact::Hassh) => |r, v| r.set_fact(Fact::Hassh, v);
     flow "hassh_server", CaselessText, "", "HASSH of the SSH server.",
-        [text_element(89, "hasshServer")], |r| fact_text(r, has_ssh, Fact::HasshServer);
+        [text_element(89, "hasshServer")], |r| fact_text(r, has_ssh, Fact::HasshServer) => |r, v| r.set_fact(Fact::HasshServer, v);
     flow "user_name", Text, "", "Account, caller or client that the first message names; only with --dpi-fields.",
-        [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, has_user, Fact::User), needs: Some(PersonalFields);
+        [Element::iana(371, "userName", DataType::String).only_listed()], |r| fact_text(r, has_user, Fact::User) => |r, v| r.set_fact(Fact::User, v), needs: Some(PersonalFields);
     flow "server_software", Text, "", "Software that the server names in its greeting.",
-        [text_element(94, "serverSoftware")], |r| fact_text(r, has_greeting, Fact::ServerSoftware);
+        [text_element(94, "serverSoftware")], |r| fact_text(r, has_greeting, Fact::ServerSoftware) => |r, v| r.set_fact(Fact::ServerSoftware, v);
     flow "ndpi_protocol", CaselessText, "", "Protocol that nDPI recognised, after a dot the service within it: TLS.Google; only with --dpi full.",
-        [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, none, Fact::NdpiProtocol), needs: Some(Ndpi);
+        [ntop_text(119, "L7_PROTO_NAME")], |r| fact_text(r, none, Fact::NdpiProtocol) => |r, v| r.set_fact(Fact::NdpiProtocol, v), needs: Some(Ndpi);
     flow "ndpi_category", CaselessText, "", "Category of that protocol: Web, Network.",
-        [text_element(107, "ndpiCategory")], |r| fact_text(r, none, Fact::NdpiCategory), needs: Some(Ndpi);
+        [text_element(107, "ndpiCategory")], |r| fact_text(r, none, Fact::NdpiCategory) => |r, v| r.set_fact(Fact::NdpiCategory, v), needs: Some(Ndpi);
     flow "ndpi_confidence", CaselessText, "", "How nDPI knows the protocol: DPI, Match by IP.",
-        [text_element(108, "ndpiConfidence")], |r| fact_text(r, none, Fact::NdpiConfidence), needs: Some(Ndpi);
+        [text_element(108, "ndpiConfidence")], |r| fact_text(r, none, Fact::NdpiConfidence) => |r, v| r.set_fact(Fact::NdpiConfidence, v), needs: Some(Ndpi);
     flow "ndpi_risks", CaselessText, "", "Risks that nDPI sees, separated by commas.",
-        [text_element(109, "ndpiRisks")], |r| fact_text(r, none, Fact::NdpiRisks), needs: Some(Ndpi), is_list: true;
+        [text_element(109, "ndpiRisks")], |r| fact_text(r, none, Fact::NdpiRisks) => |r, v| r.set_fact(Fact::NdpiRisks, v), needs: Some(Ndpi), is_list: true;
 }
 
 #[inline]
@@ -243,21 +244,29 @@ fn fingerprint<'a, const N: usize>(record: &DirectionView<'a>, of: fn(&Findings)
     fact_or_none(record, has_client_hello, read)
 }
 
+/// Versions of TLS, SSL and DTLS by their numbers.
+const TLS_VERSIONS: [(u64, &str); 8] = [
+    (0x0300, "ssl3.0"),
+    (0x0301, "tls1.0"),
+    (0x0302, "tls1.1"),
+    (0x0303, "tls1.2"),
+    (0x0304, "tls1.3"),
+    (0xfeff, "dtls1.0"),
+    (0xfefd, "dtls1.2"),
+    (0xfefc, "dtls1.3"),
+];
+
 fn tls_version<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {
-    let name = |version| match version {
-        0x0300 => "ssl3.0".into(),
-        0x0301 => "tls1.0".into(),
-        0x0302 => "tls1.1".into(),
-        0x0303 => "tls1.2".into(),
-        0x0304 => "tls1.3".into(),
-        0xfeff => "dtls1.0".into(),
-        0xfefd => "dtls1.2".into(),
-        0xfefc => "dtls1.3".into(),
-        other => format!("{other:#06x}").into(),
-    };
+    let known = |version| TLS_VERSIONS.iter().find(|(number, _)| *number == version);
+    let name = |version| known(version).map_or_else(|| format!("{version:#06x}").into(), |(_, name)| (*name).into());
     fact_or_none(record, has_client_hello, |findings| {
         findings.number(Fact::TlsVersion).map(|version| FieldValue::Text(name(version)))
     })
+}
+
+fn tls_version_number(name: &str) -> Option<u64> {
+    let known = TLS_VERSIONS.iter().find(|(_, known)| *known == name).map(|(number, _)| *number);
+    known.or_else(|| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok())
 }
 
 fn tls_alert<'a>(record: &DirectionView<'a>) -> FieldValue<'a> {

@@ -1,0 +1,331 @@
+//! Sets the fields of a flow record to values that were read from one: for stored records.
+
+use crate::column::{Column, Origin, Profile};
+use crate::selection::columns;
+use crate::value::{TCP_FLAG_LETTERS, protocol_name};
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use weir_dpi::{Application, Confidence, Fact, Findings, MessageCounts};
+use weir_flow::{Direction, FlowRecord};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, icmp_ports, ipv4_mapped};
+use weir_tcp::{ResponseTimes, RoundTripTimes, SegmentClass, SegmentCount, TcpReport};
+
+/// A value as it is stored. Times are nanoseconds since 1970-01-01 UTC; what is neither a number nor a time has its
+/// text in CSV.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StoredValue<'a> {
+    /// An integer or a time.
+    Unsigned(u64),
+    /// A number.
+    Float(f64),
+    /// Everything else.
+    Text(&'a str),
+}
+
+impl StoredValue<'_> {
+    /// An integer, if it is one and fits.
+    pub(crate) fn number<T: TryFrom<u64>>(self) -> Option<T> {
+        if let Self::Unsigned(number) = self { number.try_into().ok() } else { None }
+    }
+
+    /// A text.
+    pub(crate) fn parse<T: FromStr>(self) -> Option<T> {
+        if let Self::Text(text) = self { text.parse().ok() } else { None }
+    }
+}
+
+/// A word of these, by its name.
+pub(crate) fn word<T: Copy>(value: StoredValue<'_>, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
+    let StoredValue::Text(text) = value else { return None };
+    all.iter().copied().find(|one| name(*one) == text)
+}
+
+/// The bits of words that are separated by spaces.
+pub(crate) fn words<T: Copy + Default + std::ops::BitOr<Output = T>>(
+    value: StoredValue<'_>,
+    names: &[(T, &'static str)],
+) -> Option<T> {
+    let StoredValue::Text(text) = value else { return None };
+    text.split(' ').try_fold(T::default(), |bits, word| Some(bits | names.iter().find(|(_, name)| *name == word)?.0))
+}
+
+/// A function of an entry: sets a field of a record. `None`: this is no value of the field.
+pub(crate) type Restore = fn(&mut FlowRecord, StoredValue<'_>) -> Option<()>;
+
+/// Sets a number.
+pub(crate) fn set<T: TryFrom<u64>>(field: &mut T, value: StoredValue<'_>) -> Option<()> {
+    assign(field, value.number())
+}
+
+/// Sets a number that a record need not have.
+pub(crate) fn set_some<T: TryFrom<u64>>(field: &mut Option<T>, value: StoredValue<'_>) -> Option<()> {
+    assign(field, value.number().map(Some))
+}
+
+/// Sets a field, if there is a value of it.
+pub(crate) fn assign<T>(field: &mut T, value: Option<T>) -> Option<()> {
+    *field = value?;
+    Some(())
+}
+
+/// A record that gets the values of its columns, or those of one direction.
+pub(crate) struct RestoredSide<'a> {
+    pub flow: &'a mut FlowRecord,
+    is_reverse: bool,
+}
+
+/// The response time is not known, or there is none.
+const NO_TIME: u64 = u64::MAX;
+
+impl<'a> RestoredSide<'a> {
+    pub fn new(flow: &'a mut FlowRecord, is_reverse: bool) -> Self {
+        Self { flow, is_reverse }
+    }
+
+    pub fn direction(&mut self) -> &mut Direction {
+        if self.is_reverse { &mut self.flow.reverse } else { &mut self.flow.forward }
+    }
+
+    pub fn tcp(&mut self) -> &mut TcpReport {
+        &mut self.flow.tcp.get_or_insert([TcpReport::EMPTY; 2])[usize::from(self.is_reverse)]
+    }
+
+    pub fn class(&mut self, class: SegmentClass) -> &mut SegmentCount {
+        &mut self.tcp().classes[class as usize]
+    }
+
+    /// SYN were counted with their retransmissions.
+    pub fn set_syn_retransmissions(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let retransmissions: u64 = value.number()?;
+        self.class(SegmentClass::SynRetransmission).segments = retransmissions;
+        let syns = &mut self.class(SegmentClass::Syn).segments;
+        *syns = syns.saturating_sub(retransmissions);
+        Some(())
+    }
+
+    fn findings(&mut self) -> Option<&mut Findings> {
+        // Only this record has them.
+        Arc::get_mut(self.flow.findings.get_or_insert_with(|| Arc::new(Findings::new(true))))
+    }
+
+    pub fn set_start(&mut self, value: StoredValue<'_>) -> Option<()> {
+        self.flow.reverse.first_ns = NO_TIME;
+        set(&mut self.flow.forward.first_ns, value)
+    }
+
+    pub fn set_end(&mut self, value: StoredValue<'_>) -> Option<()> {
+        set(&mut self.flow.forward.last_ns, value)?;
+        set(&mut self.flow.reverse.last_ns, value)
+    }
+
+    pub fn set_udp_response(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let first_ns = self.flow.forward.first_ns.checked_add(value.number()?);
+        assign(&mut self.flow.reverse.first_ns, first_ns)
+    }
+
+    pub fn set_address(&mut self, value: StoredValue<'_>, field: fn(&mut FlowRecord) -> &mut [u8; 16]) -> Option<()> {
+        (self.flow.network, *field(self.flow)) = match value.parse()? {
+            IpAddr::V4(address) => (Network::Ipv4, ipv4_mapped(address.octets())),
+            IpAddr::V6(address) => (Network::Ipv6, address.octets()),
+        };
+        Some(())
+    }
+
+    pub fn set_protocol(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let StoredValue::Text(text) = value else { return None };
+        let number = (0..=u8::MAX).find(|number| protocol_name(*number) == Some(text)).or_else(|| text.parse().ok());
+        assign(&mut self.flow.protocol, number)
+    }
+
+    pub fn set_tcp_flags(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let StoredValue::Text(text) = value else { return None };
+        let bit = |letter: u8| Some(TCP_FLAG_LETTERS.iter().find(|(known, _)| *known == letter)?.1);
+        let bits = text.bytes().try_fold(0, |bits, letter| Some(bits | bit(letter)?));
+        assign(&mut self.direction().tcp_flags, bits)
+    }
+
+    /// 1 stands for no sampling.
+    pub fn set_sampling(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let most: u32 = value.number()?;
+        self.flow.sampling = (most > 1).then_some([most; 2]);
+        Some(())
+    }
+
+    pub fn set_icmp_type(&mut self, value: StoredValue<'_>) -> Option<()> {
+        self.direction().icmp = [value.number()?, 0];
+        Some(())
+    }
+
+    /// In place of ports, the record has types and codes.
+    pub fn set_icmp_code(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let [kind, _] = self.direction().icmp;
+        let code = value.number()?;
+        self.direction().icmp = [kind, code];
+        if !self.is_reverse || self.flow.forward.packets == 0 {
+            let [sender, receiver] = icmp_ports(self.flow.protocol, kind, code);
+            let ports = if self.is_reverse { [receiver, sender] } else { [sender, receiver] };
+            [self.flow.source_port, self.flow.destination_port] = ports;
+        }
+        Some(())
+    }
+
+    /// A time of answers, of which there is one at least.
+    pub fn set_response(&mut self, value: StoredValue<'_>, field: fn(&mut ResponseTimes) -> &mut u64) -> Option<()> {
+        let times = &mut self.tcp().responses;
+        times.count = times.count.max(1);
+        set(field(times), value)
+    }
+
+    pub fn set_response_mean(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let StoredValue::Float(mean_ns) = value else { return None };
+        let times = &mut self.tcp().responses;
+        times.sum_ns = (mean_ns * times.count as f64).round() as u64;
+        Some(())
+    }
+
+    /// A time of round trips, of which there is one at least.
+    pub fn set_round_trip(&mut self, value: StoredValue<'_>, field: fn(&mut RoundTripTimes) -> &mut u64) -> Option<()> {
+        let times = &mut self.tcp().round_trips;
+        times.count = times.count.max(1);
+        set(field(times), value)
+    }
+
+    pub fn set_application(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let application = word(value, Application::ALL, Application::name)?;
+        self.findings()?.recognise(application, Confidence::Port);
+        Some(())
+    }
+
+    pub fn set_confidence(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let confidence = word(value, &Confidence::ALL, Confidence::name)?;
+        let findings = self.findings()?;
+        let (application, _) = findings.application()?;
+        findings.recognise(application, confidence);
+        Some(())
+    }
+
+    pub fn set_fact(&mut self, fact: Fact, value: StoredValue<'_>) -> Option<()> {
+        let StoredValue::Text(text) = value else { return None };
+        self.findings()?.set_octets(fact, text.as_bytes());
+        Some(())
+    }
+
+    pub fn set_fact_number(&mut self, fact: Fact, value: StoredValue<'_>) -> Option<()> {
+        let number = value.number()?;
+        self.findings()?.set_number(fact, number);
+        Some(())
+    }
+
+    /// A number whose column has a text.
+    pub fn set_number_of(&mut self, fact: Fact, value: StoredValue<'_>, number: fn(&str) -> Option<u64>) -> Option<()> {
+        let StoredValue::Text(text) = value else { return None };
+        let number = number(text)?;
+        self.findings()?.set_number(fact, number);
+        Some(())
+    }
+
+    /// Counts of the messages of one protocol.
+    pub fn messages(&mut self, is_http: bool) -> Option<&mut MessageCounts> {
+        Some(self.findings()?.messages_of(is_http))
+    }
+
+    /// The number of timed answers is not a field: as if there were one.
+    pub fn set_mean_response(&mut self, is_http: bool, value: StoredValue<'_>) -> Option<()> {
+        let messages = self.messages(is_http)?;
+        messages.timed = 1;
+        set(&mut messages.response_sum_ns, value)
+    }
+
+    pub fn set_longest_response(&mut self, is_http: bool, value: StoredValue<'_>) -> Option<()> {
+        let messages = self.messages(is_http)?;
+        messages.timed = 1;
+        set(&mut messages.response_max_ns, value)
+    }
+}
+
+/// The way of stored values back into flow records, and the fields that these have then.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    known: Vec<&'static Column>,
+    columns: Vec<&'static Column>,
+}
+
+impl Restored {
+    /// For records that are stored with these columns.
+    ///
+    /// # Errors
+    /// The name of a column without which they are no flow records: those of the profile `basic` that are not computed
+    /// from others.
+    pub fn of(stored: &[&'static Column]) -> Result<Self, &'static str> {
+        let is_missing = |column: &&Column| {
+            column.is_in(Profile::Basic)
+                && column.is_in(Profile::Store)
+                && column.restore.is_some()
+                && !stored.contains(column)
+        };
+        // Without inspection, records have no application.
+        let needed = columns().iter().filter(|column| column.is_of(Origin::Meter));
+        if let Some(missing) = needed.into_iter().find(is_missing) {
+            return Err(missing.name);
+        }
+        let columns_of_store: Vec<_> =
+            columns().iter().filter(|column| column.restore.is_some() && stored.contains(column)).collect();
+        let mut known: Vec<&'static Column> = Vec::new();
+        // What a column is computed from may be computed.
+        loop {
+            let is_known = |column: &&'static Column| {
+                let is_stored = columns_of_store.contains(column);
+                let from = column.properties.restored_from;
+                let has_source = is_stored || column.restore.is_none() && !from.is_empty();
+                has_source && !known.contains(column) && from.iter().all(|name| has(&known, name))
+            };
+            let more: Vec<_> = columns().iter().filter(is_known).collect();
+            if more.is_empty() {
+                break;
+            }
+            known.extend(more);
+        }
+        let place = |of: &&Column| columns().iter().position(|column| column == *of);
+        known.sort_by_key(place);
+        let columns = columns_of_store.into_iter().filter(|column| known.contains(column)).collect();
+        Ok(Self { known, columns })
+    }
+
+    /// The fields that records have, in the order of the catalogue.
+    pub fn known(&self) -> &[&'static Column] {
+        &self.known
+    }
+
+    /// The stored columns, in the order in which their values are set.
+    pub fn columns(&self) -> &[&'static Column] {
+        &self.columns
+    }
+
+    /// A record without values.
+    pub fn begin() -> FlowRecord {
+        let mut flow = FlowRecord { network: Network::Layer2, protocol: u8::MAX, ..FlowRecord::default() };
+        for direction in [&mut flow.forward, &mut flow.reverse] {
+            (direction.vlan, direction.inner_vlan, direction.mpls_label) = (NO_VLAN, NO_VLAN, NO_LABEL);
+        }
+        flow
+    }
+
+    /// Completes a record whose values are set.
+    pub fn finish(flow: &mut FlowRecord) {
+        const UDP: u8 = 17;
+        if flow.reverse.first_ns == NO_TIME {
+            flow.reverse.first_ns = flow.forward.first_ns;
+            // Without a response time, the packet of the responder was the first.
+            let is_answered = flow.forward.packets > 0 && flow.reverse.packets > 0;
+            flow.forward.first_ns += u64::from(is_answered && flow.protocol == UDP);
+        }
+    }
+}
+
+/// Whether a field is known, or a field of both directions.
+fn has(known: &[&'static Column], name: &str) -> bool {
+    let is_known = |column: &Column, prefix: &str| column.name.strip_prefix(prefix) == Some(name);
+    let has = |prefix| known.iter().any(|column| is_known(column, prefix));
+    has("") || has("fwd_") && has("rev_")
+}

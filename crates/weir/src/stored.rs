@@ -1,0 +1,264 @@
+//! `weir read` of flows that were stored: from stores, and from single Parquet files.
+
+use crate::arguments::{Arguments, Command, Output, Read, Sinks};
+use crate::console::progress::Progress;
+use crate::enrichment::Enricher;
+use crate::error::{Error, InputError, OutputError, StoreError};
+use crate::files::{self, Target};
+use crate::input;
+use crate::outputs::Outputs;
+use crate::read::log_sink_failure;
+use crate::run_status::RunStatus;
+use crate::sandbox::{Restrictions, Sandbox};
+use crate::settings::key_options;
+use crate::signals::StopSignal;
+use crate::summary;
+use clap::Parser;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::warn;
+use weir_capture::SourceSpec;
+use weir_fields::{Column, Origin, field};
+use weir_ledger::Ledger;
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
+use weir_query::{GroupField, RecordOrder, View};
+use weir_store::{Damage, FlowReader};
+
+/// The ending of a single file.
+const ENDING: &str = "parquet";
+
+/// The paths of stored flows, if these are the sources.
+///
+/// # Errors
+/// There are packets, too.
+pub fn paths(sources: &[SourceSpec]) -> Result<Option<Vec<PathBuf>>, Error> {
+    let path = |source: &SourceSpec| match source {
+        SourceSpec::Capture(path) => stored_path(path),
+        _ => None,
+    };
+    let stored: Vec<PathBuf> = sources.iter().filter_map(path).collect();
+    match sources.iter().find(|source| path(source).is_none()) {
+        _ if stored.is_empty() => Ok(None),
+        Some(packets) => Err(InputError::FlowsAndPackets(packets.to_string()).into()),
+        None => Ok(Some(stored)),
+    }
+}
+
+/// A folder, a file whose name says that it is Parquet, or what follows `parquet:`.
+fn stored_path(path: &Path) -> Option<PathBuf> {
+    let named = path.to_str().and_then(|path| path.strip_prefix("parquet:")).map(PathBuf::from);
+    named.or_else(|| (path.is_dir() || path.extension().is_some_and(|end| end == ENDING)).then(|| path.into()))
+}
+
+pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
+    check_options(read)?;
+    let (mut reader, damaged) = FlowReader::open(paths).map_err(StoreError::from)?;
+    let outputs = outputs(read, paths, reader.known())?;
+    let enricher = Enricher::load(&read.enrichment)?;
+    let stop_signal = StopSignal::register()?;
+    let stop = stop_signal.flag();
+    let mut open = outputs.open(&read.sinks, key_options(&read.metering), read.output_files.mode(), &stop)?;
+    // Files are opened one after the other.
+    if !read.hardening.no_sandbox {
+        let targets: Vec<_> =
+            outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| spec.is_rotated()).map(Target::of_sink).collect();
+        // Of a folder, all files.
+        let inside: Vec<PathBuf> =
+            paths.iter().map(|path| if path.is_dir() { path.join("inside") } else { path.clone() }).collect();
+        let inside: Vec<&Path> = inside.iter().map(PathBuf::as_path).collect();
+        Sandbox::enter(&targets, &[], &inside, Restrictions::of(&read.sources(), false, false));
+    }
+    let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
+    let mut progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
+    open.summary.lock().unwrap_or_else(PoisonError::into_inner).is_stored = true;
+    let timing = read.times.timing();
+    let settings = Settings {
+        observer: Some(summary::observer(&open.summary)),
+        enricher: enricher.as_ref().map(Enricher::record_enricher),
+        timing,
+        ..Settings::default()
+    };
+    let sinks = std::mem::take(&mut open.sinks);
+    let exporter =
+        Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
+    stop_signal.start_thread_with(&timing, exporter.end_soon());
+    let (ledger, status) = export(&mut reader, exporter, &stop, &mut progress, damaged);
+    Ok(outputs.report(&ledger, open, &read.reporting, status, None))
+}
+
+/// Passes all records to the sinks, until their end, a signal, or until no sink is left.
+fn export(
+    reader: &mut FlowReader,
+    mut exporter: Exporter,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+    damaged: Vec<Damage>,
+) -> (Ledger, RunStatus) {
+    let mut pipeline = StoredPipeline::new(exporter.handle());
+    let mut has_problems = !damaged.is_empty();
+    damaged.iter().for_each(log_damage);
+    let log_errors = |errors: Vec<weir_export::Error>| {
+        // A closed pipe is no failure.
+        let failures = errors.iter().filter(|error| !error.is_closed_pipe());
+        failures.map(log_sink_failure).count() > 0
+    };
+    exporter.report_status([pipeline.account()], 1, Vec::new());
+    for batches in 1_u64.. {
+        match pipeline.export(|records| reader.read(records, StoredPipeline::BATCH)) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(damage) => {
+                has_problems = true;
+                log_damage(&damage);
+            }
+        }
+        if batches % input::BURSTS_BETWEEN_CHECKS == 0 {
+            has_problems |= log_errors(exporter.take_errors());
+            if exporter.all_sinks_failed() || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let total_bytes = Some(reader.total_octets);
+            let done = weir_capture::Progress { done_bytes: reader.done_octets, total_bytes };
+            progress.update(done, || pipeline.account().ledger.packets.received);
+        }
+    }
+    if stop.load(Ordering::Relaxed) {
+        has_problems = true;
+        input::log_interrupted();
+    }
+    progress.clear();
+    exporter.report_status([pipeline.account()], 1, Vec::new());
+    exporter.finish();
+    has_problems |= log_errors(exporter.take_errors());
+    (exporter.ledger([pipeline.account().clone()]), RunStatus::from_problems(has_problems))
+}
+
+fn log_damage(Damage { path, error }: &Damage) {
+    warn!(file = %path.display(), %error, "this file is damaged, the rest of its records is left out");
+}
+
+/// Refuses what selects or changes packets.
+fn check_options(read: &Read) -> Result<(), Error> {
+    if read.sinks.outputs.iter().any(|output| matches!(output, Output::Packets(_))) {
+        return Err(InputError::NeedsPackets("-o packets:FILE").into());
+    }
+    // With the defaults of all options.
+    let usual = Arguments::parse_from(["weir", "read", "-"]);
+    let Some(Command::Read(usual)) = usual.command else { return Ok(()) };
+    let (given, usual) = (&read.metering, &usual.metering);
+    let options = [
+        (given.selection.filter.is_some(), "--filter"),
+        (given.selection.decap, "--decap"),
+        (given.layer2, "--layer2"),
+        (given.mac_addresses, "--mac-addresses"),
+        (!given.key.is_empty(), "--key"),
+        (given.uniflow_key, "--uniflow-key"),
+        (given.idle_ns != usual.idle_ns, "--idle"),
+        (given.active_ns != usual.active_ns, "--active"),
+        (given.flows.is_some(), "--flows"),
+        (given.dpi.is_some(), "--dpi"),
+        (given.dpi_packets != usual.dpi_packets, "--dpi-packets"),
+        (given.dpi_octets != usual.dpi_octets, "--dpi-octets"),
+        (given.dpi_fields, "--dpi-fields"),
+        (given.dpi_transactions != usual.dpi_transactions, "--dpi-transactions"),
+        (given.dpi_ports, "--dpi-ports"),
+        (given.full != usual.full, "--full"),
+        (read.rules.is_some(), "--rules"),
+        (read.threads.is_some(), "--threads"),
+        (read.enrichment.interface_names, "--interface-names"),
+    ];
+    let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
+    option.map_or(Ok(()), |option| Err(InputError::NeedsPackets(option).into()))
+}
+
+/// The outputs: of the fields that stored flows have.
+fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<Outputs, Error> {
+    let enriched: Vec<_> = read.enrichment.columns().collect();
+    let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
+    let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
+    Error::of(outputs.problems(&read.sinks))?;
+    files::check_targets(&read.sources(), &outputs.targets)?;
+    check_folders(paths, &outputs)?;
+    if let Some(fields) = &read.sinks.fields {
+        let missing: Vec<_> = fields.0.iter().filter(|column| !has(column)).map(|column| column.name).collect();
+        if missing.len() == fields.0.len() {
+            return Err(InputError::NotStored { place: "--fields".into(), field: missing.join(", ") }.into());
+        }
+        if !missing.is_empty() {
+            warn!(fields = missing.join(","), "--fields: the stored flows do not have these, so they are left out");
+        }
+    }
+    outputs.columns.retain(has);
+    outputs.stored_columns.retain(has);
+    for sink in &outputs.sinks {
+        check_columns(&format!("-o {}", sink.spec.name()), sink.spec.columns().into_iter().flatten(), has)?;
+    }
+    check_fields(read, &outputs, has)?;
+    check_view(&outputs, known)?;
+    outputs.known = Some(known.iter().copied().chain(enriched.iter().copied()).collect());
+    outputs.timing = read.times.timing();
+    Ok(outputs)
+}
+
+fn check_columns<'a>(
+    place: &str,
+    columns: impl IntoIterator<Item = &'a &'static Column>,
+    has: impl Fn(&&'static Column) -> bool,
+) -> Result<(), Error> {
+    let missing = columns.into_iter().find(|column| !has(column));
+    missing
+        .map_or(Ok(()), |column| Err(InputError::NotStored { place: place.into(), field: column.name.into() }.into()))
+}
+
+/// Checks the fields of expressions, views and orders.
+fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -> bool) -> Result<(), Error> {
+    let Sinks { by, records, order, .. } = &read.sinks;
+    let mut used: Vec<(String, &str)> = by.iter().map(|field| ("--by".into(), GroupField::name(field))).collect();
+    let of_all = records.iter().map(|expression| ("--where".to_owned(), expression));
+    let of_sink = outputs
+        .sinks
+        .iter()
+        .filter_map(|sink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.as_ref()?)));
+    for (place, expression) in of_all.chain(of_sink) {
+        used.extend(expression.fields().into_iter().map(|name| (place.clone(), name)));
+    }
+    let order = order.as_ref().filter(|_| outputs.view.is_none()).map(RecordOrder::new).transpose()?;
+    used.extend(order.iter().map(|order| ("--sort".into(), order.name())));
+    for (place, name) in used {
+        if field(name).is_some_and(|field| !has(&field.column())) {
+            return Err(InputError::NotStored { place, field: name.into() }.into());
+        }
+    }
+    Ok(())
+}
+
+/// A store must not get the flows that are read from it.
+fn check_folders(paths: &[PathBuf], outputs: &Outputs) -> Result<(), Error> {
+    let is_read = |folder: &Path| paths.iter().any(|path| files::absolute(path) == files::absolute(folder));
+    for (output, target) in &outputs.targets {
+        if let Target::Folder(folder) = target
+            && is_read(folder)
+        {
+            let (output, input) = (output.clone(), folder.display().to_string());
+            return Err(OutputError::OverwritesInput { output, input }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Views sum up what TCP analysis knows, too.
+fn check_view(outputs: &Outputs, known: &[&'static Column]) -> Result<(), Error> {
+    if outputs.view.is_none() {
+        return Ok(());
+    }
+    match View::missing_field(known) {
+        None => Ok(()),
+        Some(_) if !known.iter().any(|column| column.is_of(Origin::TcpAnalysis)) => {
+            warn!("the stored flows have no TCP analysis: segments, round trips and response times are not known");
+            Ok(())
+        }
+        Some(field) => Err(InputError::NotStored { place: "a view".into(), field: field.into() }.into()),
+    }
+}
