@@ -3,7 +3,7 @@
 use crate::arguments::{self, Enrichment, InvalidOutput, Metering, Output, RecordSink, Reporting};
 use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
-use crate::error::{Error, OutputError};
+use crate::error::{Error, OutputError, sink_advice};
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::memory::{self, ViewMemory};
@@ -427,6 +427,10 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     } else if wanted || has_problems(ledger) {
         console::eprint_styled(&ledger_text::text(ledger, console::error_columns()), style::ledger);
     }
+}
+
+pub fn log_sink_failure(error: &weir_export::Error) {
+    error!(error = format_args!("{error}{}", sink_advice(error)), "sink failed, unwritten records are counted as lost");
 }
 
 /// Opens the file of the ledger as JSON; `None` without one, and for standard output. The ledger of an

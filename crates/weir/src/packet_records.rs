@@ -121,6 +121,8 @@ fn option_of_records(read: &Read) -> Option<&'static str> {
         (sinks.outputs.len() > 1, "the other -o"),
         (read.rules.is_some(), "--rules"),
         (read.reporting.stats.is_some(), "--stats"),
+        (read.from_ns.is_some(), "--from"),
+        (read.to_ns.is_some(), "--to"),
         (sinks.records.is_some(), "--where"),
         (sinks.fields.is_some(), "--fields"),
         (!sinks.by.is_empty(), "--by"),

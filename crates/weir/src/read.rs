@@ -4,12 +4,12 @@ use crate::actions::Actions;
 use crate::arguments::{Metering, Output, Read};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
-use crate::error::{Error, sink_advice};
+use crate::error::Error;
 use crate::files::{self, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
 use crate::missing_options;
-use crate::outputs::Outputs;
+use crate::outputs::{Outputs, log_sink_failure};
 use crate::packet_records;
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
@@ -34,26 +34,32 @@ use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, S
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
+    let sources = read.sources();
+    if let Some(stored) = stored::paths(&sources)? {
+        return stored::run(read, &stored);
+    }
     for output in &read.sinks.outputs {
         if let Output::Packets(path) = output {
             return packet_records::run(read, path);
         }
     }
-    let sources = read.sources();
-    if let Some(stored) = stored::paths(&sources)? {
-        return stored::run(read, &stored);
-    }
-    input::check_sources(&sources, "read")?;
-    input::check_loopback(&sources, read.force)?;
-    input::check_packets(&sources, &read.metering.selection, read.rules.is_some())?;
-    let metering = &input::metering_of(&sources, &read.metering)?;
+    run_pipeline(read, &sources)
+}
+
+/// Meters packets.
+fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error> {
+    input::check_sources(sources, "read")?;
+    input::check_loopback(sources, read.force)?;
+    input::check_packets(sources, &read.metering.selection, read.rules.is_some())?;
+    let metering = &input::metering_of(sources, &read.metering)?;
     let timing = read.times.timing();
-    let outputs = outputs(read, &sources, metering)?;
+    let outputs = outputs(read, sources, metering)?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
-    actions.iter().try_for_each(|actions| actions.check(&sources, &outputs.targets, metering, &read.enrichment))?;
+    actions.iter().try_for_each(|actions| actions.check(sources, &outputs.targets, metering, &read.enrichment))?;
     let mut settings = settings(metering)?;
     missing_options::warn_of_inspection(metering, metering.inspects());
     settings.meter.marks = actions.is_some();
+    settings.times_ns = read.times_ns()?;
     missing_options::warn(&outputs.sinks, &read.sinks, metering, metering.inspects(), &read.enrichment);
     let enricher = Enricher::load(&read.enrichment)?;
     if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
@@ -63,7 +69,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let stop = stop_signal.flag();
     let reading_threads = reading_threads(read, sources.len());
     let threads = if read.threads.is_some() { ReadingThreads::UpTo } else { ReadingThreads::IfUseful };
-    let mut source = input::open_on_threads(&sources, settings.decode, &stop, threads(reading_threads))?;
+    let mut source = input::open_on_threads(sources, settings.decode, &stop, threads(reading_threads))?;
     let reads_captures = matches!(source, Input::File(_));
     let reading_threads = if reads_captures { reading_threads } else { 0 };
     let (sinks, back_pressure) = (outputs.sinks.len(), BackPressure::Block);
@@ -82,12 +88,12 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = metering.selection.filter.as_deref();
-    let actions = actions.map(|actions| actions.open(&sources, 1, &when_full, &timing, filter)).transpose()?;
+    let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let rotated = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| spec.is_rotated());
         let rotated: Vec<_> = rotated.map(Target::of_sink).collect();
-        Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(&sources, sends_by_dpdk, false));
+        Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
@@ -200,8 +206,4 @@ fn meter(
     }
     let has_problems = damage.count() > 0 || interrupted || filter_failed || sink_failed;
     (ledger, RunStatus::from_problems(has_problems))
-}
-
-pub fn log_sink_failure(error: &weir_export::Error) {
-    error!(error = format_args!("{error}{}", sink_advice(error)), "sink failed, unwritten records are counted as lost");
 }

@@ -58,6 +58,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     Ok(Settings {
         busy_poll: false,
         filter,
+        times_ns: None,
         meter,
         decode,
         layer2: metering.layer2,

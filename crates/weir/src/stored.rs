@@ -1,13 +1,12 @@
 //! `weir read` of flows that were stored: from stores, and from single Parquet files.
 
-use crate::arguments::{Arguments, Command, Output, Read, Sinks};
+use crate::arguments::{Arguments, Command, Output, Read, RecordSink, Sinks};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
 use crate::error::{Error, InputError, OutputError, StoreError};
 use crate::files::{self, Target};
 use crate::input;
-use crate::outputs::Outputs;
-use crate::read::log_sink_failure;
+use crate::outputs::{Outputs, log_sink_failure};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::key_options;
@@ -54,8 +53,11 @@ fn stored_path(path: &Path) -> Option<PathBuf> {
 
 pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
     check_options(read)?;
-    let (mut reader, damaged) = FlowReader::open(paths).map_err(StoreError::from)?;
+    let (mut reader, damaged) = FlowReader::open(paths, read.times_ns()?).map_err(StoreError::from)?;
     let outputs = outputs(read, paths, reader.known())?;
+    if let Some(fields) = needed_fields(read, &outputs)? {
+        reader.keep_only(&fields);
+    }
     let enricher = Enricher::load(&read.enrichment)?;
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
@@ -212,21 +214,22 @@ fn check_columns<'a>(
         .map_or(Ok(()), |column| Err(InputError::NotStored { place: place.into(), field: column.name.into() }.into()))
 }
 
-/// Checks the fields of expressions, views and orders.
-fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -> bool) -> Result<(), Error> {
+/// The fields of expressions, views and orders, with their places.
+fn used_fields(read: &Read, outputs: &Outputs) -> Result<Vec<(String, &'static str)>, Error> {
     let Sinks { by, records, order, .. } = &read.sinks;
     let mut used: Vec<(String, &str)> = by.iter().map(|field| ("--by".into(), GroupField::name(field))).collect();
-    let of_all = records.iter().map(|expression| ("--where".to_owned(), expression));
-    let of_sink = outputs
-        .sinks
-        .iter()
-        .filter_map(|sink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.as_ref()?)));
-    for (place, expression) in of_all.chain(of_sink) {
+    let condition = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
+    let of_all = records.iter().map(|expression| ("--where".to_owned(), expression.clone()));
+    for (place, expression) in of_all.chain(outputs.sinks.iter().filter_map(condition)) {
         used.extend(expression.fields().into_iter().map(|name| (place.clone(), name)));
     }
     let order = order.as_ref().filter(|_| outputs.view.is_none()).map(RecordOrder::new).transpose()?;
     used.extend(order.iter().map(|order| ("--sort".into(), order.name())));
-    for (place, name) in used {
+    Ok(used)
+}
+
+fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -> bool) -> Result<(), Error> {
+    for (place, name) in used_fields(read, outputs)? {
         if field(name).is_some_and(|field| !has(&field.column())) {
             return Err(InputError::NotStored { place, field: name.into() }.into());
         }
@@ -253,12 +256,32 @@ fn check_view(outputs: &Outputs, known: &[&'static Column]) -> Result<(), Error>
     if outputs.view.is_none() {
         return Ok(());
     }
-    match View::missing_field(known) {
+    match View::summed_fields().find(|column| !known.contains(column)) {
         None => Ok(()),
         Some(_) if !known.iter().any(|column| column.is_of(Origin::TcpAnalysis)) => {
             warn!("the stored flows have no TCP analysis: segments, round trips and response times are not known");
             Ok(())
         }
-        Some(field) => Err(InputError::NotStored { place: "a view".into(), field: field.into() }.into()),
+        Some(column) => Err(InputError::NotStored { place: "a view".into(), field: column.name.into() }.into()),
     }
+}
+
+/// The fields that outputs, conditions and the summary read; `None` for all.
+fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static Column>>, Error> {
+    if !read.enrichment.tags.is_empty() || outputs.sinks.iter().any(|sink| sink.spec.view_format().is_none()) {
+        return Ok(None);
+    }
+    let mut needed: Vec<&'static Column> = Vec::new();
+    for sink in &outputs.sinks {
+        match sink.spec.columns() {
+            _ if outputs.shows_view(sink) => {}
+            Some(columns) => needed.extend(columns),
+            None => needed.extend(&outputs.columns),
+        }
+    }
+    if outputs.view.is_some() || !read.reporting.quiet {
+        needed.extend(View::summed_fields());
+    }
+    needed.extend(used_fields(read, outputs)?.iter().filter_map(|(_, name)| Some(field(name)?.column())));
+    Ok(Some(needed))
 }

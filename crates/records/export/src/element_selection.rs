@@ -1,7 +1,7 @@
 //! The elements of a sink by their own names and by the names of fields.
 
 use crate::sink::InvalidSink;
-use weir_fields::{Column, Element, Entry, Format, InvalidFields, UnknownColumn, elements, fields, select_columns};
+use weir_fields::{Format, InvalidFields, UnknownColumn, elements, elements_of, select_columns};
 use weir_text::most_similar;
 
 /// The names of the elements of a selection: names of elements, and fields as in
@@ -37,19 +37,6 @@ pub(crate) fn select_elements(selection: &str, format: Format) -> Result<Vec<&'s
     names.sort_unstable();
     names.dedup();
     Ok(names)
-}
-
-/// The elements of a column: those of its field, which are the same for both directions. A total
-/// and a text have those of the field with the parts or the number, and what is computed those of its
-/// sources.
-pub(crate) fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
-    let name = column.name;
-    let name = name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name);
-    let sources = column.properties.computed_from;
-    let is_of = move |field: &&Entry| {
-        field.name == name || field.name.strip_suffix("_number") == Some(name) || sources.contains(&field.name)
-    };
-    fields().filter(is_of).flat_map(|field| field.elements)
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@
 //! A profile is a list of differences from basic or full templates. docs/collectors.md has the
 //! table of [`PROFILES`]; the test below writes it.
 
-use crate::element_selection::elements_of;
 use tracing::warn;
-use weir_fields::{Column, Element, Format};
+use weir_fields::{Column, Element, Format, elements_of};
 
 /// How the elements of a record follow from its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

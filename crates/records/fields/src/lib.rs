@@ -15,13 +15,14 @@ mod entry;
 mod field;
 mod page;
 mod restore;
+mod restored;
 mod selection;
 mod value;
 mod words;
 
 pub use catalogue::{
-    elements, field_elements, fields, template_field_elements, template_fields, type_and_code, visit_fields,
-    visit_template_fields,
+    elements, elements_of, field_elements, fields, template_field_elements, template_fields, type_and_code,
+    visit_fields, visit_template_fields,
 };
 pub use column::{Column, ColumnKind, Known, Origin, Profile, Properties, Requirement};
 pub use community_id::{community_id, community_id_has_ports};
@@ -35,7 +36,8 @@ pub use field::{
     view_field,
 };
 pub use page::profiles;
-pub use restore::{Restored, StoredValue};
+pub use restore::StoredValue;
+pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

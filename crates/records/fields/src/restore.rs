@@ -1,14 +1,12 @@
 //! Sets the fields of a flow record to values that were read from one: for stored records.
 
-use crate::column::{Column, Origin, Profile};
-use crate::selection::columns;
 use crate::value::{TCP_FLAG_LETTERS, protocol_name};
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use weir_dpi::{Application, Confidence, Fact, Findings, MessageCounts};
 use weir_flow::{Direction, FlowRecord};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, icmp_ports, ipv4_mapped};
+use weir_packet::{Network, icmp_ports, ipv4_mapped};
 use weir_tcp::{ResponseTimes, RoundTripTimes, SegmentClass, SegmentCount, TcpReport};
 
 /// A value as it is stored. Times are nanoseconds since 1970-01-01 UTC; what is neither a number nor a time has its
@@ -76,7 +74,7 @@ pub(crate) struct RestoredSide<'a> {
 }
 
 /// The response time is not known, or there is none.
-const NO_TIME: u64 = u64::MAX;
+pub(crate) const NO_TIME: u64 = u64::MAX;
 
 impl<'a> RestoredSide<'a> {
     pub fn new(flow: &'a mut FlowRecord, is_reverse: bool) -> Self {
@@ -242,90 +240,4 @@ impl<'a> RestoredSide<'a> {
         messages.timed = 1;
         set(&mut messages.response_max_ns, value)
     }
-}
-
-/// The way of stored values back into flow records, and the fields that these have then.
-#[derive(Clone, Debug)]
-pub struct Restored {
-    known: Vec<&'static Column>,
-    columns: Vec<&'static Column>,
-}
-
-impl Restored {
-    /// For records that are stored with these columns.
-    ///
-    /// # Errors
-    /// The name of a column without which they are no flow records: those of the profile `basic` that are not computed
-    /// from others.
-    pub fn of(stored: &[&'static Column]) -> Result<Self, &'static str> {
-        let is_missing = |column: &&Column| {
-            column.is_in(Profile::Basic)
-                && column.is_in(Profile::Store)
-                && column.restore.is_some()
-                && !stored.contains(column)
-        };
-        // Without inspection, records have no application.
-        let needed = columns().iter().filter(|column| column.is_of(Origin::Meter));
-        if let Some(missing) = needed.into_iter().find(is_missing) {
-            return Err(missing.name);
-        }
-        let columns_of_store: Vec<_> =
-            columns().iter().filter(|column| column.restore.is_some() && stored.contains(column)).collect();
-        let mut known: Vec<&'static Column> = Vec::new();
-        // What a column is computed from may be computed.
-        loop {
-            let is_known = |column: &&'static Column| {
-                let is_stored = columns_of_store.contains(column);
-                let from = column.properties.restored_from;
-                let has_source = is_stored || column.restore.is_none() && !from.is_empty();
-                has_source && !known.contains(column) && from.iter().all(|name| has(&known, name))
-            };
-            let more: Vec<_> = columns().iter().filter(is_known).collect();
-            if more.is_empty() {
-                break;
-            }
-            known.extend(more);
-        }
-        let place = |of: &&Column| columns().iter().position(|column| column == *of);
-        known.sort_by_key(place);
-        let columns = columns_of_store.into_iter().filter(|column| known.contains(column)).collect();
-        Ok(Self { known, columns })
-    }
-
-    /// The fields that records have, in the order of the catalogue.
-    pub fn known(&self) -> &[&'static Column] {
-        &self.known
-    }
-
-    /// The stored columns, in the order in which their values are set.
-    pub fn columns(&self) -> &[&'static Column] {
-        &self.columns
-    }
-
-    /// A record without values.
-    pub fn begin() -> FlowRecord {
-        let mut flow = FlowRecord { network: Network::Layer2, protocol: u8::MAX, ..FlowRecord::default() };
-        for direction in [&mut flow.forward, &mut flow.reverse] {
-            (direction.vlan, direction.inner_vlan, direction.mpls_label) = (NO_VLAN, NO_VLAN, NO_LABEL);
-        }
-        flow
-    }
-
-    /// Completes a record whose values are set.
-    pub fn finish(flow: &mut FlowRecord) {
-        const UDP: u8 = 17;
-        if flow.reverse.first_ns == NO_TIME {
-            flow.reverse.first_ns = flow.forward.first_ns;
-            // Without a response time, the packet of the responder was the first.
-            let is_answered = flow.forward.packets > 0 && flow.reverse.packets > 0;
-            flow.forward.first_ns += u64::from(is_answered && flow.protocol == UDP);
-        }
-    }
-}
-
-/// Whether a field is known, or a field of both directions.
-fn has(known: &[&'static Column], name: &str) -> bool {
-    let is_known = |column: &Column, prefix: &str| column.name.strip_prefix(prefix) == Some(name);
-    let has = |prefix| known.iter().any(|column| is_known(column, prefix));
-    has("") || has("fwd_") && has("rev_")
 }

@@ -269,6 +269,13 @@ pub fn parse_time(text: &str) -> Option<u64> {
     u64::try_from(time.as_nanosecond()).ok()
 }
 
+/// Parses a time of the day of another time, in UTC.
+pub fn parse_time_of_day(text: &str, day_ns: u64) -> Option<u64> {
+    let day = Timestamp::from_nanosecond(day_ns.into()).ok()?.to_zoned(TimeZone::UTC).date();
+    let time = day.to_datetime(text.parse().ok()?).to_zoned(TimeZone::UTC).ok()?;
+    u64::try_from(time.timestamp().as_nanosecond()).ok()
+}
+
 /// The number of a protocol. The names are those that Weir prints, and `icmpv6`.
 pub fn protocol_number(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();

@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 use std::cmp::{Ordering, Reverse};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
-use weir_fields::{Column, FieldValue};
+use weir_fields::{Column, FieldValue, column};
 use weir_flow::FlowRecord;
 
 /// A record that spans more intervals than this counts in the interval of its start.
@@ -107,10 +107,10 @@ pub struct Series {
 }
 
 impl View {
-    /// A field that views sum up, beside those of every record, and that is none of these.
-    pub fn missing_field(known: &[&'static Column]) -> Option<&'static str> {
-        let needed = [Metric::RetransmittedShare.name(), "rtt", "response"];
-        needed.into_iter().find(|name| !known.iter().any(|column| column.name == *name))
+    /// The fields that views sum up, beside those of every record.
+    pub fn summed_fields() -> impl Iterator<Item = &'static Column> {
+        let of_name = |name| column(name).expect("the column exists");
+        [Metric::RetransmittedShare.name(), "rtt", "response"].into_iter().map(of_name)
     }
 
     /// An empty view.

@@ -46,6 +46,11 @@ impl Hour {
         Self(time_ns / NS_PER_HOUR)
     }
 
+    /// Its begin, ns since 1970-01-01 UTC.
+    pub fn start_ns(self) -> u64 {
+        self.0.saturating_mul(NS_PER_HOUR)
+    }
+
     /// The time at which it ends, ns.
     pub fn end_ns(self) -> u64 {
         (self.0 + 1).saturating_mul(NS_PER_HOUR)

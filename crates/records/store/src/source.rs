@@ -4,7 +4,7 @@
 //! records of a file until it is damaged, in the order of the file.
 
 use crate::error::Error;
-use crate::folder::Folder;
+use crate::folder::{Folder, StoredFile};
 use crate::reading::{guarded, reader, too_few_values, unknown_type};
 use crate::schema::NS_REST;
 use parquet::basic::Type as Physical;
@@ -16,6 +16,7 @@ use parquet::schema::types::SchemaDescriptor;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use weir_fields::{Column, ColumnKind, Restored, StoredValue, columns};
 use weir_flow::FlowRecord;
@@ -33,6 +34,7 @@ pub struct Damage {
 pub struct FlowReader {
     files: VecDeque<StoredRecords>,
     restored: Restored,
+    starts_ns: Option<RangeInclusive<u64>>,
     open: Option<OpenFile>,
     /// Octets of the files that are read.
     pub done_octets: u64,
@@ -61,7 +63,7 @@ struct Group {
 
 enum Values {
     /// Microseconds, and the nanoseconds left.
-    Times(Typed<Int64Type>, Option<Typed<Int32Type>>),
+    Times(Box<(Typed<Int64Type>, Option<Typed<Int32Type>>)>),
     Integers(Typed<Int64Type>),
     Numbers(Typed<DoubleType>),
     Texts(Typed<ByteArrayType>),
@@ -75,15 +77,18 @@ struct Typed<T: DataType> {
 }
 
 impl FlowReader {
-    /// Finds the files of stores and single files, and the columns that all of them have. Files whose end is damaged are
-    /// left out, and returned.
+    /// Finds the files of stores and single files, and the columns that all of them have. Flows that start at other times
+    /// (ns since 1970 UTC) are not read. Files whose end is damaged are left out, and returned.
     ///
     /// # Errors
     /// A path cannot be read or is no store, or the files lack a column without which a record is no flow.
-    pub fn open(paths: &[PathBuf]) -> std::result::Result<(Self, Vec<Damage>), Error> {
+    pub fn open(
+        paths: &[PathBuf],
+        starts_ns: Option<RangeInclusive<u64>>,
+    ) -> std::result::Result<(Self, Vec<Damage>), Error> {
         let (mut files, mut damaged) = (VecDeque::new(), Vec::new());
         let mut common: Option<Vec<&'static Column>> = None;
-        for path in files_of(paths)? {
+        for path in files_of(paths, starts_ns.as_ref())? {
             match columns_of(&path) {
                 Ok(stored) => {
                     match &mut common {
@@ -99,12 +104,17 @@ impl FlowReader {
         let stored = common.unwrap_or_else(|| columns().iter().collect());
         let restored = Restored::of(&stored).map_err(|column| Error::NoFlows { path: paths[0].clone(), column })?;
         let total_octets = files.iter().map(|file| file.octets).sum();
-        Ok((Self { files, restored, open: None, done_octets: 0, total_octets }, damaged))
+        Ok((Self { files, restored, starts_ns, open: None, done_octets: 0, total_octets }, damaged))
     }
 
     /// The fields that the records have.
     pub fn known(&self) -> &[&'static Column] {
         self.restored.known()
+    }
+
+    /// From now on records have these fields only, and those of every record.
+    pub fn keep_only(&mut self, fields: &[&'static Column]) {
+        self.restored.keep_only(fields);
     }
 
     /// Appends records, up to a number of them. Returns whether there are more.
@@ -119,7 +129,12 @@ impl FlowReader {
         let Some(mut file) = open else { return Ok(false) };
         let before = records.len();
         match guarded(|| file.read(&self.restored, records, most)) {
-            Ok(true) => self.open = Some(file),
+            Ok(true) => {
+                self.open = Some(file);
+                if let Some(starts_ns) = &self.starts_ns {
+                    records.retain(|record| starts_ns.contains(&record.start_ns()));
+                }
+            }
             Ok(false) => self.done_octets += file.octets,
             Err(error) => {
                 records.truncate(before);
@@ -184,7 +199,8 @@ impl Values {
             (ColumnKind::Time, Physical::INT64) => {
                 let rest = place(&format!("{}{NS_REST}", column.name));
                 let rest = rest.filter(|at| schema.column(*at).physical_type() == Physical::INT32);
-                Ok(Self::Times(Typed::open(group, at)?, rest.map(|at| Typed::open(group, at)).transpose()?))
+                let rest = rest.map(|at| Typed::open(group, at)).transpose()?;
+                Ok(Self::Times(Box::new((Typed::open(group, at)?, rest))))
             }
             (ColumnKind::Integer, Physical::INT64) => Ok(Self::Integers(Typed::open(group, at)?)),
             (ColumnKind::Number, Physical::DOUBLE) => Ok(Self::Numbers(Typed::open(group, at)?)),
@@ -196,7 +212,8 @@ impl Values {
 
     fn read(&mut self, rows: usize) -> Result<()> {
         match self {
-            Self::Times(micros, rest) => {
+            Self::Times(times) => {
+                let (micros, rest) = &mut **times;
                 micros.read(rows)?;
                 rest.iter_mut().try_for_each(|rest| rest.read(rows))
             }
@@ -208,9 +225,9 @@ impl Values {
 
     fn set(&self, column: &Column, records: &mut [FlowRecord]) -> Result<()> {
         match self {
-            Self::Times(micros, None) => micros.set(column, records, |micros| time(*micros, 0)),
-            Self::Times(micros, Some(rest)) => {
-                let mut rest = rest.values.iter();
+            Self::Times(times) => {
+                let (micros, rest) = &**times;
+                let mut rest = rest.iter().flat_map(|rest| &rest.values);
                 micros.set(column, records, |micros| time(*micros, rest.next().copied().unwrap_or_default()))
             }
             Self::Integers(integers) => {
@@ -273,14 +290,18 @@ impl<T: DataType> Typed<T> {
 }
 
 /// The files at these paths, the oldest of each store first.
-fn files_of(paths: &[PathBuf]) -> std::result::Result<Vec<PathBuf>, Error> {
+fn files_of(paths: &[PathBuf], starts_ns: Option<&RangeInclusive<u64>>) -> std::result::Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in paths {
         let failed = |error| Error::Io { path: path.clone(), error };
         if fs::metadata(path).map_err(failed)?.is_dir() {
             let folder = Folder::new(path, None);
             folder.check_content()?;
-            files.extend(folder.content().map_err(failed)?.files.into_iter().map(|file| file.path));
+            let content = folder.content().map_err(failed)?;
+            let is_wanted = |file: &StoredFile| {
+                starts_ns.is_none_or(|of| file.hour.start_ns() <= *of.end() && file.hour.end_ns() >= *of.start())
+            };
+            files.extend(content.files.into_iter().filter(is_wanted).map(|file| file.path));
         } else {
             files.push(path.clone());
         }

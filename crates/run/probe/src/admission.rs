@@ -1,7 +1,8 @@
-//! Which frames are admitted: sampling, then the packet filter, and after decoding the self-traffic
+//! Which frames are admitted: sampling, then their time and the packet filter, and after decoding the self-traffic
 //! filter. The counters of what is left out go into the ledger.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use weir_capture::{Burst, Frame, PacketFilter};
 use weir_ledger::{Ledger, TrafficCounters};
 use weir_packet::{Flags, Packet, address_octets};
@@ -14,6 +15,8 @@ pub(crate) struct Admission {
     pub sampler: Option<Sampler>,
     /// Frames that do not match are not admitted; `None` is no filter.
     pub filter: Option<PacketFilter>,
+    /// Frames of other times are not admitted, ns since 1970 UTC; `None` admits all.
+    pub times_ns: Option<RangeInclusive<u64>>,
 }
 
 impl Admission {
@@ -22,6 +25,9 @@ impl Admission {
     pub fn admit(&mut self, burst: &mut Burst<'_>, ledger: &mut Ledger) {
         if let Some(sampler) = &mut self.sampler {
             remove_unless(burst, ledger, |counters| &mut counters.sampled_out, |_| sampler.choose_next());
+        }
+        if let Some(times_ns) = &self.times_ns {
+            remove_unless(burst, ledger, |counters| &mut counters.filtered, |frame| times_ns.contains(&frame.time_ns));
         }
         if let Some(filter) = &mut self.filter {
             remove_unless(burst, ledger, |counters| &mut counters.filtered, |frame| filter.matches(frame));

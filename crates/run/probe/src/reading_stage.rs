@@ -61,7 +61,11 @@ pub(crate) struct ReadingStage {
 impl ReadingStage {
     pub fn new(settings: &Settings) -> Self {
         let mut reader = Self {
-            admission: Admission { sampler: None, filter: settings.filter.clone() },
+            admission: Admission {
+                sampler: None,
+                filter: settings.filter.clone(),
+                times_ns: settings.times_ns.clone(),
+            },
             self_traffic: settings.self_traffic.clone(),
             decode: settings.decode,
             layer2: settings.layer2,

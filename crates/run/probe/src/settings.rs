@@ -5,6 +5,7 @@ use crate::interface_names::InterfaceNames;
 use crate::load_shedder::{OverloadPolicy, ShedOrder};
 use crate::thread::CpuAffinity;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use weir_capture::PacketFilter;
 use weir_flow::FlowRecord;
@@ -16,6 +17,8 @@ use weir_rules::Rules;
 pub struct Settings {
     /// Frames that do not match are not metered; `None` admits all frames.
     pub filter: Option<PacketFilter>,
+    /// Frames of other times are not metered, ns since 1970 UTC; `None` admits all.
+    pub times_ns: Option<RangeInclusive<u64>>,
     /// Settings of the meter.
     pub meter: weir_flow::Config,
     /// Settings of the decoder.

@@ -1,5 +1,6 @@
 //! Options of `weir packets`.
 
+use super::values::parse_time;
 use super::{Hardening, INPUT, OUTPUT, OutputFiles};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
@@ -26,12 +27,12 @@ pub struct Packets {
     #[arg(long = "where", value_name = "EXPRESSION", help_heading = INPUT)]
     pub records: Option<Expression>,
 
-    /// Only read packets of this time and later: 2026-11-20T12:00:00Z, 2026-11-20T12:00:00.5, 2026-11-20; UTC without a zone
-    #[arg(long = "from", value_name = "TIME", value_parser = parse_time, help_heading = INPUT)]
+    /// Only read packets of this time and later: 2026-11-20T12:00:00Z, 2026-11-20T12:00:00.5, 2026-11-20, 12:00 (today), -2h (before now); UTC without a zone
+    #[arg(long = "from", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
     pub from_ns: Option<u64>,
 
     /// Only read packets of this time and earlier
-    #[arg(long = "to", value_name = "TIME", value_parser = parse_time, help_heading = INPUT)]
+    #[arg(long = "to", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
     pub to_ns: Option<u64>,
 
     /// Capture file to write: pcapng, or pcap if the name ends with .pcap. With .gz or .zst behind, compressed. Use - for
@@ -64,10 +65,6 @@ impl Packets {
         };
         query.within(self.from_ns.unwrap_or(0), self.to_ns.unwrap_or(u64::MAX))
     }
-}
-
-fn parse_time(text: &str) -> Result<u64, &'static str> {
-    weir_query::parse_time(text).ok_or("not a time; write for example 2026-11-20T12:00:00Z or 2026-11-20")
 }
 
 const EXAMPLES: &str = "\

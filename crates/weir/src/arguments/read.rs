@@ -1,8 +1,11 @@
 //! Options of `weir read`.
 
 use super::groups::settings_help;
+use super::values::parse_time;
 use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, OutputFiles, Reporting, Sinks, Times};
+use crate::error::InputError;
 use clap::{Args, value_parser};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use weir_capture::SourceSpec;
 
@@ -11,14 +14,24 @@ use weir_capture::SourceSpec;
 #[command(after_help = after_help())]
 pub struct Read {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
-    /// docs/packet-records.md). Several are merged in time order
-    #[arg(value_name = "FILE")]
+    /// docs/packet-records.md). Several are merged in time order. Or stored flows: stores (folders) and Parquet files
+    /// (docs/store.md)
+    #[arg(value_name = "FILE|FOLDER")]
     pub files: Vec<SourceSpec>,
 
     /// Input source; may be repeated. A capture, - (standard input) or generated traffic (synth:mix,...; see
     /// weir synth --help). Or one live interface, read until Ctrl-C (af_packet:INTERFACE or af_xdp:INTERFACE; see below)
     #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
     pub inputs: Vec<SourceSpec>,
+
+    /// Only read packets of this time and later, or stored flows that start then: 2026-11-20T12:00, 2026-11-20, 12:00 (today),
+    /// -2h (before now); UTC without a zone
+    #[arg(long = "from", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
+    pub from_ns: Option<u64>,
+
+    /// Only read packets of this time and earlier, or stored flows that start then
+    #[arg(long = "to", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
+    pub to_ns: Option<u64>,
 
     /// Capture from af_xdp:lo, too, which takes all loopback traffic away from this machine
     #[arg(long, help_heading = INPUT)]
@@ -60,6 +73,18 @@ impl Read {
     pub fn sources(&self) -> Vec<SourceSpec> {
         [&self.files[..], &self.inputs].concat()
     }
+
+    /// The times of `--from` and `--to`; `None` without them.
+    ///
+    /// # Errors
+    /// There is no time between them.
+    pub fn times_ns(&self) -> Result<Option<RangeInclusive<u64>>, InputError> {
+        let times = self.from_ns.unwrap_or(0)..=self.to_ns.unwrap_or(u64::MAX);
+        if times.is_empty() {
+            return Err(InputError::FromAfterTo);
+        }
+        Ok((self.from_ns.is_some() || self.to_ns.is_some()).then_some(times))
+    }
 }
 
 fn after_help() -> String {
@@ -83,6 +108,8 @@ Examples:
   weir read capture.pcap --by src_ip/24,service_port --sort flows -o csv:-
   weir read capture.pcap --every 10s                  a time line
   weir read capture.pcap --sort duration --top 5      the longest flows
+  weir read flows --from -2h --by host                top talkers of the last two hours of a store (parquet:flows)
+  weir read flows --where 'host 192.0.2.1' -o json:-  stored flows of a host
   weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_export::{InvalidSpec, SinkSpec};
 use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
@@ -139,6 +139,16 @@ pub fn parse_interval(text: &str) -> Result<u64, InvalidValue> {
         Ok(0..MIN_INTERVAL_NS) | Err(ParseError::NoDuration) => Err(InvalidValue::Interval),
         parsed => Ok(parsed?),
     }
+}
+
+/// Parses a time of `--from` or `--to`: as in expressions, a time of today, or a duration before now.
+pub fn parse_time(text: &str) -> Result<u64, &'static str> {
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let ago = || now_ns.checked_sub(parse_duration(text.strip_prefix('-')?).ok()?);
+    weir_query::parse_time(text)
+        .or_else(|| weir_query::parse_time_of_day(text, now_ns))
+        .or_else(ago)
+        .ok_or("not a time; write for example 2026-11-20T12:00:00Z, 2026-11-20, 12:00 or -2h")
 }
 
 /// Parses `--groups`: the groups of a view have numbers of 32 bits.

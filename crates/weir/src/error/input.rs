@@ -27,6 +27,8 @@ pub enum InputError {
          af_packet:{0} leaves it there (--force captures nevertheless)"
     )]
     Loopback(String),
+    #[error("--from is later than --to")]
+    FromAfterTo,
     #[error("{0}: flows and packets cannot be read together")]
     FlowsAndPackets(String),
     #[error("{place}: the stored flows have no {field}; weir read STORE --fields all -o json:- shows what they have")]

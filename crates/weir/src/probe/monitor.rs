@@ -4,7 +4,7 @@ use super::overload;
 use super::rate_limit::RateLimit;
 use super::status::{Status, summary};
 use crate::arguments::ProbeOptions;
-use crate::read::log_sink_failure;
+use crate::outputs::log_sink_failure;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -2,12 +2,11 @@
 
 use super::collector::{MTU, RATE, connect, parse_collector, resolve};
 use super::{Destination, SinkKind, WHERE};
-use crate::element_selection::elements_of;
 use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
 use crate::udp::Collector;
 use std::sync::Arc;
-use weir_fields::Column;
+use weir_fields::{Column, elements_of};
 
 pub(super) const KIND: SinkKind = SinkKind {
     scheme: "netflow5+udp",

@@ -15,6 +15,7 @@ mod record;
 mod tcp;
 mod template;
 
+use crate::column::Column;
 use crate::element::Element;
 use crate::entry::{DirectionView, Entry, Visitor, count_elements};
 
@@ -40,6 +41,19 @@ pub fn template_fields() -> impl Iterator<Item = &'static Entry> {
 /// The elements of all fields.
 pub fn elements() -> impl Iterator<Item = &'static Element> {
     fields().chain(template_fields()).flat_map(|field| field.elements)
+}
+
+/// The elements of a column: those of its field, which are the same for both directions. A total
+/// and a text have those of the field with the parts or the number, and what is computed those of its
+/// sources.
+pub fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
+    let name = column.name;
+    let name = name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name);
+    let sources = column.properties.computed_from;
+    let is_of = move |field: &&Entry| {
+        field.name == name || field.name.strip_suffix("_number") == Some(name) || sources.contains(&field.name)
+    };
+    fields().filter(is_of).flat_map(|field| field.elements)
 }
 
 /// The number of elements of all fields, or of those of the reverse direction. Those of templates

@@ -2,6 +2,7 @@
 
 mod content;
 mod failures;
+mod source;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
