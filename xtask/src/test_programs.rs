@@ -71,7 +71,7 @@ fn run_all(programs: &[Program], side_by_side: usize, arguments: &[&str]) -> boo
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..side_by_side).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(false)).fold(true, |all, passed| all && passed)
+        threads.into_iter().all(|thread| thread.join().unwrap_or(false))
     })
 }
 

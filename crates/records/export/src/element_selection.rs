@@ -42,7 +42,7 @@ pub(crate) fn select_elements(selection: &str, format: Format) -> Result<Vec<&'s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_fields::columns;
+    use weir_fields::{Column, columns};
 
     #[test]
     fn a_field_selects_its_elements() {
