@@ -10,7 +10,7 @@ use tracing::warn;
 use weir_dpi::InspectionSettings;
 use weir_enrich::ListContent;
 use weir_fields::{Requirement, field};
-use weir_query::{Expression, GroupField, TagTest};
+use weir_query::{CountField, Expression, GroupField, TagTest};
 use weir_rules::{Level, Rule, Rules};
 
 /// Warns of fields of `--where`, `?where=` and `--by` that no record of this run has, and of tags that
@@ -22,6 +22,8 @@ pub fn warn(sinks: &[RecordSink], options: &Sinks, metering: &Metering, inspects
         }
     };
     options.by.iter().for_each(|field| warn_of_field("--by", GroupField::name(field)));
+    let counted = options.counts.iter().filter_map(CountField::field);
+    counted.for_each(|field| warn_of_field("--count", field.name()));
     let of_all = options.records.iter().map(|expression| ("--where".into(), expression.clone()));
     let of_sink = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     for (place, expression) in of_all.chain(sinks.iter().filter_map(of_sink)) {

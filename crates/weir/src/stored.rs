@@ -216,8 +216,9 @@ fn check_columns<'a>(
 
 /// The fields of expressions, views and orders, with their places.
 fn used_fields(read: &Read, outputs: &Outputs) -> Result<Vec<(String, &'static str)>, Error> {
-    let Sinks { by, records, order, .. } = &read.sinks;
+    let Sinks { by, counts, records, order, .. } = &read.sinks;
     let mut used: Vec<(String, &str)> = by.iter().map(|field| ("--by".into(), GroupField::name(field))).collect();
+    used.extend(counts.iter().filter_map(|count| Some(("--count".into(), count.field()?.name()))));
     let condition = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     let of_all = records.iter().map(|expression| ("--where".to_owned(), expression.clone()));
     for (place, expression) in of_all.chain(outputs.sinks.iter().filter_map(condition)) {

@@ -12,6 +12,8 @@
 extern crate self as weir_query;
 
 mod condition;
+mod count_field;
+mod distinct;
 mod error;
 mod expression;
 mod group_field;
@@ -27,6 +29,8 @@ mod sums;
 mod tests;
 mod view;
 
+pub use count_field::CountField;
+pub use distinct::DistinctCount;
 pub use error::ExpressionError;
 pub use expression::{Expression, TagTest};
 pub use group_field::{GroupField, InvalidGroupField};

@@ -1,5 +1,6 @@
 //! The order of the rows of a view, and of the records of a table: `bytes`, `duration:asc`.
 
+use crate::count_field::CountField;
 use crate::error::nearest;
 use crate::group_field::GroupField;
 use crate::sums::Sums;
@@ -40,7 +41,7 @@ pub enum InvalidOrder {
     NoNumber(String),
     /// A view has no such number.
     #[error(
-        "a view has no number {name:?}{}; use {}, or a field of --by",
+        "a view has no number {name:?}{}; use {}, or a field of --by or --count",
         .near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?")),
         Metric::ALL.map(Metric::name).join(", ")
     )]
@@ -125,7 +126,7 @@ fn number(value: &FieldValue<'_>) -> Option<u64> {
     }
 }
 
-fn rank(number: Option<u64>, ascending: bool) -> (bool, u64) {
+pub(crate) fn rank(number: Option<u64>, ascending: bool) -> (bool, u64) {
     match number {
         Some(number) => (true, if ascending { !number } else { number }),
         None => (false, 0),
@@ -292,11 +293,16 @@ pub(crate) enum RowOrder {
     Metric(Metric, bool),
     /// A field of the groups.
     Key(usize, bool),
+    /// A number of different values.
+    Count(usize, bool),
 }
 
 impl RowOrder {
-    pub fn new(order: Option<&Order>, fields: &[GroupField]) -> Result<Self, InvalidOrder> {
+    pub fn new(order: Option<&Order>, fields: &[GroupField], counts: &[CountField]) -> Result<Self, InvalidOrder> {
         let Some(Order { name, ascending }) = order else { return Ok(Self::Metric(Metric::Bytes, false)) };
+        if let Some(at) = counts.iter().position(|count| count.name() == name) {
+            return Ok(Self::Count(at, *ascending));
+        }
         if let Some(at) = fields.iter().position(|field| field.name() == name || field.to_string() == *name) {
             return Ok(Self::Key(at, *ascending));
         }
@@ -312,7 +318,7 @@ impl RowOrder {
     pub fn rank(self, sums: &Sums) -> (bool, u64) {
         match self {
             Self::Metric(metric, ascending) => rank(number(&metric.value(sums)), ascending),
-            Self::Key(..) => (true, 0),
+            Self::Key(..) | Self::Count(..) => (true, 0),
         }
     }
 }

@@ -7,14 +7,17 @@
 //! two sides (`host`) is in the groups of both, and once in a group of both. [`View::total`] counts
 //! each record once.
 
+use crate::count_field::CountField;
+use crate::distinct::{DistinctCount, DistinctSet};
 use crate::group_field::GroupField;
-use crate::order::{InvalidOrder, Metric, Order, RowOrder};
+use crate::order::{InvalidOrder, Metric, Order, RowOrder, rank};
 use crate::sums::Sums;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use std::cmp::{Ordering, Reverse};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::ops::Range;
 use weir_fields::{Column, FieldValue, column};
 use weir_flow::FlowRecord;
 
@@ -26,6 +29,8 @@ const MAX_INTERVALS: u64 = 1000;
 pub struct ViewSettings {
     /// Fields by which records are grouped; none for a time line of all records.
     pub fields: Vec<GroupField>,
+    /// Of what the different values in each group are counted; without intervals only.
+    pub counts: Vec<CountField>,
     /// Length of the intervals, ns.
     pub every_ns: Option<u64>,
     /// The order of the rows; by default the most octets first.
@@ -44,7 +49,10 @@ impl ViewSettings {
     pub fn max_memory_bytes(&self) -> u64 {
         /// The index has a power of two of entries with 5 bytes each, of which 7/8 are used.
         const INDEX_BYTES: usize = 12;
-        let group_bytes = self.key_values() * size_of::<FieldValue>() + size_of::<Sums>() + INDEX_BYTES;
+        let group_bytes = self.key_values() * size_of::<FieldValue>()
+            + size_of::<Sums>()
+            + self.counts.len() * DistinctSet::MAX_BYTES
+            + INDEX_BYTES;
         self.groups as u64 * group_bytes as u64
     }
 }
@@ -63,6 +71,16 @@ pub struct View {
     /// Octets of the texts in the keys.
     key_texts: usize,
     rows: Vec<Sums>,
+    /// Per count, the field of a group of the source, and of one of the destination.
+    count_fields: Vec<[GroupField; 2]>,
+    /// Per row, the values of each count.
+    sets: Vec<DistinctSet>,
+    /// Octets of these beside themselves.
+    set_octets: usize,
+    /// The values of all records.
+    total_sets: Vec<DistinctSet>,
+    /// Hashes of the values of a record on each side, for each count; `None` where the field does not apply.
+    count_hashes: [Vec<Option<u64>>; 2],
     /// Memory for the key of a record and, if the record has two sides, for that of its source.
     key_memory: [Vec<FieldValue<'static>>; 2],
     /// Rows of a batch with the figures to be added, so that the processor waits for the memory of
@@ -86,6 +104,8 @@ pub struct Row {
     pub key: Vec<FieldValue<'static>>,
     /// The sums.
     pub sums: Sums,
+    /// For each count, the number of different values; none for a row that sums up groups.
+    pub counts: Vec<DistinctCount>,
 }
 
 /// A group in the order of the view.
@@ -118,7 +138,9 @@ impl View {
     /// # Errors
     /// The order names nothing that a view has.
     pub fn new(settings: ViewSettings) -> Result<Self, InvalidOrder> {
-        let order = RowOrder::new(settings.order.as_ref(), &settings.fields)?;
+        let order = RowOrder::new(settings.order.as_ref(), &settings.fields, &settings.counts)?;
+        let count_fields: Vec<_> = settings.counts.iter().map(|count| count.of_sides(&settings.fields)).collect();
+        let total_sets = vec![DistinctSet::default(); count_fields.len()];
         let key_values = settings.key_values();
         let has_sides = settings.fields.iter().any(GroupField::has_sides);
         Ok(Self {
@@ -131,6 +153,11 @@ impl View {
             keys: Vec::new(),
             key_texts: 0,
             rows: Vec::new(),
+            count_fields,
+            sets: Vec::new(),
+            set_octets: 0,
+            total_sets,
+            count_hashes: Default::default(),
             key_memory: [0; 2].map(|_| Vec::with_capacity(key_values)),
             pending: Vec::new(),
             others: Sums::NONE,
@@ -182,13 +209,14 @@ impl View {
         if self.has_sides {
             self.read_key(flow, start_ns, 1, &mut other);
         }
+        self.hash_counts(flow);
         match self.has_sides {
-            true if source == other => self.add_to_group(&source, &sums.of_both_sides()),
+            true if source == other => self.add_to_group(&source, &sums.of_both_sides(), 0..2),
             true => {
-                self.add_to_group(&source, sums);
-                self.add_to_group(&other, &sums.of_other_side());
+                self.add_to_group(&source, sums, 0..1);
+                self.add_to_group(&other, &sums.of_other_side(), 1..2);
             }
-            false => self.add_to_group(&source, sums),
+            false => self.add_to_group(&source, sums, 0..1),
         }
         self.key_memory = [source, other].map(recycle);
     }
@@ -198,17 +226,54 @@ impl View {
         key.extend(self.settings.fields.iter().map(|field| field.value(flow, side)));
     }
 
-    /// Finds the row of the key, or makes a new one. Without memory, the row is one that does not
-    /// exist.
-    fn add_to_group(&mut self, key: &[FieldValue<'_>], sums: &Sums) {
-        let Self { settings, index, hasher, keys, key_texts, rows, key_values, pending, .. } = self;
+    /// Hashes the values of a record that are counted.
+    fn hash_counts(&mut self, flow: &FlowRecord) {
+        let Self { has_sides, count_hashes, count_fields, total_sets, hasher, .. } = self;
+        let sides = if *has_sides { 2 } else { 1 };
+        for (side, hashes) in count_hashes.iter_mut().enumerate().take(sides) {
+            hashes.clear();
+            for (fields, total) in count_fields.iter().zip(&mut *total_sets) {
+                let hash = match fields[side].value(flow, side) {
+                    FieldValue::NotApplicable | FieldValue::NoValue => None,
+                    value => Some(hash_key(hasher, &[value])),
+                };
+                hash.into_iter().for_each(|hash| total.insert(hash));
+                hashes.push(hash);
+            }
+        }
+    }
+
+    /// Counts the values of some sides of a record in a row.
+    fn count(&mut self, row: u32, sides: Range<usize>) {
+        let counts = self.count_fields.len();
+        let sets = &mut self.sets[row as usize * counts..][..counts];
+        for hashes in &self.count_hashes[sides] {
+            for (set, hash) in sets.iter_mut().zip(hashes) {
+                let before = set.heap_bytes();
+                hash.iter().for_each(|hash| set.insert(*hash));
+                self.set_octets = self.set_octets + set.heap_bytes() - before;
+            }
+        }
+    }
+
+    fn add_to_group(&mut self, key: &[FieldValue<'_>], sums: &Sums, sides: Range<usize>) {
+        let row = self.row_of(key);
+        self.pending.push((row.unwrap_or(u32::MAX), *sums));
+        if let Some(row) = row.filter(|_| !self.count_fields.is_empty()) {
+            self.count(row, sides);
+        }
+    }
+
+    /// Finds the row of the key, or makes a new one; `None` without memory.
+    fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
+        let Self { settings, index, hasher, keys, key_texts, rows, key_values, .. } = self;
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
         let hash = hash_key(hasher, key);
         if let Some(&row) = index.find(hash, |&row| of_row(row) == key) {
-            return pending.push((row, *sums));
+            return Some(row);
         }
         if rows.len() >= settings.groups {
-            return pending.push((u32::MAX, *sums));
+            return None;
         }
         let row = rows.len() as u32;
         index.insert_unique(hash, row, |&row| hash_key(hasher, of_row(row)));
@@ -221,7 +286,8 @@ impl View {
         }
         grow(rows, 1, settings.groups);
         rows.push(Sums::NONE);
-        pending.push((row, *sums));
+        self.sets.resize(self.rows.len() * self.count_fields.len(), DistinctSet::default());
+        Some(row)
     }
 
     /// What the view is.
@@ -240,6 +306,7 @@ impl View {
             RowOrder::Metric(metric, _) if self.has_sides => metric.name_of_side(),
             RowOrder::Metric(metric, _) => metric.name(),
             RowOrder::Key(at, _) => self.settings.fields[at].name(),
+            RowOrder::Count(at, _) => self.settings.counts[at].name(),
         }
     }
 
@@ -247,8 +314,13 @@ impl View {
     pub fn order_metric(&self) -> Option<Metric> {
         match self.order {
             RowOrder::Metric(metric, _) => Some(metric),
-            RowOrder::Key(..) => None,
+            RowOrder::Key(..) | RowOrder::Count(..) => None,
         }
+    }
+
+    /// For each count, the number of different values in all records.
+    pub fn total_counts(&self) -> Vec<DistinctCount> {
+        self.total_sets.iter().map(DistinctSet::count).collect()
     }
 
     /// All records, each counted once.
@@ -287,6 +359,8 @@ impl View {
         self.keys.capacity() * size_of::<FieldValue<'_>>()
             + self.key_texts
             + self.rows.capacity() * size_of::<Sums>()
+            + self.sets.capacity() * size_of::<DistinctSet>()
+            + self.set_octets
             + self.index.allocation_size()
     }
 
@@ -321,12 +395,16 @@ impl View {
             Some(&FieldValue::Time(start_ns)) if self.settings.every_ns.is_some() => start_ns,
             _ => 0,
         };
-        Ranked { start_ns, rank: self.order.rank(&self.rows[row]), row: row as u32 }
+        let rank = match self.order {
+            RowOrder::Count(at, ascending) => rank(Some(self.counts_of(row)[at].count().number), ascending),
+            order => order.rank(&self.rows[row]),
+        };
+        Ranked { start_ns, rank, row: row as u32 }
     }
 
     fn compare_ranked(&self, one: &Ranked, other: &Ranked) -> Ordering {
         let by_rank = match self.order {
-            RowOrder::Metric(..) => other.rank.cmp(&one.rank),
+            RowOrder::Metric(..) | RowOrder::Count(..) => other.rank.cmp(&one.rank),
             RowOrder::Key(..) => Ordering::Equal,
         };
         one.start_ns.cmp(&other.start_ns).then(by_rank).then_with(|| {
@@ -356,7 +434,13 @@ impl View {
 
     fn row(&self, row: usize) -> Row {
         let start_ns = self.settings.every_ns.map(|_| self.ranked(row).start_ns);
-        Row { start_ns, key: self.fields_of(row).to_vec(), sums: self.rows[row] }
+        let counts = self.counts_of(row).iter().map(DistinctSet::count).collect();
+        Row { start_ns, key: self.fields_of(row).to_vec(), sums: self.rows[row], counts }
+    }
+
+    fn counts_of(&self, row: usize) -> &[DistinctSet] {
+        let counts = self.count_fields.len();
+        &self.sets[row * counts..][..counts]
     }
 
     /// The values of the fields of a group.
@@ -372,7 +456,7 @@ impl View {
                 let order = compare_values(&one.0[at], &other.0[at]);
                 if ascending { order } else { order.reverse() }
             }
-            RowOrder::Metric(..) => Ordering::Equal,
+            RowOrder::Metric(..) | RowOrder::Count(..) => Ordering::Equal,
         };
         let rank = |sums| Reverse(self.order.rank(sums));
         by_key.then_with(|| rank(one.1).cmp(&rank(other.1))).then_with(|| compare_keys(one.0, other.0))

@@ -10,7 +10,7 @@ use weir_enrich::{Sources, TagList};
 use weir_export::{FileMode, SINK_KINDS, SinkKind, SinkSetting};
 use weir_fields::{Column, Requirement, columns};
 use weir_ledger::Timing;
-use weir_query::{Expression, GroupField, Order, ViewSettings};
+use weir_query::{CountField, Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};
 use weir_text::wrap;
 
@@ -113,6 +113,12 @@ pub struct Sinks {
     #[arg(long = "by", value_name = "FIELD", value_delimiter = ',')]
     pub by: Vec<GroupField>,
 
+    /// Count the different values of these fields in each group: hosts (the addresses of the other side), ports (of the
+    /// destination), or any field. Up to 512 are counted exactly, more are estimated with a standard error of 1.6 %: ~ in
+    /// tables, hosts_error in CSV and JSON
+    #[arg(long = "count", value_name = "FIELD", value_delimiter = ',', requires = "by", conflicts_with = "every_ns")]
+    pub counts: Vec<CountField>,
+
     /// Sum up flows in intervals of this length: a time line (units ms, s, m, h, d; at least 1ms). With --by, of each group
     #[arg(long = "every", value_name = "TIME", value_parser = parse_interval)]
     pub every_ns: Option<u64>,
@@ -143,8 +149,9 @@ impl Sinks {
     pub fn view(&self, default_groups: impl FnOnce(&ViewSettings) -> usize) -> Option<ViewSettings> {
         let is_view = !self.by.is_empty() || self.every_ns.is_some();
         is_view.then(|| {
-            let (fields, every_ns, order) = (self.by.clone(), self.every_ns, self.order.clone());
-            let mut view = ViewSettings { fields, every_ns, order, groups: 1 };
+            let (fields, counts) = (self.by.clone(), self.counts.clone());
+            let (every_ns, order) = (self.every_ns, self.order.clone());
+            let mut view = ViewSettings { fields, counts, every_ns, order, groups: 1 };
             let groups = self.groups.map(|groups| groups as usize);
             view.groups = groups.unwrap_or_else(|| default_groups(&view));
             view

@@ -106,6 +106,8 @@ Examples:
                                                       only flows that match (docs/views.md)
   weir read capture.pcap --by host                    top talkers: sums of the flows of each host
   weir read capture.pcap --by src_ip/24,service_port --sort flows -o csv:-
+  weir read capture.pcap --by src_ip --count hosts,ports --sort hosts
+                                                      who scans: different hosts and ports
   weir read capture.pcap --every 10s                  a time line
   weir read capture.pcap --sort duration --top 5      the longest flows
   weir read flows --from -2h --by host                top talkers of the last two hours of a store (parquet:flows)

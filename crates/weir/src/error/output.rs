@@ -17,7 +17,7 @@ pub enum OutputError {
     #[error("--groups limits the groups of --by and the intervals of --every; add one of these, or leave out --groups")]
     GroupsWithoutView,
     #[error("--by: the view would have two columns with the name {0}")]
-    ColumnTwice(&'static str),
+    ColumnTwice(String),
     #[error(
         "{output}: a file of packet records has packets, not flow records; leave out {option}, and give it when the file is read"
     )]

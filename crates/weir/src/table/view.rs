@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use weir_export::{ViewFormat, append_csv_text, append_json_text};
 use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
-use weir_query::{GroupField, Metric, Row, Series, Sums, View};
+use weir_query::{CountField, DistinctCount, GroupField, Metric, Row, Series, Sums, View};
 use weir_text::columns::{Column, fit, lines};
 use weir_text::units;
 
@@ -76,6 +76,7 @@ impl ViewTable {
         let mut listed: Vec<Shown> = rows.iter().map(|row| (self.key(&row.key), row.sums)).collect();
         self.add_rest(&mut listed, self.view.groups() - shown, hidden);
         let mut columns = self.columns(&listed, shown);
+        columns.extend(self.counts(&rows, listed.len()));
         columns.extend(self.details(&listed));
         let sorted = match self.view.order_metric() {
             Some(Metric::FwdBytes) => "bytes→ sent",
@@ -244,6 +245,21 @@ impl ViewTable {
         columns
     }
 
+    /// The numbers of different values: of the groups, and of all records in the last row.
+    fn counts(&self, rows: &[Row], listed: usize) -> Vec<Column> {
+        let total = self.view.total_counts();
+        let text = |count: &DistinctCount| {
+            let estimated = if count.error > 0.0 { "~" } else { "" };
+            format!("{estimated}{}", units::short(count.number))
+        };
+        let column = |(at, count): (usize, &CountField)| {
+            let of_rows = rows.iter().map(|row| text(&row.counts[at]));
+            let rest = vec![String::new(); listed - rows.len() - 1];
+            Column::new(count.name(), true, of_rows.chain(rest).chain([text(&total[at])]))
+        };
+        self.view.settings().counts.iter().enumerate().map(column).collect()
+    }
+
     /// Times and TCP figures, if there are some, and the number by which the rows are sorted.
     fn details(&self, listed: &[Shown]) -> Vec<Column> {
         let column = |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, sums)| cell(sums)));
@@ -302,6 +318,14 @@ impl ViewTable {
             let letter = units::span(every_ns.saturating_mul(self.intervals_per_letter(every_ns)));
             text += &format!("the bars are from {period}, a letter for each {letter}\n");
         }
+        let errors = view.total_counts().into_iter().map(|count| count.error);
+        let error = errors.fold(0.0, f64::max);
+        if error > 0.0 {
+            text += &format!(
+                "~ is an estimate with a standard error of {:.1} %; fewer are counted exactly\n",
+                100.0 * error
+            );
+        }
         if view.has_sides() {
             text += "each flow is in the groups of both of its sides; the total counts it once\n";
         }
@@ -350,12 +374,17 @@ impl ViewTable {
     fn machine_text(&self) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         let has_intervals = self.view.settings().every_ns.is_some();
-        let names: Vec<&str> = has_intervals
+        let has_sides = self.view.has_sides();
+        let metric_name = |metric: Metric| if has_sides { metric.name_of_side() } else { metric.name() };
+        let counts = &self.view.settings().counts;
+        let names: Vec<String> = has_intervals
             .then_some("interval_start")
             .into_iter()
             .chain(self.fields().iter().map(GroupField::name))
             .chain(["other_groups"])
-            .chain(Metric::ALL.map(|metric| if self.view.has_sides() { metric.name_of_side() } else { metric.name() }))
+            .chain(Metric::ALL.map(metric_name))
+            .map(String::from)
+            .chain(counts.iter().flat_map(|count| [count.name().into(), format!("{}_error", count.name())]))
             .collect();
         if self.format == ViewFormat::Csv {
             out.extend(names.join(",").as_bytes());
@@ -380,6 +409,14 @@ impl ViewTable {
             for metric in Metric::ALL {
                 line.add(&metric.value(&row.sums), |value, out| value.append_text(out));
             }
+            for at in 0..counts.len() {
+                let count = row.counts.get(at);
+                let number = count.map(|count| FieldValue::Unsigned(count.number));
+                let error = count.map(|count| FieldValue::Float(count.error));
+                for value in [number, error] {
+                    line.add(&value.unwrap_or(FieldValue::NotApplicable), |value, out| value.append_text(out));
+                }
+            }
             line.end();
         });
         (out, rows)
@@ -388,7 +425,7 @@ impl ViewTable {
     /// All rows, or those of `--top`, each with the number of other groups that it sums up: 0 for a
     /// group, unknown for the groups without memory.
     fn for_each_machine_row(&self, mut use_row: impl FnMut(&Row, Option<u64>)) {
-        let rest = |start_ns, sums| Row { start_ns, key: Vec::new(), sums };
+        let rest = |start_ns, sums| Row { start_ns, key: Vec::new(), sums, counts: Vec::new() };
         let top = limit(self.top.unwrap_or(0));
         let has_series = self.view.settings().every_ns.is_some() && !self.fields().is_empty();
         let kept: Option<Vec<Series>> = (has_series && top < usize::MAX).then(|| {
@@ -430,7 +467,7 @@ struct Line<'a, N> {
     out: &'a mut Vec<u8>,
 }
 
-impl<'n, N: Iterator<Item = &'n &'n str>> Line<'_, N> {
+impl<'n, N: Iterator<Item = &'n String>> Line<'_, N> {
     fn add(&mut self, value: &FieldValue, append: impl FnOnce(&FieldValue, &mut Vec<u8>)) {
         let name = self.names.next().expect("each value has a name");
         let is_first = std::mem::replace(&mut self.is_first, false);
@@ -520,7 +557,7 @@ mod tests {
             ("", Some(1_000_000_000), "bars"),
         ] {
             let fields = by.split(',').filter(|name| !name.is_empty()).map(|name| name.parse().unwrap()).collect();
-            let settings = ViewSettings { fields, every_ns, order: None, groups: 10 };
+            let settings = ViewSettings { fields, counts: Vec::new(), every_ns, order: None, groups: 10 };
             let mut view = ViewTable { view: View::new(settings).unwrap(), format: ViewFormat::Table, top: None };
             view.add(&[udp(100), udp(99)]);
             let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());

@@ -1,9 +1,11 @@
 //! Views through the binary: `--where`, `--by`, `--every`, `--sort`. Their sums equal the ledger.
 
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use testbed::{
-    assert_usage_errors, capture_files, captures, command, failure, ledger_of, read_flows, small, success, weir,
+    Pcap, assert_usage_errors, capture_files, captures, command, failure, ledger_of, number, read_flows, small,
+    success, tcp, weir,
 };
 
 fn capture(name: &str) -> String {
@@ -478,4 +480,85 @@ fn a_field_that_no_record_has_without_an_option_is_named() {
     let (code, _, err) = weir(check);
     assert_eq!(code, 0, "{err}");
     assert!(err.ends_with("-o json:-: where: no record has dst_as without --geo\n"), "{err}");
+}
+
+/// Groups of `--by` with the numbers of different values in their records.
+fn different(records: &[Value], by: &str, of: &str) -> BTreeMap<String, u64> {
+    let mut groups: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for record in records {
+        groups
+            .entry(record[by].to_string())
+            .or_default()
+            .extend((!record[of].is_null()).then(|| record[of].to_string()));
+    }
+    groups.into_iter().map(|(group, values)| (group, values.len() as u64)).collect()
+}
+
+#[test]
+fn different_values_of_each_group_are_counted() {
+    const TRAFFIC: [&str; 4] = ["read", "-q", "-i", "synth:apps,flows=800,packets=40k,seed=5"];
+    let json = |options: &[&str]| -> Vec<Value> {
+        let text = success(TRAFFIC.iter().chain(&["-o", "json:-"]).chain(options));
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let records = json(&["--fields", "src_ip,dst_ip,dst_port,service_port,server_ip,client_ip,sni"]);
+    for (by, count, name, of) in [
+        ("src_ip", "hosts", "hosts", "dst_ip"),
+        ("src_ip", "ports", "ports", "dst_port"),
+        ("dst_ip", "hosts", "hosts", "src_ip"),
+        ("server_ip", "hosts", "hosts", "client_ip"),
+        ("client_ip", "hosts", "hosts", "server_ip"),
+        ("service_port", "hosts", "hosts", "dst_ip"),
+        ("src_ip", "sni", "distinct_sni", "sni"),
+    ] {
+        let mut exact = 0;
+        let expected = different(&records, by, of);
+        let error = format!("{name}_error");
+        for row in json(&["--by", by, "--count", count]) {
+            let (number, right) = (number(&row[name]), expected[&row[by].to_string()]);
+            if row[&error] == 0.0 {
+                exact += 1;
+                assert_eq!(number, right, "{by} {count} {row}");
+            } else {
+                assert!(right > 512 && number.abs_diff(right) < right / 10, "{by} {count} {row} {right}");
+            }
+        }
+        assert!(exact > 0, "{by} {count}");
+    }
+}
+
+#[test]
+fn a_scan_is_the_group_with_the_most_hosts() {
+    // A scanner of 3000 hosts, and one of 40 ports of a host.
+    let hosts =
+        (0..3000_u16).map(|host| tcp(([192, 0, 2, 1], 40_000), ([10, 1, (host >> 8) as u8, host as u8], 445), 2, 0));
+    let ports = (1..=40).map(|port| tcp(([192, 0, 2, 2], 40_000), ([10, 2, 0, 1], port), 2, 0));
+    let capture = Pcap::of(&hosts.chain(ports).collect::<Vec<_>>()).saved();
+    let options = ["read", "-q", capture.name(), "--by", "src_ip", "--count", "hosts,ports", "--sort", "hosts"];
+    let csv = success(options.iter().chain(&["-o", "csv:-"]));
+    let names: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let values: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let value = |row: usize, name: &str| values[row][names.iter().position(|known| *known == name).unwrap()];
+    assert_eq!([value(0, "src_ip"), value(1, "src_ip")], ["192.0.2.1", "192.0.2.2"]);
+    let estimate: u64 = value(0, "hosts").parse().unwrap();
+    assert!(estimate.abs_diff(3000) < 300 && value(0, "hosts_error") == "0.01625", "{csv}");
+    assert_eq!(["hosts", "hosts_error", "ports", "ports_error"].map(|name| value(1, name)), ["1", "0.0", "40", "0.0"]);
+    let table = success(options.iter().chain(&["--top", "1"]));
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[1].starts_with("192.0.2.1 ") && lines[1].contains(" ~"), "{table}");
+    assert!(
+        lines[3].starts_with("total ") && table.contains("~ is an estimate with a standard error of 1.6 %"),
+        "{table}"
+    );
+    // Both sides of a flow: each has the other as a host.
+    let sides = rows(&["read", capture.name(), "--by", "host", "--count", "hosts"]);
+    let scanned = sides.iter().find(|row| row["host"] == "10.2.0.1").unwrap();
+    assert_eq!(number(&scanned["hosts"]), 1);
+    assert_usage_errors(&[
+        (&["read", capture.name(), "--count", "hosts"], "--by <FIELD>"),
+        (&["read", capture.name(), "--by", "host", "--every", "1s", "--count", "hosts"], "cannot be used with"),
+        (&["read", capture.name(), "--by", "host", "--count", "hots"], "there is no field \"hots\""),
+        (&["read", capture.name(), "--by", "host", "--count", "ports,ports"], "two columns with the name ports"),
+        (&["read", capture.name(), "--by", "host", "--sort", "hosts"], "or a field of --by or --count"),
+    ]);
 }
