@@ -31,7 +31,11 @@ pub fn run(store: &Store) -> Result<RunStatus, Error> {
     if let more @ 1.. = content.strange.len().saturating_sub(MAX_NAMED) {
         warn!(more, "there are others that are none of the store");
     }
+    for (path, error) in &content.unreadable {
+        warn!(path = %path.display(), %error, "this folder cannot be read, its records are left out");
+    }
     let (days, damaged) = days(&content, store.verify);
+    let damaged = damaged || !content.unreadable.is_empty();
     status = status.and(RunStatus::from_problems(damaged));
     if store.quiet {
         return Ok(status);

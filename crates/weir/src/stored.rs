@@ -13,17 +13,20 @@ use crate::settings::key_options;
 use crate::signals::StopSignal;
 use crate::summary;
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use weir_capture::SourceSpec;
-use weir_fields::{Column, Origin, field};
+use weir_export::ViewFormat;
+use weir_fields::{Column, field};
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
-use weir_query::{GroupField, RecordOrder, View};
-use weir_store::{Damage, FlowReader};
+use weir_query::{GroupField, Metric, RecordOrder, View};
+use weir_store::{Damage, FlowReader, Found};
 
 /// The ending of a single file.
 const ENDING: &str = "parquet";
@@ -47,18 +50,28 @@ pub fn paths(sources: &[SourceSpec]) -> Result<Option<Vec<PathBuf>>, Error> {
 
 /// A folder, a file whose name says that it is Parquet, or what follows `parquet:`.
 fn stored_path(path: &Path) -> Option<PathBuf> {
-    let named = path.to_str().and_then(|path| path.strip_prefix("parquet:")).map(PathBuf::from);
+    let named = path.to_str().and_then(|path| path.strip_prefix("parquet:")).filter(|path| !path.is_empty());
+    let named = named.map(PathBuf::from);
     named.or_else(|| (path.is_dir() || path.extension().is_some_and(|end| end == ENDING)).then(|| path.into()))
 }
 
 pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
     check_options(read)?;
-    let (mut reader, damaged) = FlowReader::open(paths, read.times_ns()?).map_err(StoreError::from)?;
+    raise_limit_of_files();
+    let Found { mut reader, damaged, strange } = FlowReader::open(paths, read.times_ns()?).map_err(StoreError::from)?;
+    if let Some(path) = strange.first() {
+        let (others, path) = (strange.len() - 1, path.display());
+        warn!(%path, others, "there is something in the store that is none of it, which is left out");
+    }
     let outputs = outputs(read, paths, reader.known())?;
     if let Some(fields) = needed_fields(read, &outputs)? {
         reader.keep_only(&fields);
     }
     let enricher = Enricher::load(&read.enrichment)?;
+    let lists = enricher.as_ref().map(|enricher| enricher.current().lists(|_| true));
+    if lists.is_some_and(|lists| lists.has_findings) {
+        warn!("--tags: fingerprints are not known of stored flows, and names only if they were stored");
+    }
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
     let mut open = outputs.open(&read.sinks, key_options(&read.metering), read.output_files.mode(), &stop)?;
@@ -138,7 +151,14 @@ fn export(
 }
 
 fn log_damage(Damage { path, error }: &Damage) {
-    warn!(file = %path.display(), %error, "this file is damaged, the rest of its records is left out");
+    warn!(path = %path.display(), %error, "this cannot be read to its end, the rest of its records is left out");
+}
+
+/// The files of an hour are open at the same time.
+fn raise_limit_of_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // With the old limit, an hour of many files cannot be read, which is an error then.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Refuses what selects or changes packets.
@@ -180,9 +200,16 @@ fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
+    if let Some(view) = &mut outputs.view {
+        view.unknown = Metric::unknown(known);
+        if !view.unknown.is_empty() {
+            let numbers: Vec<_> = view.unknown.iter().map(|metric| metric.name()).collect();
+            warn!(numbers = numbers.join(","), "these numbers of a view are not known of the stored flows");
+        }
+    }
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&read.sources(), &outputs.targets)?;
-    check_folders(paths, &outputs)?;
+    check_targets(paths, &outputs)?;
     if let Some(fields) = &read.sinks.fields {
         let missing: Vec<_> = fields.0.iter().filter(|column| !has(column)).map(|column| column.name).collect();
         if missing.len() == fields.0.len() {
@@ -198,7 +225,9 @@ fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<
         check_columns(&format!("-o {}", sink.spec.name()), sink.spec.columns().into_iter().flatten(), has)?;
     }
     check_fields(read, &outputs, has)?;
-    check_view(&outputs, known)?;
+    if read.sinks.uniflow && outputs.sinks.iter().any(|sink| !outputs.shows_view(sink)) {
+        warn!("--uniflow: the times of each direction are not stored, so both records have those of the flow");
+    }
     outputs.known = Some(known.iter().copied().chain(enriched.iter().copied()).collect());
     outputs.timing = read.times.timing();
     Ok(outputs)
@@ -238,38 +267,34 @@ fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -
     Ok(())
 }
 
-/// A store must not get the flows that are read from it.
-fn check_folders(paths: &[PathBuf], outputs: &Outputs) -> Result<(), Error> {
-    let is_read = |folder: &Path| paths.iter().any(|path| files::absolute(path) == files::absolute(folder));
+/// Nothing is written into what is read, nor into a store with it.
+fn check_targets(paths: &[PathBuf], outputs: &Outputs) -> Result<(), Error> {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| files::absolute(path));
+    let inputs: Vec<PathBuf> = paths.iter().map(|path| real(path)).collect();
     for (output, target) in &outputs.targets {
-        if let Target::Folder(folder) = target
-            && is_read(folder)
-        {
-            let (output, input) = (output.clone(), folder.display().to_string());
+        let (target, is_folder) = match target {
+            Target::File(path) => (real(path), false),
+            Target::Folder(path) => (real(path), true),
+            Target::StandardOutput | Target::Network => continue,
+        };
+        let meets = |input: &&PathBuf| target.starts_with(input) || is_folder && input.starts_with(&target);
+        if let Some(input) = inputs.iter().find(meets) {
+            let (output, input) = (output.clone(), input.display().to_string());
             return Err(OutputError::OverwritesInput { output, input }.into());
         }
     }
     Ok(())
 }
 
-/// Views sum up what TCP analysis knows, too.
-fn check_view(outputs: &Outputs, known: &[&'static Column]) -> Result<(), Error> {
-    if outputs.view.is_none() {
-        return Ok(());
-    }
-    match View::summed_fields().find(|column| !known.contains(column)) {
-        None => Ok(()),
-        Some(_) if !known.iter().any(|column| column.is_of(Origin::TcpAnalysis)) => {
-            warn!("the stored flows have no TCP analysis: segments, round trips and response times are not known");
-            Ok(())
-        }
-        Some(column) => Err(InputError::NotStored { place: "a view".into(), field: column.name.into() }.into()),
-    }
-}
-
 /// The fields that outputs, conditions and the summary read; `None` for all.
 fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static Column>>, Error> {
-    if !read.enrichment.tags.is_empty() || outputs.sinks.iter().any(|sink| sink.spec.view_format().is_none()) {
+    // The usual columns of a table are those that have values.
+    let reads_all = |sink: &RecordSink| match sink.spec.view_format() {
+        None => true,
+        Some(ViewFormat::Table) => !outputs.shows_view(sink) && sink.spec.columns().is_none(),
+        Some(_) => false,
+    };
+    if !read.enrichment.tags.is_empty() || outputs.sinks.iter().any(reads_all) {
         return Ok(None);
     }
     let mut needed: Vec<&'static Column> = Vec::new();

@@ -5,7 +5,7 @@
 //! table of [`PROFILES`]; the test below writes it.
 
 use tracing::warn;
-use weir_fields::{Column, Element, Format, elements_of};
+use weir_fields::{Column, Element, Format, elements_of_records};
 
 /// How the elements of a record follow from its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,21 +145,22 @@ impl ElementChoice {
         if self.list.is_empty() { self.profile.base } else { Layout::List }
     }
 
-    /// The elements that records with these fields only can have.
-    pub fn of_fields(&self, sink: &str, fields: &[&'static Column], format: Format) -> Self {
-        let elements = || fields.iter().copied().flat_map(elements_of);
-        let has = |name: &str| elements().any(|element| element.name == name);
+    /// The choice for records with these fields only; `None` if they have none of the elements.
+    pub fn of_fields(&self, sink: &str, fields: &[&'static Column], format: Format) -> Option<Self> {
+        let elements = elements_of_records(fields);
+        let has = |name: &str| elements.iter().any(|element| element.name == name);
         let unknown: Vec<_> = self.list.iter().copied().filter(|name| !has(name)).collect();
-        if !unknown.is_empty() {
-            warn!(sink, elements = unknown.join(","), "stored records do not have these, so they are left out");
+        let listed = elements.iter().filter(|element| element.is_in(format) && self.has(element));
+        let mut list: Vec<_> = listed.map(|element| element.name).collect();
+        if list.is_empty() {
+            return None;
         }
-        let mut list: Vec<_> = elements()
-            .filter(|element| element.is_in(format) && self.has(element))
-            .map(|element| element.name)
-            .collect();
+        if !unknown.is_empty() {
+            warn!(sink, elements = unknown.join(","), "stored flows do not have these, so they are left out");
+        }
         list.sort_unstable();
         list.dedup();
-        Self { list, ..self.clone() }
+        Some(Self { list, ..self.clone() })
     }
 
     /// Whether records may have an element.

@@ -21,8 +21,8 @@ mod value;
 mod words;
 
 pub use catalogue::{
-    elements, elements_of, field_elements, fields, template_field_elements, template_fields, type_and_code,
-    visit_fields, visit_template_fields,
+    elements, elements_of, elements_of_records, field_elements, fields, template_field_elements, template_fields,
+    type_and_code, visit_fields, visit_template_fields,
 };
 pub use column::{Column, ColumnKind, Known, Origin, Profile, Properties, Requirement};
 pub use community_id::{community_id, community_id_has_ports};

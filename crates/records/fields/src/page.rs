@@ -98,6 +98,18 @@ mod tests {
     }
 
     #[test]
+    fn docs_store_md_has_the_fields_that_are_not_read_back() {
+        let all: Vec<_> = crate::columns().iter().collect();
+        let restored = crate::Restored::of(&all, false).unwrap();
+        let is_missing = |field: &&Entry| !restored.known().contains(&&field.columns[0]);
+        let names: Vec<_> = crate::fields().filter(is_missing).map(|field| format!("`{}`", field.name)).collect();
+        assert!(names.len() < 60, "{names:?}");
+        let page = std::fs::read_to_string(root().join("docs/store.md")).unwrap().replace('\n', " ");
+        let list = format!("even if a file has them: {}. Weir", names.join(", "));
+        assert!(page.replace("  ", " ").contains(&list), "docs/store.md: {list}");
+    }
+
+    #[test]
     fn names_in_other_programs_are_those_of_fields() {
         let page = std::fs::read_to_string(root().join("docs/fields.md")).unwrap();
         let table = page.split("\n\n").find(|paragraph| paragraph.starts_with("| Field | Zeek |")).unwrap();

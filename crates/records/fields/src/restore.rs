@@ -4,7 +4,7 @@ use crate::value::{TCP_FLAG_LETTERS, protocol_name};
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use weir_dpi::{Application, Confidence, Fact, Findings, MessageCounts};
+use weir_dpi::{Application, Confidence, Fact, Findings, MessageCounts, Note};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, icmp_ports, ipv4_mapped};
 use weir_tcp::{ResponseTimes, RoundTripTimes, SegmentClass, SegmentCount, TcpReport};
@@ -25,6 +25,14 @@ impl StoredValue<'_> {
     /// An integer, if it is one and fits.
     pub(crate) fn number<T: TryFrom<u64>>(self) -> Option<T> {
         if let Self::Unsigned(number) = self { number.try_into().ok() } else { None }
+    }
+
+    /// The sum of a number of values with this mean.
+    fn sum_of(self, count: u64) -> Option<u64> {
+        match self {
+            Self::Float(mean) if mean.is_finite() && mean >= 0.0 => Some((mean * count as f64).round() as u64),
+            _ => None,
+        }
     }
 
     /// A text.
@@ -143,11 +151,45 @@ impl<'a> RestoredSide<'a> {
         assign(&mut self.direction().tcp_flags, bits)
     }
 
+    pub fn set_sampling_min(&mut self, value: StoredValue<'_>) -> Option<()> {
+        self.flow.sampling = Some([value.number()?; 2]);
+        Some(())
+    }
+
     /// 1 stands for no sampling.
     pub fn set_sampling(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let most: u32 = value.number()?;
-        self.flow.sampling = (most > 1).then_some([most; 2]);
+        let most: u32 = value.number().filter(|most| *most > 0)?;
+        let least = self.flow.sampling.map_or(most, |[least, _]| least);
+        self.flow.sampling = (most > 1).then_some([least, most]);
         Some(())
+    }
+
+    /// Of frames without IP; otherwise 0.
+    pub fn set_ethertype(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let ethertype = value.number()?;
+        if self.flow.network == Network::Layer2 {
+            (self.flow.source_port, self.flow.destination_port) = (ethertype, ethertype);
+        }
+        Some(())
+    }
+
+    /// The MAC address of the source (0) or the destination (1).
+    pub fn set_mac(&mut self, value: StoredValue<'_>, side: usize) -> Option<()> {
+        let StoredValue::Text(text) = value else { return None };
+        let mut mac = [0; 6];
+        let mut parts = text.split(':');
+        for octet in &mut mac {
+            *octet = u8::from_str_radix(parts.next().filter(|part| part.len() == 2)?, 16).ok()?;
+        }
+        let FlowRecord { network, source, destination, forward, reverse, .. } = &mut *self.flow;
+        if *network == Network::Layer2 {
+            [source, destination][side][10..].copy_from_slice(&mac);
+        } else if forward.packets > 0 {
+            *[&mut forward.source_mac, &mut forward.destination_mac][side] = mac;
+        } else {
+            *[&mut reverse.destination_mac, &mut reverse.source_mac][side] = mac;
+        }
+        parts.next().is_none().then_some(())
     }
 
     pub fn set_icmp_type(&mut self, value: StoredValue<'_>) -> Option<()> {
@@ -176,10 +218,13 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_response_mean(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let StoredValue::Float(mean_ns) = value else { return None };
         let times = &mut self.tcp().responses;
-        times.sum_ns = (mean_ns * times.count as f64).round() as u64;
-        Some(())
+        assign(&mut times.sum_ns, value.sum_of(times.count))
+    }
+
+    pub fn set_round_trip_mean(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let times = &mut self.tcp().round_trips;
+        assign(&mut times.sum_ns, value.sum_of(times.count))
     }
 
     /// A time of round trips, of which there is one at least.
@@ -205,7 +250,24 @@ impl<'a> RestoredSide<'a> {
 
     pub fn set_fact(&mut self, fact: Fact, value: StoredValue<'_>) -> Option<()> {
         let StoredValue::Text(text) = value else { return None };
-        self.findings()?.set_octets(fact, text.as_bytes());
+        let findings = self.findings()?;
+        findings.set_octets(fact, text.as_bytes());
+        findings.has(fact).then_some(())
+    }
+
+    /// A time that is kept in seconds.
+    pub fn set_fact_time(&mut self, fact: Fact, value: StoredValue<'_>) -> Option<()> {
+        let ns: u64 = value.number()?;
+        self.findings()?.set_number(fact, ns / 1_000_000_000);
+        Some(())
+    }
+
+    pub fn set_notes(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let StoredValue::Text(text) = value else { return None };
+        let findings = self.findings()?;
+        for word in text.split(' ') {
+            findings.note(Note::NAMES.into_iter().find(|(_, name)| *name == word)?.0);
+        }
         Some(())
     }
 

@@ -1,6 +1,6 @@
 //! Makes flow records of stored values.
 
-use crate::column::{Column, Origin, Profile};
+use crate::column::{Column, ColumnKind, Origin, Profile};
 use crate::restore::NO_TIME;
 use crate::selection::columns;
 use weir_flow::FlowRecord;
@@ -14,12 +14,13 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// For records that are stored with these columns.
+    /// For records that are stored with these columns. What is computed from several fields of a flow is not known of a
+    /// direction of it (`is_uniflow`).
     ///
     /// # Errors
     /// The name of a column without which they are no flow records: those of the profile `basic` that are not computed
     /// from others.
-    pub fn of(stored: &[&'static Column]) -> Result<Self, &'static str> {
+    pub fn of(stored: &[&'static Column], is_uniflow: bool) -> Result<Self, &'static str> {
         if let Some(missing) = columns().iter().find(|column| is_of_every_record(column) && !stored.contains(column)) {
             return Err(missing.name);
         }
@@ -32,7 +33,11 @@ impl Restored {
                 let is_stored = columns_of_store.contains(column);
                 let from = column.properties.restored_from;
                 let has_source = is_stored || column.restore.is_none() && !from.is_empty();
-                has_source && !known.contains(column) && from.iter().all(|name| has(&known, name))
+                let is_of_flow = !column.properties.computed_from.is_empty();
+                has_source
+                    && !(is_uniflow && is_of_flow)
+                    && !known.contains(column)
+                    && from.iter().all(|name| has(&known, name))
             };
             let more: Vec<_> = columns().iter().filter(is_known).collect();
             if more.is_empty() {
@@ -80,15 +85,24 @@ impl Restored {
         flow
     }
 
-    /// Completes a record whose values are set.
-    pub fn finish(flow: &mut FlowRecord) {
+    /// Whether a value must not be null, because every record has one.
+    pub fn is_required(column: &Column) -> bool {
+        is_of_every_record(column) && matches!(column.kind, ColumnKind::Time | ColumnKind::Integer)
+    }
+
+    /// Completes a record whose values are set. Returns whether they can be those of a flow.
+    pub fn finish(flow: &mut FlowRecord) -> bool {
         const UDP: u8 = 17;
+        let is_flow = flow.forward.first_ns <= flow.forward.last_ns
+            && flow.packets() > 0
+            && (flow.network != Network::Layer2 || flow.protocol == u8::MAX);
         if flow.reverse.first_ns == NO_TIME {
             flow.reverse.first_ns = flow.forward.first_ns;
             // Without a response time, the packet of the responder was the first.
             let is_answered = flow.forward.packets > 0 && flow.reverse.packets > 0;
             flow.forward.first_ns += u64::from(is_answered && flow.protocol == UDP);
         }
+        is_flow
     }
 }
 

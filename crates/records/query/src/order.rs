@@ -6,7 +6,7 @@ use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
 use weir_fields::FieldValue;
-use weir_fields::{Field, Kind, column, field, name_of_heading, near_names};
+use weir_fields::{Column, Field, Kind, column, field, name_of_heading, near_names};
 use weir_flow::FlowRecord;
 use weir_text::most_similar;
 
@@ -36,6 +36,9 @@ pub enum InvalidOrder {
         /// Similar names.
         near: Vec<String>,
     },
+    /// The stored flows do not have what the number is computed from.
+    #[error("{0} is not known of the stored flows")]
+    NotStored(&'static str),
     /// A field that is no number.
     #[error("{0} is no number: it cannot be sorted")]
     NoNumber(String),
@@ -256,6 +259,23 @@ impl Metric {
         };
         let found = || Self::ALL.into_iter().find(|metric| [metric.name(), metric.name_of_side()].contains(&name));
         short.or_else(found)
+    }
+
+    /// A field of TCP analysis that it is computed from.
+    pub(crate) const fn field(self) -> Option<&'static str> {
+        match self {
+            Self::Segments | Self::RetransmittedShare => Some(Self::RetransmittedShare.name()),
+            Self::Retransmitted => Some(Self::Retransmitted.name()),
+            Self::RttMean | Self::RttMax => Some("rtt"),
+            Self::ResponseMean | Self::ResponseMax => Some("response"),
+            _ => None,
+        }
+    }
+
+    /// The numbers that are not known if records have only these fields.
+    pub fn unknown(known: &[&'static Column]) -> Vec<Self> {
+        let is_known = |name| known.iter().any(|column| column.name == name);
+        Self::ALL.into_iter().filter(|metric| metric.field().is_some_and(|name| !is_known(name))).collect()
     }
 
     /// The number of a row.

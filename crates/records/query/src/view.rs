@@ -37,6 +37,8 @@ pub struct ViewSettings {
     pub order: Option<Order>,
     /// Limit of the groups in memory.
     pub groups: usize,
+    /// Numbers that are not known, because records do not have what they sum up.
+    pub unknown: Vec<Metric>,
 }
 
 impl ViewSettings {
@@ -129,8 +131,8 @@ pub struct Series {
 impl View {
     /// The fields that views sum up, beside those of every record.
     pub fn summed_fields() -> impl Iterator<Item = &'static Column> {
-        let of_name = |name| column(name).expect("the column exists");
-        [Metric::RetransmittedShare.name(), "rtt", "response"].into_iter().map(of_name)
+        let fields = Metric::ALL.into_iter().filter_map(Metric::field);
+        fields.map(|name| column(name).expect("the column exists"))
     }
 
     /// An empty view.
@@ -139,6 +141,11 @@ impl View {
     /// The order names nothing that a view has.
     pub fn new(settings: ViewSettings) -> Result<Self, InvalidOrder> {
         let order = RowOrder::new(settings.order.as_ref(), &settings.fields, &settings.counts)?;
+        if let RowOrder::Metric(metric, _) = order
+            && settings.unknown.contains(&metric)
+        {
+            return Err(InvalidOrder::NotStored(metric.name()));
+        }
         let count_fields: Vec<_> = settings.counts.iter().map(|count| count.of_sides(&settings.fields)).collect();
         let total_sets = vec![DistinctSet::default(); count_fields.len()];
         let key_values = settings.key_values();
@@ -288,6 +295,11 @@ impl View {
         rows.push(Sums::NONE);
         self.sets.resize(self.rows.len() * self.count_fields.len(), DistinctSet::default());
         Some(row)
+    }
+
+    /// A number of a row; it does not apply if it is not known.
+    pub fn number(&self, metric: Metric, sums: &Sums) -> FieldValue<'static> {
+        if self.settings.unknown.contains(&metric) { FieldValue::NotApplicable } else { metric.value(sums) }
     }
 
     /// What the view is.

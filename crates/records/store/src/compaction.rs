@@ -5,7 +5,7 @@
 
 use crate::folder::{Folder, Hour, StoredFile, create_file};
 use crate::inspection::verify;
-use crate::reading::{guarded, read_column, reader, too_few_values, unknown_type};
+use crate::reading::{guarded, is_uniflow, read_column, reader, too_few_values, unknown_type};
 use crate::replacement::Replacement;
 use crate::schema::{ROW_GROUP_ROWS, is_address, is_time, writer_properties};
 use bytes::Bytes;
@@ -53,6 +53,7 @@ pub enum Compacted {
 /// Files with the same columns.
 struct Group<'a> {
     root: TypePtr,
+    is_uniflow: bool,
     metadata: Option<Vec<KeyValue>>,
     files: Vec<&'a StoredFile>,
     rows: usize,
@@ -125,13 +126,16 @@ fn groups(files: &[StoredFile]) -> Result<Vec<Group<'_>>> {
         let metadata = reader.metadata().file_metadata();
         let rows = usize::try_from(metadata.num_rows()).unwrap_or(usize::MAX);
         let root = Arc::new(metadata.schema().clone());
-        let has_room = |group: &&mut Group<'_>| *group.root == *root && group.rows.saturating_add(rows) <= SORTED_ROWS;
+        let is_uniflow = is_uniflow(metadata);
+        let has_room = |group: &&mut Group<'_>| {
+            *group.root == *root && group.is_uniflow == is_uniflow && group.rows.saturating_add(rows) <= SORTED_ROWS
+        };
         match groups.iter_mut().find(has_room) {
             Some(group) => {
                 group.files.push(file);
                 group.rows += rows;
             }
-            None => groups.push(Group { root, metadata: kept_metadata(metadata), files: vec![file], rows }),
+            None => groups.push(Group { root, is_uniflow, metadata: kept_metadata(metadata), files: vec![file], rows }),
         }
     }
     Ok(groups)

@@ -98,6 +98,8 @@ pub struct Content {
     pub files: Vec<StoredFile>,
     /// What is none of a store, which is left as it is.
     pub strange: Vec<PathBuf>,
+    /// Folders that cannot be read.
+    pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
 /// The folder of a store.
@@ -297,25 +299,20 @@ impl Folder {
     /// The files of the store.
     ///
     /// # Errors
-    /// The folder cannot be read. A folder of a day that cannot be read is no error: it may have been
-    /// removed meanwhile.
+    /// The folder cannot be read. Folders of days and hours may be removed meanwhile.
     pub fn content(&self) -> io::Result<Content> {
         let mut content = Content::default();
-        let names = |path: &Path| -> io::Result<Vec<(String, PathBuf)>> {
-            let entries = fs::read_dir(path)?.flatten();
-            Ok(entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect())
-        };
         for (day, day_path) in names(&self.root)?.into_iter().filter(|(name, _)| name != PRIVATE) {
             if Hour::of_names(&day, "hour=00").is_none() || !is_folder(&day_path) {
                 content.strange.push(day_path);
                 continue;
             }
-            for (hour, hour_path) in names(&day_path).unwrap_or_default() {
-                let Some(hour) = Hour::of_names(&day, &hour).filter(|_| is_folder(&hour_path)) else {
+            for (name, hour_path) in content.names_in(&day_path) {
+                let Some(hour) = Hour::of_names(&day, &name).filter(|_| is_folder(&hour_path)) else {
                     content.strange.push(hour_path);
                     continue;
                 };
-                for (name, path) in names(&hour_path).unwrap_or_default() {
+                for (name, path) in content.names_in(&hour_path) {
                     content.add(hour, &name, path);
                 }
             }
@@ -324,9 +321,34 @@ impl Folder {
         content.strange.sort();
         Ok(content)
     }
+
+    /// The files of an hour.
+    pub fn files_of(&self, hour: Hour) -> Vec<StoredFile> {
+        let mut content = Content::default();
+        for (name, path) in content.names_in(&self.root.join(hour.path())) {
+            content.add(hour, &name, path);
+        }
+        content.files.sort();
+        content.files
+    }
+}
+
+/// The names in a folder, with their paths.
+fn names(path: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let entries = fs::read_dir(path)?.flatten();
+    Ok(entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect())
 }
 
 impl Content {
+    fn names_in(&mut self, path: &Path) -> Vec<(String, PathBuf)> {
+        names(path).unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                self.unreadable.push((path.into(), error));
+            }
+            Vec::new()
+        })
+    }
+
     fn add(&mut self, hour: Hour, name: &str, path: PathBuf) {
         let is_ours = name.ends_with(ENDING) && (name.starts_with(FRESH) || name.starts_with(SORTED));
         match fs::symlink_metadata(&path) {

@@ -24,6 +24,8 @@ pub const ROW_GROUP_ROWS: usize = 1 << 16;
 pub const NS_REST: &str = "_ns_rest";
 /// Key in the metadata of a file: the fields, as JSON.
 pub const FIELDS_KEY: &str = "weir.fields";
+/// Key in the metadata of a file whose rows are directions of flows: `true`.
+pub const UNIFLOW_KEY: &str = "weir.uniflow";
 /// Key in the metadata of a file: the version of Weir.
 pub const VERSION_KEY: &str = "weir.version";
 /// Share of addresses that a Bloom filter does not exclude although the row group has none of them.
@@ -45,14 +47,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of files with these columns.
-    pub fn new(columns: &[&'static Column]) -> Result<Self> {
+    /// The schema of files with these columns. `is_uniflow`: a row is a direction of a flow.
+    pub fn new(columns: &[&'static Column], is_uniflow: bool) -> Result<Self> {
         let fields = columns.iter().flat_map(|column| column_types(column)).collect::<Result<Vec<_>>>()?;
         let root = Type::group_type_builder("flows").with_fields(fields).build()?;
-        let metadata = vec![
+        let mut metadata = vec![
             KeyValue::new(VERSION_KEY.into(), env!("CARGO_PKG_VERSION").to_owned()),
             KeyValue::new(FIELDS_KEY.into(), describe(columns)),
         ];
+        metadata.extend(is_uniflow.then(|| KeyValue::new(UNIFLOW_KEY.into(), "true".to_owned())));
         let properties = writer_properties(root.get_fields(), Some(metadata))?;
         Ok(Self { columns: columns.into(), root: Arc::new(root), properties })
     }
@@ -115,6 +118,12 @@ pub fn writer_properties(columns: &[TypePtr], metadata: Option<Vec<KeyValue>>) -
 /// Whether a column has times.
 pub fn is_time(column: &Type) -> bool {
     matches!(column.get_basic_info().logical_type_ref(), Some(LogicalType::Timestamp(_)))
+}
+
+/// Whether these are microseconds.
+pub fn has_microseconds(column: &Type) -> bool {
+    let logical = column.get_basic_info().logical_type_ref();
+    matches!(logical, Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::MICROS)
 }
 
 /// Whether a column has addresses. A test compares the names with the catalogue.

@@ -10,6 +10,8 @@ use weir_ledger::Timing;
 pub struct Settings {
     /// The columns of new files.
     pub columns: Vec<&'static Column>,
+    /// A row is a direction of a flow.
+    pub is_uniflow: bool,
     /// A file ends this long after its first record, at the latest.
     pub interval: Duration,
     /// What stays.

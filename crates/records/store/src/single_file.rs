@@ -31,14 +31,20 @@ impl SingleFile {
     ///
     /// # Errors
     /// There is a file that is not empty, and it must not be replaced; the system refuses it.
-    pub fn create(name: &str, path: &Path, columns: &[&'static Column], replaces: bool) -> Result<Self, Error> {
+    pub fn create(
+        name: &str,
+        path: &Path,
+        columns: &[&'static Column],
+        is_uniflow: bool,
+        replaces: bool,
+    ) -> Result<Self, Error> {
         let failed = |error| Error::Io { path: path.into(), error };
         check(path, replaces)?;
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
         let file = create_file(&part).map_err(failed)?;
-        let schema = Schema::new(columns).map_err(|error| failed(io::Error::other(error)))?;
+        let schema = Schema::new(columns, is_uniflow).map_err(|error| failed(io::Error::other(error)))?;
         let writer = SerializedFileWriter::new(file, schema.root.clone(), schema.properties.clone());
         Ok(Self {
             path: path.into(),

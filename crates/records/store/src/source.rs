@@ -4,9 +4,9 @@
 //! records of a file until it is damaged, in the order of the file.
 
 use crate::error::Error;
-use crate::folder::{Folder, StoredFile};
-use crate::reading::{guarded, reader, too_few_values, unknown_type};
-use crate::schema::NS_REST;
+use crate::folder::{Folder, Hour, StoredFile};
+use crate::reading::{guarded, is_uniflow, reader, too_few_values};
+use crate::schema::{NS_REST, has_microseconds};
 use parquet::basic::Type as Physical;
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
@@ -32,19 +32,33 @@ pub struct Damage {
 
 /// Reads the records of some files.
 pub struct FlowReader {
-    files: VecDeque<StoredRecords>,
+    hours: VecDeque<HourFiles>,
     restored: Restored,
     starts_ns: Option<RangeInclusive<u64>>,
-    open: Option<OpenFile>,
+    /// The files of the hour that is read, which may be removed or replaced meanwhile.
+    open: VecDeque<OpenFile>,
+    /// Files of that hour that cannot be opened.
+    damaged: Vec<Damage>,
     /// Octets of the files that are read.
     pub done_octets: u64,
     /// Octets of all files.
     pub total_octets: u64,
 }
 
-struct StoredRecords {
-    path: PathBuf,
-    octets: u64,
+/// What was found before the first record is read.
+pub struct Found {
+    /// The reader of the records.
+    pub reader: FlowReader,
+    /// Files and folders that cannot be read.
+    pub damaged: Vec<Damage>,
+    /// What is none of a store.
+    pub strange: Vec<PathBuf>,
+}
+
+/// Files of an hour of a store, or a single file.
+struct HourFiles {
+    hour: Option<(Folder, Hour)>,
+    files: Vec<PathBuf>,
 }
 
 struct OpenFile {
@@ -78,33 +92,42 @@ struct Typed<T: DataType> {
 
 impl FlowReader {
     /// Finds the files of stores and single files, and the columns that all of them have. Flows that start at other times
-    /// (ns since 1970 UTC) are not read. Files whose end is damaged are left out, and returned.
+    /// (ns since 1970 UTC) are not read.
     ///
     /// # Errors
     /// A path cannot be read or is no store, or the files lack a column without which a record is no flow.
-    pub fn open(
-        paths: &[PathBuf],
-        starts_ns: Option<RangeInclusive<u64>>,
-    ) -> std::result::Result<(Self, Vec<Damage>), Error> {
-        let (mut files, mut damaged) = (VecDeque::new(), Vec::new());
-        let mut common: Option<Vec<&'static Column>> = None;
-        for path in files_of(paths, starts_ns.as_ref())? {
-            match columns_of(&path) {
-                Ok(stored) => {
-                    match &mut common {
-                        Some(common) => common.retain(|column| stored.contains(column)),
-                        None => common = Some(stored),
-                    }
-                    let octets = fs::metadata(&path).map_or(0, |file| file.len());
-                    files.push_back(StoredRecords { path, octets });
-                }
-                Err(error) => damaged.push(Damage { path, error }),
-            }
+    pub fn open(paths: &[PathBuf], starts_ns: Option<RangeInclusive<u64>>) -> std::result::Result<Found, Error> {
+        let (mut damaged, mut strange) = (Vec::new(), Vec::new());
+        let mut hours = VecDeque::new();
+        for path in paths {
+            hours.extend(hours_of(path, starts_ns.as_ref(), &mut damaged, &mut strange)?);
         }
-        let stored = common.unwrap_or_else(|| columns().iter().collect());
-        let restored = Restored::of(&stored).map_err(|column| Error::NoFlows { path: paths[0].clone(), column })?;
-        let total_octets = files.iter().map(|file| file.octets).sum();
-        Ok((Self { files, restored, starts_ns, open: None, done_octets: 0, total_octets }, damaged))
+        let (mut stored, mut is_uniflow, mut total_octets): (Option<Vec<&'static Column>>, _, _) = (None, false, 0);
+        for HourFiles { hour, files } in &mut hours {
+            files.retain(|path| match columns_of(path) {
+                Ok((columns, has_directions)) => {
+                    is_uniflow |= has_directions;
+                    match &mut stored {
+                        Some(stored) => stored.retain(|column| columns.contains(column)),
+                        None => stored = Some(columns),
+                    }
+                    total_octets += fs::metadata(path).map_or(0, |file| file.len());
+                    true
+                }
+                // It was removed or replaced, and the hour is read again later.
+                Err(error) if hour.is_some() && error.kind() == io::ErrorKind::NotFound => true,
+                Err(error) => {
+                    damaged.push(Damage { path: path.clone(), error });
+                    false
+                }
+            });
+        }
+        let stored = stored.unwrap_or_else(|| columns().iter().collect());
+        let restored =
+            Restored::of(&stored, is_uniflow).map_err(|column| Error::NoFlows { path: paths[0].clone(), column })?;
+        let (open, done_octets) = (VecDeque::new(), 0);
+        let reader = Self { hours, restored, starts_ns, open, damaged: Vec::new(), done_octets, total_octets };
+        Ok(Found { reader, damaged, strange })
     }
 
     /// The fields that the records have.
@@ -122,15 +145,18 @@ impl FlowReader {
     /// # Errors
     /// A file is damaged. The next call goes on with the next file.
     pub fn read(&mut self, records: &mut Vec<FlowRecord>, most: usize) -> std::result::Result<bool, Damage> {
-        let open = match self.open.take() {
-            Some(file) => Some(file),
-            None => self.open_next()?,
-        };
-        let Some(mut file) = open else { return Ok(false) };
+        if self.open.is_empty() && self.damaged.is_empty() {
+            let Some(hour) = self.hours.pop_front() else { return Ok(false) };
+            self.open_hour(hour);
+        }
+        if let Some(damage) = self.damaged.pop() {
+            return Err(damage);
+        }
+        let Some(mut file) = self.open.pop_front() else { return Ok(true) };
         let before = records.len();
         match guarded(|| file.read(&self.restored, records, most)) {
             Ok(true) => {
-                self.open = Some(file);
+                self.open.push_front(file);
                 if let Some(starts_ns) = &self.starts_ns {
                     records.retain(|record| starts_ns.contains(&record.start_ns()));
                 }
@@ -145,16 +171,33 @@ impl FlowReader {
         Ok(true)
     }
 
-    fn open_next(&mut self) -> std::result::Result<Option<OpenFile>, Damage> {
-        let Some(StoredRecords { path, octets }) = self.files.pop_front() else { return Ok(None) };
-        match guarded(|| reader(&path)) {
-            Ok(reader) => Ok(Some(OpenFile { path, octets, reader, next_group: 0, group: None })),
-            Err(error) => Err(Damage { path, error }),
+    /// Opens all files of an hour, so that it is as at one moment: sorted files replace others, with the same records.
+    fn open_hour(&mut self, HourFiles { hour, mut files }: HourFiles) {
+        /// An hour is seldom replaced, so that even a second attempt finds the same files.
+        const ATTEMPTS: usize = 20;
+        for attempt in 1..=ATTEMPTS {
+            self.open.clear();
+            self.damaged.clear();
+            let mut is_replaced = false;
+            for path in &files {
+                match guarded(|| OpenFile::new(path)) {
+                    Ok(file) => self.open.push_back(file),
+                    Err(error) if hour.is_some() && error.kind() == io::ErrorKind::NotFound => is_replaced = true,
+                    Err(error) => self.damaged.push(Damage { path: path.clone(), error }),
+                }
+            }
+            let Some((folder, hour)) = hour.as_ref().filter(|_| is_replaced && attempt < ATTEMPTS) else { return };
+            files = folder.files_of(*hour).into_iter().map(|file| file.path).collect();
         }
     }
 }
 
 impl OpenFile {
+    fn new(path: &Path) -> Result<Self> {
+        let octets = fs::metadata(path)?.len();
+        Ok(Self { path: path.into(), octets, reader: reader(path)?, next_group: 0, group: None })
+    }
+
     /// Returns whether there may be more.
     fn read(&mut self, restored: &Restored, records: &mut Vec<FlowRecord>, most: usize) -> Result<bool> {
         while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
@@ -183,11 +226,17 @@ impl Group {
         records.resize_with(first + rows, Restored::begin);
         for (column, values) in &mut self.columns {
             values.read(rows)?;
+            if Restored::is_required(column) && values.has_null() {
+                return Err(ParquetError::General(format!("the column {} has rows without a value", column.name)));
+            }
             values.set(column, &mut records[first..])?;
         }
-        records[first..].iter_mut().for_each(Restored::finish);
         self.rows_left -= rows;
-        Ok(())
+        if records[first..].iter_mut().map(Restored::finish).fold(true, |all, is_flow| all & is_flow) {
+            Ok(())
+        } else {
+            Err(ParquetError::General("a row is no flow: its times, counts or addresses do not fit together".into()))
+        }
     }
 }
 
@@ -196,6 +245,9 @@ impl Values {
         let place = |name: &str| schema.columns().iter().position(|of| of.name() == name);
         let at = place(column.name).ok_or_else(too_few_values)?;
         match (column.kind, schema.column(at).physical_type()) {
+            (ColumnKind::Time, Physical::INT64) if !has_microseconds(schema.column(at).self_type()) => {
+                Err(ParquetError::General(format!("the column {} has no times in microseconds", column.name)))
+            }
             (ColumnKind::Time, Physical::INT64) => {
                 let rest = place(&format!("{}{NS_REST}", column.name));
                 let rest = rest.filter(|at| schema.column(*at).physical_type() == Physical::INT32);
@@ -204,10 +256,21 @@ impl Values {
             }
             (ColumnKind::Integer, Physical::INT64) => Ok(Self::Integers(Typed::open(group, at)?)),
             (ColumnKind::Number, Physical::DOUBLE) => Ok(Self::Numbers(Typed::open(group, at)?)),
-            (ColumnKind::Time | ColumnKind::Integer | ColumnKind::Number, other) => Err(unknown_type(other)),
+            (ColumnKind::Time | ColumnKind::Integer | ColumnKind::Number, other) => Err(of_type(column, other)),
             (_, Physical::BYTE_ARRAY) => Ok(Self::Texts(Typed::open(group, at)?)),
-            (_, other) => Err(unknown_type(other)),
+            (_, other) => Err(of_type(column, other)),
         }
+    }
+
+    /// Whether a row has no value.
+    fn has_null(&self) -> bool {
+        let present = match self {
+            Self::Times(times) => &times.0.present,
+            Self::Integers(integers) => &integers.present,
+            Self::Numbers(numbers) => &numbers.present,
+            Self::Texts(texts) => &texts.present,
+        };
+        present.contains(&0)
     }
 
     fn read(&mut self, rows: usize) -> Result<()> {
@@ -239,9 +302,14 @@ impl Values {
     }
 }
 
+fn of_type(column: &Column, of: Physical) -> ParquetError {
+    ParquetError::General(format!("the column {} has the type {of}, which Weir does not write", column.name))
+}
+
 fn time(micros: i64, rest: i32) -> Option<StoredValue<'static>> {
     let micros = u64::try_from(micros).ok()?.checked_mul(1000)?;
-    Some(StoredValue::Unsigned(micros.checked_add(rest.try_into().ok()?)?))
+    let rest = u64::try_from(rest).ok().filter(|rest| *rest < 1000)?;
+    Some(StoredValue::Unsigned(micros.checked_add(rest)?))
 }
 
 fn text(octets: &ByteArray) -> Option<StoredValue<'_>> {
@@ -279,40 +347,52 @@ impl<T: DataType> Typed<T> {
         for (record, _) in records.iter_mut().zip(&self.present).filter(|(_, present)| **present > 0) {
             let value = values.next().ok_or_else(too_few_values)?;
             if !convert(value).is_some_and(|value| column.restore(record, value)) {
-                return Err(ParquetError::General(format!(
-                    "the column {} has a value that is none of it",
-                    column.name
-                )));
+                return Err(ParquetError::General(format!("the column {} has an invalid value", column.name)));
             }
         }
         Ok(())
     }
 }
 
-/// The files at these paths, the oldest of each store first.
-fn files_of(paths: &[PathBuf], starts_ns: Option<&RangeInclusive<u64>>) -> std::result::Result<Vec<PathBuf>, Error> {
-    let mut files = Vec::new();
-    for path in paths {
-        let failed = |error| Error::Io { path: path.clone(), error };
-        if fs::metadata(path).map_err(failed)?.is_dir() {
-            let folder = Folder::new(path, None);
-            folder.check_content()?;
-            let content = folder.content().map_err(failed)?;
-            let is_wanted = |file: &StoredFile| {
-                starts_ns.is_none_or(|of| file.hour.start_ns() <= *of.end() && file.hour.end_ns() >= *of.start())
-            };
-            files.extend(content.files.into_iter().filter(is_wanted).map(|file| file.path));
+/// The files at a path, the oldest hour first.
+fn hours_of(
+    path: &Path,
+    starts_ns: Option<&RangeInclusive<u64>>,
+    damaged: &mut Vec<Damage>,
+    strange: &mut Vec<PathBuf>,
+) -> std::result::Result<Vec<HourFiles>, Error> {
+    let failed = |error| Error::Io { path: path.into(), error };
+    let kind = fs::metadata(path).map_err(failed)?;
+    if !kind.is_dir() {
+        let is_file = kind.is_file();
+        return if is_file {
+            Ok(vec![HourFiles { hour: None, files: vec![path.into()] }])
         } else {
-            files.push(path.clone());
-        }
+            Err(Error::NoFile(path.into()))
+        };
     }
-    Ok(files)
+    let folder = Folder::new(path, None);
+    folder.check_content()?;
+    let content = folder.content().map_err(failed)?;
+    strange.extend(content.strange);
+    damaged.extend(content.unreadable.into_iter().map(|(path, error)| Damage { path, error }));
+    let hours = content.files.chunk_by(|a, b| a.hour == b.hour);
+    let is_wanted = |files: &&[StoredFile]| {
+        let hour = files[0].hour;
+        starts_ns.is_none_or(|of| hour.start_ns() <= *of.end() && hour.end_ns() >= *of.start())
+    };
+    let of_hour = |files: &[StoredFile]| HourFiles {
+        hour: Some((folder.clone(), files[0].hour)),
+        files: files.iter().map(|file| file.path.clone()).collect(),
+    };
+    Ok(hours.filter(is_wanted).map(of_hour).collect())
 }
 
-/// The columns of a file that are fields of Weir.
-fn columns_of(path: &Path) -> io::Result<Vec<&'static Column>> {
+/// The columns of a file that are fields of Weir, and whether its rows are directions of flows.
+fn columns_of(path: &Path) -> io::Result<(Vec<&'static Column>, bool)> {
     let reader = guarded(|| reader(path))?;
-    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let metadata = reader.metadata().file_metadata();
+    let schema = metadata.schema_descr_ptr();
     let has = |column: &&Column| schema.columns().iter().any(|of| of.name() == column.name);
-    Ok(columns().iter().filter(has).collect())
+    Ok((columns().iter().filter(has).collect(), is_uniflow(metadata)))
 }

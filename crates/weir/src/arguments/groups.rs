@@ -151,7 +151,7 @@ impl Sinks {
         is_view.then(|| {
             let (fields, counts) = (self.by.clone(), self.counts.clone());
             let (every_ns, order) = (self.every_ns, self.order.clone());
-            let mut view = ViewSettings { fields, counts, every_ns, order, groups: 1 };
+            let mut view = ViewSettings { fields, counts, every_ns, order, groups: 1, unknown: Vec::new() };
             let groups = self.groups.map(|groups| groups as usize);
             view.groups = groups.unwrap_or_else(|| default_groups(&view));
             view

@@ -164,7 +164,7 @@ pub enum LogFormat {
 Expressions, --by and --sort also have words that are no fields: host, port, flags, vlan, mac, as,
 country, duration and others (docs/views.md).")]
 pub struct Fields {
-    /// Fields to list: names, profiles (basic, layer2, tcp, places, applications, all) and patterns with *, separated by commas
+    /// Fields to list: names, profiles (basic, layer2, tcp, places, applications, store, all) and patterns with *, separated by commas
     #[arg(value_name = "FIELDS", default_value = "all", value_parser = parse_fields)]
     pub fields: FieldList,
 }

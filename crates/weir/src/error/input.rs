@@ -31,7 +31,7 @@ pub enum InputError {
     FromAfterTo,
     #[error("{0}: flows and packets cannot be read together")]
     FlowsAndPackets(String),
-    #[error("{place}: the stored flows have no {field}; weir read STORE --fields all -o json:- shows what they have")]
+    #[error("{place}: {field} is not known of the stored flows (docs/store.md)")]
     NotStored { place: String, field: String },
     #[error("{0} needs packets: stored flows are metered already")]
     NeedsPackets(&'static str),

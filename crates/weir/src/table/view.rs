@@ -267,14 +267,19 @@ impl ViewTable {
             column("first (UTC)", |sums| first_and_last(sums)[0].clone()).optional(5),
             column("last", |sums| first_and_last(sums)[1].clone()).optional(5),
         ];
+        let is_known = |metric: Metric| !self.view.settings().unknown.contains(&metric);
         let of_tcp = [
-            column("retr%", |sums| {
-                sums.retransmitted_share().map_or_else(String::new, |share| format!("{:.2}", 100.0 * share))
+            is_known(Metric::RetransmittedShare).then(|| {
+                column("retr%", |sums| {
+                    sums.retransmitted_share().map_or_else(String::new, |share| format!("{:.2}", 100.0 * share))
+                })
             }),
-            column("rtt", |sums| sums.rtt_mean_ns().map_or_else(String::new, units::span)),
-            column("response", |sums| sums.response_mean_ns().map_or_else(String::new, units::span)),
+            is_known(Metric::RttMean)
+                .then(|| column("rtt", |sums| sums.rtt_mean_ns().map_or_else(String::new, units::span))),
+            is_known(Metric::ResponseMean)
+                .then(|| column("response", |sums| sums.response_mean_ns().map_or_else(String::new, units::span))),
         ];
-        columns.extend(of_tcp.into_iter().filter(Column::has_content).map(|column| column.optional(2)));
+        columns.extend(of_tcp.into_iter().flatten().filter(Column::has_content).map(|column| column.optional(2)));
         let extra: Option<(&str, Cell)> = match self.view.order_metric() {
             Some(Metric::L2Bytes) => Some(("on the wire", |sums| octets(sums.l2_bytes))),
             Some(Metric::Duration) => Some(("duration", |sums| units::span(sums.duration_ns()))),
@@ -407,7 +412,7 @@ impl ViewTable {
                 value.append_text(out)
             });
             for metric in Metric::ALL {
-                line.add(&metric.value(&row.sums), |value, out| value.append_text(out));
+                line.add(&self.view.number(metric, &row.sums), |value, out| value.append_text(out));
             }
             for at in 0..counts.len() {
                 let count = row.counts.get(at);
@@ -557,7 +562,8 @@ mod tests {
             ("", Some(1_000_000_000), "bars"),
         ] {
             let fields = by.split(',').filter(|name| !name.is_empty()).map(|name| name.parse().unwrap()).collect();
-            let settings = ViewSettings { fields, counts: Vec::new(), every_ns, order: None, groups: 10 };
+            let settings =
+                ViewSettings { fields, counts: Vec::new(), every_ns, order: None, groups: 10, unknown: Vec::new() };
             let mut view = ViewTable { view: View::new(settings).unwrap(), format: ViewFormat::Table, top: None };
             view.add(&[udp(100), udp(99)]);
             let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());

@@ -53,7 +53,7 @@ impl TemplateCollector {
 impl super::Destination for TemplateCollector {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let udp = Transport::Udp(connect(&self.collector, name, MIN_MESSAGE_BYTES, options)?);
-        Ok(Box::new(TemplateSink::new(name, self.format, self.templates.clone(), udp, options)))
+        Ok(Box::new(TemplateSink::new(name, self.format, self.templates.clone(), udp, options)?))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {

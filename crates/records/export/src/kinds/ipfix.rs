@@ -48,7 +48,7 @@ impl Destination for IpfixFile {
             file_templates = FileTemplates::default();
         }
         let transport = Transport::File(file);
-        let mut sink = TemplateSink::new(name, Format::Ipfix, self.templates.clone(), transport, options);
+        let mut sink = TemplateSink::new(name, Format::Ipfix, self.templates.clone(), transport, options)?;
         sink.begin(file_templates);
         Ok(Box::new(sink))
     }

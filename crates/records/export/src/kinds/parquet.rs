@@ -89,6 +89,7 @@ impl Store {
         let runs_on = options.file_mode == FileMode::Append;
         Settings {
             columns: self.columns.clone().unwrap_or_else(|| options.stored_columns.clone()),
+            is_uniflow: options.uniflow,
             interval: self.interval,
             keep: self.keep,
             compacts: runs_on,
@@ -161,7 +162,7 @@ impl Destination for ParquetFile {
         }
         let columns = self.columns.as_ref().unwrap_or(&options.stored_columns);
         let replaces = options.file_mode == FileMode::Overwrite;
-        let writer = SingleFile::create(name, self.file.path.as_ref(), columns, replaces);
+        let writer = SingleFile::create(name, self.file.path.as_ref(), columns, options.uniflow, replaces);
         let writer = writer.map_err(|error| failed(name, error))?;
         Ok(Box::new(ParquetSink { name: name.into(), uniflow: options.uniflow, writer, error: None }))
     }

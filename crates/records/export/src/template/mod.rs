@@ -21,7 +21,7 @@ use crate::options_records::{
 use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::RecordEncoder;
-use crate::sink::{Error, ExportOptions, Sink};
+use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
 use flow_encoder::{FlowEncoder, Limits};
 pub(crate) use message::write_header;
 use message::{MAX_PADDING, MessageBuilder};
@@ -30,6 +30,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use table::TemplateTable;
+use tracing::warn;
 pub(crate) use transport::Transport;
 use weir_fields::{Format, VARIABLE};
 use weir_flow::{FlowRecord, KeyOptions};
@@ -76,15 +77,21 @@ impl TemplateSink {
         templates: TemplateSettings,
         transport: Transport,
         options: &ExportOptions,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let elements = match &options.known {
-            Some(fields) => templates.elements.of_fields(name, fields, format),
+            Some(fields) => templates.elements.of_fields(name, fields, format).ok_or_else(|| {
+                let selection = templates.elements.list.join(",");
+                InvalidSpec { spec: name.into(), invalid: InvalidSink::NoElement { format: format.name(), selection } }
+            })?,
             None => templates.elements.clone(),
         };
         let encoder = RecordEncoder::new(format, &elements, options.applications);
         let uniflow = options.uniflow || format == Format::Netflow9 || templates.elements.profile.base == Layout::Basic;
         let is_udp = matches!(transport, Transport::Udp(_));
-        Self {
+        if options.known.is_some() && uniflow {
+            warn!(sink = name, "the times of each direction are not stored: records have those of the flow");
+        }
+        Ok(Self {
             format,
             domain: options.observation_domain,
             key: options.key,
@@ -95,7 +102,7 @@ impl TemplateSink {
             transport,
             status: MeteringStatus::default(),
             counters: SinkCounters { sink: name.into(), ..SinkCounters::default() },
-        }
+        })
     }
 
     /// Begins a file that has these templates already. All others are added when records need them.

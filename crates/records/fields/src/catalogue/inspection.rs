@@ -23,7 +23,7 @@ fields! {
     flow "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
         [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())) => |r, v| r.set_confidence(v), words: Some(Words::ApplicationBy), profiles: &[Store];
     flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory), unfingerprinted (overload.md); bits 1 to 16 in IPFIX.",
-        [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes, words: Some(Words::ApplicationNotes);
+        [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes => |r, v| r.set_notes(v), words: Some(Words::ApplicationNotes);
     flow "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
         [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName) => |r, v| r.set_fact(Fact::ServerName, v), profiles: &[Store];
     flow "alpn_offered", Text, "", "Application protocols that the client offered (ALPN), separated by commas.",
@@ -49,9 +49,9 @@ fields! {
     flow "cert_issuer", CaselessText, "", "Issuer of that certificate.",
         [text_element(77, "tlsCertificateIssuer")], |r| fact_text(r, has_tls, Fact::CertificateIssuer) => |r, v| r.set_fact(Fact::CertificateIssuer, v);
     flow "cert_not_before", Time, "", "Begin of its validity.",
-        [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore);
+        [Element::weir(78, "tlsCertificateNotBefore", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotBefore) => |r, v| r.set_fact_time(Fact::CertificateNotBefore, v);
     flow "cert_not_after", Time, "", "End of its validity.",
-        [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter);
+        [Element::weir(79, "tlsCertificateNotAfter", DateTimeMilliseconds, Semantics::Default, Units::None).only_listed()], |r| time(r, Fact::CertificateNotAfter) => |r, v| r.set_fact_time(Fact::CertificateNotAfter, v);
     flow "cert_names", HostName, "", "Names and addresses in that certificate, separated by commas.",
         [text_element(80, "tlsCertificateNames")], |r| fact_text(r, has_tls, Fact::CertificateNames) => |r, v| r.set_fact(Fact::CertificateNames, v), is_list: true;
     flow "quic_version", Integer, "", "Version of QUIC as in the message: 1, or 1798521807 for version 2.",

@@ -56,6 +56,16 @@ pub fn elements_of(column: &Column) -> impl Iterator<Item = &'static Element> {
     fields().filter(is_of).flat_map(|field| field.elements)
 }
 
+/// The elements that records with these fields only can have.
+pub fn elements_of_records(known: &[&'static Column]) -> Vec<&'static Element> {
+    let is_known = |name: &str| {
+        let of_direction = |prefix| known.iter().any(|column| column.name.strip_prefix(prefix) == Some(name));
+        ["", "fwd_", "rev_"].into_iter().any(of_direction)
+    };
+    let in_other_encodings = template_fields().filter(|field| field.name.split(", ").all(is_known));
+    known.iter().copied().flat_map(elements_of).chain(in_other_encodings.flat_map(|field| field.elements)).collect()
+}
+
 /// The number of elements of all fields, or of those of the reverse direction. Those of templates
 /// only follow.
 pub const fn field_elements(reverse: bool) -> usize {

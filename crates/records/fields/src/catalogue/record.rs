@@ -83,7 +83,7 @@ fields! {
         [quantity(56, "udpResponseTime", Unsigned64, Units::Nanoseconds)], |r| optional(udp_response_ns(r.flow), FieldValue::Unsigned) => |r, v| r.set_udp_response(v), profiles: &[Store];
     flow "sampling_min", Integer or 1, "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). 1 without sampling.",
         [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
-        |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
+        |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into())) => |r, v| r.set_sampling_min(v);
     flow "sampling_max", Integer or 1, "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into())) => |r, v| r.set_sampling(v), profiles: &[Basic, Store];

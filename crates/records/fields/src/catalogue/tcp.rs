@@ -121,18 +121,18 @@ fields! {
         |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.min_ns)) => |r, v| r.set_round_trip(v, |times| &mut times.min_ns), profiles: &[Store];
     each "tcp_rtt_mean_ns", Number, "ns", "Mean round-trip time of payload.",
         [quantity(55, "tcpRoundTripTimeMean", Float64, Units::Nanoseconds)],
-        |r| optional(r.tcp.and_then(|t| t.round_trips.mean_ns()), FieldValue::Float);
+        |r| optional(r.tcp.and_then(|t| t.round_trips.mean_ns()), FieldValue::Float) => |r, v| r.set_round_trip_mean(v), restored_from: &["tcp_rtt_count"];
     each "tcp_rtt_max_ns", Integer, "ns", "Longest round-trip time of payload.",
         [quantity(62, "tcpRoundTripTimeMaximum", Unsigned64, Units::Nanoseconds).only_listed()],
         |r| tcp_value(r, |t| (t.round_trips.count > 0).then_some(t.round_trips.max_ns)) => |r, v| r.set_round_trip(v, |times| &mut times.max_ns);
     each "tcp_throughput_bits_per_second", Integer, "bit/s", "Throughput of the payload: `tcp_unique_bytes` * 8 / `duration_ns`, rounded down. Does not apply to a record of 0 ns.",
         [quantity(64, "tcpThroughput", Unsigned64, Units::None).only_listed()], throughput, restored_from: &["tcp_unique_bytes", "duration_ns"];
     each "tcp_syn_window", Integer, "octets", "Window of the SYN, not scaled.",
-        [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window);
+        [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window) => |r, v| set_some(&mut r.tcp().syn_window, v);
     each "tcp_mss", Integer, "octets", "Maximum segment size option of the SYN.",
-        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)], |r| syn_option(r, |t| t.maximum_segment_size);
+        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)], |r| syn_option(r, |t| t.maximum_segment_size) => |r, v| set_some(&mut r.tcp().maximum_segment_size, v), restored_from: &["tcp_syn_window"];
     each "tcp_window_scale", Integer, "bits", "Window scale option of the SYN: a shift in bits.",
-        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)], |r| syn_option(r, |t| t.window_scale);
+        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)], |r| syn_option(r, |t| t.window_scale) => |r, v| set_some(&mut r.tcp().window_scale, v), restored_from: &["tcp_syn_window"];
     each "tcp_size_by_sequence", Integer, "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN; retransmitted SYN and FIN do not count.",
         [quantity(41, "tcpSizeBySequence", Unsigned64, Units::Octets)], size_by_sequence;
     each "tcp_duration_by_sequence_ns", Integer, "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
@@ -146,7 +146,7 @@ fields! {
     flow "retransmitted_share", Number, "", "Retransmitted segments of both directions per segment with payload, SYN or FIN: 0 to 1.",
         [], |r| retransmitted_share(r.flow), computed_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted", "tcp_in_order_packets"], restored_from: &["retransmitted", "tcp_syn_count", "tcp_in_order_packets", "tcp_out_of_order", "tcp_zero_window_probes", "tcp_out_of_window"];
     flow "rtt", Integer, "ns", "Initial round trip: the sum of `tcp_handshake_rtt_ns` of both directions.", [], |r| rtt(r.flow), computed_from: &["tcp_handshake_rtt_ns"], restored_from: &["tcp_handshake_rtt_ns"];
-    flow "response", Integer, "ns", "Mean time in which the server (`server_ip`) answers requests.", [], |r| response(r.flow), computed_from: &["tcp_response_mean_ns"], restored_from: &["tcp_response_mean_ns", "service_port"];
+    flow "response", Integer, "ns", "Mean time in which the server (`server_ip`) answers requests.", [], |r| response(r.flow), computed_from: &["tcp_response_mean_ns"], restored_from: &["tcp_response_mean_ns", "tcp_response_max_ns", "service_port"];
 }
 
 /// A counter of TCP analysis.

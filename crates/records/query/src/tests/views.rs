@@ -8,7 +8,7 @@ use weir_query::{GroupField, Metric, Order, Row, Sums, View, ViewSettings};
 
 fn settings(fields: &[&str]) -> ViewSettings {
     let fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-    ViewSettings { fields, counts: Vec::new(), every_ns: None, order: None, groups: 1 << 20 }
+    ViewSettings { fields, counts: Vec::new(), every_ns: None, order: None, groups: 1 << 20, unknown: Vec::new() }
 }
 
 fn view(settings: ViewSettings, flows: &[FlowRecord]) -> View {

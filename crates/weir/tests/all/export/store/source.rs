@@ -5,9 +5,13 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use testbed::{
-    Pcap, START, arguments, assert_usage_errors, capture_files, ledger_of, number, request_and_response, success, weir,
+    Pcap, START, arguments, assert_usage_errors, capture_files, captures, command, ledger_of, number,
+    request_and_response, success, weir,
 };
 
 const LOSSY: &str = "synth:lossy,flows=100,packets=40k,ipv6=40%,seed=4";
@@ -53,10 +57,8 @@ fn stored_flows_have_the_fields_of_metered_ones() {
 
 #[test]
 fn views_conditions_and_orders_of_stored_flows_are_those_of_metered_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = lossy(folder.path());
-    success(arguments!["store", "-q", store, "--compact"]);
-    let options: [&[&str]; 8] = [
+    let options: [&[&str]; 9] = [
+        &["--every", "500ms", "--by", "server_ip", "-o", "json:-"],
         &["--by", "host", "-o", "json:-"],
         &["--by", "src_ip/24,service_port", "--sort", "retransmission", "-o", "csv:-"],
         &["--by", "server_ip,vlan,flags,ip_version", "-o", "csv:-"],
@@ -66,14 +68,20 @@ fn views_conditions_and_orders_of_stored_flows_are_those_of_metered_ones() {
         &["--where", "host 198.18.0.0 and bytes > 1000", "--by", "protocol,application"],
         &["--uniflow", "--by", "dst_ip", "-o", "csv:-"],
     ];
-    for options in options {
-        let metered =
-            success(arguments!["read", "-q", "-i", LOSSY].into_iter().chain(options.iter().map(AsRef::as_ref)));
-        let stored = success(arguments!["read", "-q", store].into_iter().chain(options.iter().map(AsRef::as_ref)));
-        assert!(metered.lines().count() > 1, "{options:?}");
-        assert_eq!(stored, metered, "{options:?}");
+    for (at, traffic) in [LOSSY, "synth:apps,flows=300,packets=20k,seed=3"].into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        success(arguments!["read", "-q", "-i", traffic, "-o", sink(&store, "")]);
+        success(arguments!["store", "-q", store, "--compact"]);
+        for options in options {
+            let run = |input: &[&str]| success(["read", "-q"].iter().chain(input).chain(options));
+            let (metered, stored) = (run(&["-i", traffic]), run(&[store.to_str().unwrap()]));
+            assert!(at > 0 || metered.lines().count() > 1, "{options:?}");
+            assert!(stored == metered, "{traffic} {options:?}\n{stored}\n{metered}");
+        }
     }
-    let text = success(arguments!["read", store, "--top", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let text = success(arguments!["read", lossy(folder.path()), "--top", "1"]);
     assert!(text.contains("packets    40000 in stored flows"), "{text}");
 }
 
@@ -118,6 +126,15 @@ fn records_of_templates_have_the_elements_that_were_stored() {
     let names: BTreeSet<String> =
         records(&[store], "all.ipfix", "").into_iter().flat_map(|record| record.into_keys()).collect();
     assert!(names.contains("tcpHandshakeRoundTrip") && names.contains("reverse packetDeltaCount"), "{names:?}");
+    let ping = captures().join("ping.pcap.zst");
+    let icmp = folder.path().join("icmp");
+    success(arguments!["read", "-q", ping, "-o", sink(&icmp, "")]);
+    let type_and_code = |input: &Path| {
+        let records = records(&[input.to_str().unwrap()], "icmp.ipfix", "?fields=icmpTypeCodeIPv4,icmpTypeCodeIPv6");
+        fs::remove_file(folder.path().join("icmp.ipfix")).unwrap();
+        records
+    };
+    assert!(type_and_code(&icmp).len() > 1 && type_and_code(&icmp) == type_and_code(&ping));
     assert!(!names.contains("ipClassOfService") && !names.contains("minimumTTL"), "{names:?}");
 }
 
@@ -151,7 +168,7 @@ fn single_files_are_read_and_columns_that_only_some_have_are_not_known() {
     success(arguments!["read", "-q", "-i", LOSSY, "-o", all]);
     success(arguments!["read", "-q", "-i", LOSSY, "-o", some, "--fields", "basic"]);
     let (code, _, err) = weir(arguments!["read", "-q", all, some, "--where", "retransmitted > 0"]);
-    assert!(code == 1 && err.contains("--where: the stored flows have no retransmitted"), "{err}");
+    assert!(code == 1 && err.contains("--where: retransmitted is not known of the stored flows"), "{err}");
     let flows = |paths: &[&PathBuf]| {
         let paths = paths.iter().map(|path| path.as_os_str());
         let json = success(arguments!["read", "-q", "-o", "json:-"].into_iter().chain(paths));
@@ -164,7 +181,7 @@ fn single_files_are_read_and_columns_that_only_some_have_are_not_known() {
     assert!(both == each, "{} and {} flows", both.len(), each.len());
     // A view says that it has no TCP analysis.
     let (code, _, err) = weir(arguments!["read", "-q", some, "--by", "protocol"]);
-    assert!(code == 0 && err.contains("the stored flows have no TCP analysis"), "{err}");
+    assert!(code == 0 && err.contains("these numbers of a view are not known of the stored flows"), "{err}");
 }
 
 #[test]
@@ -175,6 +192,14 @@ fn what_stored_flows_cannot_do_is_refused() {
     let few = folder.path().join("few.parquet");
     let few = few.to_str().unwrap();
     success(["read", "-q", "-i", LOSSY, "-o", few, "--fields", "src_ip,dst_ip,bytes"]);
+    let [uniflow, some] = ["uniflow", "some"].map(|name| folder.path().join(format!("{name}.parquet")));
+    let [uniflow, some] = [&uniflow, &some].map(|path| path.to_str().unwrap());
+    success(["read", "-q", "-i", LOSSY, "-o", uniflow, "--uniflow"]);
+    success(["read", "-q", "-i", LOSSY, "-o", some, "--fields", "basic,*_tcp_response_count"]);
+    let link = folder.path().join("link");
+    symlink(store, &link).unwrap();
+    let (link, file) = (link.to_str().unwrap(), files(Path::new(store)).remove(0));
+    let file = file.to_str().unwrap().to_owned();
     let capture = capture_files().remove(0);
     let same = sink(Path::new(store), "");
     assert_usage_errors(&[
@@ -183,12 +208,20 @@ fn what_stored_flows_cannot_do_is_refused() {
         (&["read", store, "--dpi", "off"], "--dpi needs packets"),
         (&["read", store, "-o", "packets:x"], "-o packets:FILE needs packets"),
         (&["read", store, capture.to_str().unwrap()], "flows and packets cannot be read together"),
-        (&["read", store, "--where", "fwd_ttl_min > 5"], "--where: the stored flows have no fwd_ttl_min"),
-        (&["read", store, "--by", "tunnel"], "--by: the stored flows have no tunnel"),
-        (&["read", store, "--sort", "fwd_iat_max_ns"], "--sort: the stored flows have no fwd_iat_max_ns"),
-        (&["read", store, "-o", "csv:-?fields=fwd_tos"], "the stored flows have no fwd_tos"),
+        (&["read", store, "--where", "fwd_ttl_min > 5"], "--where: fwd_ttl_min is not known of the stored flows"),
+        (&["read", store, "--by", "tunnel"], "--by: tunnel is not known of the stored flows"),
+        (&["read", store, "--sort", "fwd_iat_max_ns"], "--sort: fwd_iat_max_ns is not known of the stored flows"),
+        (&["read", store, "-o", "csv:-?fields=fwd_tos"], "fwd_tos is not known of the stored flows"),
         (&["read", store, "-o", "netflow5+udp://127.0.0.1:9"], "type of service"),
         (&["read", store, "-o", &same], "is also the input"),
+        (&["read", store, "-o", &format!("{same}/within")], "is also the input"),
+        (&["read", store, "-o", &format!("{store}/flows.csv")], "is also the input"),
+        (&["read", link, "-o", &same], "is also the input"),
+        (&["read", &file, "-o", &same], "is also the input"),
+        (&["read", uniflow, "--by", "service_port"], "--by: service_port is not known of the stored flows"),
+        (&["read", few, "-o", "ipfix:x?fields=minimumTTL"], "without the column"),
+        (&["read", store, "-o", "ipfix:x?fields=minimumTTL"], "IPFIX has no element"),
+        (&["read", some, "--by", "host", "--sort", "rtt"], "rtt_mean_ns is not known of the stored flows"),
         (&["read", few], "records without the column start_time cannot be read as flows"),
         (&["read", folder.path().to_str().unwrap()], "is no store of Weir"),
         (&["read", "nowhere.parquet"], "No such file"),
@@ -236,4 +269,52 @@ fn times_limit_the_stored_flows_and_the_packets_that_are_read() {
         (&["read", store, "--from", &time(2), "--to", &time(1)], "--from is later than --to"),
         (&["read", store, "--from", "noon"], "not a time"),
     ]);
+}
+
+#[test]
+fn an_hour_that_is_replaced_while_it_is_read_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    for seed in 1..=3 {
+        // More than pipes and queues hold.
+        let traffic = format!("synth:mix,flows=4k,packets=100k,seed={seed}");
+        success(arguments!["read", "-q", "-i", traffic, "-o", sink(&store, "")]);
+    }
+    let hours: Vec<Pcap> = (0..4_u32)
+        .map(|hour| {
+            let frames = request_and_response(hour as u16);
+            frames.iter().fold(Pcap::new(), |capture, frame| capture.frame(START + 3600 * hour, 0, frame))
+        })
+        .collect();
+    for capture in hours.iter().chain(&hours) {
+        success(arguments!["read", "-q", capture.saved().name(), "-o", sink(&store, "")]);
+    }
+    let expected = super::rows_of(&files(&store)).len();
+    let mut read = command();
+    read.args(arguments!["read", "-q", store, "-o", "csv:-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut read = read.spawn().unwrap();
+    let mut first = [0; 100];
+    let mut out = read.stdout.take().unwrap();
+    out.read_exact(&mut first).unwrap();
+    // It waits for the pipe, and the files that it has listed are replaced.
+    success(arguments!["store", "-q", store, "--compact"]);
+    let mut text = first.to_vec();
+    out.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let output = read.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert_eq!(text.lines().count() - 1, expected, "{err}");
+}
+
+#[test]
+fn what_is_none_of_the_store_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = lossy(folder.path());
+    let day = files(&store)[0].ancestors().nth(2).unwrap().to_owned();
+    let moved = folder.path().join("moved");
+    fs::rename(&day, &moved).unwrap();
+    symlink(&moved, &day).unwrap();
+    let (code, _, err) = weir(arguments!["read", "-q", store, "--top", "1"]);
+    assert!(code == 0 && err.contains(&*day.to_string_lossy()) && err.contains("none of it"), "{err}");
 }
