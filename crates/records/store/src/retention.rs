@@ -161,7 +161,7 @@ mod tests {
             octets,
             is_sorted: false,
         };
-        Content { files: files.iter().map(file).collect(), strange: Vec::new() }
+        Content { files: files.iter().map(file).collect(), ..Content::default() }
     }
 
     #[test]
