@@ -2,7 +2,7 @@
 
 use crate::arguments::Packets;
 use crate::console::progress::Progress;
-use crate::error::{Error, OutputError, SourceError};
+use crate::error::{Error, InputError, OutputError, SourceError};
 use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::{MemoryUse, ViewMemory};
@@ -30,6 +30,9 @@ use weir_text::units;
 pub fn run(packets: &Packets) -> Result<RunStatus, Error> {
     let sources = inputs(&packets.files);
     input::check_sources(&sources, "packets")?;
+    if packets.from_ns.zip(packets.to_ns).is_some_and(|(from, to)| from > to) {
+        return Err(InputError::FromAfterTo.into());
+    }
     let output = output_target(packets, &sources)?;
     let query = packets.query();
     let stop_signal = StopSignal::register()?;

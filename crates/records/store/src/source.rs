@@ -225,7 +225,8 @@ impl Group {
         let first = records.len();
         records.resize_with(first + rows, Restored::begin);
         for (column, values) in &mut self.columns {
-            values.read(rows)?;
+            let named = |error| ParquetError::General(format!("the column {}: {error}", column.name));
+            values.read(rows).map_err(named)?;
             if Restored::is_required(column) && values.has_null() {
                 return Err(ParquetError::General(format!("the column {} has rows without a value", column.name)));
             }
@@ -327,11 +328,14 @@ impl<T: DataType> Typed<T> {
         self.present.clear();
         self.values.clear();
         while self.present.len() < rows {
-            let left = rows - self.present.len();
-            let (read, ..) = self.reader.read_records(left, Some(&mut self.present), None, &mut self.values)?;
+            let before = self.present.len();
+            let (read, ..) =
+                self.reader.read_records(rows - before, Some(&mut self.present), None, &mut self.values)?;
             if read == 0 {
                 return Err(too_few_values());
             }
+            // A column of another program that is never null.
+            self.present.resize(before + read, 1);
         }
         Ok(())
     }

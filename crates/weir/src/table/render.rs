@@ -160,7 +160,7 @@ fn protocol(flow: &FlowRecord) -> String {
     let [kind, code] = first_direction(flow).icmp;
     match flow.ethertype() {
         Some(ethertype) => protocols::ethertype(ethertype),
-        None if flow.is_icmp() => format!("{} {kind}/{code}", protocols::ip_protocol(flow.protocol)),
+        None if has_type_and_code(flow) => format!("{} {kind}/{code}", protocols::ip_protocol(flow.protocol)),
         None => protocols::ip_protocol(flow.protocol),
     }
 }
@@ -183,6 +183,11 @@ fn flags(flow: &FlowRecord) -> String {
     }
     let bits = flow.forward.tcp_flags | flow.reverse.tcp_flags;
     FieldValue::TcpFlags(bits).to_string()
+}
+
+/// Whether the type and code of ICMP are known: in place of ports, the record has them then.
+fn has_type_and_code(flow: &FlowRecord) -> bool {
+    flow.is_icmp() && (flow.source_port, flow.destination_port) != (0, 0)
 }
 
 fn vlan(flow: &FlowRecord) -> String {
