@@ -193,21 +193,26 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_icmp_type(&mut self, value: StoredValue<'_>) -> Option<()> {
-        self.direction().icmp = [value.number()?, 0];
+        let kind = value.number()?;
+        self.set_icmp([kind, 0]);
+        Some(())
+    }
+
+    pub fn set_icmp_code(&mut self, value: StoredValue<'_>) -> Option<()> {
+        let [kind, _] = self.direction().icmp;
+        let code = value.number()?;
+        self.set_icmp([kind, code]);
         Some(())
     }
 
     /// In place of ports, the record has types and codes.
-    pub fn set_icmp_code(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let [kind, _] = self.direction().icmp;
-        let code = value.number()?;
+    fn set_icmp(&mut self, [kind, code]: [u8; 2]) {
         self.direction().icmp = [kind, code];
         if !self.is_reverse || self.flow.forward.packets == 0 {
             let [sender, receiver] = icmp_ports(self.flow.protocol, kind, code);
             let ports = if self.is_reverse { [receiver, sender] } else { [sender, receiver] };
             [self.flow.source_port, self.flow.destination_port] = ports;
         }
-        Some(())
     }
 
     /// A time of answers, of which there is one at least.

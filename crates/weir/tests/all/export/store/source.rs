@@ -56,6 +56,32 @@ fn stored_flows_have_the_fields_of_metered_ones() {
 }
 
 #[test]
+fn each_field_alone_has_the_values_that_it_has_beside_all_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs =
+        [&["-i", "synth:apps,flows=40,packets=3k,seed=3"][..], &["-i", "synth:lossy,flows=10,packets=2k,seed=4"]];
+    let ping = captures().join("ping.pcap.zst");
+    let inputs = inputs.into_iter().map(<[_]>::to_vec).chain([vec![ping.to_str().unwrap()]]);
+    for (at, input) in inputs.enumerate() {
+        let store = folder.path().join(at.to_string());
+        let all = format!("parquet:{}?fields=all", store.display());
+        success(["read", "-q", "--dpi-fields", "--mac-addresses", "-o", &all].iter().chain(&input));
+        let store = store.to_str().unwrap();
+        let rows = |fields: &str| -> Vec<Value> {
+            let (code, out, err) = weir(["read", "-q", store, "-o", "json:-", "--fields", fields]);
+            assert_eq!(code, 0, "{fields}: {err}");
+            out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let all = rows("all");
+        for name in all[0].as_object().unwrap().keys().filter(|name| !name.starts_with("rev_")) {
+            let beside: Vec<&Value> = all.iter().map(|row| &row[name]).collect();
+            let alone = rows(name);
+            assert!(alone.iter().map(|row| &row[name]).eq(beside), "{name}");
+        }
+    }
+}
+
+#[test]
 fn views_conditions_and_orders_of_stored_flows_are_those_of_metered_ones() {
     let options: [&[&str]; 9] = [
         &["--every", "500ms", "--by", "server_ip", "-o", "json:-"],
