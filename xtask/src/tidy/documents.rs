@@ -284,7 +284,7 @@ mod tests {
 
         let lines = |text: &str| retired_words(text).into_iter().map(|(line, _)| line).collect::<Vec<_>>();
         assert_eq!(lines("A\nWhoever reads so\nmany files"), [2, 2]);
-        assert_eq!(lines("wrong user, rungs_of, housekeeping, beforehand"), [0; 0], "parts of other words");
+        assert_eq!(lines("wrong user, rungs_of, housekeeping, beforehand"), [], "parts of other words");
         assert_eq!(lines(&Markdown::parse("User `nobody`, not\nnobody.").prose), [2], "inline code is exempt");
 
         let page = crate::root().join("README.md");
