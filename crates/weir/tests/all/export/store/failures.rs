@@ -161,8 +161,9 @@ fn a_probe_sorts_hours_that_are_over_and_leaves_a_damaged_file_until_it_is_whole
         files_of_hour().iter().any(is_sorted)
     });
     assert!(damaged.exists());
-    let text = fs::read_to_string(&log).unwrap();
-    assert!(text.contains("a file of the store is damaged, it stays unsorted"), "{text}");
+    until("the damaged file is named", || {
+        fs::read_to_string(&log).unwrap().contains("a file of the store is damaged, it stays unsorted")
+    });
     fs::write(&damaged, &whole).unwrap();
     until("the hour has one file", || matches!(&files_of_hour()[..], [only] if is_sorted(only)));
     drop(input);
