@@ -236,6 +236,9 @@ impl View {
     /// Hashes the values of a record that are counted.
     fn hash_counts(&mut self, flow: &FlowRecord) {
         let Self { has_sides, count_hashes, count_fields, total_sets, hasher, .. } = self;
+        if count_fields.is_empty() {
+            return;
+        }
         let sides = if *has_sides { 2 } else { 1 };
         for (side, hashes) in count_hashes.iter_mut().enumerate().take(sides) {
             hashes.clear();

@@ -74,6 +74,9 @@ pub fn compact_hour(
 ) -> io::Result<Compacted> {
     let sorted = sort_hour(folder, hour, files, naming, stop);
     let Err(error) = sorted else { return sorted };
+    if stop.load(Ordering::Relaxed) {
+        return Err(error);
+    }
     let (readable, damaged): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| verify(&file.path).is_ok());
     if readable.is_empty() || damaged.is_empty() {
         return Err(error);

@@ -123,8 +123,11 @@ impl FlowReader {
             });
         }
         let stored = stored.unwrap_or_else(|| columns().iter().collect());
-        let restored =
-            Restored::of(&stored, is_uniflow).map_err(|column| Error::NoFlows { path: paths[0].clone(), column })?;
+        let restored = Restored::of(&stored, is_uniflow).map_err(|column| {
+            let lacks = |path: &&PathBuf| columns_of(path).is_ok_and(|(of, _)| of.iter().all(|of| of.name != column));
+            let path = hours.iter().flat_map(|hour| &hour.files).find(lacks).unwrap_or(&paths[0]).clone();
+            Error::NoFlows { path, column }
+        })?;
         let (open, done_octets) = (VecDeque::new(), 0);
         let reader = Self { hours, restored, starts_ns, open, damaged: Vec::new(), done_octets, total_octets };
         Ok(Found { reader, damaged, strange })
@@ -178,15 +181,15 @@ impl FlowReader {
         for attempt in 1..=ATTEMPTS {
             self.open.clear();
             self.damaged.clear();
-            let mut is_replaced = false;
+            let (may_be_replaced, mut is_replaced) = (hour.is_some() && attempt < ATTEMPTS, false);
             for path in &files {
                 match guarded(|| OpenFile::new(path)) {
                     Ok(file) => self.open.push_back(file),
-                    Err(error) if hour.is_some() && error.kind() == io::ErrorKind::NotFound => is_replaced = true,
+                    Err(error) if may_be_replaced && error.kind() == io::ErrorKind::NotFound => is_replaced = true,
                     Err(error) => self.damaged.push(Damage { path: path.clone(), error }),
                 }
             }
-            let Some((folder, hour)) = hour.as_ref().filter(|_| is_replaced && attempt < ATTEMPTS) else { return };
+            let Some((folder, hour)) = hour.as_ref().filter(|_| is_replaced) else { return };
             files = folder.files_of(*hour).into_iter().map(|file| file.path).collect();
         }
     }

@@ -28,18 +28,12 @@ impl StoredPipeline {
             return result;
         }
         let records = totals(&self.batch);
-        let (counters, empty) = match self.handle.write(std::mem::take(&mut self.batch)) {
-            Ok(empty) => (&mut self.account.sent, empty),
-            Err(empty) => (&mut self.account.lost, empty),
-        };
-        counters.merge(records);
-        self.batch = empty;
-        let ledger = &mut self.account.ledger;
-        ledger.flows_created += records.flows;
-        for (counters, number) in [(&mut ledger.packets, records.packets), (&mut ledger.bytes, records.bytes)] {
-            counters.received += number;
-            counters.metered += number;
-        }
+        self.account.add_sent(records);
+        self.batch = self.handle.write(std::mem::take(&mut self.batch)).unwrap_or_else(|empty| {
+            self.account.sent = self.account.sent.saturating_sub(records);
+            self.account.lost.merge(records);
+            empty
+        });
         result
     }
 

@@ -1,17 +1,25 @@
 //! Stored flows as a source of `weir read`.
 
 use super::{files, json_rows, sink};
+use parquet::basic::Type;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io::Read;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use testbed::{
-    Pcap, START, arguments, assert_usage_errors, capture_files, captures, command, ledger_of, number,
-    request_and_response, success, weir,
+    Pcap, START, arguments, assert_usage_errors, capture_files, captures, command, is_root, ledger_of, number,
+    permit_all_users, request_and_response, success, text_of, weir,
 };
 
 const LOSSY: &str = "synth:lossy,flows=100,packets=40k,ipv6=40%,seed=4";
@@ -343,4 +351,166 @@ fn what_is_none_of_the_store_is_named() {
     symlink(&moved, &day).unwrap();
     let (code, _, err) = weir(arguments!["read", "-q", store, "--top", "1"]);
     assert!(code == 0 && err.contains(&*day.to_string_lossy()) && err.contains("none of it"), "{err}");
+}
+
+/// Copies a Parquet file, and changes one column on the way.
+fn copy_with(from: &Path, to: &Path, changed: &str, mut change: impl FnMut(&mut Changed)) {
+    let reader = SerializedFileReader::new(File::open(from).unwrap()).unwrap();
+    let metadata = reader.metadata().file_metadata();
+    let properties = WriterProperties::builder().set_key_value_metadata(metadata.key_value_metadata().cloned());
+    let root = Arc::new(metadata.schema().clone());
+    let mut writer = SerializedFileWriter::new(File::create(to).unwrap(), root, properties.build().into()).unwrap();
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group).unwrap();
+        let rows = group.metadata().num_rows() as usize;
+        let mut copy = writer.next_row_group().unwrap();
+        for at in 0..group.num_columns() {
+            let is_changed = group.metadata().column(at).column_descr().name() == changed;
+            let mut column = copy.next_column().unwrap().unwrap();
+            macro_rules! copy_of {
+                ($kind:ty, $variant:ident) => {{
+                    let (mut present, mut values) = (Vec::new(), Vec::new());
+                    let mut of = get_typed_column_reader::<$kind>(group.get_column_reader(at).unwrap());
+                    of.read_records(rows, Some(&mut present), None, &mut values).unwrap();
+                    if is_changed {
+                        change(&mut Changed::$variant(&mut values, &mut present));
+                    }
+                    column.typed::<$kind>().write_batch(&values, Some(&present), None).unwrap();
+                }};
+            }
+            match group.metadata().column(at).column_type() {
+                Type::INT32 => copy_of!(Int32Type, Rest),
+                Type::INT64 => copy_of!(Int64Type, Integers),
+                Type::DOUBLE => copy_of!(DoubleType, Numbers),
+                _ => copy_of!(ByteArrayType, Texts),
+            }
+            column.close().unwrap();
+        }
+        copy.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// The values of a column, and 1 for each row that has one.
+enum Changed<'a> {
+    Rest(&'a mut Vec<i32>, &'a mut Vec<i16>),
+    Integers(&'a mut Vec<i64>, &'a mut Vec<i16>),
+    Numbers(&'a mut Vec<f64>, &'a mut Vec<i16>),
+    Texts(&'a mut Vec<ByteArray>, &'a mut Vec<i16>),
+}
+
+#[test]
+fn values_that_no_flow_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [valid, hostile] = ["valid.parquet", "hostile.parquet"].map(|name| folder.path().join(name));
+    success(arguments!["read", "-q", "-i", LOSSY, "-o", valid]);
+    let read = |column: &str, change: &mut dyn FnMut(&mut Changed)| {
+        copy_with(&valid, &hostile, column, change);
+        weir(arguments!["read", "-q", hostile, "-o", "csv:-", "--fields", "all"])
+    };
+    let (code, out, err) = read("", &mut |_| {});
+    let (_, expected, _) = weir(arguments!["read", "-q", valid, "-o", "csv:-", "--fields", "all"]);
+    assert!(code == 0 && out == expected && out.lines().count() > 100, "{err}");
+    let integer = |number: i64| {
+        move |of: &mut Changed| {
+            if let Changed::Integers(values, _) = of { values[3] = number } else { panic!("other type") }
+        }
+    };
+    let text = |text: &'static str| {
+        move |of: &mut Changed| {
+            if let Changed::Texts(values, _) = of { values[3] = text.into() } else { panic!("other type") }
+        }
+    };
+    let null = |of: &mut Changed| {
+        let Changed::Integers(values, present) = of else { panic!("other type") };
+        values.remove(3);
+        present[3] = 0;
+    };
+    let rest =
+        |of: &mut Changed| if let Changed::Rest(values, _) = of { values[3] = 5000 } else { panic!("other type") };
+    let mean = |of: &mut Changed| {
+        if let Changed::Numbers(values, _) = of { values[3] = f64::NAN } else { panic!("other type") }
+    };
+    let cases: [(&str, Box<dyn FnMut(&mut Changed)>, &str); 12] = [
+        ("start_time", Box::new(null), "the column start_time has rows without a value"),
+        ("start_time_ns_rest", Box::new(rest), "the column start_time has an invalid value"),
+        ("end_time", Box::new(integer(1)), "a row is no flow"),
+        ("fwd_packets", Box::new(null), "the column fwd_packets has rows without a value"),
+        ("fwd_bytes", Box::new(integer(-1)), "the column fwd_bytes has an invalid value"),
+        ("src_port", Box::new(integer(70_000)), "the column src_port has an invalid value"),
+        ("sampling_max", Box::new(integer(0)), "the column sampling_max has an invalid value"),
+        ("src_ip", Box::new(text("192.0.2.256")), "the column src_ip has an invalid value"),
+        ("protocol", Box::new(text("tpc")), "the column protocol has an invalid value"),
+        ("fwd_tcp_flags", Box::new(text("S?")), "the column fwd_tcp_flags has an invalid value"),
+        ("end_reason", Box::new(text("bored")), "the column end_reason has an invalid value"),
+        ("rev_tcp_response_mean_ns", Box::new(mean), "the column rev_tcp_response_mean_ns has an invalid value"),
+    ];
+    for (column, mut change, reason) in cases {
+        let (code, _, err) = read(column, &mut change);
+        assert!(code == 2 && err.contains(reason), "{column}: {code} {err}");
+    }
+}
+
+#[test]
+fn directions_and_flows_of_an_hour_stay_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = lossy(folder.path());
+    success(arguments!["read", "-q", "-i", LOSSY, "-o", sink(&store, ""), "--uniflow"]);
+    success(arguments!["store", "-q", store, "--compact"]);
+    assert_eq!(files(&store).len(), 2);
+    let (code, _, err) = weir(arguments!["read", "-q", store, "--by", "service_port"]);
+    assert!(code == 1 && err.contains("service_port is not known"), "{err}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_named() {
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can read as another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let store = lossy(folder.path());
+    let hour = files(&store)[0].parent().unwrap().to_owned();
+    fs::set_permissions(&store, Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(hour.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&hour, Permissions::from_mode(0o700)).unwrap();
+    for arguments in [&arguments!["read", "-q", store, "--top", "1"][..], &arguments!["store", store]] {
+        let output = command().args(arguments).uid(65_534).gid(65_534).output().unwrap();
+        let (code, _, err) = text_of(&output);
+        assert!(
+            code == 2 && err.contains(&*hour.to_string_lossy()) && err.contains("Permission denied"),
+            "{code} {err}"
+        );
+    }
+}
+
+#[test]
+fn countries_and_networks_are_added_to_stored_flows() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = lossy(folder.path());
+    let [geo, networks] = ["geo.mmdb", "networks.csv"].map(|name| folder.path().join(name));
+    let country = testbed::mmdb::country("DE");
+    fs::write(&geo, testbed::mmdb::Database::of("Country", &[("100.64.0.0/10", country)]).octets()).unwrap();
+    fs::write(&networks, "prefix,name,site,role,local\n198.18.0.0/15,bench,lab,test,true\n").unwrap();
+    let options = ["--geo", geo.to_str().unwrap(), "--networks", networks.to_str().unwrap()];
+    let fields = ["--by", "src_country,dst_network", "--where", "country = DE", "-o", "csv:-"];
+    let run = |input: &[&str]| success(["read", "-q"].iter().chain(input).chain(&options).chain(&fields));
+    let metered = run(&["-i", LOSSY]);
+    assert!(metered.contains("DE,bench"), "{metered}");
+    assert_eq!(run(&[store.to_str().unwrap()]), metered);
+    // Into another store, as the documents show.
+    let enriched = folder.path().join("enriched");
+    let enrich = ["-o", &sink(&enriched, "")].map(String::from);
+    success(
+        ["read", "-q", store.to_str().unwrap()]
+            .map(String::from)
+            .iter()
+            .chain(&options.map(String::from))
+            .chain(&enrich),
+    );
+    assert!(super::rows(&enriched).iter().any(|row| row["src_country"] == "DE" && row["dst_site"] == "lab"));
+    let tags = format!("bad={}", folder.path().join("list").display());
+    fs::write(folder.path().join("list"), "00112233445566778899aabbccddeeff\n").unwrap();
+    let (code, _, err) = weir(arguments!["read", "-q", store, "--tags", tags]);
+    assert!(code == 0 && err.contains("fingerprints are not known of stored flows"), "{err}");
 }
