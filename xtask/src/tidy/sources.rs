@@ -24,7 +24,6 @@ const LONGER: &[(&str, &str, usize)] = &[
     ("crates/weir/tests/all/actions/overrides.rs", "an_override_that_cannot_be_is_refused_in_plain_words", 92),
     ("crates/weir/tests/all/actions/rules.rs", "each_flow_is_handed_on_by_its_application_from_its_first_packet_on_and_in_order", 80),
     ("crates/weir/tests/all/cli/help.rs", "usage_errors_have_exit_code_1_and_a_reason", 71),
-    ("crates/weir/tests/all/probe/live.rs", "check_lists_all_invalid_options", 79),
     ("crates/weir/tests/all/read/cookbook.rs", "packets", 86),
     ("crates/weir/tests/all/read/cookbook.rs", "the_answers_are_those_of_tshark", 195),
     ("crates/weir/tests/all/read/enrichment.rs", "records_have_places_and_tags", 81),

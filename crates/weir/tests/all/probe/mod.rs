@@ -1,6 +1,7 @@
 mod af_packet;
 mod af_xdp;
 mod autotune;
+mod configuration;
 mod drain;
 mod hardening;
 mod in_effect;

@@ -368,21 +368,21 @@ fn copy_with(from: &Path, to: &Path, changed: &str, mut change: impl FnMut(&mut 
             let is_changed = group.metadata().column(at).column_descr().name() == changed;
             let mut column = copy.next_column().unwrap().unwrap();
             macro_rules! copy_of {
-                ($kind:ty, $variant:ident) => {{
-                    let (mut present, mut values) = (Vec::new(), Vec::new());
+                ($kind:ty, $values:ident, $present:ident => $changed:expr) => {{
+                    let (mut $present, mut $values) = (Vec::new(), Vec::new());
                     let mut of = get_typed_column_reader::<$kind>(group.get_column_reader(at).unwrap());
-                    of.read_records(rows, Some(&mut present), None, &mut values).unwrap();
+                    of.read_records(rows, Some(&mut $present), None, &mut $values).unwrap();
                     if is_changed {
-                        change(&mut Changed::$variant(&mut values, &mut present));
+                        change(&mut $changed);
                     }
-                    column.typed::<$kind>().write_batch(&values, Some(&present), None).unwrap();
+                    column.typed::<$kind>().write_batch(&$values, Some(&$present), None).unwrap();
                 }};
             }
             match group.metadata().column(at).column_type() {
-                Type::INT32 => copy_of!(Int32Type, Rest),
-                Type::INT64 => copy_of!(Int64Type, Integers),
-                Type::DOUBLE => copy_of!(DoubleType, Numbers),
-                _ => copy_of!(ByteArrayType, Texts),
+                Type::INT32 => copy_of!(Int32Type, values, present => Changed::Rest(&mut values)),
+                Type::INT64 => copy_of!(Int64Type, values, present => Changed::Integers(&mut values, &mut present)),
+                Type::DOUBLE => copy_of!(DoubleType, values, present => Changed::Numbers(&mut values)),
+                _ => copy_of!(ByteArrayType, values, present => Changed::Texts(&mut values)),
             }
             column.close().unwrap();
         }
@@ -391,12 +391,12 @@ fn copy_with(from: &Path, to: &Path, changed: &str, mut change: impl FnMut(&mut 
     writer.close().unwrap();
 }
 
-/// The values of a column, and 1 for each row that has one.
+/// The values of a column; of integers also 1 for each row that has one.
 enum Changed<'a> {
-    Rest(&'a mut Vec<i32>, &'a mut Vec<i16>),
+    Rest(&'a mut Vec<i32>),
     Integers(&'a mut Vec<i64>, &'a mut Vec<i16>),
-    Numbers(&'a mut Vec<f64>, &'a mut Vec<i16>),
-    Texts(&'a mut Vec<ByteArray>, &'a mut Vec<i16>),
+    Numbers(&'a mut Vec<f64>),
+    Texts(&'a mut Vec<ByteArray>),
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn values_that_no_flow_has_are_refused() {
     };
     let text = |text: &'static str| {
         move |of: &mut Changed| {
-            if let Changed::Texts(values, _) = of { values[3] = text.into() } else { panic!("other type") }
+            if let Changed::Texts(values) = of { values[3] = text.into() } else { panic!("other type") }
         }
     };
     let null = |of: &mut Changed| {
@@ -426,10 +426,9 @@ fn values_that_no_flow_has_are_refused() {
         values.remove(3);
         present[3] = 0;
     };
-    let rest =
-        |of: &mut Changed| if let Changed::Rest(values, _) = of { values[3] = 5000 } else { panic!("other type") };
+    let rest = |of: &mut Changed| if let Changed::Rest(values) = of { values[3] = 5000 } else { panic!("other type") };
     let mean = |of: &mut Changed| {
-        if let Changed::Numbers(values, _) = of { values[3] = f64::NAN } else { panic!("other type") }
+        if let Changed::Numbers(values) = of { values[3] = f64::NAN } else { panic!("other type") }
     };
     let cases: [(&str, Box<dyn FnMut(&mut Changed)>, &str); 12] = [
         ("start_time", Box::new(null), "the column start_time has rows without a value"),
