@@ -399,6 +399,8 @@ enum Changed<'a> {
     Texts(&'a mut Vec<ByteArray>),
 }
 
+type Change = Box<dyn FnMut(&mut Changed)>;
+
 #[test]
 fn values_that_no_flow_has_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -430,7 +432,7 @@ fn values_that_no_flow_has_are_refused() {
     let mean = |of: &mut Changed| {
         if let Changed::Numbers(values) = of { values[3] = f64::NAN } else { panic!("other type") }
     };
-    let cases: [(&str, Box<dyn FnMut(&mut Changed)>, &str); 12] = [
+    let cases: [(&str, Change, &str); 12] = [
         ("start_time", Box::new(null), "the column start_time has rows without a value"),
         ("start_time_ns_rest", Box::new(rest), "the column start_time has an invalid value"),
         ("end_time", Box::new(integer(1)), "a row is no flow"),
