@@ -28,6 +28,7 @@ mod pages;
 mod plan;
 mod probe;
 mod protocols;
+mod query;
 mod read;
 mod run_status;
 mod sandbox;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         Command::Rules(rules) => actions::run(&rules),
         Command::Bypass(bypass) => bypass::run(&bypass),
         Command::Store(store) => store::run(&store),
+        Command::Query(query) => query::run(&query),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),
         Command::Doctor(doctor) => doctor::run(&doctor),

@@ -6,7 +6,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 27] = [
+const ALLOWED: [(&str, &str); 28] = [
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
     ("control", "dpi export fields flow ledger packet probe query"),
@@ -25,6 +25,7 @@ const ALLOWED: [(&str, &str); 27] = [
     ("query", "dpi export fields flow ledger packet tcp text"),
     ("recorder", "capture egress fields flow ledger packet query text"),
     ("rules", "fields flow query text"),
+    ("sql", "fields"),
     ("store", "fields flow ledger text"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
@@ -35,14 +36,14 @@ const ALLOWED: [(&str, &str); 27] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "bench capture control dpi egress enrich export fields flow host ledger packet plot probe query recorder rules store tcp tcp-batch tcp-report text trafficgen",
+        "bench capture control dpi egress enrich export fields flow host ledger packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture), the flow
-/// cache's memory and prefetch (flow), nDPI (ndpi), the GPU driver (tcp-batch), namespaces and signals of tests
+/// cache's memory and prefetch (flow), nDPI (ndpi), DuckDB (sql), the GPU driver (tcp-batch), namespaces and signals of tests
 /// (testbed). All others forbid it.
-const MAY_BE_UNSAFE: [&str; 5] = ["capture", "flow", "ndpi", "tcp-batch", "testbed"];
+const MAY_BE_UNSAFE: [&str; 6] = ["capture", "flow", "ndpi", "sql", "tcp-batch", "testbed"];
 
 /// Crates whose files import from each other, not through what the root of the crate re-exports: so each import
 /// shows the way of the data.

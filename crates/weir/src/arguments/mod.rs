@@ -9,6 +9,7 @@ mod groups;
 mod machine;
 mod packets;
 mod probe;
+mod query;
 mod read;
 mod rules;
 mod store;
@@ -26,6 +27,7 @@ pub use groups::{
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};
+pub use query::{Query, QueryFormat};
 pub use read::Read;
 pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use store::Store;
@@ -74,6 +76,7 @@ Examples:
   weir read capture.pcap -v                 also print where each packet went
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
   weir read capture.pcap -o parquet:flows   keep all flows in a folder of Parquet files
+  weir query top-talkers -i flows           ask them: ready questions and SQL
   weir packets /srv/packets --flow ID -o flow.pcapng
                                             write the recorded packets of a flow to a capture
   weir probe -i af_packet:eth0              run as a probe, with its status every second
@@ -97,6 +100,7 @@ pub enum Command {
     Packets(Box<Packets>),
     Rules(RulesArguments),
     Store(Store),
+    Query(Box<Query>),
     Bypass(Box<Bypass>),
     Synth(Synth),
     Bench(Bench),
@@ -117,6 +121,7 @@ impl Command {
             Self::Packets(packets) => packets.quiet,
             Self::Bypass(bypass) => bypass.quiet,
             Self::Store(store) => store.quiet,
+            Self::Query(query) => query.quiet,
             Self::Synth(synth) => synth.quiet,
             _ => false,
         }

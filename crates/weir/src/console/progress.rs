@@ -52,6 +52,18 @@ impl Progress {
         bar.set_position(progress.done_bytes);
     }
 
+    /// The same for what has only a share, in percent.
+    pub fn update_share(&mut self, percent: f64) {
+        if self.hidden || self.drawn.elapsed() < REDRAW_INTERVAL || self.started.elapsed() < SHOW_AFTER {
+            return;
+        }
+        self.drawn = Instant::now();
+        let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = shown.get_or_insert_with(|| new_bar(Some(100)));
+        bar.set_message(format!("{percent:.0}%"));
+        bar.set_position(percent as u64);
+    }
+
     pub fn clear(&mut self) {
         if let Some(bar) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
             bar.finish_and_clear();

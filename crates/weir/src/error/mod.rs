@@ -8,6 +8,7 @@ mod input;
 mod machine;
 mod output;
 mod probe;
+mod query;
 mod reload;
 mod rules;
 mod store;
@@ -20,6 +21,7 @@ pub use input::InputError;
 pub use machine::{BenchReportProblem, MachineError};
 pub use output::OutputError;
 pub use probe::ProbeError;
+pub use query::QueryError;
 pub use reload::{IncompleteConfig, ReloadError};
 pub use rules::{RulesError, RulesProblems};
 pub use store::StoreError;
@@ -43,6 +45,8 @@ pub enum Error {
     Output(#[from] OutputError),
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    #[error(transparent)]
+    Query(#[from] QueryError),
     #[error(transparent)]
     Reload(#[from] ReloadError),
     #[error(transparent)]

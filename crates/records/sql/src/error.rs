@@ -1,0 +1,29 @@
+use std::path::PathBuf;
+
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No library of DuckDB was found.
+    #[error("DuckDB's library is not installed ({0})")]
+    NoLibrary(libloading::Error),
+    /// The library that was named cannot be used.
+    #[error("{}: {error}", path.display())]
+    Library {
+        /// The library.
+        path: PathBuf,
+        /// What the loader says.
+        error: libloading::Error,
+    },
+    /// DuckDB's message. It shows the place of an error in the SQL.
+    #[error("{0}")]
+    Sql(String),
+    /// Another statement than SELECT or EXPLAIN of SELECT.
+    #[error("only SELECT, DESCRIBE, SUMMARIZE and EXPLAIN of these are possible")]
+    NotSelect,
+    /// The SQL has a NUL character.
+    #[error("the SQL has a NUL character")]
+    Nul,
+    /// [`crate::Database::interrupt`].
+    #[error("the query was interrupted")]
+    Interrupted,
+}

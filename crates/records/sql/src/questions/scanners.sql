@@ -1,0 +1,10 @@
+select src_ip as host,
+       count(distinct dst_ip) as hosts,
+       count(distinct (protocol, dst_port)) as ports,
+       count(*) as flows,
+       round(100 * count(*) filter (rev_packets = 0) / count(*), 1) as unanswered_percent,
+       min(start_time) as first, max(start_time) as last
+from flows
+group by src_ip
+order by greatest(hosts, ports) desc, flows desc, host
+limit {limit}

@@ -1,0 +1,22 @@
+select server, port, count(*) as connections,
+       sum(segments)::bigint as segments,
+       sum(retransmitted)::bigint as retransmitted,
+       round(100 * sum(retransmitted) / nullif(sum(segments), 0), 3) as retransmitted_percent,
+       sum(missing_bytes)::bigint as missing_bytes,
+       round(median(rtt_ns) / 1e6, 3) as median_rtt_ms,
+       sum(zero_window)::bigint as zero_window
+from (
+    select dst_ip as server, dst_port as port,
+           fwd_tcp_in_order_packets + rev_tcp_in_order_packets
+           + fwd_tcp_retransmitted_packets + rev_tcp_retransmitted_packets
+           + fwd_tcp_out_of_order + rev_tcp_out_of_order
+           + fwd_tcp_zero_window_probes + rev_tcp_zero_window_probes as segments,
+           fwd_tcp_retransmitted_packets + rev_tcp_retransmitted_packets as retransmitted,
+           fwd_tcp_missing_bytes + rev_tcp_missing_bytes as missing_bytes,
+           fwd_tcp_zero_window + rev_tcp_zero_window as zero_window,
+           rev_tcp_handshake_rtt_ns as rtt_ns
+    from flows where protocol = 'tcp'
+)
+group by server, port
+order by retransmitted desc nulls last, segments desc nulls last, server, port
+limit {limit}

@@ -1,0 +1,58 @@
+use super::advice;
+use std::io;
+use std::path::PathBuf;
+use weir_sql::{ENVIRONMENT, OLDEST_VERSION};
+
+/// Why `weir query` has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error(
+        "{0}; `make query` fetches it (a package of 24 MB), or install version {OLDEST_VERSION} or later as \
+         libduckdb.so, or name the file with --engine or {ENVIRONMENT}"
+    )]
+    NoLibrary(weir_sql::Error),
+    #[error("--engine: {0}; Weir needs DuckDB {OLDEST_VERSION} or later, as a library")]
+    Library(weir_sql::Error),
+    #[error("{0}{advice}", advice = sql_advice(.0))]
+    Sql(weir_sql::Error),
+    #[error("{word}: there is no such question{near} (weir query lists all)")]
+    NoQuestion { word: String, near: String },
+    #[error("the question host needs an address: weir query host 192.0.2.1")]
+    NoAddress,
+    #[error("{0}: this is no address")]
+    Address(String),
+    #[error("{0}: only the question host has an address behind it; quote SQL that has spaces")]
+    NotExpected(String),
+    #[error("the SQL is empty")]
+    Empty,
+    #[error("{}: there are no flows; write some with weir read CAPTURE -o parquet:FOLDER, or name others with -i", .0.display())]
+    NoStore(PathBuf),
+    #[error("{}: this is no store, capture, Parquet, CSV or JSON file", .0.display())]
+    UnknownInput(PathBuf),
+    #[error("{}: {error}{}", path.display(), advice(error))]
+    Input { path: PathBuf, error: io::Error },
+    #[error("{}: it cannot be metered; see above", .0.display())]
+    Capture(PathBuf),
+    #[error("new-hosts compares with earlier flows: name a store with -i, not other files")]
+    NothingEarlier,
+    #[error("--format parquet needs a file: -o FILE.parquet")]
+    ParquetNeedsFile,
+    #[error("{}: name it .csv, .json or .parquet, or give --format", .0.display())]
+    UnknownFormat(PathBuf),
+    #[error("cannot make a temporary folder: {error}{}", advice(.error))]
+    Temporary { error: io::Error },
+    #[error("standard input: {0}")]
+    StandardInput(io::Error),
+}
+
+/// What the user can do; begins with punctuation.
+fn sql_advice(error: &weir_sql::Error) -> &'static str {
+    let message = error.to_string();
+    if message.contains("file system operations are disabled") {
+        "\nA query reads only its inputs (-i), and files that it names: from 'x.parquet', 'x.csv', 'x.json' or 'x.pcap'"
+    } else if message.contains("Out of Memory") {
+        "\n--memory gives it more"
+    } else {
+        ""
+    }
+}
