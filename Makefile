@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test ci build bench benches deny fuzz miri cuda docs captures truth soak clean
+.PHONY: help demo check test-fast test ci build query bench benches deny fuzz miri cuda docs captures truth soak clean
 
 SECONDS_EACH ?= 30
 
@@ -27,6 +27,9 @@ ci: ## Run continuous integration: deny if cargo-deny is installed, then test.
 build: ## Build the release binary.
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --release --locked --bin weir
+
+query: ## Fetch DuckDB's library for weir query (a package of 24 MB; needs npm).
+	@scripts/query
 
 bench: ## Compare weir with other installed meters and with upper bounds; print the ratios.
 	@scripts/bootstrap build

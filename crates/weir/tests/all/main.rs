@@ -3,6 +3,7 @@
 //! * `cli`: help, exit codes, terminal output, and the small commands
 //! * `read`: `weir read` of captures: records, views, expressions, outputs
 //! * `inspection`: applications; `tcp`: `weir tcp`
+//! * `query`: SQL over stored flows
 //! * `export`: how records leave; `interop`: what collectors of others read
 //! * `probe`: `weir probe` on network interfaces
 //! * `actions`: rules, egress, recorder, overrides; `control`: the HTTP interface
@@ -16,5 +17,6 @@ mod export;
 mod inspection;
 mod interop;
 mod probe;
+mod query;
 mod read;
 mod tcp;

@@ -1,6 +1,6 @@
 select src_ip as host,
        count(distinct dst_ip) as hosts,
-       count(distinct (protocol, dst_port)) as ports,
+       count(distinct dst_port) filter (protocol in ('tcp', 'udp', 'sctp', 'udplite', 'dccp')) as ports,
        count(*) as flows,
        round(100 * count(*) filter (rev_packets = 0) / count(*), 1) as unanswered_percent,
        min(start_time) as first, max(start_time) as last

@@ -7,14 +7,17 @@ select server, port, count(*) as connections,
        sum(zero_window)::bigint as zero_window
 from (
     select dst_ip as server, dst_port as port,
-           fwd_tcp_in_order_packets + rev_tcp_in_order_packets
+           fwd_tcp_syn_count + rev_tcp_syn_count + fwd_tcp_in_order_packets + rev_tcp_in_order_packets
+           + fwd_tcp_out_of_order + rev_tcp_out_of_order + fwd_tcp_out_of_window + rev_tcp_out_of_window
+           + fwd_tcp_zero_window_probes + rev_tcp_zero_window_probes
            + fwd_tcp_retransmitted_packets + rev_tcp_retransmitted_packets
-           + fwd_tcp_out_of_order + rev_tcp_out_of_order
-           + fwd_tcp_zero_window_probes + rev_tcp_zero_window_probes as segments,
-           fwd_tcp_retransmitted_packets + rev_tcp_retransmitted_packets as retransmitted,
+           + fwd_tcp_retransmitted_unseen + rev_tcp_retransmitted_unseen as segments,
+           fwd_tcp_syn_retransmitted + rev_tcp_syn_retransmitted
+           + fwd_tcp_retransmitted_packets + rev_tcp_retransmitted_packets
+           + fwd_tcp_retransmitted_unseen + rev_tcp_retransmitted_unseen as retransmitted,
            fwd_tcp_missing_bytes + rev_tcp_missing_bytes as missing_bytes,
            fwd_tcp_zero_window + rev_tcp_zero_window as zero_window,
-           rev_tcp_handshake_rtt_ns as rtt_ns
+           fwd_tcp_handshake_rtt_ns + rev_tcp_handshake_rtt_ns as rtt_ns
     from flows where protocol = 'tcp'
 )
 group by server, port

@@ -173,7 +173,7 @@ fn weir_fields_lists_profiles() {
 }
 
 /// The folder with pandas and DuckDB. Prints that the test is skipped if they are not installed.
-fn python_packages() -> Option<PathBuf> {
+pub fn python_packages() -> Option<PathBuf> {
     // Beside the folder of temporary files of tests, in the target folder.
     let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python");
     if !is_installed("python3") {

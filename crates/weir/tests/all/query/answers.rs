@@ -1,0 +1,235 @@
+//! What queries answer, compared with `weir read` of the same flows.
+
+use super::{ask, has_engine, more, stored_captures, stored_losses, values};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::Path;
+use testbed::{arguments, captures, ledger_of, number, success, weir};
+
+/// The rows of a view of `weir read`.
+fn view(store: &Path, options: &[&str]) -> Vec<Value> {
+    let rows = success(arguments!["read", "-q", store, "-o", "json:-"].into_iter().chain(more(options)));
+    rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn sorted<T: std::fmt::Debug>(mut rows: Vec<T>) -> Vec<T> {
+    rows.sort_by_cached_key(|row| format!("{row:?}"));
+    rows
+}
+
+#[test]
+fn sums_are_those_of_the_ledger() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for store in [stored_captures(folder.path()), stored_losses(folder.path())] {
+        let (_, _, ledger) = ledger_of(arguments!["read", "-q", store]);
+        let sql =
+            "select sum(fwd_packets + rev_packets) as packets, sum(fwd_l2_bytes + rev_l2_bytes) as octets from flows";
+        let [packets, octets] = &values(&ask(&[sql], &store), ["packets", "octets"])[0];
+        let metered = ["packets", "bytes"].map(|what| number(&ledger[what]["metered"]));
+        assert_eq!([number(packets), number(octets)], metered);
+    }
+}
+
+#[test]
+fn ready_questions_answer_as_views_do() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let by_server = ["--where", "proto tcp", "--by", "dst_ip,dst_port", "--top", "0"];
+    for store in [stored_captures(folder.path()), stored_losses(folder.path())] {
+        let ask = |question: &str| ask(&[question, "--top", "0"], &store);
+        let talkers = ["host", "flows", "sent_packets", "received_packets", "sent_bytes", "received_bytes", "bytes"];
+        let expected = view(&store, &["--by", "host", "--top", "0"]);
+        assert_eq!(sorted(values(&ask("top-talkers"), talkers)), sorted(values(&expected, talkers)));
+        let names = ["protocol", "application", "flows", "packets", "bytes"];
+        let expected = view(&store, &["--by", "application", "--top", "0"]);
+        assert_eq!(
+            sorted(values(&ask("applications"), [names[1], names[2], names[3], names[4]])),
+            sorted(values(&expected, [names[1], names[2], names[3], names[4]]))
+        );
+        let quality = values(&ask("tcp-quality"), ["server", "port", "connections", "segments", "retransmitted"]);
+        let expected = view(&store, &by_server);
+        let expected = values(&expected, ["dst_ip", "dst_port", "flows", "segments", "retransmitted"]);
+        assert_eq!(sorted(quality), sorted(expected));
+        let scanners = values(&ask("scanners"), ["host", "hosts", "ports", "flows"]);
+        let expected = view(&store, &["--by", "src_ip", "--count", "hosts,ports", "--top", "0"]);
+        assert_eq!(sorted(scanners), sorted(values(&expected, ["src_ip", "hosts", "ports", "flows"])));
+    }
+}
+
+#[test]
+fn responses_and_failures_are_those_of_records() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored_captures(folder.path());
+    let slow = ask(&["slow-servers", "--top", "0"], &store);
+    let tcp: u64 = slow.iter().filter(|row| row["protocol"] == "tcp").map(|row| number(&row["answers"])).sum();
+    let answers = "select sum(rev_tcp_response_count) as n from flows";
+    assert!(tcp > 20 && tcp == number(&ask(&[answers], &store)[0]["n"]));
+    let failed = ask(&["failed", "--top", "0"], &store);
+    let failed: BTreeSet<_> = failed.iter().map(|row| (row["how"].as_str().unwrap(), number(&row["port"]))).collect();
+    assert!(failed.contains(&("refused", 81)) && failed.contains(&("no answer", 80)), "{failed:?}");
+    let names = values(&ask(&["dns-failures"], &store), ["name", "nxdomain"]);
+    assert_eq!(names, [[json!("not-there.example"), json!(2)]]);
+    // A host whose flows are one direction or the other.
+    let peers = ask(&["host", "2001:DB8:0::1", "--top", "0"], &store);
+    let flows: u64 = peers.iter().map(|row| number(&row["flows"])).sum();
+    let host = view(&store, &["--by", "host", "--where", "host 2001:db8::1", "--top", "0"]);
+    let host = host.iter().find(|row| row["host"] == "2001:db8::1").unwrap();
+    assert_eq!(flows, number(&host["flows"]));
+    let sent: u64 = peers.iter().map(|row| number(&row["sent_bytes"])).sum();
+    assert_eq!(sent, number(&host["sent_bytes"]));
+}
+
+#[test]
+fn a_time_line_has_each_flow_once() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored_captures(folder.path());
+    let steps = ask(&["timeline", "--every", "10s"], &store);
+    let total = |name: &str| steps.iter().map(|row| number(&row[name])).sum::<u64>();
+    let flows = ask(&["select count(*) as flows, sum(fwd_bytes + rev_bytes) as bytes from flows"], &store);
+    assert_eq!([total("flows"), total("bytes")], [number(&flows[0]["flows"]), number(&flows[0]["bytes"])]);
+    assert!(steps.len() > 2 && steps[0]["time"] == "2026-11-21T02:51:10.000000Z", "{:?}", steps[0]);
+}
+
+#[test]
+fn times_select_flows_to_the_nanosecond() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored_captures(folder.path());
+    let times: Vec<String> = view(&store, &["--fields", "start_time", "--sort", "start_time:asc", "--top", "0"])
+        .iter()
+        .map(|row| row["start_time"].as_str().unwrap().to_owned())
+        .collect();
+    let count = "select count(*) as n from flows";
+    for at in [0, times.len() / 2, times.len() - 1] {
+        for range in [["--from", &times[at]], ["--to", &times[at]]] {
+            let expected = view(&store, &[range[0], range[1], "--fields", "start_time"]).len() as u64;
+            assert_eq!(number(&ask(&[count, range[0], range[1]], &store)[0]["n"]), expected, "{range:?}");
+        }
+    }
+    // Hosts that begin with the second half.
+    let new = ask(&["new-hosts", "--top", "0", "--from", &times[times.len() / 2]], &store);
+    let of = |options: &[&str]| {
+        let rows = view(&store, &[&["--by", "host", "--top", "0", "--where", "packets > 0"], options].concat());
+        let sending = rows.into_iter().filter(|row| number(&row["sent_packets"]) > 0);
+        sending.map(|row| row["host"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    let (from, before) = (of(&["--from", &times[times.len() / 2]]), of(&["--to", &times[times.len() / 2 - 1]]));
+    let new: BTreeSet<String> = new.iter().map(|row| row["host"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(new, from.difference(&before).cloned().collect());
+}
+
+#[test]
+fn no_flows_have_the_same_columns() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored_captures(folder.path());
+    let none = ["--from", "2000-01-01", "--to", "2000-01-02"];
+    let columns = |options: &[&str]| {
+        values(&ask(&[&["describe flows"], options].concat(), &store), ["column_name", "column_type"])
+    };
+    assert_eq!(columns(&[]), columns(&none));
+    let questions = success(["query"]);
+    let questions: Vec<&str> = questions.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(questions.len(), 11);
+    for question in questions {
+        let address = (question == "host").then_some("192.0.2.1");
+        let all: Vec<&str> = [question].into_iter().chain(address).chain(none).collect();
+        assert_eq!(ask(&all, &store), Vec::<Value>::new(), "{question}");
+    }
+}
+
+#[test]
+fn files_are_tables_and_inputs() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let web = captures().join("web.pcap");
+    for name in ["web.parquet", "web.csv", "web.json"] {
+        success(arguments!["read", "-q", web, "-o", folder.path().join(name)]);
+    }
+    let count = |sql: &str, inputs: &[&Path]| {
+        let inputs = inputs.iter().flat_map(|input| [OsStr::new("-i"), input.as_os_str()]);
+        let out = success(arguments!["query", sql, "--format", "csv"].into_iter().chain(inputs));
+        out.lines().nth(1).unwrap().to_owned()
+    };
+    let sum = "select count(*), sum(fwd_bytes + rev_bytes)::bigint from";
+    let expected = count(&format!("{sum} '{}'", web.display()), &[]);
+    assert!(expected.starts_with("8,"), "{expected}");
+    for name in ["web.parquet", "web.csv", "web.json"] {
+        let path = folder.path().join(name);
+        assert_eq!(count(&format!("{sum} '{}'", path.display()), &[]), expected, "{name}");
+        assert_eq!(count(&format!("{sum} flows"), &[&path]), expected, "{name}");
+    }
+    let store = stored_captures(folder.path());
+    assert_eq!(count(&format!("{sum} \"flows\""), &[&web]), expected);
+    let all = count("select count(*) from flows", &[&store]);
+    let both = count("select count(*) from flows", &[&store, &web]);
+    assert_eq!(both.parse::<u64>().unwrap(), all.parse::<u64>().unwrap() + 8);
+    assert_eq!(count(&format!("select count(*) from '{}'", store.display()), &[]), all);
+    // A damaged capture: what was read of it is there, and the exit code says so.
+    let cut = folder.path().join("cut.pcap");
+    let octets = std::fs::read(&web).unwrap();
+    std::fs::write(&cut, &octets[..octets.len() - 10]).unwrap();
+    let (code, out, err) = weir(arguments!["query", "select count(*) as n from flows", "-i", cut]);
+    assert!(code == 2 && out.contains('8') && err.contains("cut.pcap"), "{out}{err}");
+}
+
+#[test]
+fn functions_have_the_values_of_fields() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let all = folder.path().join("all");
+    let files = testbed::capture_files();
+    success(
+        arguments!["read", "-q", "-o", format!("parquet:{}?fields=all", all.display())]
+            .into_iter()
+            .chain(files.iter().map(|file| file.as_os_str())),
+    );
+    let differ = "select count(community_id) as ids, count(*) filter (community_id is distinct from \
+         community_id(src_ip, coalesce(fwd_icmp_type, src_port), dst_ip, coalesce(fwd_icmp_code, dst_port), protocol)) \
+         as different from flows where src_ip is not null";
+    let rows = values(&ask(&[differ], &all), ["ids", "different"]);
+    assert!(number(&rows[0][0]) > 100 && rows[0][1] == 0, "{rows:?}");
+    let cases = [
+        ("in_net('10.1.2.3', '10.0.0.0/8')", json!(true)),
+        ("in_net('11.1.2.3', '10.0.0.0/8')", json!(false)),
+        ("in_net('2001:db8::1', '2001:db8::/32')", json!(true)),
+        ("in_net('2001:db9::1', '2001:db8::/32')", json!(false)),
+        ("in_net('::1', '0.0.0.0/0')", json!(false)),
+        ("in_net('255.2.3.4', '0.0.0.0/0')", json!(true)),
+        ("in_net('7fff::', '8000::/1')", json!(false)),
+        ("in_net('::ffff:1.2.3.4', '::ffff:1.2.0.0/112')", json!(true)),
+        ("in_net('1.2.3.4', '1.2.3.4')", json!(true)),
+        ("in_net('1.2.3.4', '1.2.3.4/33')", Value::Null),
+        ("in_net(null, '1.2.3.4/8')", Value::Null),
+        ("protocol_name(6)", json!("tcp")),
+        ("protocol_name(201)", json!("201")),
+        ("protocol_number('udp')", json!(17)),
+        ("port_name(443, 'tcp')", json!("https")),
+        ("port_name(1, 'tcp')", Value::Null),
+    ];
+    let list: Vec<String> = cases.iter().enumerate().map(|(at, (sql, _))| format!("{sql} as c{at}")).collect();
+    let row = &ask(&[&format!("select {}", list.join(", "))], &all)[0];
+    for (at, (sql, expected)) in cases.iter().enumerate() {
+        assert_eq!(&row[format!("c{at}")], expected, "{sql}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a query cannot do, and how it ends early.
+
+use super::{has_engine, more, stored_captures};
+use std::fs;
+use std::process::Stdio;
+use testbed::{arguments, command, failure, signal, text_of, wait_for_thread_of_signals, weir};
+
+#[test]
+fn only_inputs_are_read_and_nothing_is_written() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored_captures(folder.path());
+    let secret = folder.path().join("secret.txt");
+    fs::write(&secret, "secret").unwrap();
+    let target = store.join("x.csv");
+    let (secret, target) = (secret.display(), target.display());
+    let refused = [
+        format!("select * from read_text('{secret}')"),
+        format!("select * from read_csv('{secret}')"),
+        format!("select * from glob('{}/*')", folder.path().display()),
+        format!("copy (select 1) to '{target}'"),
+        format!("explain analyze copy (select 1) to '{target}'"),
+        format!("explain (analyze) copy (select 1) to '{target}'"),
+        format!("copy flows to '{target}'"),
+        format!("attach '{target}' as x"),
+        "install httpfs".into(),
+        "load httpfs".into(),
+        "select * from 'https://192.0.2.1/x.parquet'".into(),
+        "set memory_limit = '1TB'".into(),
+        "pragma enable_external_access".into(),
+        "create table t as select 1".into(),
+        "create persistent secret s (type s3)".into(),
+        "export database 'x'".into(),
+        "call pragma_version()".into(),
+        "select 1; select 2".into(),
+        "drop view flows".into(),
+    ];
+    for sandbox in [&[][..], &["--no-sandbox"]] {
+        for sql in &refused {
+            let (code, out, err) = weir(arguments!["query", sql, "-i", store].into_iter().chain(more(sandbox)));
+            assert!(code == 1 && out.is_empty() && !err.contains("panicked"), "{sql}: {out}{err}");
+        }
+    }
+    let names = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert_eq!(names, [".weir", "date=2026-11-21"]);
+}
+
+#[test]
+fn a_query_that_needs_too_much_memory_says_so() {
+    if !has_engine() {
+        return;
+    }
+    let sql = "select length(string_agg(repeat('x', 1000000), '')) from range(1000)";
+    let err = failure(1, ["query", sql, "--memory", "64M", "--threads", "1"]);
+    assert!(err.contains("Out of Memory") && err.contains("--memory gives it more"), "{err}");
+}
+
+#[test]
+fn a_signal_ends_a_query_and_its_files() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let result = folder.path().join("result.csv");
+    let endless = "select count(*) from range(100000000000) a, range(100) b where (a.range * b.range) % 7 = 1";
+    let mut command = command();
+    command.args(["query", endless, "-o"]).arg(&result).env("TMPDIR", folder.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_thread_of_signals(&child);
+    signal(&child, libc::SIGINT);
+    let (code, out, err) = text_of(&child.wait_with_output().unwrap());
+    assert!(code == 2 && out.is_empty() && err.contains("interrupted"), "{code} {out}{err}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
