@@ -143,6 +143,8 @@ fn lock(settings: &Settings) -> Vec<String> {
         format!("set threads = {}", (*threads).max(1)),
         format!("set temp_directory = {}", text(spill_folder)),
         "set TimeZone = 'UTC'".into(),
+        // A query is prepared three times, with the footers of all files.
+        "set parquet_metadata_cache = true".into(),
         "set enable_progress_bar = true".into(),
         "set enable_progress_bar_print = false".into(),
         format!("set allowed_directories = {}", list(true)),

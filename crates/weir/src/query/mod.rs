@@ -20,6 +20,7 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use tracing::warn;
@@ -122,20 +123,19 @@ impl Run<'_> {
     fn attempt(&mut self, output: &Output) -> Result<(), output::Failure> {
         self.settings.views = self.inputs.views().map_err(output::Failure::Other)?;
         let database = Database::open(self.engine, &self.settings)?;
-        let is_done = AtomicBool::new(false);
+        let (done, is_done) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            scope.spawn(|| self.watch(&database, &is_done));
+            scope.spawn(|| self.watch(&database, is_done));
             let result = database.prepare(self.sql).map_err(Into::into).and_then(|query| output.write(&query));
-            is_done.store(true, Ordering::Relaxed);
+            drop(done);
             result
         })
     }
 
-    /// Ends the query if a signal came, and shows its progress.
-    fn watch(&self, database: &Database<'_>, is_done: &AtomicBool) {
+    /// Ends the query if a signal came, and shows its progress, until it has ended.
+    fn watch(&self, database: &Database<'_>, is_done: Receiver<()>) {
         let mut progress = Progress::new(self.quiet);
-        while !is_done.load(Ordering::Relaxed) {
-            thread::sleep(WATCH_INTERVAL);
+        while is_done.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             if self.stop.load(Ordering::Relaxed) {
                 database.interrupt();
             }

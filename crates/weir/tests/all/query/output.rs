@@ -88,9 +88,11 @@ const IN_PYTHON: &str = "
 import duckdb, pathlib, sys
 macros, question = (pathlib.Path(name).read_text() for name in sys.argv[1:])
 connection = duckdb.connect()
-for sql in (macros, question):
-    result = connection.execute(sql)
-print(len(result.fetchall()))
+connection.execute(macros)
+# Python has no time zones of its own for the rows.
+start = min(at for at in map(question.find, ('\\nselect', '\\nwith')) if at > 0)
+connection.execute(question[:start] + 'create table result as ' + question[start:])
+print(connection.execute('select count(*) from result').fetchone()[0])
 ";
 
 #[test]

@@ -1,7 +1,7 @@
 mod captures;
 mod cookbook;
 mod enrichment;
-mod fields;
+pub mod fields;
 mod filter;
 mod link_types;
 mod mac_addresses;
