@@ -57,7 +57,8 @@ impl CryptoPan {
             (address & before | self.pad & !before).to_be_bytes().into()
         });
         self.cipher.encrypt_blocks(&mut blocks);
-        let flip = |flips, (at, block): (usize, &aes::Block)| flips | u128::from(block[0] >> 7) << (BLOCK_BITS - 1 - at);
+        let flip =
+            |flips, (at, block): (usize, &aes::Block)| flips | u128::from(block[0] >> 7) << (BLOCK_BITS - 1 - at);
         address ^ blocks.iter().enumerate().fold(0, flip)
     }
 }

@@ -32,4 +32,4 @@ pub use anonymiser::Anonymiser;
 pub use crypto_pan::CryptoPan;
 pub use key::{Key, KeyError};
 pub use sink::AnonymisingSink;
-pub use spec::{AnonymisationSpec, InvalidSetting, InvalidSpec, NameRule};
+pub use spec::{AnonymisationSpec, InvalidSpec, NameRule};

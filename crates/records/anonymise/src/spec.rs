@@ -32,17 +32,7 @@ pub struct AnonymisationSpec {
 
 /// Why a specification is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{spec}: {invalid}")]
-pub struct InvalidSpec {
-    /// As the user wrote it.
-    pub spec: String,
-    /// What is wrong with it.
-    pub invalid: InvalidSetting,
-}
-
-/// What is wrong with a specification.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidSetting {
+pub enum InvalidSpec {
     /// There is nothing before the settings.
     #[error("name the file of the key: KEYFILE, or KEYFILE?ipv4=24&ipv6=48&names=drop")]
     NoKeyFile,
@@ -88,43 +78,39 @@ impl FromStr for AnonymisationSpec {
     type Err = InvalidSpec;
 
     fn from_str(text: &str) -> Result<Self, InvalidSpec> {
-        parse(text).map_err(|invalid| InvalidSpec { spec: text.into(), invalid })
-    }
-}
-
-fn parse(text: &str) -> Result<AnonymisationSpec, InvalidSetting> {
-    let (key_file, settings) = text.split_once('?').unwrap_or((text, ""));
-    if key_file.is_empty() {
-        return Err(InvalidSetting::NoKeyFile);
-    }
-    let (mut ipv4, mut ipv6, mut names) = (None, None, None);
-    // No value has a comma.
-    for setting in settings.split(['&', ',']).filter(|setting| !setting.is_empty()) {
-        match setting.split_once('=') {
-            Some(("ipv4", value)) => set("ipv4", &mut ipv4, bits("ipv4", value, IPV4_BITS)?)?,
-            Some(("ipv6", value)) => set("ipv6", &mut ipv6, bits("ipv6", value, IPV6_BITS)?)?,
-            Some(("names", "hash")) => set("names", &mut names, NameRule::Hash)?,
-            Some(("names", "drop")) => set("names", &mut names, NameRule::Drop)?,
-            Some(("names", value)) => return Err(InvalidSetting::Names(value.into())),
-            _ => return Err(InvalidSetting::Unknown(setting.into())),
+        let (key_file, settings) = text.split_once('?').unwrap_or((text, ""));
+        if key_file.is_empty() {
+            return Err(InvalidSpec::NoKeyFile);
         }
+        let (mut ipv4, mut ipv6, mut names) = (None, None, None);
+        // No value has a comma.
+        for setting in settings.split(['&', ',']).filter(|setting| !setting.is_empty()) {
+            match setting.split_once('=') {
+                Some(("ipv4", value)) => set("ipv4", &mut ipv4, bits("ipv4", value, IPV4_BITS)?)?,
+                Some(("ipv6", value)) => set("ipv6", &mut ipv6, bits("ipv6", value, IPV6_BITS)?)?,
+                Some(("names", "hash")) => set("names", &mut names, NameRule::Hash)?,
+                Some(("names", "drop")) => set("names", &mut names, NameRule::Drop)?,
+                Some(("names", value)) => return Err(InvalidSpec::Names(value.into())),
+                _ => return Err(InvalidSpec::Unknown(setting.into())),
+            }
+        }
+        Ok(Self {
+            text: text.into(),
+            key_file: key_file.into(),
+            ipv4_bits: ipv4.unwrap_or(IPV4_BITS),
+            ipv6_bits: ipv6.unwrap_or(IPV6_BITS),
+            names: names.unwrap_or_default(),
+        })
     }
-    Ok(AnonymisationSpec {
-        text: text.into(),
-        key_file: key_file.into(),
-        ipv4_bits: ipv4.unwrap_or(IPV4_BITS),
-        ipv6_bits: ipv6.unwrap_or(IPV6_BITS),
-        names: names.unwrap_or_default(),
-    })
 }
 
-fn bits(name: &'static str, value: &str, most: u8) -> Result<u8, InvalidSetting> {
+fn bits(name: &'static str, value: &str, most: u8) -> Result<u8, InvalidSpec> {
     let bits = value.parse().ok().filter(|bits| *bits <= most);
-    bits.ok_or_else(|| InvalidSetting::Bits { name, value: value.into(), most })
+    bits.ok_or_else(|| InvalidSpec::Bits { name, value: value.into(), most })
 }
 
-fn set<T>(name: &'static str, setting: &mut Option<T>, value: T) -> Result<(), InvalidSetting> {
-    if setting.replace(value).is_some() { Err(InvalidSetting::Twice(name)) } else { Ok(()) }
+fn set<T>(name: &'static str, setting: &mut Option<T>, value: T) -> Result<(), InvalidSpec> {
+    if setting.replace(value).is_some() { Err(InvalidSpec::Twice(name)) } else { Ok(()) }
 }
 
 impl fmt::Display for AnonymisationSpec {
@@ -155,7 +141,7 @@ mod tests {
         for (text, reason) in [
             ("", "name the file of the key"),
             ("?ipv4=24", "name the file of the key"),
-            ("key?ipv4=33", "key?ipv4=33: ipv4=33: use the number of leading bits that stay, from 0 to 32"),
+            ("key?ipv4=33", "ipv4=33: use the number of leading bits that stay, from 0 to 32"),
             ("key?ipv6=129", "from 0 to 128"),
             ("key?ipv4=", "from 0 to 32"),
             ("key?ipv4=-1", "from 0 to 32"),

@@ -328,10 +328,7 @@ mod tests {
                 _ => !matches!(rule, Some(Anonymisation::Address | Anonymisation::Mac)),
             };
             assert!(of_kind, "{}: {rule:?}", entry.name);
-            let of_fact = matches!(
-                rule,
-                Some(Anonymisation::Name | Anonymisation::Words(_) | Anonymisation::LeaveOut)
-            );
+            let of_fact = matches!(rule, Some(Anonymisation::Name | Anonymisation::Words(_) | Anonymisation::LeaveOut));
             assert!(!of_fact || column.properties.fact.is_some(), "{}: fact: Some(...) is missing", entry.name);
         }
     }

@@ -115,7 +115,9 @@ fn each_field_is_what_its_rule_says_and_no_field_has_what_was_there() {
         assert!(stays || !to.contains("secret"), "{}: {to}", column.name);
     }
     let texts: BTreeSet<String> = columns().iter().map(|column| text(column, &after)).collect();
-    for original in ["192.0.2.1", "198.51.100.7", "203.0.113.1", "203.0.113.2", "00:1b:21:3c:4d:5e", "01:00:5e:00:00:fb"] {
+    for original in
+        ["192.0.2.1", "198.51.100.7", "203.0.113.1", "203.0.113.2", "00:1b:21:3c:4d:5e", "01:00:5e:00:00:fb"]
+    {
         assert!(!texts.contains(original), "{original}");
     }
     let findings = after.findings.unwrap();
@@ -126,9 +128,10 @@ fn each_field_is_what_its_rule_says_and_no_field_has_what_was_there() {
 #[test]
 fn without_names_no_record_has_any() {
     let after = anonymised(&record(), "?names=drop");
-    for column in columns().iter().filter(|column| {
-        matches!(column.properties.anonymisation, Some(Anonymisation::Name | Anonymisation::Words(_)))
-    }) {
+    for column in columns()
+        .iter()
+        .filter(|column| matches!(column.properties.anonymisation, Some(Anonymisation::Name | Anonymisation::Words(_))))
+    {
         assert_eq!(text(column, &after), "", "{}", column.name);
     }
     assert_ne!(text(column("ndpi_protocol").unwrap(), &after), "", "words of nDPI are no names");
@@ -252,7 +255,10 @@ fn addresses_in_names_are_anonymised_like_those_of_flows() {
     assert_eq!(name("http_host", "128.11.68.132:81"), "135.242.180.132:81");
     assert_eq!(name("http_host", "[2001:db8::1]"), "[4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e]");
     assert_eq!(name("http_host", "[2001:db8::1]:81"), "[4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e]:81");
-    assert_eq!(name("dns_records", "128.11.68.132,2001:db8::2"), "135.242.180.132,4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1c");
+    assert_eq!(
+        name("dns_records", "128.11.68.132,2001:db8::2"),
+        "135.242.180.132,4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1c"
+    );
 }
 
 #[test]
@@ -260,7 +266,8 @@ fn records_of_dns_keep_their_numbers() {
     let host = name("sni", "mail.example");
     assert_eq!(name("dns_records", "10 mail.example"), format!("10 {host}"));
     assert_eq!(name("dns_records", "1 2 5060 mail.example,TYPE257"), format!("1 2 5060 {host},TYPE257"));
-    for whole in ["\"v=spf1 ip4:192.0.2.1\"", "ns.example h.example 1 2 3 4 5", "1 . ipv4hint=192.0.2.1", "TYPEx", "1 "] {
+    for whole in ["\"v=spf1 ip4:192.0.2.1\"", "ns.example h.example 1 2 3 4 5", "1 . ipv4hint=192.0.2.1", "TYPEx", "1 "]
+    {
         let hash = name("dns_records", whole);
         assert!(hash.rsplit(' ').next().unwrap().starts_with("n-") && !hash.contains("192"), "{whole}: {hash}");
     }

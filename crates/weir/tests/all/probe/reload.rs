@@ -28,7 +28,13 @@ impl Probe {
     }
 
     fn with_timing(timing: &str) -> Self {
+        Self::with(timing, lines)
+    }
+
+    /// With this configuration, and a file `key`.
+    fn with(timing: &str, lines: fn(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("key"), [7; 32]).unwrap();
         permit_all_users(folder.path());
         let pipe = make_pipe(folder.path(), "input");
         let mut input = File::options().read(true).write(true).open(&pipe).unwrap();
@@ -233,4 +239,45 @@ fn a_filter_that_compiles_for_minutes_is_refused_at_once() {
         let err = failure(1, command.iter().copied().chain(["-f", &hosts.join(" or ")]));
         assert!(err.contains("is too long: it has 5999 words, the limit is 1000"), "{err}");
     }
+}
+
+/// The same, anonymised.
+fn anonymised_lines(folder: &Path) -> String {
+    format!("{}anonymise = \"{}\"\n", lines(folder), folder.join("key").display())
+}
+
+#[test]
+fn a_reload_does_not_change_anonymisation_and_new_sinks_have_it() {
+    let mut probe = Probe::with("config_settled=50ms", anonymised_lines);
+    let lines = anonymised_lines(probe.folder.path());
+    // The key is read at the start only.
+    fs::remove_file(probe.path("key")).unwrap();
+    let more =
+        lines.replace("flows.json\"]", &format!("flows.json\", \"json:{}\"]", probe.path("more.json").display()));
+    probe.write_config(&more);
+    probe.reload("configuration reloaded", ["another sink", "more.json"]);
+    probe.send_flows(3);
+    probe.send_flows(1);
+    let records = |path: &Path| if path.exists() { read_flows(path) } else { Vec::new() };
+    until("the new sink has records", || records(&probe.path("more.json")).len() >= 3);
+    for file in ["flows.json", "more.json"] {
+        for flow in records(&probe.path(file)) {
+            let addresses = [&flow["src_ip"], &flow["dst_ip"]].map(|address| address.as_str().unwrap());
+            assert!(!addresses.iter().any(|at| at.starts_with("192.0.2.") || at.starts_with("198.51.100.")), "{flow}");
+        }
+    }
+    for (without, text) in [("anonymise = ", "needs a restart: anonymise"), ("/key\"", "needs a restart: anonymise")] {
+        let changed: Vec<String> = more
+            .lines()
+            .filter(|line| !(without == "anonymise = " && line.starts_with(without)))
+            .map(|line| line.replace(without, "/other\""))
+            .collect();
+        probe.write_config(&(changed.join("\n") + "\n"));
+        probe.reload(REFUSED, [without, text]);
+    }
+    let rules = format!("{more}rules = \"{}\"\n", probe.path("rules").display());
+    probe.write_config(&rules);
+    probe.reload(REFUSED, ["rules", "--anonymise: --rules passes on whole packets"]);
+    probe.send_flows(1);
+    probe.running.stop(2);
 }
