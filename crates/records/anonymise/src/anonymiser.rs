@@ -78,7 +78,7 @@ impl Anonymiser {
             Network::Ipv4 => address_octets(self.ip(Ipv4Addr::new(c, d, e, f).into())),
             Network::Ipv6 => address_octets(self.ip(Ipv6Addr::from(address).into())),
             Network::Layer2 => {
-                let (mut octets, mac) = (address, self.mac([a, b, c, d, e, f]));
+                let (mut octets, mac) = ([0; 16], self.mac([a, b, c, d, e, f]));
                 octets[10..].copy_from_slice(&mac);
                 octets
             }
