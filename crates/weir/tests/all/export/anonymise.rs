@@ -1,6 +1,7 @@
 //! `--anonymise` through the binary: no output has an address or a name of the traffic, and all of them have the same
 //! others.
 
+use super::store::files;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -293,6 +294,27 @@ fn stored_flows_are_anonymised_like_metered_ones_and_once_more() {
     let (code, _, err) = weir(["read", "-q", &once].iter().chain(&places));
     assert!(code == 0 && err.contains("places and tags are those of the addresses that they have instead"), "{err}");
     success(["read", "-q", &plain].iter().chain(&places));
+}
+
+#[test]
+fn sorted_hours_keep_anonymised_flows_apart() {
+    let folder = Folder::new();
+    let capture = captures().join("dns.pcap.gz");
+    let store = folder.path("store");
+    let sink = format!("parquet:{}", store.display());
+    for _ in 0..2 {
+        success(arguments!["read", "-q", capture, "-o", sink]);
+        success(arguments!["read", "-q", capture, "--anonymise", folder.key(), "-o", sink]);
+    }
+    let are_anonymised = || -> Vec<bool> {
+        let has_key = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).contains("weir.anonymised");
+        files(&store).iter().map(has_key).collect()
+    };
+    assert_eq!(are_anonymised().iter().filter(|is| **is).count() * 2, files(&store).len());
+    assert_eq!(weir(arguments!["store", store, "--compact"]).0, 0);
+    let mut sorted = are_anonymised();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [false, true]);
 }
 
 #[test]
