@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod anonymisation;
 mod arguments;
 mod bench;
 mod bypass;

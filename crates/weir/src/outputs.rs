@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
+use weir_anonymise::{Anonymiser, AnonymisingSink};
 use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink, SinkSpec, ViewFormat};
 use weir_fields::{Column, Profile};
 use weir_flow::KeyOptions;
@@ -50,6 +51,8 @@ pub struct Outputs {
     pub view: Option<ViewSettings>,
     /// The memory of the views of all sinks.
     pub view_memory: ViewMemory,
+    /// Anonymises the records of all sinks: with `--anonymise`, once its key is read.
+    pub anonymiser: Option<Anonymiser>,
     /// Owner of new files; `None` for the user and group of the process.
     pub owner: Option<Owner>,
     pub stats: Option<PathBuf>,
@@ -129,6 +132,7 @@ impl Outputs {
             known: None,
             view,
             view_memory,
+            anonymiser: None,
             owner: None,
             stats,
             timing: Timing::default(),
@@ -296,6 +300,12 @@ impl Outputs {
             Some(format) => Box::new(self.open_table(spec, format, options, mode)?),
             None => spec.open(&self.export_options(options, key, mode))?,
         };
+        // Expressions have the true values. No sink is opened without the key.
+        let opened: Box<dyn Sink + Send> = match (&options.anonymise, &self.anonymiser) {
+            (None, _) => opened,
+            (Some(_), Some(anonymiser)) => Box::new(AnonymisingSink::new(opened, anonymiser.clone())),
+            (Some(_), None) => return Err(OutputError::NoAnonymisationKey.into()),
+        };
         let name = spec.to_string();
         Ok(if expressions.is_empty() { opened } else { Box::new(SelectingSink::new(&name, opened, expressions)) })
     }
@@ -338,6 +348,7 @@ impl Outputs {
         ExportOptions {
             uniflow: options.uniflow,
             observation_domain: options.domain,
+            anonymised: options.anonymise.is_some(),
             key,
             applications: self.applications,
             retries: self.retries,

@@ -39,6 +39,9 @@ pub fn target(path: &Path) -> Result<Target, Error> {
 /// Writes the packets of the sources to a file of packet records, which is the only output.
 pub fn run(read: &Read, path: &Path) -> Result<RunStatus, Error> {
     let output = format!("packets:{}", path.display());
+    if read.sinks.anonymise.is_some() {
+        return Err(OutputError::AnonymisedPackets("-o packets:FILE").into());
+    }
     if let Some(option) = option_of_records(read) {
         return Err(OutputError::PacketsOutput { output, option }.into());
     }

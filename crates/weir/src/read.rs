@@ -1,6 +1,7 @@
 //! `weir read`: sources through one pipeline into sinks.
 
 use crate::actions::Actions;
+use crate::anonymisation;
 use crate::arguments::{Metering, Output, Read};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
@@ -51,6 +52,7 @@ fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error>
     input::check_sources(sources, "read")?;
     input::check_loopback(sources, read.force)?;
     input::check_packets(sources, &read.metering.selection, read.rules.is_some())?;
+    anonymisation::check(&read.sinks, read.rules.as_deref())?;
     let metering = &input::metering_of(sources, &read.metering)?;
     let timing = read.times.timing();
     let outputs = outputs(read, sources, metering)?;
@@ -116,7 +118,8 @@ fn outputs(read: &Read, sources: &[SourceSpec], metering: &Metering) -> Result<O
     let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(sources, &outputs.targets)?;
-    Ok(Outputs { timing: read.times.timing(), ..outputs })
+    let anonymiser = anonymisation::load(&read.sinks)?;
+    Ok(Outputs { anonymiser, timing: read.times.timing(), ..outputs })
 }
 
 fn start_pipeline(

@@ -1,5 +1,6 @@
 //! `weir read` of flows that were stored: from stores, and from single Parquet files.
 
+use crate::anonymisation;
 use crate::arguments::{Arguments, Command, Output, Read, RecordSink, Sinks};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
@@ -58,7 +59,8 @@ fn stored_path(path: &Path) -> Option<PathBuf> {
 pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
     check_options(read)?;
     raise_limit_of_files();
-    let Found { mut reader, damaged, strange } = FlowReader::open(paths, read.times_ns()?).map_err(StoreError::from)?;
+    let Found { mut reader, damaged, strange, has_anonymised } =
+        FlowReader::open(paths, read.times_ns()?).map_err(StoreError::from)?;
     if let Some(path) = strange.first() {
         let (others, path) = (strange.len() - 1, path.display());
         warn!(%path, others, "there is something in the store that is none of it, which is left out");
@@ -68,6 +70,9 @@ pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
         reader.keep_only(&fields);
     }
     let enricher = Enricher::load(&read.enrichment)?;
+    if has_anonymised && read.enrichment.columns().next().is_some() {
+        warn!("stored flows are anonymised: places and tags are those of the addresses that they have instead");
+    }
     let lists = enricher.as_ref().map(|enricher| enricher.current().lists(|_| true));
     if lists.is_some_and(|lists| lists.has_findings) {
         warn!("--tags: fingerprints are not known of stored flows, and names only if they were stored");
@@ -229,6 +234,7 @@ fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<
         warn!("--uniflow: the times of each direction are not stored, so both records have those of the flow");
     }
     outputs.known = Some(known.iter().copied().chain(enriched.iter().copied()).collect());
+    outputs.anonymiser = anonymisation::load(&read.sinks)?;
     outputs.timing = read.times.timing();
     Ok(outputs)
 }

@@ -286,6 +286,11 @@ impl Findings {
         self.octets(fact).is_some()
     }
 
+    /// The same without extracted fields.
+    pub fn without_facts(&self) -> Self {
+        Self { facts: Vec::new(), messages: self.messages.clone(), ..*self }
+    }
+
     /// The value of an extracted field that is octets.
     pub fn octets(&self, fact: Fact) -> Option<&[u8]> {
         let mut rest = self.facts.as_slice();

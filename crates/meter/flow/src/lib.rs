@@ -52,6 +52,7 @@ pub use mapped_array::share_allocator;
 pub use memory_ahead::MemoryAhead;
 pub use meter::{Counters, Meter};
 pub use migration::MigratedFlow;
+pub use overflow::overflow_prefix;
 pub use partition::{BUCKETS, BucketSet, Partitioner};
 pub use places::{AutonomousSystem, NamedNetwork, Place, Places};
 pub use record::{Approximate, Direction, EndReason, FlowRecord};

@@ -103,8 +103,8 @@ fn overflow_key(packet: &Packet) -> OverflowKey {
         (0, packet.destination_port)
     };
     OverflowKey {
-        source: prefix(packet.network, packet.source),
-        destination: prefix(packet.network, packet.destination),
+        source: overflow_prefix(packet.network, packet.source),
+        destination: overflow_prefix(packet.network, packet.destination),
         source_port,
         destination_port,
         protocol: packet.protocol,
@@ -112,8 +112,9 @@ fn overflow_key(packet: &Packet) -> OverflowKey {
     }
 }
 
-/// The /24 of an IPv4 address, the /48 of an IPv6 address, the first three octets of a MAC address.
-fn prefix(network: Network, mut address: [u8; 16]) -> [u8; 16] {
+/// The address of an overflow record: the /24 of an IPv4 address, the /48 of an IPv6 address, the first three octets
+/// of a MAC address.
+pub fn overflow_prefix(network: Network, mut address: [u8; 16]) -> [u8; 16] {
     let kept = match network {
         Network::Ipv4 => 15,
         Network::Ipv6 => 6,

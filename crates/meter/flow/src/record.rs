@@ -2,7 +2,7 @@
 
 use crate::key::tunnel_id;
 use crate::places::Places;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use weir_dpi::{Findings, Note};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address};
@@ -194,6 +194,21 @@ impl Direction {
         source_mac: [0; 6],
         destination_mac: [0; 6],
     };
+
+    /// Outer source and destination address, in the address family of the tunnel type, or of the addresses
+    /// themselves; `None` without a tunnel.
+    #[inline]
+    pub fn outer_ips(&self) -> Option<(IpAddr, IpAddr)> {
+        let (source, destination) = (Ipv6Addr::from(self.outer_source), Ipv6Addr::from(self.outer_destination));
+        match self.tunnel_type {
+            TunnelType::None => None,
+            TunnelType::FourInSix | TunnelType::SixInSix => Some((source.into(), destination.into())),
+            _ => Some(match (source.to_ipv4_mapped(), destination.to_ipv4_mapped()) {
+                (Some(source), Some(destination)) => (source.into(), destination.into()),
+                _ => (source.into(), destination.into()),
+            }),
+        }
+    }
 
     /// Mean IP packet size, octets.
     #[inline]

@@ -92,6 +92,8 @@ pub struct ExportOptions {
     pub uniflow: bool,
     /// Observation Domain ID (IPFIX), Source ID (NetFlow v9), engine ID (NetFlow v5, low octet).
     pub observation_domain: u32,
+    /// The records are anonymised, which a store notes.
+    pub anonymised: bool,
     /// The flow key of the records, which IPFIX reports.
     pub key: KeyOptions,
     /// Payload is inspected: records of basic templates have the application.
@@ -134,6 +136,7 @@ impl Default for ExportOptions {
         Self {
             uniflow: false,
             observation_domain: 1,
+            anonymised: false,
             key: KeyOptions::default(),
             applications: false,
             retries: false,

@@ -3,6 +3,7 @@
 use crate::restore::{Restore, StoredValue};
 use crate::value::FieldValue;
 use crate::words::Words;
+use weir_dpi::Fact;
 use weir_flow::FlowRecord;
 
 /// What the values of a column are.
@@ -36,6 +37,14 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
+    /// Whether a value can be an address or a text that is no word of Weir: it can say who communicates.
+    pub const fn can_identify(self) -> bool {
+        match self {
+            Self::Address | Self::Mac | Self::Names | Self::Text | Self::CaselessText | Self::HostName => true,
+            Self::Time | Self::Integer | Self::Number | Self::Word | Self::Words | Self::TcpFlags => false,
+        }
+    }
+
     /// The name in docs/fields.md.
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,6 +97,11 @@ pub struct Properties {
     pub computed_from: &'static [&'static str],
     /// A stored record has the field if it has these columns, or columns of these entries.
     pub restored_from: &'static [&'static str],
+    /// The extracted field that it is read from. Anonymised records have no others.
+    pub fact: Option<Fact>,
+    /// What anonymisation does with it; nothing if it is not stated. A test demands it of fields that can say who
+    /// communicates.
+    pub anonymisation: Option<Anonymisation>,
 }
 
 impl Properties {
@@ -103,12 +117,49 @@ impl Properties {
             alias: None,
             computed_from: &[],
             restored_from: &[],
+            fact: None,
+            anonymisation: None,
         }
     }
 
     /// Those of the reverse direction, which has no packets when a flow begins.
     pub(crate) const fn of_reverse(self) -> Self {
         Self { known: if matches!(self.known, Known::AtFirst) { Known::Never } else { self.known }, ..self }
+    }
+}
+
+/// What anonymisation does with the values of a field (docs/anonymise.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anonymisation {
+    /// They stay: they do not say who communicates, or they are words of the user.
+    Keep,
+    /// Addresses: the common prefix of two stays as long as it is.
+    Address,
+    /// MAC addresses: other ones, locally administered.
+    Mac,
+    /// Names and texts of payload: a keyed hash, of each entry if the field is a list. Addresses among them become
+    /// those of [`Self::Address`].
+    Name,
+    /// These words of protocols stay. Others are names.
+    Words(&'static [&'static str]),
+    /// No record has the field.
+    LeaveOut,
+    /// The field follows from others, which are anonymised before.
+    Derived,
+}
+
+impl Anonymisation {
+    /// What docs/anonymise.md says that becomes of the field.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "stays",
+            Self::Address => "address",
+            Self::Mac => "MAC address",
+            Self::Name => "name",
+            Self::Words(_) => "known word, or name",
+            Self::LeaveOut => "left out",
+            Self::Derived => "derived",
+        }
     }
 }
 
@@ -245,5 +296,54 @@ impl Column {
             _ => {}
         }
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Anonymisation, ColumnKind};
+    use crate::catalogue::{fields, template_fields};
+    use crate::element::{DataType, Element};
+    use std::collections::BTreeMap;
+    use weir_dpi::Fact;
+
+    /// Whether an encoding holds an address or a text. Fixed words are none.
+    fn can_identify(element: &Element) -> bool {
+        use DataType::{Ipv4Address, Ipv6Address, MacAddress, OctetArray};
+        matches!(element.data_type, Ipv4Address | Ipv6Address | MacAddress | OctetArray | DataType::String)
+    }
+
+    #[test]
+    fn each_field_that_can_say_who_communicates_says_what_anonymisation_does_with_it() {
+        for entry in fields().chain(template_fields()) {
+            let column = &entry.columns[0];
+            let is_word = matches!(column.kind, ColumnKind::Word | ColumnKind::Words | ColumnKind::TcpFlags);
+            let has_text = column.kind.can_identify() || entry.elements.iter().any(can_identify) && !is_word;
+            let rule = column.properties.anonymisation;
+            assert!(!has_text || rule.is_some(), "{}: anonymisation: Some(...) is missing", entry.name);
+            // What is in a record becomes what its kind is.
+            let of_kind = match column.kind {
+                ColumnKind::Address => matches!(rule, Some(Anonymisation::Address | Anonymisation::Derived)),
+                ColumnKind::Mac => rule == Some(Anonymisation::Mac),
+                _ => !matches!(rule, Some(Anonymisation::Address | Anonymisation::Mac)),
+            };
+            assert!(of_kind, "{}: {rule:?}", entry.name);
+            let of_fact = matches!(rule, Some(Anonymisation::Name | Anonymisation::Words(_) | Anonymisation::LeaveOut));
+            assert!(!of_fact || column.properties.fact.is_some(), "{}: fact: Some(...) is missing", entry.name);
+        }
+    }
+
+    #[test]
+    fn each_extracted_field_has_one_rule_or_is_left_out() {
+        const OF_READERS: [Fact; 3] = [Fact::DnsQuestion, Fact::DnsSecondQuestion, Fact::DnsSecondAnswer];
+        let mut rules: BTreeMap<Fact, Option<Anonymisation>> = BTreeMap::new();
+        for entry in fields() {
+            let properties = entry.columns[0].properties;
+            let Some(fact) = properties.fact else { continue };
+            let rule = *rules.entry(fact).or_insert(properties.anonymisation);
+            assert_eq!(rule, properties.anonymisation, "{}: {fact:?}", entry.name);
+        }
+        let without: Vec<_> = Fact::ALL.iter().filter(|fact| !rules.contains_key(fact)).collect();
+        assert_eq!(without, OF_READERS.iter().collect::<Vec<_>>());
     }
 }

@@ -24,7 +24,7 @@ pub use catalogue::{
     elements, elements_of, elements_of_records, field_elements, fields, template_field_elements, template_fields,
     type_and_code, visit_fields, visit_template_fields,
 };
-pub use column::{Column, ColumnKind, Known, Origin, Profile, Properties, Requirement};
+pub use column::{Anonymisation, Column, ColumnKind, Known, Origin, Profile, Properties, Requirement};
 pub use community_id::{community_id, community_id_has_ports};
 pub use element::{
     DataType, Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, Semantics, Units, VARIABLE, WEIR_ENTERPRISE,

@@ -110,6 +110,21 @@ mod tests {
     }
 
     #[test]
+    fn docs_anonymise_md_has_what_becomes_of_each_field() {
+        let mut fields_of: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for entry in fields() {
+            if let Some(rule) = entry.columns[0].properties.anonymisation {
+                fields_of.entry(rule.name()).or_default().push(format!("`{}`", entry.name));
+            }
+        }
+        let page = std::fs::read_to_string(root().join("docs/anonymise.md")).unwrap();
+        for (rule, names) in fields_of {
+            let row = format!("| {rule} | {} |", names.join(", "));
+            assert!(page.contains(&row), "docs/anonymise.md: {row}");
+        }
+    }
+
+    #[test]
     fn names_in_other_programs_are_those_of_fields() {
         let page = std::fs::read_to_string(root().join("docs/fields.md")).unwrap();
         let table = page.split("\n\n").find(|paragraph| paragraph.starts_with("| Field | Zeek |")).unwrap();

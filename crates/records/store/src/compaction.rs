@@ -5,9 +5,9 @@
 
 use crate::folder::{Folder, Hour, StoredFile, create_file};
 use crate::inspection::verify;
-use crate::reading::{guarded, is_uniflow, read_column, reader, too_few_values, unknown_type};
+use crate::reading::{guarded, read_column, reader, too_few_values, unknown_type};
 use crate::replacement::Replacement;
-use crate::schema::{ROW_GROUP_ROWS, is_address, is_time, writer_properties};
+use crate::schema::{ROW_GROUP_ROWS, RowForm, is_address, is_time, writer_properties};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use parquet::basic::Type as Physical;
@@ -53,7 +53,7 @@ pub enum Compacted {
 /// Files with the same columns.
 struct Group<'a> {
     root: TypePtr,
-    is_uniflow: bool,
+    form: RowForm,
     metadata: Option<Vec<KeyValue>>,
     files: Vec<&'a StoredFile>,
     rows: usize,
@@ -129,16 +129,16 @@ fn groups(files: &[StoredFile]) -> Result<Vec<Group<'_>>> {
         let metadata = reader.metadata().file_metadata();
         let rows = usize::try_from(metadata.num_rows()).unwrap_or(usize::MAX);
         let root = Arc::new(metadata.schema().clone());
-        let is_uniflow = is_uniflow(metadata);
+        let form = RowForm::of(metadata);
         let has_room = |group: &&mut Group<'_>| {
-            *group.root == *root && group.is_uniflow == is_uniflow && group.rows.saturating_add(rows) <= SORTED_ROWS
+            *group.root == *root && group.form == form && group.rows.saturating_add(rows) <= SORTED_ROWS
         };
         match groups.iter_mut().find(has_room) {
             Some(group) => {
                 group.files.push(file);
                 group.rows += rows;
             }
-            None => groups.push(Group { root, is_uniflow, metadata: kept_metadata(metadata), files: vec![file], rows }),
+            None => groups.push(Group { root, form, metadata: kept_metadata(metadata), files: vec![file], rows }),
         }
     }
     Ok(groups)

@@ -26,7 +26,7 @@ pub use folder::{Content, Folder, Hour, StoredFile};
 pub use inspection::{count_rows, verify};
 pub use retention::{InvalidKeep, Keep, Removed};
 pub use rows::Row;
-pub use schema::{FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, Schema, UNIFLOW_KEY, VERSION_KEY};
+pub use schema::{ANONYMISED_KEY, FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, RowForm, Schema, UNIFLOW_KEY, VERSION_KEY};
 pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
 pub use source::{Damage, FlowReader, Found};

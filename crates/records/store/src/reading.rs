@@ -1,11 +1,10 @@
 //! Reads the columns of Parquet files.
 
-use crate::schema::{FIELDS_KEY, UNIFLOW_KEY};
+use crate::schema::FIELDS_KEY;
 use parquet::basic::Type as Physical;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::FileMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 use std::fs::File;
@@ -42,12 +41,6 @@ pub fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
         return Err(ParquetError::General("this is no file of Weir".into()));
     }
     Ok(reader)
-}
-
-/// Whether the rows of a file are directions of flows.
-pub fn is_uniflow(metadata: &FileMetaData) -> bool {
-    let mut entries = metadata.key_value_metadata().into_iter().flatten();
-    entries.any(|entry| entry.key == UNIFLOW_KEY)
 }
 
 /// Reads all values of a column: there are as many as rows.

@@ -12,7 +12,7 @@
 
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::errors::Result;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub const NS_REST: &str = "_ns_rest";
 pub const FIELDS_KEY: &str = "weir.fields";
 /// Key in the metadata of a file whose rows are directions of flows: `true`.
 pub const UNIFLOW_KEY: &str = "weir.uniflow";
+/// Key in the metadata of a file whose flows were anonymised before they were stored: `true`.
+pub const ANONYMISED_KEY: &str = "weir.anonymised";
 /// Key in the metadata of a file: the version of Weir.
 pub const VERSION_KEY: &str = "weir.version";
 /// Share of addresses that a Bloom filter does not exclude although the row group has none of them.
@@ -34,6 +36,30 @@ const BLOOM_FALSE_POSITIVES: f64 = 0.02;
 const INTEGER_DICTIONARY_OCTETS: usize = 1 << 14;
 /// Level 3 takes half as much time again, and saves less than 1 %.
 const ZSTD_LEVEL: i32 = 1;
+
+/// What the rows of a file are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowForm {
+    /// A row is a direction of a flow.
+    pub is_uniflow: bool,
+    /// The flows were anonymised before they were stored.
+    pub is_anonymised: bool,
+}
+
+impl RowForm {
+    /// What a file has in its metadata.
+    fn metadata(self) -> impl Iterator<Item = KeyValue> {
+        let entries = [(self.is_uniflow, UNIFLOW_KEY), (self.is_anonymised, ANONYMISED_KEY)];
+        let given = entries.into_iter().filter(|(is_given, _)| *is_given);
+        given.map(|(_, key)| KeyValue::new(key.into(), "true".to_owned()))
+    }
+
+    /// What the metadata of a file say.
+    pub(crate) fn of(metadata: &FileMetaData) -> Self {
+        let has = |key: &str| metadata.key_value_metadata().into_iter().flatten().any(|entry| entry.key == key);
+        Self { is_uniflow: has(UNIFLOW_KEY), is_anonymised: has(ANONYMISED_KEY) }
+    }
+}
 
 /// The columns of a file.
 #[derive(Clone, Debug)]
@@ -47,15 +73,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of files with these columns. `is_uniflow`: a row is a direction of a flow.
-    pub fn new(columns: &[&'static Column], is_uniflow: bool) -> Result<Self> {
+    /// The schema of files with these columns and rows.
+    pub fn new(columns: &[&'static Column], rows: RowForm) -> Result<Self> {
         let fields = columns.iter().flat_map(|column| column_types(column)).collect::<Result<Vec<_>>>()?;
         let root = Type::group_type_builder("flows").with_fields(fields).build()?;
         let mut metadata = vec![
             KeyValue::new(VERSION_KEY.into(), env!("CARGO_PKG_VERSION").to_owned()),
             KeyValue::new(FIELDS_KEY.into(), describe(columns)),
         ];
-        metadata.extend(is_uniflow.then(|| KeyValue::new(UNIFLOW_KEY.into(), "true".to_owned())));
+        metadata.extend(rows.metadata());
         let properties = writer_properties(root.get_fields(), Some(metadata))?;
         Ok(Self { columns: columns.into(), root: Arc::new(root), properties })
     }

@@ -1,6 +1,7 @@
 //! How a store is written.
 
 use crate::retention::Keep;
+use crate::schema::RowForm;
 use std::time::Duration;
 use weir_fields::Column;
 use weir_ledger::Timing;
@@ -10,8 +11,8 @@ use weir_ledger::Timing;
 pub struct Settings {
     /// The columns of new files.
     pub columns: Vec<&'static Column>,
-    /// A row is a direction of a flow.
-    pub is_uniflow: bool,
+    /// What a row is.
+    pub rows: RowForm,
     /// A file ends this long after its first record, at the latest.
     pub interval: Duration,
     /// What stays.

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::folder::{create_file, sync_folder};
 use crate::reading::io_error;
 use crate::rows::{Row, Rows};
-use crate::schema::{ROW_GROUP_ROWS, Schema};
+use crate::schema::{ROW_GROUP_ROWS, RowForm, Schema};
 use parquet::file::writer::SerializedFileWriter;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File};
@@ -35,7 +35,7 @@ impl SingleFile {
         name: &str,
         path: &Path,
         columns: &[&'static Column],
-        is_uniflow: bool,
+        rows: RowForm,
         replaces: bool,
     ) -> Result<Self, Error> {
         let failed = |error| Error::Io { path: path.into(), error };
@@ -44,7 +44,7 @@ impl SingleFile {
         part.push(".part");
         let part = PathBuf::from(part);
         let file = create_file(&part).map_err(failed)?;
-        let schema = Schema::new(columns, is_uniflow).map_err(|error| failed(io::Error::other(error)))?;
+        let schema = Schema::new(columns, rows).map_err(|error| failed(io::Error::other(error)))?;
         let writer = SerializedFileWriter::new(file, schema.root.clone(), schema.properties.clone());
         Ok(Self {
             path: path.into(),

@@ -5,8 +5,8 @@
 
 use crate::error::Error;
 use crate::folder::{Folder, Hour, StoredFile};
-use crate::reading::{guarded, is_uniflow, reader, too_few_values};
-use crate::schema::{NS_REST, has_microseconds};
+use crate::reading::{guarded, reader, too_few_values};
+use crate::schema::{NS_REST, RowForm, has_microseconds};
 use parquet::basic::Type as Physical;
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
@@ -53,6 +53,8 @@ pub struct Found {
     pub damaged: Vec<Damage>,
     /// What is none of a store.
     pub strange: Vec<PathBuf>,
+    /// Flows of some files were anonymised before they were stored.
+    pub has_anonymised: bool,
 }
 
 /// Files of an hour of a store, or a single file.
@@ -102,11 +104,13 @@ impl FlowReader {
         for path in paths {
             hours.extend(hours_of(path, starts_ns.as_ref(), &mut damaged, &mut strange)?);
         }
-        let (mut stored, mut is_uniflow, mut total_octets): (Option<Vec<&'static Column>>, _, _) = (None, false, 0);
+        let (mut stored, mut form, mut total_octets): (Option<Vec<&'static Column>>, _, _) =
+            (None, RowForm::default(), 0);
         for HourFiles { hour, files } in &mut hours {
             files.retain(|path| match columns_of(path) {
-                Ok((columns, has_directions)) => {
-                    is_uniflow |= has_directions;
+                Ok((columns, of_file)) => {
+                    form.is_uniflow |= of_file.is_uniflow;
+                    form.is_anonymised |= of_file.is_anonymised;
                     match &mut stored {
                         Some(stored) => stored.retain(|column| columns.contains(column)),
                         None => stored = Some(columns),
@@ -123,14 +127,14 @@ impl FlowReader {
             });
         }
         let stored = stored.unwrap_or_else(|| columns().iter().collect());
-        let restored = Restored::of(&stored, is_uniflow).map_err(|column| {
+        let restored = Restored::of(&stored, form.is_uniflow).map_err(|column| {
             let lacks = |path: &&PathBuf| columns_of(path).is_ok_and(|(of, _)| of.iter().all(|of| of.name != column));
             let path = hours.iter().flat_map(|hour| &hour.files).find(lacks).unwrap_or(&paths[0]).clone();
             Error::NoFlows { path, column }
         })?;
         let (open, done_octets) = (VecDeque::new(), 0);
         let reader = Self { hours, restored, starts_ns, open, damaged: Vec::new(), done_octets, total_octets };
-        Ok(Found { reader, damaged, strange })
+        Ok(Found { reader, damaged, strange, has_anonymised: form.is_anonymised })
     }
 
     /// The fields that the records have.
@@ -395,11 +399,11 @@ fn hours_of(
     Ok(hours.filter(is_wanted).map(of_hour).collect())
 }
 
-/// The columns of a file that are fields of Weir, and whether its rows are directions of flows.
-fn columns_of(path: &Path) -> io::Result<(Vec<&'static Column>, bool)> {
+/// The columns of a file that are fields of Weir, and what its rows are.
+fn columns_of(path: &Path) -> io::Result<(Vec<&'static Column>, RowForm)> {
     let reader = guarded(|| reader(path))?;
     let metadata = reader.metadata().file_metadata();
     let schema = metadata.schema_descr_ptr();
     let has = |column: &&Column| schema.columns().iter().any(|of| of.name() == column.name);
-    Ok((columns().iter().filter(has).collect(), is_uniflow(metadata)))
+    Ok((columns().iter().filter(has).collect(), RowForm::of(metadata)))
 }

@@ -91,7 +91,7 @@ impl Writer {
     /// # Errors
     /// The folder is no store and not empty, another program writes to it, or the system refuses it.
     pub fn open(name: &str, folder: Folder, settings: Settings) -> Result<Self, Error> {
-        let schema = Schema::new(&settings.columns, settings.is_uniflow).map_err(|error| invalid(&folder, error))?;
+        let schema = Schema::new(&settings.columns, settings.rows).map_err(|error| invalid(&folder, error))?;
         let lock = folder.lock()?;
         Ok(Self {
             name: name.into(),

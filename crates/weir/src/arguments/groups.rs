@@ -5,6 +5,7 @@ use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use weir_anonymise::AnonymisationSpec;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
 use weir_export::{FileMode, SINK_KINDS, SinkKind, SinkSetting};
@@ -134,6 +135,12 @@ pub struct Sinks {
     /// sink alone: -o 'SINK?where=EXPRESSION'
     #[arg(long = "where", value_name = "EXPRESSION")]
     pub records: Option<Expression>,
+
+    /// Anonymise records before any output has them: addresses by Crypto-PAn with the key in this file (32 octets, or 64
+    /// hexadecimal digits), MAC addresses and names as keyed hashes. KEYFILE?ipv4=24&ipv6=48 keeps these leading bits of
+    /// anonymised addresses only, names=drop leaves names out (docs/anonymise.md). Expressions of --where have the true values
+    #[arg(long, value_name = "KEYFILE")]
+    pub anonymise: Option<AnonymisationSpec>,
 
     /// Write each bidirectional flow as two unidirectional records. Flows are metered as without this option
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! What the user can do about an error of a library.
 
 use std::io;
+use weir_anonymise::KeyError;
 use weir_enrich::Problem;
 use weir_export::UnusableFile;
 
@@ -44,6 +45,14 @@ pub fn control_advice(error: &weir_control::Error) -> &'static str {
         weir_control::Error::TokenReadable { .. } => "; chmod 600 it, and make a new token",
         weir_control::Error::InvalidToken { .. } => "; make one with: openssl rand -hex 32",
         weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) | weir_control::Error::Client(_) => "",
+    }
+}
+
+/// What the user can do about a file that has no key of anonymisation; begins with punctuation.
+pub fn key_advice(error: &KeyError) -> &'static str {
+    match error {
+        KeyError::Io { error, .. } => input_advice(error),
+        KeyError::Length { .. } | KeyError::Digits { .. } => "; make one with: head -c 32 /dev/urandom > KEYFILE",
     }
 }
 

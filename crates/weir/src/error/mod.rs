@@ -71,6 +71,8 @@ pub enum Error {
     Problems(Vec<Error>),
     #[error("{}", enrichment_with_advice(.0))]
     Enrichment(Vec<weir_enrich::Error>),
+    #[error("--anonymise: {0}{advice}", advice = key_advice(.0))]
+    Key(#[from] weir_anonymise::KeyError),
     #[error(transparent)]
     Live(weir_capture::Error),
     #[error(transparent)]

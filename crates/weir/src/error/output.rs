@@ -22,6 +22,10 @@ pub enum OutputError {
         "{output}: a file of packet records has packets, not flow records; leave out {option}, and give it when the file is read"
     )]
     PacketsOutput { output: String, option: &'static str },
+    #[error("--anonymise: {0} passes on whole packets, which cannot be anonymised; leave out one of the two")]
+    AnonymisedPackets(&'static str),
+    #[error("--anonymise: the key was not read, so no output is opened; please report this")]
+    NoAnonymisationKey,
     #[error("packets: needs the name of a file, or - for standard output (packets:FILE)")]
     NoPacketsPath,
     #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]

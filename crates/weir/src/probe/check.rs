@@ -5,6 +5,7 @@ use super::overload;
 use super::placement::{self, Placement};
 use super::privileges;
 use crate::actions::Actions;
+use crate::anonymisation;
 use crate::arguments::{Inspection, Layout, LogFormat, Logging, ProbeOptions, RecordSink};
 use crate::console::printable;
 use crate::enrichment::Enricher;
@@ -33,6 +34,7 @@ pub fn options(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
         input::check_loopback(inputs, probe.force),
         input::check_packets(inputs, &probe.metering.selection, probe.rules.is_some()),
         reject_duplicates(inputs),
+        anonymisation::check(&probe.sinks, probe.rules.as_deref()),
         files::check_targets(inputs, &outputs.targets),
         placement::check_cores("--cores", probe.cores.as_ref()),
         placement::check_cores("--export-cores", probe.export_cores.as_ref()),
@@ -82,6 +84,7 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     let decode = DecodeOptions { decapsulate: probe.metering.selection.decap };
     let mut problems: Vec<Error> = inputs.filter_map(|input| input::check_source(input, decode).err()).collect();
     let enricher = Enricher::load(&probe.enrichment).map_err(|error| problems.push(error)).ok().flatten();
+    problems.extend(anonymisation::load(&probe.sinks).err());
     problems.extend(control::check(probe).err());
     let actions = probe.rules.as_deref().and_then(|rules| Actions::load(rules).ok());
     if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
@@ -153,6 +156,9 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
         let (rules, egresses) = actions.description();
         facts.add("rules", format!("{rules} of {}", path.display()));
         egresses.into_iter().for_each(|egress| facts.add("egress", egress));
+    }
+    if let Some(spec) = &probe.sinks.anonymise {
+        facts.add("anonymise", spec.description());
     }
     let sources = probe.enrichment.sources();
     if let Some(path) = &sources.networks {

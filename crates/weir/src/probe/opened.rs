@@ -8,6 +8,7 @@ use super::service::Watchdog;
 use super::start::{self, OpenGroups};
 use super::{autotune, check, privileges};
 use crate::actions::Actions;
+use crate::anonymisation;
 use crate::arguments::{ProbeOptions, StatusFormat};
 use crate::console::{log, stderr};
 use crate::enrichment::Enricher;
@@ -59,7 +60,8 @@ impl Opened {
     /// # Errors
     /// Something cannot be opened.
     pub fn open(configured: Configured) -> Result<Self, Error> {
-        let Configured { arguments, merged, text, options, settings, outputs } = configured;
+        let Configured { arguments, merged, text, options, settings, mut outputs } = configured;
+        outputs.anonymiser = anonymisation::load(&options.sinks)?;
         if options.metering.inspects() && !options.inspects() {
             info!("applications are not recognised: only --layout fused inspects payload");
         }
@@ -77,6 +79,7 @@ impl Opened {
             started_with: merged,
             text,
             options: options.clone(),
+            anonymiser: outputs.anonymiser.clone(),
             sandbox: None,
             sink_memory: SinkMemory::default(),
         };

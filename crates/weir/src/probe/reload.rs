@@ -7,6 +7,7 @@
 
 use super::config;
 use crate::actions::Actions;
+use crate::anonymisation;
 use crate::arguments::{ProbeOptions, RecordSink, Sinks};
 use crate::enrichment::{Enricher, LoadedFiles};
 use crate::error::{Error, IncompleteConfig, ReloadError};
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{debug, error, info, warn};
+use weir_anonymise::Anonymiser;
 use weir_control::{InEffect, Timeouts};
 use weir_probe::{Settings, SinkChange};
 use weir_text::units;
@@ -73,6 +75,8 @@ pub struct Effective {
     pub text: String,
     /// Options in effect, as far as they are reloadable.
     pub options: ProbeOptions,
+    /// That of `--anonymise`. Its key is read at the start only.
+    pub anonymiser: Option<Anonymiser>,
     /// What the probe may still open; `None` is everything.
     pub sandbox: Option<Arc<Sandbox>>,
     pub sink_memory: SinkMemory,
@@ -258,6 +262,7 @@ impl Effective {
         closing: usize,
     ) -> Result<PreparedConfiguration, Error> {
         let (mut outputs, before) = (outputs(&new), self.outputs());
+        outputs.anonymiser = self.anonymiser.clone();
         if let Some(view) = &mut outputs.view {
             view.groups = self.sink_memory.views.groups;
         }
@@ -341,6 +346,7 @@ impl Effective {
         let merged = config::add_text(&self.arguments, path, text)?;
         let (new, _) = config::parse(&merged)?;
         input::check_sources(&new.inputs, "probe")?;
+        anonymisation::check(&new.sinks, new.rules.as_deref())?;
         if new.sinks.outputs.is_empty() && !self.options.sinks.outputs.is_empty() {
             return incomplete(IncompleteConfig::NoOutput);
         }
@@ -370,6 +376,7 @@ mod tests {
             started_with,
             text: text.into(),
             options,
+            anonymiser: None,
             sandbox: None,
             sink_memory: SinkMemory::default(),
         }

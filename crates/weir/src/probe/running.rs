@@ -7,6 +7,7 @@ use super::opened::{Opened, Signals};
 use super::reload::{Current, Reloader};
 use super::service::{NotifyState, Watchdog, notify};
 use super::{privileges, start};
+use crate::anonymisation;
 use crate::arguments::ProbeOptions;
 use crate::console::stderr;
 use crate::enrichment::Enricher;
@@ -53,6 +54,7 @@ impl Running {
             enricher: record_enricher.clone(),
             ..opened.settings
         };
+        let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());
         let control_affinity = control::affinity(&groups.placement.export);
         let monitor = Monitor::new(&options);
         let (sinks, views) = (std::mem::take(&mut open.sinks), outputs.memory());
@@ -80,7 +82,7 @@ impl Running {
         };
         let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
         let serve = |server: Server| {
-            let control = server.start(running.report(), control_affinity, record_enricher, opened.overrides);
+            let control = server.start(running.report(), control_affinity, shown, opened.overrides);
             let control = control.map_err(Error::Thread)?;
             running.probe.watch("weir-control", control.heartbeat());
             running.control = Some(control);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use weir_fields::{Column, select_columns};
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
-use weir_store::{Folder, Keep, Row, Settings, SingleFile, Writer};
+use weir_store::{Folder, Keep, Row, RowForm, Settings, SingleFile, Writer};
 use weir_text::units::parse_duration;
 
 const KEEP: SinkSetting = SinkSetting {
@@ -89,7 +89,7 @@ impl Store {
         let runs_on = options.file_mode == FileMode::Append;
         Settings {
             columns: self.columns.clone().unwrap_or_else(|| options.stored_columns.clone()),
-            is_uniflow: options.uniflow,
+            rows: row_form(options),
             interval: self.interval,
             keep: self.keep,
             compacts: runs_on,
@@ -97,6 +97,10 @@ impl Store {
             retry: runs_on.then_some([attempts.retry, attempts.log]),
         }
     }
+}
+
+fn row_form(options: &ExportOptions) -> RowForm {
+    RowForm { is_uniflow: options.uniflow, is_anonymised: options.anonymised }
 }
 
 fn parse_interval(text: &str) -> Result<Duration, InvalidSink> {
@@ -162,7 +166,7 @@ impl Destination for ParquetFile {
         }
         let columns = self.columns.as_ref().unwrap_or(&options.stored_columns);
         let replaces = options.file_mode == FileMode::Overwrite;
-        let writer = SingleFile::create(name, self.file.path.as_ref(), columns, options.uniflow, replaces);
+        let writer = SingleFile::create(name, self.file.path.as_ref(), columns, row_form(options), replaces);
         let writer = writer.map_err(|error| failed(name, error))?;
         Ok(Box::new(ParquetSink { name: name.into(), uniflow: options.uniflow, writer, error: None }))
     }

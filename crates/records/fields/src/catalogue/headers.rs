@@ -1,6 +1,7 @@
 //! Fields of packet headers, and of the lengths and times of packets.
 
 use super::reading::{has_icmp, is_ip, number, of_packets, optional, when};
+use crate::column::Anonymisation::{Address, Keep, Mac};
 use crate::column::Known::AtFirst;
 use crate::column::Profile::{Layer2, Store};
 use crate::column::Requirement::{Decapsulation, Layer2Flows, MacAddresses};
@@ -13,9 +14,7 @@ use crate::entry::fields;
 use crate::restore::set;
 use crate::value::FieldValue;
 use crate::words::Words;
-use std::net::{IpAddr, Ipv6Addr};
-use weir_flow::Direction;
-use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
+use weir_packet::{NO_LABEL, NO_VLAN, Network};
 
 const COMMON: Properties = Properties::of(Origin::Meter);
 
@@ -28,10 +27,10 @@ fields! {
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port)) => |r, v| r.set_ethertype(v), profiles: &[Layer2], known: AtFirst, needs: Some(Layer2Flows);
     flow "src_mac", Mac, "", "MAC address of the source of a layer-2 flow. IP flows, with `--mac-addresses`: that of the first frame that the source sent in this record or, if there is none, received; of a tunnelled packet the frame outside the tunnel (metering.md section 6).",
         [Element::common(56, "sourceMacAddress", MacAddress).basic_for(Network::Layer2)],
-        |r| optional(r.flow.mac_addresses()[0], FieldValue::Mac) => |r, v| r.set_mac(v, 0), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses);
+        |r| optional(r.flow.mac_addresses()[0], FieldValue::Mac) => |r, v| r.set_mac(v, 0), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses), anonymisation: Some(Mac);
     flow "dst_mac", Mac, "", "MAC address of the destination in the same frame as `src_mac`.",
         [Element::common(80, "destinationMacAddress", MacAddress).basic_for(Network::Layer2)],
-        |r| optional(r.flow.mac_addresses()[1], FieldValue::Mac) => |r, v| r.set_mac(v, 1), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses);
+        |r| optional(r.flow.mac_addresses()[1], FieldValue::Mac) => |r, v| r.set_mac(v, 1), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses), anonymisation: Some(Mac);
     each "tos", Integer, "", "Type of service or traffic class of the first packet.",
         [Element::common(5, "ipClassOfService", Unsigned8).basic()], |r| number(r, is_ip(r), |d| d.tos) => |r, v| set(&mut r.direction().tos, v);
     each "ttl_min", Integer, "hops", "Smallest TTL or hop limit.",
@@ -68,7 +67,7 @@ fields! {
         |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan) => |r, v| set(&mut r.direction().inner_vlan, v), known: AtFirst;
     each "mpls_label", Integer, "", "Top label of the outermost MPLS label stack of the first packet.",
         [Element::common(70, "mplsTopLabelStackSection", OctetArray).in_octets(3)],
-        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label) => |r, v| set(&mut r.direction().mpls_label, v), known: AtFirst;
+        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label) => |r, v| set(&mut r.direction().mpls_label, v), known: AtFirst, anonymisation: Some(Keep);
     each "tunnel_type", Word, "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
         |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name))), known: AtFirst, needs: Some(Decapsulation), words: Some(Words::TunnelType);
@@ -78,11 +77,11 @@ fields! {
     each "outer_src_ip", Address, "", "Source address of the IP header that encapsulates the tunnel in `tunnel_type`.",
         [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source))), known: AtFirst, needs: Some(Decapsulation);
+        |r| of_packets(r, true, |d| optional(d.outer_ips(), |(source, _)| FieldValue::Ip(source))), known: AtFirst, needs: Some(Decapsulation), anonymisation: Some(Address);
     each "outer_dst_ip", Address, "", "Destination address of the IP header that encapsulates the tunnel in `tunnel_type`.",
         [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination))), known: AtFirst, needs: Some(Decapsulation);
+        |r| of_packets(r, true, |d| optional(d.outer_ips(), |(_, destination)| FieldValue::Ip(destination))), known: AtFirst, needs: Some(Decapsulation), anonymisation: Some(Address);
     each "icmp_type", Integer, "", "ICMP or ICMPv6 type of the first packet.",
         [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
@@ -91,18 +90,4 @@ fields! {
         [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
          Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
         |r| number(r, has_icmp(r), |d| d.icmp[1]) => |r, v| r.set_icmp_code(v), known: AtFirst, profiles: &[Store], restored_from: &["icmp_type"];
-}
-
-/// Both outer addresses, in the address family of the tunnel type, or of the addresses themselves.
-#[inline]
-fn outer(direction: &Direction) -> Option<(IpAddr, IpAddr)> {
-    let (source, destination) = (Ipv6Addr::from(direction.outer_source), Ipv6Addr::from(direction.outer_destination));
-    match direction.tunnel_type {
-        TunnelType::None => None,
-        TunnelType::FourInSix | TunnelType::SixInSix => Some((source.into(), destination.into())),
-        _ => Some(match (source.to_ipv4_mapped(), destination.to_ipv4_mapped()) {
-            (Some(source), Some(destination)) => (source.into(), destination.into()),
-            _ => (source.into(), destination.into()),
-        }),
-    }
 }

@@ -1,6 +1,7 @@
 //! Fields of the whole record, and the counters of each direction.
 
 use super::reading::{is_ip, number, of_packets, optional, when};
+use crate::column::Anonymisation::{Address, Derived};
 use crate::column::Known::AtFirst;
 use crate::column::Profile::{Basic, Connection, Store};
 use crate::column::{Origin, Properties};
@@ -37,13 +38,13 @@ fields! {
         |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns())), profiles: &[Basic, Connection, Store], restored_from: &["start_time", "end_time"];
     flow "src_ip", Address, "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
         [Element::common(8, "sourceIPv4Address", Ipv4Address).basic(), Element::common(27, "sourceIPv6Address", Ipv6Address).basic()],
-        |r| optional(r.flow.source_ip(), FieldValue::Ip) => |r, v| r.set_address(v, |flow| &mut flow.source), profiles: &[Basic, Connection, Store], known: AtFirst;
+        |r| optional(r.flow.source_ip(), FieldValue::Ip) => |r, v| r.set_address(v, |flow| &mut flow.source), profiles: &[Basic, Connection, Store], known: AtFirst, anonymisation: Some(Address);
     flow "src_port", Integer or 0, "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP); 0 for other protocols.",
         [Element::common(7, "sourceTransportPort", Unsigned16).basic()], |r| when(r.flow.has_ports(), r.flow.source_port) => |r, v| set(&mut r.flow.source_port, v), profiles: &[Basic, Connection, Store], known: AtFirst;
     flow "dst_ip", Address, "", "Destination address: the address of the responder.",
         [Element::common(12, "destinationIPv4Address", Ipv4Address).basic(),
          Element::common(28, "destinationIPv6Address", Ipv6Address).basic()],
-        |r| optional(r.flow.destination_ip(), FieldValue::Ip) => |r, v| r.set_address(v, |flow| &mut flow.destination), profiles: &[Basic, Connection, Store], known: AtFirst;
+        |r| optional(r.flow.destination_ip(), FieldValue::Ip) => |r, v| r.set_address(v, |flow| &mut flow.destination), profiles: &[Basic, Connection, Store], known: AtFirst, anonymisation: Some(Address);
     flow "dst_port", Integer or 0, "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP); 0 for other protocols.",
         [Element::common(11, "destinationTransportPort", Unsigned16).basic()],
         |r| when(r.flow.has_ports(), r.flow.destination_port) => |r, v| set(&mut r.flow.destination_port, v), profiles: &[Basic, Connection, Store], known: AtFirst;
@@ -93,10 +94,10 @@ fields! {
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [Element::weir(65, "communityId", DataType::String, Semantics::Default, Units::None)
             .in_octets(LENGTH as u16).only_listed()],
-        |r| optional(community_id(r.flow), FieldValue::CommunityId), profiles: &[Basic, Connection], known: AtFirst, restored_from: &["src_ip", "dst_ip", "src_port", "dst_port", "protocol", "approximate", "fwd_icmp_code", "rev_icmp_code"];
+        |r| optional(community_id(r.flow), FieldValue::CommunityId), profiles: &[Basic, Connection], known: AtFirst, restored_from: &["src_ip", "dst_ip", "src_port", "dst_port", "protocol", "approximate", "fwd_icmp_code", "rev_icmp_code"], anonymisation: Some(Derived);
     flow "server_ip", Address, "", "Address of the side that `service_port` belongs to; without ports, `dst_ip`.",
-        [], |r| server_ip(r.flow), known: AtFirst, computed_from: &["src_ip", "dst_ip"], restored_from: &["src_ip", "dst_ip", "service_port"];
-    flow "client_ip", Address, "", "Address of the other side.", [], |r| client_ip(r.flow), known: AtFirst, computed_from: &["src_ip", "dst_ip"], restored_from: &["src_ip", "dst_ip", "service_port"];
+        [], |r| server_ip(r.flow), known: AtFirst, computed_from: &["src_ip", "dst_ip"], restored_from: &["src_ip", "dst_ip", "service_port"], anonymisation: Some(Derived);
+    flow "client_ip", Address, "", "Address of the other side.", [], |r| client_ip(r.flow), known: AtFirst, computed_from: &["src_ip", "dst_ip"], restored_from: &["src_ip", "dst_ip", "service_port"], anonymisation: Some(Derived);
     flow "service_port", Integer, "", "Port of the service: `dst_port`; `src_port` if no SYN was seen, `src_port` is below 32768 and `dst_port` is not. Does not apply to protocols without ports.",
         [], |r| service_port(r.flow), known: AtFirst, computed_from: &["src_port", "dst_port"], restored_from: &["src_port", "dst_port", "protocol", "fwd_tcp_flags", "rev_tcp_flags"];
     flow "bps", Number, "bit/s", "Bits of IP packets of both directions, per second of duration.", [], |r| per_second(r.flow, 8.0 * r.flow.bytes() as f64), computed_from: &["bytes", "duration_ns"], restored_from: &["bytes", "duration_ns"];

@@ -1,3 +1,4 @@
+mod anonymise;
 mod file_errors;
 mod options_records;
 mod rotation;

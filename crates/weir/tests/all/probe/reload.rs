@@ -28,7 +28,13 @@ impl Probe {
     }
 
     fn with_timing(timing: &str) -> Self {
+        Self::with(timing, lines)
+    }
+
+    /// With this configuration, and a file `key`.
+    fn with(timing: &str, lines: fn(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("key"), [7; 32]).unwrap();
         permit_all_users(folder.path());
         let pipe = make_pipe(folder.path(), "input");
         let mut input = File::options().read(true).write(true).open(&pipe).unwrap();
@@ -232,5 +238,42 @@ fn a_filter_that_compiles_for_minutes_is_refused_at_once() {
     for command in [&["read", capture.name()][..], &["tcp", capture.name()], &["probe", "-i", capture.name()]] {
         let err = failure(1, command.iter().copied().chain(["-f", &hosts.join(" or ")]));
         assert!(err.contains("is too long: it has 5999 words, the limit is 1000"), "{err}");
+    }
+}
+
+/// The same, anonymised.
+fn anonymised_lines(folder: &Path) -> String {
+    format!("anonymise = \"{}\"\n{}", folder.join("key").display(), lines(folder))
+}
+
+#[test]
+fn a_reload_does_not_change_anonymisation_and_new_sinks_have_it() {
+    let mut probe = Probe::with("config_settled=50ms", anonymised_lines);
+    let lines = anonymised_lines(probe.folder.path());
+    // The key is read at the start only.
+    fs::remove_file(probe.path("key")).unwrap();
+    let more =
+        lines.replace("flows.json\"]", &format!("flows.json\", \"json:{}\"]", probe.path("more.json").display()));
+    probe.write_config(&more);
+    probe.reload("configuration reloaded", ["another sink", "more.json"]);
+    probe.send_flows(3);
+    let without = more.split_once('\n').unwrap().1;
+    for changed in [without, &more.replace("/key\"", "/other\"")] {
+        probe.write_config(changed);
+        probe.reload(REFUSED, [changed, "needs a restart: anonymise"]);
+    }
+    let rules = format!("{more}rules = \"{}\"\n", probe.path("rules").display());
+    probe.write_config(&rules);
+    probe.reload(REFUSED, ["rules", "--anonymise: --rules passes on whole packets"]);
+    drop(probe.input);
+    let (code, err, _, _) = probe.running.wait();
+    assert_eq!(code, 0, "{err}");
+    for (file, number) in [("flows.json", 4), ("more.json", 3)] {
+        let flows = read_flows(&probe.folder.path().join(file));
+        assert!(flows.len() >= number, "{file}: {err}");
+        for flow in flows {
+            let addresses = [&flow["src_ip"], &flow["dst_ip"]].map(|address| address.as_str().unwrap());
+            assert!(!addresses.iter().any(|at| at.starts_with("10.")), "{flow}");
+        }
     }
 }

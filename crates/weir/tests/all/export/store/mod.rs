@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 type Row = BTreeMap<String, Value>;
 
 /// The files of a store that have their names.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = |path: &Path| -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
         let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
