@@ -58,6 +58,8 @@ pub fn run(query: &Query) -> Result<RunStatus, Error> {
     let is_whole = inputs.meter_captures(query.hardening.no_sandbox)?;
     stop_signal.start_thread();
     let spill_folder = folder.path().join("spill");
+    // A restricted thread makes files in folders, but no folders.
+    std::fs::create_dir(&spill_folder).map_err(|error| QueryError::Temporary { error })?;
     let settings = Settings {
         memory_bytes: query.memory_bytes.unwrap_or_else(usual_memory_bytes),
         threads: query.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from),

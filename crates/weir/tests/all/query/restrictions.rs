@@ -60,6 +60,21 @@ fn a_query_that_needs_too_much_memory_says_so() {
 }
 
 #[test]
+fn what_does_not_fit_into_memory_is_written_and_removed() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "select count(*) as n from (select row_number() over (order by hash(a.range * b.range)) as r \
+         from range(3000) a, range(3000) b) where r % 2 = 0";
+    let mut command = command();
+    command.args(["query", sql, "--memory", "100M", "--threads", "2", "--format", "csv"]).env("TMPDIR", folder.path());
+    let (code, out, err) = text_of(&command.output().unwrap());
+    assert!(code == 0 && out == "n\n4500000\n", "{code} {out}{err}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_signal_ends_a_query_and_its_files() {
     if !has_engine() {
         return;
