@@ -42,7 +42,7 @@ impl<'engine> Connection<'engine> {
             let state = (self.engine.functions.query)(self.connection, sql.as_ptr(), &mut result);
             let error = (state != SUCCESS).then(|| text((self.engine.functions.result_error)(&mut result)));
             (self.engine.functions.destroy_result)(&mut result);
-            error.map_or(Ok(()), |error| Err(Error::Sql(error)))
+            error.map_or(Ok(()), |error| Err(Error::of(error)))
         }
     }
 
@@ -53,7 +53,7 @@ impl<'engine> Connection<'engine> {
         unsafe {
             let state = (self.engine.functions.prepare)(self.connection, sql.as_ptr(), &mut statement.handle);
             if state != SUCCESS {
-                return Err(Error::Sql(text((self.engine.functions.prepare_error)(statement.handle))));
+                return Err(Error::of(text((self.engine.functions.prepare_error)(statement.handle))));
             }
         }
         Ok(statement)
@@ -160,8 +160,7 @@ impl TextRows<'_> {
 
     fn error(&mut self) -> Error {
         // SAFETY: the result is not destroyed yet; the message is copied.
-        let message = unsafe { text((self.statement.engine.functions.result_error)(&mut self.result)) };
-        if message.starts_with("INTERRUPT") { Error::Interrupted } else { Error::Sql(message) }
+        Error::of(unsafe { text((self.statement.engine.functions.result_error)(&mut self.result)) })
     }
 
     fn drop_chunk(&mut self) {

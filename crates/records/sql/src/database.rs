@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::library::Engine;
 use crate::macros::macros;
 use crate::tokens::{first_words, quoted_identifier, quoted_text, without_end};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// What a database may use, and what is in it.
@@ -100,6 +101,9 @@ impl<'engine> Database<'engine> {
     pub fn prepare(&self, sql: &str) -> Result<Query<'_>, Error> {
         const SELECT: i32 = 1;
         const EXPLAIN: i32 = 4;
+        if changes_settings(sql) {
+            return Err(Error::NotSelect);
+        }
         let statement = self.connection.prepare(sql)?;
         let is_explain = statement.kind() == EXPLAIN;
         if is_explain {
@@ -112,7 +116,7 @@ impl<'engine> Database<'engine> {
             return Err(Error::NotSelect);
         }
         let column = |(name, of_type)| Column { name, kind: Kind::of(of_type) };
-        let columns = statement.columns().into_iter().map(column).collect();
+        let columns = with_unique_names(statement.columns()).into_iter().map(column).collect();
         Ok(Query { connection: &self.connection, sql: without_end(sql).to_owned(), columns, is_explain })
     }
 
@@ -125,6 +129,28 @@ impl<'engine> Database<'engine> {
     pub fn progress_percent(&self) -> Option<f64> {
         self.connection.progress_percent()
     }
+}
+
+/// Whether the SQL names a function that changes settings of DuckDB, which a SELECT can call.
+fn changes_settings(sql: &str) -> bool {
+    const FUNCTIONS: [&str; 4] = ["profiling(", "logging(", "peg_parser(", "checkpoint("];
+    let text: String = sql.to_lowercase().split_whitespace().collect();
+    FUNCTIONS.iter().any(|function| text.contains(function))
+}
+
+/// Gives the second column of a name `NAME_1`, as DuckDB does where names must differ.
+fn with_unique_names(mut columns: Vec<(String, i32)>) -> Vec<(String, i32)> {
+    let mut used = HashSet::new();
+    for (name, _) in &mut columns {
+        let mut number = 0;
+        let mut unique = name.clone();
+        while !used.insert(unique.to_lowercase()) {
+            number += 1;
+            unique = format!("{name}_{number}");
+        }
+        *name = unique;
+    }
+    columns
 }
 
 /// The statements that fill a database, and lock it down.
@@ -183,7 +209,8 @@ pub struct Query<'database> {
     sql: String,
     /// The columns of its result.
     pub columns: Vec<Column>,
-    is_explain: bool,
+    /// Whether the result is a plan, a text of many lines.
+    pub is_explain: bool,
 }
 
 impl<'database> Query<'database> {
@@ -205,7 +232,10 @@ impl<'database> Query<'database> {
             return Err(Error::NotSelect);
         }
         let path = quoted_text(&path.to_string_lossy());
-        self.connection.run(&format!("copy (\n{}\n) to {path} (format parquet, compression zstd)", self.sql))
+        self.connection.run(&format!(
+            "copy (select * from (\n{}\n)) to {path} (format parquet, compression zstd, use_tmp_file false)",
+            self.sql
+        ))
     }
 
     /// The same query, with all values as text.

@@ -27,3 +27,10 @@ pub enum Error {
     #[error("the query was interrupted")]
     Interrupted,
 }
+
+impl Error {
+    /// That of a message of DuckDB.
+    pub(crate) fn of(message: String) -> Self {
+        if message.starts_with("INTERRUPT") { Self::Interrupted } else { Self::Sql(message) }
+    }
+}

@@ -1,6 +1,6 @@
 -- The number of an IPv4 address, NULL for other texts.
 create or replace macro ipv4_number(ip) as
-    try_cast(split_part(ip, '.', 1) as utinyint)::ubigint * 16777216
+    if(split_part(ip, '.', 5) = '', 16777216, null) * try_cast(split_part(ip, '.', 1) as utinyint)::ubigint
     + try_cast(split_part(ip, '.', 2) as utinyint)::ubigint * 65536
     + try_cast(split_part(ip, '.', 3) as utinyint)::ubigint * 256
     + try_cast(split_part(ip, '.', 4) as utinyint)::ubigint;
@@ -28,18 +28,21 @@ create or replace macro ip_number(ip) as
     else ipv4_number(ip)::uhugeint end;
 create or replace macro ip_bits(ip) as if(contains(ip, ':'), 128, 32);
 
--- Whether an address is in a network: in_net(src_ip, '10.0.0.0/8'). NULL if the network is none.
+-- Whether an address is in a network: in_net(src_ip, '10.0.0.0/8'). What is no network is an error.
 create or replace macro net_ip(net) as split_part(net, '/', 1);
 create or replace macro net_host_bits(net) as
     ip_bits(net) - if(contains(net, '/'), try_cast(split_part(net, '/', 2) as utinyint), ip_bits(net));
 create or replace macro power_of_two(n) as
     (1::hugeint << (n // 2))::uhugeint * (1::hugeint << (n - n // 2))::uhugeint;
+create or replace macro is_net(net) as
+    regexp_full_match(net, '(\d{1,3}\.){3}\d{1,3}(/\d{1,2})?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(/\d{1,3})?')
+    and ip_number(net_ip(net)) is not null and net_host_bits(net) between 0 and ip_bits(net);
 create or replace macro in_net(ip, net) as
-    contains(ip, ':') = contains(net, ':')
-    and case when net_host_bits(net) >= ip_bits(net) then if(net_host_bits(net) = ip_bits(net), true, null)
-             when net_host_bits(net) >= 0
-             then ip_number(ip) // power_of_two(net_host_bits(net))
-                  = ip_number(net_ip(net)) // power_of_two(net_host_bits(net)) end;
+    case when not is_net(net) then error('in_net: ' || net || ' is no network; write for example 10.0.0.0/8')::boolean
+         when contains(ip, ':') <> contains(net, ':') then false
+         when net_host_bits(net) = ip_bits(net) then if(ip_number(ip) is null, null, true)
+         else ip_number(ip) // power_of_two(net_host_bits(net))
+              = ip_number(net_ip(net)) // power_of_two(net_host_bits(net)) end;
 
 -- Community ID version 1, seed 0. Of ICMP the ports are type and code:
 --   community_id(src_ip, coalesce(fwd_icmp_type, src_port), dst_ip, coalesce(fwd_icmp_code, dst_port), protocol)

@@ -5,39 +5,46 @@
 enum Token {
     /// A text in single quotes, without them.
     Text(String),
-    /// A name, in lower case unless it is quoted; a keyword; a number.
+    /// A name in double quotes, without them.
+    Name(String),
+    /// A name, a keyword or a number, in lower case.
     Word(String),
     /// Any other character.
     Sign(char),
 }
 
-/// A text of SQL, and whether it stands where a table does: after FROM, JOIN or a comma.
+/// A text in single quotes, or a name in double quotes, and whether it stands where a table does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextLiteral {
     /// Without quotes.
     pub text: String,
-    /// Whether it may name a table.
+    /// Whether it follows FROM or JOIN, or is a text behind a comma.
     pub is_table: bool,
 }
 
-/// The texts in single quotes, in their sequence.
+/// The texts in single quotes, and the names in double quotes that stand where tables do, in their sequence.
 pub fn text_literals(sql: &str) -> Vec<TextLiteral> {
     let (tokens, mut literals) = (tokens(sql).0, Vec::new());
     for (at, token) in tokens.iter().enumerate() {
-        let Token::Text(text) = token else { continue };
+        let (Token::Text(text) | Token::Name(text)) = token else { continue };
         let is_table = match at.checked_sub(1).map(|before| &tokens[before]) {
             Some(Token::Word(word)) => word == "from" || word == "join",
-            Some(Token::Sign(sign)) => *sign == ',',
+            Some(Token::Sign(sign)) => *sign == ',' && matches!(token, Token::Text(_)),
             _ => false,
         };
-        literals.push(TextLiteral { text: text.clone(), is_table });
+        if is_table || matches!(token, Token::Text(_)) {
+            literals.push(TextLiteral { text: text.clone(), is_table });
+        }
     }
     literals
 }
 
 /// Whether the SQL has this word outside of texts and comments.
 pub fn uses_identifier(sql: &str, name: &str) -> bool {
-    tokens(sql).0.iter().any(|token| matches!(token, Token::Word(word) if word == name))
+    tokens(sql)
+        .0
+        .iter()
+        .any(|token| matches!(token, Token::Word(word) | Token::Name(word) if word.eq_ignore_ascii_case(name)))
 }
 
 /// The words and signs, in their sequence, up to this number.
@@ -47,7 +54,7 @@ pub(crate) fn first_words(sql: &str, limit: usize) -> Vec<(String, usize)> {
     while let Some(token) = scanner.next().filter(|_| words.len() < limit) {
         words.push(match token {
             Token::Word(word) => (word, scanner.at),
-            Token::Text(_) => (String::new(), scanner.at),
+            Token::Text(_) | Token::Name(_) => (String::new(), scanner.at),
             Token::Sign(sign) => (sign.into(), scanner.at),
         });
     }
@@ -97,7 +104,7 @@ impl Scanner<'_> {
         let first = self.rest().chars().next()?;
         Some(match first {
             '\'' => Token::Text(self.quoted('\'')),
-            '"' => Token::Word(self.quoted('"')),
+            '"' => Token::Name(self.quoted('"')),
             '$' => self.dollar_quoted(),
             _ if is_word(first) => {
                 let length = self.rest().find(|c| !is_word(c)).unwrap_or(self.rest().len());
@@ -177,8 +184,8 @@ mod tests {
 
     #[test]
     fn texts_are_found_with_their_place_and_not_in_comments_or_names() {
-        let sql = "select 'a''b', \"c'd\" -- 'no'\nfrom 'x.pcap' join $$y$$, /* 'no' */ $t$z$$z$t$ where s = 'v'";
-        let found = [("a'b", false), ("x.pcap", true), ("y", true), ("z$$z", true), ("v", false)];
+        let sql = "select 'a''b', \"c'd\" -- 'no'\nfrom 'x.pcap' join $$y$$, /* 'no' */ $t$z$$z$t$ join \"w.csv\" where s = 'v'";
+        let found = [("a'b", false), ("x.pcap", true), ("y", true), ("z$$z", true), ("w.csv", true), ("v", false)];
         assert_eq!(texts(sql), found.map(|(text, is_table)| (text.to_owned(), is_table)));
         assert_eq!(texts("select 'open"), [("open".to_owned(), false)]);
     }

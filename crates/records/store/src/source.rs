@@ -400,7 +400,10 @@ fn hours_of(
 }
 
 /// The columns of a file that are fields of Weir, and what its rows are.
-fn columns_of(path: &Path) -> io::Result<(Vec<&'static Column>, RowForm)> {
+///
+/// # Errors
+/// The file cannot be opened, or its end is damaged.
+pub fn columns_of(path: &Path) -> io::Result<(Vec<&'static Column>, RowForm)> {
     let reader = guarded(|| reader(path))?;
     let metadata = reader.metadata().file_metadata();
     let schema = metadata.schema_descr_ptr();

@@ -1,4 +1,5 @@
 use super::advice;
+use super::advice::input_advice;
 use std::io;
 use std::path::PathBuf;
 use weir_sql::{ENVIRONMENT, OLDEST_VERSION};
@@ -29,7 +30,7 @@ pub enum QueryError {
     NoStore(PathBuf),
     #[error("{}: this is no store, capture, Parquet, CSV or JSON file", .0.display())]
     UnknownInput(PathBuf),
-    #[error("{}: {error}{}", path.display(), advice(error))]
+    #[error("{}: {error}{}", path.display(), input_advice(error))]
     Input { path: PathBuf, error: io::Error },
     #[error("{}: it cannot be metered; see above", .0.display())]
     Capture(PathBuf),
@@ -50,6 +51,10 @@ fn sql_advice(error: &weir_sql::Error) -> &'static str {
     let message = error.to_string();
     if message.contains("file system operations are disabled") {
         "\nA query reads only its inputs (-i), and files that it names: from 'x.parquet', 'x.csv', 'x.json' or 'x.pcap'"
+    } else if message.contains("Referenced column") {
+        "\nweir query \"describe flows\" lists the fields that there are"
+    } else if message.contains("Table with name") {
+        "\nThe view of the inputs is called flows"
     } else if message.contains("Out of Memory") {
         "\n--memory gives it more"
     } else {

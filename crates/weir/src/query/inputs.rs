@@ -1,13 +1,17 @@
 //! What a query reads: stores, files, and captures that are metered before.
 
 use crate::error::{Error, InputError, QueryError, StoreError};
+use std::collections::HashSet;
 use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use weir_fields::{ColumnKind, Profile, default_columns};
 use weir_sql::{View, quoted_text, text_literals, uses_identifier};
-use weir_store::{Folder, Hour, NS_REST, StoredFile};
+use weir_store::{Folder, Hour, NS_REST, StoredFile, columns_of};
 
 /// The default of `-i`, and the variable that has another.
 const STORE: &str = "flows";
@@ -64,6 +68,17 @@ pub struct Inputs {
     to_ns: u64,
     /// Whether the flows before `from_ns` are needed.
     with_earlier: bool,
+    /// Texts that may name files, and do not.
+    missing: Vec<String>,
+    damage: Damage,
+}
+
+/// What was told of damaged and special files, once.
+#[derive(Debug, Default)]
+struct Damage {
+    /// Something could not be read.
+    is_known: AtomicBool,
+    was_told: AtomicBool,
 }
 
 impl Inputs {
@@ -83,18 +98,20 @@ impl Inputs {
         let mut flows = Vec::new();
         if uses_identifier(sql, STORE) || with_earlier {
             for path in &paths(given)? {
-                fs::metadata(path).map_err(|error| QueryError::Input { path: path.clone(), error })?;
+                check_kind(path).map_err(|error| QueryError::Input { path: path.clone(), error })?;
                 flows.push(input(path).ok_or_else(|| QueryError::UnknownInput(path.clone()))?);
             }
         }
-        let mut named = Vec::new();
+        let (mut named, mut missing) = (Vec::new(), Vec::new());
         for literal in text_literals(sql) {
             let path = Path::new(&literal.text);
             let is_new = named.iter().all(|(name, _)| *name != literal.text);
             // A folder or a capture is one only in the place of a table.
-            let is_file = path.is_file() || literal.is_table && path.exists();
-            if literal.is_table && Input::of(path, temporary, 0).is_some() {
-                fs::metadata(path).map_err(|error| QueryError::Input { path: path.into(), error })?;
+            // No link: SQL of others may name one.
+            let metadata = fs::symlink_metadata(path);
+            let is_file = metadata.is_ok_and(|file| file.is_file() || literal.is_table && file.is_dir());
+            if !is_file && Input::of(path, temporary, 0).is_some() {
+                missing.push(literal.text.clone());
             }
             if let Some(input) = (is_new && is_file).then(|| input(path)).flatten()
                 && (literal.is_table || !matches!(input, Input::Store(_) | Input::Capture { .. }))
@@ -106,10 +123,11 @@ impl Inputs {
         if from > to {
             return Err(InputError::FromAfterTo.into());
         }
-        let mut inputs = Self { flows, named, from_ns: from, to_ns: to, with_earlier };
+        let damage = Damage::default();
+        let mut inputs = Self { flows, named, missing, from_ns: from, to_ns: to, with_earlier, damage };
         for input in inputs.all() {
             if let Input::Store(path) = input {
-                check_store(path)?;
+                inputs.damage.is_known.fetch_or(check_store(path)?, Ordering::Relaxed);
             }
         }
         if with_earlier {
@@ -130,6 +148,16 @@ impl Inputs {
             self.from_ns = last.map_or(0, |hour| hour.end_ns().saturating_sub(NEW_NS));
         }
         Ok(())
+    }
+
+    /// Whether a part of the stores cannot be read.
+    pub fn has_damage(&self) -> bool {
+        self.damage.is_known.load(Ordering::Relaxed)
+    }
+
+    /// The file that a message of DuckDB names, and that does not exist.
+    pub fn missing_file(&self, message: &str) -> Option<&Path> {
+        self.missing.iter().find(|name| message.contains(name.as_str())).map(Path::new)
     }
 
     fn all(&self) -> impl Iterator<Item = &Input> {
@@ -184,18 +212,92 @@ impl Inputs {
     pub fn views(&self) -> Result<Vec<View>, Error> {
         let mut views = Vec::new();
         for (name, input) in &self.named {
-            views.push(View { name: name.clone(), sql: select(input, 0..=u64::MAX)? });
+            views.push(View { name: name.clone(), sql: self.select(input, 0..=u64::MAX)? });
         }
         if !self.flows.is_empty() {
             let range = self.from_ns..=self.to_ns;
-            views.push(View { name: STORE.into(), sql: select_all(&self.flows, &range)? });
+            views.push(View { name: STORE.into(), sql: self.select_all(&range)? });
         }
         if self.with_earlier {
             let before = self.from_ns.checked_sub(1);
-            let sql = before.map_or(Ok(empty()), |before| select_all(&self.flows, &(0..=before)))?;
+            let sql = before.map_or(Ok(empty()), |before| self.select_all(&(0..=before)))?;
             views.push(View { name: EARLIER.into(), sql });
         }
+        self.damage.was_told.store(true, Ordering::Relaxed);
         Ok(views)
+    }
+
+    fn select_all(&self, range: &RangeInclusive<u64>) -> Result<String, Error> {
+        let selects =
+            self.flows.iter().map(|input| self.select(input, range.clone())).collect::<Result<Vec<_>, _>>()?;
+        Ok(selects.join("\nunion all by name\n"))
+    }
+
+    /// The flows of an input that start at these times.
+    fn select(&self, input: &Input, range: RangeInclusive<u64>) -> Result<String, Error> {
+        let file = |path: &Path| quoted_text(&path.to_string_lossy());
+        // Folders such as src_ip=192.0.2.1 would replace columns.
+        const PLAIN: &str = "hive_partitioning = false";
+        let table = match input {
+            Input::Store(path) => {
+                let files = self.readable_files(path, &range)?;
+                if files.is_empty() {
+                    return Ok(empty());
+                }
+                let list: Vec<_> = files.iter().map(|path| file(path)).collect();
+                let list = list.join(",\n    ");
+                let names = "'date': date, 'hour': integer";
+                if std::path::absolute(path).is_ok_and(|path| path.to_string_lossy().contains('=')) {
+                    let table = format!("read_parquet([{list}], union_by_name = true, {PLAIN})");
+                    let columns = "*, start_time::date as date, hour(start_time)::integer as hour";
+                    return Ok(format!("select {columns} from {table}{}", condition(&range, true)));
+                }
+                format!(
+                    "read_parquet([{list}], union_by_name = true, hive_partitioning = true, hive_types = {{{names}}})"
+                )
+            }
+            Input::Parquet(path) | Input::Capture { flows: path, .. } => {
+                format!("read_parquet({}, {PLAIN})", file(path))
+            }
+            Input::Csv(path) => format!("read_csv({}, {PLAIN})", file(path)),
+            Input::Json(path) => format!("read_json({}, {PLAIN})", file(path)),
+        };
+        let has_rest = !matches!(input, Input::Csv(_) | Input::Json(_));
+        Ok(format!("select * from {table}{}", condition(&range, has_rest)))
+    }
+
+    /// The files of a store of these times. What is damaged is told and left out.
+    fn readable_files(&self, store: &Path, range: &RangeInclusive<u64>) -> Result<Vec<PathBuf>, Error> {
+        let in_range = |hour: Hour| hour.start_ns() <= *range.end() && *range.start() < hour.end_ns();
+        let is_new = !self.damage.was_told.load(Ordering::Relaxed);
+        let (mut readable, mut lists, mut has_directions) = (Vec::new(), HashSet::new(), false);
+        for file in content(store)?.into_iter().filter(|file| in_range(file.hour)) {
+            match columns_of(&file.path) {
+                Ok((columns, rows)) => {
+                    has_directions |= rows.is_uniflow;
+                    lists.insert(columns.iter().map(|column| column.name).collect::<Vec<_>>());
+                }
+                // It was sorted or removed; if it has no successor, the query begins again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    self.damage.is_known.store(true, Ordering::Relaxed);
+                    if is_new {
+                        warn!(path = %file.path.display(), %error, "this cannot be read, its flows are left out");
+                    }
+                    continue;
+                }
+            }
+            readable.push(file.path);
+        }
+        if is_new && has_directions {
+            let store = store.display();
+            warn!(%store, "rows are directions of flows (--uniflow): answers about both directions are not right");
+        }
+        if is_new && lists.len() > 1 {
+            let store = store.display();
+            warn!(%store, "files have different fields: what a file does not have is NULL in its rows");
+        }
+        Ok(readable)
     }
 
     /// What has to be done before the SQL that is printed can run.
@@ -226,11 +328,11 @@ fn content(path: &Path) -> Result<Vec<StoredFile>, Error> {
     Ok(folder.content().map_err(|error| QueryError::Input { path: path.into(), error })?.files)
 }
 
-/// Checks that a folder is a store, and tells what is none of it.
+/// Checks that a folder is a store, and tells what is none of it. Returns whether a part cannot be read.
 ///
 /// # Errors
 /// It is no store, or cannot be read.
-fn check_store(path: &Path) -> Result<(), Error> {
+fn check_store(path: &Path) -> Result<bool, Error> {
     let folder = Folder::new(path, None);
     let content = folder.content().map_err(|error| QueryError::Input { path: path.into(), error })?;
     folder.check_content().map_err(StoreError::from)?;
@@ -241,52 +343,32 @@ fn check_store(path: &Path) -> Result<(), Error> {
     for (path, error) in &content.unreadable {
         warn!(path = %path.display(), %error, "this folder cannot be read, its records are left out");
     }
-    Ok(())
+    Ok(!content.unreadable.is_empty())
 }
 
-fn select_all(inputs: &[Input], range: &std::ops::RangeInclusive<u64>) -> Result<String, Error> {
-    let selects = inputs.iter().map(|input| select(input, range.clone())).collect::<Result<Vec<_>, _>>()?;
-    Ok(selects.join("\nunion all by name\n"))
+/// Checks that a path is a file or a folder: a pipe would wait for its writer.
+fn check_kind(path: &Path) -> io::Result<()> {
+    let kind = fs::metadata(path)?.file_type();
+    let other = || io::Error::new(io::ErrorKind::InvalidInput, "this is neither a regular file nor a folder");
+    if kind.is_file() || kind.is_dir() { Ok(()) } else { Err(other()) }
 }
 
-/// The flows of an input that start at these times.
-fn select(input: &Input, range: std::ops::RangeInclusive<u64>) -> Result<String, Error> {
-    let file = |path: &Path| quoted_text(&path.to_string_lossy());
-    let table = match input {
-        Input::Store(path) => {
-            let in_range = |hour: Hour| hour.start_ns() <= *range.end() && *range.start() < hour.end_ns();
-            let files = content(path)?;
-            let files: Vec<_> =
-                files.iter().filter(|stored| in_range(stored.hour)).map(|stored| file(&stored.path)).collect();
-            if files.is_empty() {
-                return Ok(empty());
-            }
-            format!(
-                "read_parquet([{}], union_by_name = true, hive_partitioning = true, \
-                 hive_types = {{'date': date, 'hour': integer}})",
-                files.join(",\n    ")
-            )
-        }
-        Input::Parquet(path) | Input::Capture { flows: path, .. } => format!("read_parquet({})", file(path)),
-        Input::Csv(path) => format!("read_csv({})", file(path)),
-        Input::Json(path) => format!("read_json({})", file(path)),
-    };
-    Ok(format!("select * from {table}{}", condition(&range)))
-}
-
-/// The flows that start at these times, ns. Times are stored as µs and the ns left.
-fn condition(range: &std::ops::RangeInclusive<u64>) -> String {
+/// The flows that start at these times, ns. Times are µs; with `has_rest`, a column has the ns left.
+fn condition(range: &RangeInclusive<u64>, has_rest: bool) -> String {
     let time = |ns: u64| format!("make_timestamptz({})", ns / 1_000);
+    // Times of JSON are texts.
+    let start = if has_rest { "start_time" } else { "start_time::timestamptz" };
     let rest = format!("coalesce(start_time{NS_REST}, 0)");
     let (from, to) = (*range.start(), *range.end());
     let mut conditions = Vec::new();
     if from > 0 {
-        let exact = format!("(start_time > {0} or {rest} >= {1})", time(from), from % 1_000);
-        conditions.push(format!("start_time >= {}", time(from)));
-        conditions.extend((from % 1_000 > 0).then_some(exact));
+        conditions.push(format!("{start} >= {}", time(from)));
+        let exact = format!("({start} > {0} or {rest} >= {1})", time(from), from % 1_000);
+        conditions.extend((has_rest && from % 1_000 > 0).then_some(exact));
     }
     if to < u64::MAX {
-        conditions.push(format!("start_time <= {0} and (start_time < {0} or {rest} <= {1})", time(to), to % 1_000));
+        conditions.push(format!("{start} <= {}", time(to)));
+        conditions.extend(has_rest.then(|| format!("({start} < {0} or {rest} <= {1})", time(to), to % 1_000)));
     }
     if conditions.is_empty() { String::new() } else { format!(" where {}", conditions.join(" and ")) }
 }

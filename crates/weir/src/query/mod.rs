@@ -44,6 +44,7 @@ pub fn run(query: &Query) -> Result<RunStatus, Error> {
     let Some(text) = &query.query else { return Ok(print_questions()) };
     let sql = sql(query, text)?;
     let output = Output::of(query)?;
+    let stop_signal = StopSignal::register()?;
     let folder = tempfile::Builder::new().prefix("weir-query-").tempdir();
     let folder = folder.map_err(|error| QueryError::Temporary { error })?;
     let temporary = if query.print_sql { Path::new("") } else { folder.path() };
@@ -53,7 +54,6 @@ pub fn run(query: &Query) -> Result<RunStatus, Error> {
     }
     check_targets(&inputs, &output)?;
     let engine = load(query)?;
-    let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
     let is_whole = inputs.meter_captures(query.hardening.no_sandbox)?;
     stop_signal.start_thread();
@@ -79,7 +79,7 @@ pub fn run(query: &Query) -> Result<RunStatus, Error> {
     let answered = thread::scope(|scope| scope.spawn(restricted).join());
     let status = answered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     output.finish(status)?;
-    Ok(status.and(RunStatus::from_problems(!is_whole)))
+    Ok(status.and(RunStatus::from_problems(!is_whole || inputs.has_damage())))
 }
 
 /// A query whose inputs are ready.
@@ -112,11 +112,16 @@ impl Run<'_> {
                 }
                 Err(output::Failure::Query(error)) => {
                     let message = error.to_string();
+                    if let Some(path) = self.inputs.missing_file(&message).filter(|_| !output.has_begun()) {
+                        let error = io::ErrorKind::NotFound.into();
+                        return Err(QueryError::Input { path: path.into(), error }.into());
+                    }
                     let is_gone = message.contains("No such file") || message.contains("No files found");
                     if is_last || !is_gone || output.has_begun() {
                         return Err(QueryError::Sql(error).into());
                     }
                 }
+                Err(output::Failure::Told) => return Ok(RunStatus::Problems),
                 Err(output::Failure::Other(error)) => return Err(error),
             }
         }

@@ -15,7 +15,7 @@ use weir_text::columns::{Column, lines};
 
 /// Rows of a table. The others are counted.
 const TABLE_ROWS: u64 = 10_000;
-/// What a file is called until it is whole.
+/// What follows the name of a file, and the number of the process, until it is whole.
 const PART: &str = "part";
 
 /// Why a result was not written.
@@ -23,6 +23,8 @@ pub enum Failure {
     Query(weir_sql::Error),
     Write(io::Error),
     Other(Error),
+    /// It was logged.
+    Told,
 }
 
 impl From<weir_sql::Error> for Failure {
@@ -130,6 +132,8 @@ impl Output {
 
     fn write_part(&self, query: &weir_sql::Query<'_>, part: &Path) -> Result<(), Failure> {
         if self.format == QueryFormat::Parquet {
+            // DuckDB keeps the mode of the file.
+            files::open(part, FileMode::Overwrite, &AtomicBool::new(false)).map_err(Failure::Other)?;
             return Ok(query.write_parquet(&files::absolute(part))?);
         }
         let mut rows = query.run()?;
@@ -151,7 +155,10 @@ impl Output {
 
     fn write_csv(&self, query: &weir_sql::Query<'_>, rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<(), Failure> {
         let mut csv = csv::Writer::from_writer(out);
-        let failed = |error: csv::Error| Failure::Write(error.into());
+        let failed = |error: csv::Error| match error.into_kind() {
+            csv::ErrorKind::Io(error) => Failure::Write(error),
+            _ => Failure::Write(io::ErrorKind::InvalidData.into()),
+        };
         csv.write_record(query.columns.iter().map(|column| printable(&column.name))).map_err(failed)?;
         while let Some(chunk) = rows.next_chunk()? {
             self.has_begun.store(true, Ordering::Relaxed);
@@ -190,7 +197,8 @@ impl Output {
             let length = chunk.first().map_or(0, Vec::len);
             let shown = TABLE_ROWS.saturating_sub(count).min(length as u64) as usize;
             for (cells, column) in cells.iter_mut().zip(&chunk) {
-                cells.extend(column[..shown].iter().map(|cell| cell_text(*cell)));
+                let text = if query.is_explain { plan_text } else { cell_text };
+                cells.extend(column[..shown].iter().map(|cell| text(*cell)));
             }
             count += length as u64;
         }
@@ -206,9 +214,7 @@ impl Output {
                 Column::new(cell_text(Some(&column.name)), column.kind == Kind::Number, cells.into_iter())
             })
             .collect();
-        // EXPLAIN has its plan in one cell of many lines.
-        let is_plan = columns.iter().any(|column| column.cells.iter().any(|cell| cell.contains('\n')));
-        let mut text = if is_plan {
+        let mut text = if query.is_explain {
             columns.iter().flat_map(|column| &column.cells).filter(|cell| cell.contains('\n')).cloned().collect()
         } else {
             let width = if self.path.is_some() { None } else { console::terminal_columns() };
@@ -220,8 +226,8 @@ impl Output {
         if self.path.is_some() {
             return Ok(out.write_all(text.as_bytes())?);
         }
-        console::print_styled(&text, style::table);
-        Ok(())
+        let status = console::print_styled(&text, style::table);
+        if status == RunStatus::Success { Ok(()) } else { Err(Failure::Told) }
     }
 }
 
@@ -235,7 +241,8 @@ impl Drop for Output {
 
 fn part(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{PART}"));
+    // Another query may write to the same name.
+    name.push(format!(".{}.{PART}", std::process::id()));
     name.into()
 }
 
@@ -254,9 +261,18 @@ fn format(query: &Query) -> Result<QueryFormat, Error> {
     }
 }
 
-/// A value in a table. Lines of a plan stay.
+/// A value in a table, in one line. The end of a long one is cut.
 fn cell_text(cell: Option<&str>) -> String {
-    printable(cell.unwrap_or("-"))
+    const MAX_CHARACTERS: usize = 1_000;
+    let text = cell.unwrap_or("-");
+    let cut = text.char_indices().nth(MAX_CHARACTERS).map(|(at, _)| at);
+    let (shown, rest) = cut.map_or((text, ""), |at| (&text[..at], "…"));
+    weir_dpi::printable(shown) + rest
+}
+
+/// A plan, which has many lines.
+fn plan_text(cell: Option<&str>) -> String {
+    printable(cell.unwrap_or_default())
 }
 
 fn json_text(text: &str) -> String {

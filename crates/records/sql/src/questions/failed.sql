@@ -4,7 +4,8 @@ from (
     select src_ip, dst_ip, dst_port, start_time,
            case when rev_packets = 0 then 'no answer'
                 when rev_tcp_syn_count = 0 and contains(rev_tcp_flags, 'R') then 'refused' end as how
-    from flows where protocol = 'tcp' and fwd_tcp_syn_count > 0
+    -- The client sent nothing but SYN and RST.
+    from flows where protocol = 'tcp' and fwd_tcp_syn_count > 0 and not regexp_matches(fwd_tcp_flags, '[APFU]')
 )
 where how is not null
 group by server, port, how

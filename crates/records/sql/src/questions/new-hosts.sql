@@ -1,7 +1,7 @@
 with senders as (
-    select src_ip as host, start_time, fwd_bytes as bytes from flows
+    select src_ip as host, start_time, fwd_bytes as bytes from flows where not contains(coalesce(approximate, ''), 'overflow')
     union all
-    select dst_ip, start_time, rev_bytes from flows where rev_packets > 0
+    select dst_ip, start_time, rev_bytes from flows where rev_packets > 0 and not contains(coalesce(approximate, ''), 'overflow')
 )
 select host, min(start_time) as first, count(*) as flows, sum(bytes)::bigint as sent_bytes
 from senders

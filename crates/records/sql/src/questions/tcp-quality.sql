@@ -1,4 +1,4 @@
-select server, port, count(*) as connections,
+select server, port, count(*) as flows,
        sum(segments)::bigint as segments,
        sum(retransmitted)::bigint as retransmitted,
        round(100 * sum(retransmitted) / nullif(sum(segments), 0), 3) as retransmitted_percent,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use testbed::{arguments, captures, ledger_of, number, success, weir};
+use testbed::{arguments, captures, failure, ledger_of, number, success, weir};
 
 /// The rows of a view of `weir read`.
 fn view(store: &Path, options: &[&str]) -> Vec<Value> {
@@ -52,7 +52,7 @@ fn ready_questions_answer_as_views_do() {
             sorted(values(&ask("applications"), [names[1], names[2], names[3], names[4]])),
             sorted(values(&expected, [names[1], names[2], names[3], names[4]]))
         );
-        let quality = values(&ask("tcp-quality"), ["server", "port", "connections", "segments", "retransmitted"]);
+        let quality = values(&ask("tcp-quality"), ["server", "port", "flows", "segments", "retransmitted"]);
         let expected = view(&store, &by_server);
         let expected = values(&expected, ["dst_ip", "dst_port", "flows", "segments", "retransmitted"]);
         assert_eq!(sorted(quality), sorted(expected));
@@ -219,7 +219,8 @@ fn functions_have_the_values_of_fields() {
         ("in_net('7fff::', '8000::/1')", json!(false)),
         ("in_net('::ffff:1.2.3.4', '::ffff:1.2.0.0/112')", json!(true)),
         ("in_net('1.2.3.4', '1.2.3.4')", json!(true)),
-        ("in_net('1.2.3.4', '1.2.3.4/33')", Value::Null),
+        ("in_net('garbage', '0.0.0.0/0')", Value::Null),
+        ("in_net('10.1.2.3.4', '10.0.0.0/8')", Value::Null),
         ("in_net(null, '1.2.3.4/8')", Value::Null),
         ("protocol_name(6)", json!("tcp")),
         ("protocol_name(201)", json!("201")),
@@ -231,5 +232,81 @@ fn functions_have_the_values_of_fields() {
     let row = &ask(&[&format!("select {}", list.join(", "))], &all)[0];
     for (at, (sql, expected)) in cases.iter().enumerate() {
         assert_eq!(&row[format!("c{at}")], expected, "{sql}");
+    }
+    for net in ["1.2.3.4/33", "10.0.0.0/255.0.0.0", "10.0.0/8", "x/0", "zz::/0", "10.0.0.0/8/9", "10.0.0.0/"] {
+        let err = failure(1, ["query", &format!("select in_net('10.0.0.1', '{net}')")]);
+        assert!(err.contains(&format!("in_net: {net} is no network")), "{err}");
+    }
+}
+
+#[test]
+fn damaged_and_special_files_of_a_store_are_told() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored_captures(folder.path());
+    let hour = store.join("date=2026-11-21/hour=02");
+    let flows = view(&store, &["--fields", "start_time", "--top", "0"]).len();
+    let count = |store: &Path| {
+        let (code, out, err) =
+            weir(arguments!["query", "select count(*) as n from flows", "-i", store, "--format", "csv"]);
+        (code, out.lines().nth(1).unwrap_or_default().to_owned(), err)
+    };
+    std::fs::write(hour.join("flows-20261121T000000.000000Z.parquet"), b"PAR1").unwrap();
+    let (code, rows, err) = count(&store);
+    assert!(
+        code == 2 && rows == flows.to_string() && err.matches("cannot be read").count() == 1,
+        "{code} {rows} {err}"
+    );
+    // Directions, and other fields.
+    let other = folder.path().join("uniflow");
+    for options in [&["--uniflow"][..], &["--fields", "basic,dns_name"]] {
+        let web = captures().join("web.pcap");
+        let sink = format!("parquet:{}", other.display());
+        success(arguments!["read", "-q", web, "-o", sink].into_iter().chain(more(options)));
+    }
+    let (code, _, err) = count(&other);
+    assert!(code == 0 && err.contains("--uniflow") && err.contains("different fields"), "{err}");
+    // The folders around a file are no columns.
+    let odd = folder.path().join("src_ip=6.6.6.6");
+    std::fs::create_dir(&odd).unwrap();
+    std::fs::rename(&store, odd.join("flows")).unwrap();
+    success(arguments!["read", "-q", captures().join("web.pcap"), "-o", odd.join("w.csv")]);
+    for input in [odd.join("flows"), odd.join("w.csv")] {
+        let sql = "select count(*) as n from flows where src_ip = '6.6.6.6'";
+        let out = weir(arguments!["query", "-q", sql, "-i", input, "--format", "csv"]).1;
+        assert_eq!(out, "n\n0\n", "{input:?}");
+    }
+    let dates = weir(arguments![
+        "query",
+        "-q",
+        "select distinct date, hour from flows",
+        "-i",
+        odd.join("flows"),
+        "--format",
+        "csv"
+    ])
+    .1;
+    assert_eq!(dates, "date,hour\n2026-11-21,2\n");
+}
+
+#[test]
+fn times_select_flows_of_text_files() {
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flows = view(&captures().join("web.pcap"), &[]);
+    let expected = flows.iter().filter(|row| row["start_time"].as_str() >= Some("2026-11-21T02:51:17.93")).count();
+    assert!((1..flows.len()).contains(&expected));
+    for name in ["web.json", "web.csv"] {
+        let file = folder.path().join(name);
+        success(arguments!["read", "-q", captures().join("web.pcap"), "-o", file]);
+        let sql = "select count(*) as n from flows";
+        let range = ["--from", "2026-11-21T02:51:17.93Z", "--to", "2026-11-21T03:00:00Z"];
+        let (code, out, err) =
+            weir(arguments!["query", sql, "-i", file, "--format", "csv"].into_iter().chain(more(&range)));
+        assert!(code == 0 && out == format!("n\n{expected}\n"), "{name}: {out}{err}");
     }
 }

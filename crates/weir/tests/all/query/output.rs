@@ -3,8 +3,11 @@
 use super::{ask, has_engine, more, stored_captures};
 use crate::read::fields::python_packages;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use testbed::{arguments, assert_usage_errors, command, failure, success, text_of, weir, weir_with_input};
+use testbed::{
+    arguments, assert_usage_errors, command, failure, success, text_of, weir, weir_with_closed_output, weir_with_input,
+};
 
 const VALUES: &str = "select 'a,\"b\u{202e}' as text, 1.50 as number, 170141183460469231731687303715884105727 as big, \
     'nan'::double as none, true as yes, null as nothing, [1, null] as list, timestamptz '2026-11-24 14:00:00+01' as time";
@@ -24,6 +27,20 @@ fn each_format_has_the_same_values() {
     let (code, out, _) = weir(["query", VALUES]);
     assert!(code == 0 && out.lines().count() == 2 && out.starts_with("text") && !out.contains('\u{202e}'), "{out}");
     assert_eq!(success(["query", "select 1 where false"]), "no rows\n");
+    // A value has one line in a table, and not all of a very long one.
+    let long = "select 1 as n, 'x' || chr(10) || 'y' as t union all select 2, repeat('z', 70000) order by n";
+    let out = success(["query", long]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines.len() == 3 && lines[1] == "1 x\\x0ay" && lines[2].ends_with("zzz…"), "{}", &out[..100]);
+    assert_eq!(
+        success(["query", "select 1 as a, 2 as a, 3 as A", "--format", "json"]),
+        "{\"a\":1,\"a_1\":2,\"A_2\":3}\n"
+    );
+    let (code, err) = weir_with_closed_output(&["query", "select * from range(100000)", "--format", "csv"]);
+    assert!(code == 0 && err.is_empty(), "{code} {err}");
+    for text in ["'x' in ('a.b', 'x.csv')", "replace('a', 'b', 'x.json') = 'c'", "'x' is distinct from 'y.parquet'"] {
+        assert_eq!(success(["query", &format!("select 1 as n where not {text} or true"), "--format", "csv"]), "n\n1\n");
+    }
     assert!(success(["query", "explain select 1"]).contains("──"));
     assert_eq!(success(["query", "select 1 as \"a b\"; -- ;\n", "--format", "csv"]), "a b\n1\n");
     assert_eq!(weir_with_input(["query", "-", "--format", "csv"], b"values ('x')").1, "col0\nx\n");
@@ -54,6 +71,12 @@ fn a_result_is_in_a_file_when_it_is_whole() {
         let again = format!("select value from '{}'", path(name).display());
         assert_eq!(success(["query", &again, "--format", "csv"]), "value\n3\n");
     }
+    success(arguments!["query", format!("summarize from '{}'", path("r.csv").display()), "-o", path("s.parquet")]);
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("s.parquet"), mode("r.csv"));
+    fs::remove_file(path("s.parquet")).unwrap();
+    let quoted = format!("select value from \"{}\"", path("r.json").display());
+    assert_eq!(success(["query", &quoted, "--format", "csv"]), "value\n3\n");
     // What fails leaves the old file, and nothing else.
     let wrong = "select error('x') from range(3)";
     assert_eq!(weir(arguments!["query", wrong, "-o", path("r.csv"), "--overwrite"]).0, 1);
@@ -130,8 +153,15 @@ fn errors_show_the_place_and_what_to_do() {
     let footer = folder.path().join("broken.parquet");
     fs::write(&footer, b"PAR1 and no footer").unwrap();
     assert!(failure(1, arguments!["query", "from flows", "-i", footer]).contains("broken.parquet"));
-    let missing = folder.path().join("missing.pcap");
-    assert!(failure(1, arguments!["query", format!("from '{}'", missing.display())]).contains("No such file"));
+    for name in ["missing.pcap", "missing.csv", "missing.parquet"] {
+        let missing = folder.path().join(name);
+        let err = failure(1, arguments!["query", format!("from '{}'", missing.display())]);
+        assert!(err.contains(name) && err.contains("is the name right?"), "{err}");
+    }
+    let pipe = folder.path().join("pipe.csv");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    assert!(failure(1, arguments!["query", "from flows", "-i", pipe]).contains("neither a regular file nor a folder"));
+    assert!(failure(1, arguments!["query", "from flow", "-i", store]).contains("is called flows"));
     assert!(failure(1, arguments!["query", "from flows", "-i", folder.path()]).contains("is no store"));
     fs::write(store.join("strange"), b"").unwrap();
     let (code, _, err) = weir(arguments!["query", "select count(*) from flows", "-i", store]);

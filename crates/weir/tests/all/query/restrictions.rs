@@ -15,6 +15,8 @@ fn only_inputs_are_read_and_nothing_is_written() {
     let secret = folder.path().join("secret.txt");
     fs::write(&secret, "secret").unwrap();
     let target = store.join("x.csv");
+    let link = folder.path().join("link.csv");
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
     let (secret, target) = (secret.display(), target.display());
     let refused = [
         format!("select * from read_text('{secret}')"),
@@ -36,6 +38,11 @@ fn only_inputs_are_read_and_nothing_is_written() {
         "call pragma_version()".into(),
         "select 1; select 2".into(),
         "drop view flows".into(),
+        "from enable_profiling(format = 'json')".into(),
+        "select * from Enable_Logging ( level = 'info' )".into(),
+        "from checkpoint()".into(),
+        format!("from '{}'", link.display()),
+        format!("from read_csv('{}')", link.display()),
     ];
     for sandbox in [&[][..], &["--no-sandbox"]] {
         for sql in &refused {
