@@ -36,8 +36,6 @@ pub enum Conversion {
     IcmpCode,
     /// One packet in this number; 0 stands for all.
     Sampling,
-    /// applicationId of Weir: the number behind the octet of the classification engine. 0 stands for none.
-    Application,
     /// A number that is above 0; 0 stands for none.
     NotZero,
 }
@@ -63,22 +61,21 @@ impl Conversion {
                 let end = octets.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
                 std::str::from_utf8(&octets[..end]).ok().map(StoredValue::Text)
             }
-            _ => number(octets).and_then(|number| self.of_number(number, octets.len())),
+            _ => number(octets).and_then(|number| self.of_number(number)),
         };
         let is_none = match (self, value) {
             (Self::Text, Some(StoredValue::Text(text))) => text.is_empty(),
             (Self::Address, _) => octets.iter().all(|octet| *octet == 0),
-            (Self::Code | Self::Application, Some(StoredValue::Code(0))) => true,
+            (Self::Code, Some(StoredValue::Code(0))) => true,
             (Self::Vlan | Self::NotZero, Some(StoredValue::Unsigned(0))) => true,
             _ => false,
         };
         if is_none { Converted::None } else { value.map_or(Converted::Invalid, Converted::Value) }
     }
 
-    fn of_number(self, number: u64, octets: usize) -> Option<StoredValue<'static>> {
+    fn of_number(self, number: u64) -> Option<StoredValue<'static>> {
         Some(match self {
             Self::Code | Self::CodeOrZero => StoredValue::Code(number),
-            Self::Application => StoredValue::Code((octets == 4 && number >> 24 == 6).then_some(number & 0xff_ffff)?),
             Self::Milliseconds | Self::MillisecondsToNs => StoredValue::Unsigned(number.checked_mul(1_000_000)?),
             Self::Label => StoredValue::Unsigned(number >> 4),
             Self::IcmpType => StoredValue::Unsigned(number >> 8),

@@ -161,7 +161,7 @@ impl State<'_> {
         const SYSTEM_INIT_TIME_MILLISECONDS: u16 = 160;
         for (field, value) in fields.iter().zip(values).filter(|(field, _)| field.enterprise == 0) {
             let Some(number) = number(value) else { continue };
-            if field.number == PRIVATE_ENTERPRISE_NUMBER && number == WEIR_ENTERPRISE.into() && !*self.is_in_types {
+            if field.number == PRIVATE_ENTERPRISE_NUMBER && number == u64::from(WEIR_ENTERPRISE) && !*self.is_in_types {
                 *self.is_in_types = true;
                 handler.begin_weir_run();
             }

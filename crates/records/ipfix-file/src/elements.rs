@@ -104,7 +104,9 @@ fn all_targets() -> HashMap<ElementId, Vec<Target>> {
     let mut all: HashMap<_, Vec<Target>> = HashMap::new();
     let is_read = |column: &&Column| column.is_restored() && !is_ambiguous(column) && !is_time_of_record(column);
     for column in columns().iter().filter(is_read) {
-        for (rank, of) in (1..).zip(elements_of(column).filter(|element| element.is_in(Format::Ipfix))) {
+        // The numbers of applicationId are those of each exporter, and a record does not say whose they are.
+        let elements = elements_of(column).filter(|of| of.is_in(Format::Ipfix) && !of.is_application_id());
+        for (rank, of) in (1..).zip(elements) {
             let element = identifier(of, column.name.starts_with("rev_"));
             let target = Target { column, element, conversion: conversion(column, of), rank };
             all.entry(element).or_default().push(target);
@@ -133,7 +135,6 @@ fn identifier(element: &Element, is_reverse: bool) -> ElementId {
 fn conversion(column: &Column, element: &Element) -> Conversion {
     const PROTOCOL_IDENTIFIER: u16 = 4;
     const VLAN_ID: u16 = 58;
-    const APPLICATION_ID: u16 = 95;
     const FLOW_END_REASON: u16 = 136;
     const TCP_WIN_MSS_IN: u16 = 417;
     const SAMPLING_POPULATION: u16 = 310;
@@ -143,7 +144,6 @@ fn conversion(column: &Column, element: &Element) -> Conversion {
         DataType::MacAddress => Conversion::Mac,
         DataType::String => Conversion::Text,
         DataType::DateTimeMilliseconds | DataType::DateTimeNanoseconds => Conversion::Milliseconds,
-        DataType::OctetArray if element.number == APPLICATION_ID => Conversion::Application,
         DataType::OctetArray => Conversion::Label,
         _ if element.ntop_reverse.is_some() && element.number == TCP_WIN_MSS_IN => Conversion::NotZero,
         _ => match (element.number, column.kind) {

@@ -108,6 +108,10 @@ impl Layout {
             let addresses = setters.iter_mut().filter(|setter| setter.conversion == Conversion::AddressOrZero);
             addresses.for_each(|setter| setter.conversion = Conversion::Address);
         }
+        if is_of_layer2(&setters) {
+            // Basic records have a protocol of 0 then.
+            setters.retain(|setter| setter.element != (0, 4));
+        }
         for setter in &mut setters {
             let is_reverse = setter.element == (REVERSE_ENTERPRISE, TCP_CONTROL_BITS);
             let reverse = if is_reverse { REVERSE_BIT } else { 0 };
@@ -155,7 +159,7 @@ impl Layout {
     fn what_is_missing(&self) -> Option<&'static str> {
         let has = |elements: &[ElementId]| has(&self.setters, elements);
         let [source, destination, protocol] = [has(&[(0, 8), (0, 27)]), has(&[(0, 12), (0, 28)]), has(&[(0, 4)])];
-        let is_of_layer2 = !source && !destination && !protocol && has(&[(0, 56)]) && has(&[(0, 80)]);
+        let is_of_layer2 = is_of_layer2(&self.setters);
         let times = [self.start.is_some(), self.end.is_some(), self.duration.is_some()];
         let needed = [
             (is_of_layer2 || source, "sourceIPv4Address or sourceIPv6Address"),
@@ -278,6 +282,12 @@ impl Layout {
 /// Whether the template has one of these elements, or one that stands for it.
 fn has(setters: &[Setter], elements: &[ElementId]) -> bool {
     setters.iter().any(|setter| elements.contains(&setter.element))
+}
+
+/// Whether records have MAC addresses in place of addresses of IP.
+fn is_of_layer2(setters: &[Setter]) -> bool {
+    let of_ip = [(0, 8), (0, 12), (0, 27), (0, 28)];
+    !has(setters, &of_ip) && has(setters, &[(0, 56)]) && has(setters, &[(0, 80)])
 }
 
 /// Whether a flow record needs a value of the element, if its template has it: addresses, protocol, packets and octets.

@@ -17,6 +17,8 @@ mod message;
 mod reader;
 mod survey;
 mod template;
+#[cfg(test)]
+mod tests;
 
 pub use error::{Error, Problem, ReadError, What};
 pub use reader::{FileReader, Found};
