@@ -10,7 +10,7 @@ use crate::elements::{
 };
 use crate::field::Field;
 use weir_fields::{
-    Column, REVERSE_ENTERPRISE, Restored, StoredValue, WEIR_ENTERPRISE, WEIR_FIRST_NUMBER, restore_omitted,
+    Column, ColumnKind, REVERSE_ENTERPRISE, Restored, StoredValue, WEIR_ENTERPRISE, WEIR_FIRST_NUMBER, restore_omitted,
 };
 use weir_flow::FlowRecord;
 
@@ -47,6 +47,10 @@ pub struct Setter {
     also: Option<usize>,
 }
 
+/// Most packets or octets of a direction. No flow has 2^53 octets (9 petabytes).
+const MAX_COUNT: u64 = 1 << 53;
+/// Largest other number: 18 years in ns.
+const MAX_NUMBER: u64 = 1 << 59;
 /// layer2OctetDeltaCount of both directions.
 const LAYER2_OCTETS: [ElementId; 2] = [(0, 352), (REVERSE_ENTERPRISE, 352)];
 const DURATION: &str = "flowDurationMilliseconds or flowDurationMicroseconds";
@@ -240,13 +244,15 @@ impl Layout {
                 None => setter.conversion.convert(values[setter.at]),
             };
             let is_valid = match converted {
+                // The sums of both directions must fit, too.
+                Converted::Value(StoredValue::Unsigned(number)) if number > setter.largest() => false,
                 Converted::Value(value) => setter.column.restore(flow, value),
                 Converted::None => true,
                 Converted::Invalid => false,
             };
             match is_valid {
                 true => {}
-                false if is_needed => return Err(Reject::Invalid(setter.column.name)),
+                false if is_needed || is_summed => return Err(Reject::Invalid(setter.column.name)),
                 false => invalid(setter.column),
             }
         }
@@ -293,6 +299,22 @@ fn is_of_layer2(setters: &[Setter]) -> bool {
 /// Whether a flow record needs a value of the element, if its template has it: addresses, protocol, packets and octets.
 fn is_needed(element: ElementId) -> bool {
     matches!(element, (0 | REVERSE_ENTERPRISE, 1 | 2) | (0, 4 | 8 | 12 | 27 | 28))
+}
+
+impl Setter {
+    /// The largest number, so that sums of some fields fit, too.
+    fn largest(&self) -> u64 {
+        match self.column.kind {
+            _ if is_count(self.element) => MAX_COUNT,
+            ColumnKind::Integer => MAX_NUMBER,
+            _ => u64::MAX,
+        }
+    }
+}
+
+/// Whether the element has packets or octets.
+fn is_count(element: ElementId) -> bool {
+    matches!(element, (0 | REVERSE_ENTERPRISE, 1 | 2)) || LAYER2_OCTETS.contains(&element)
 }
 
 /// The best element of each field, in the order of the catalogue.

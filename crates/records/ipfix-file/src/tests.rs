@@ -146,6 +146,17 @@ fn records_that_are_no_flows_are_counted_and_named() {
 }
 
 #[test]
+fn counts_that_no_flow_has_are_refused() {
+    let fields = [&FLOW[..5], &[(0, 2, 8), (REVERSE, 2, 8), (0, 1, 8), (REVERSE, 1, 8)], &FLOW[7..]].concat();
+    let record = |count: u64| [&flow(1)[..13], &count.to_be_bytes().repeat(4), &flow(1)[21..]].concat();
+    let records = [record(u64::MAX), record(9)].concat();
+    let outcome = read(&file(&[Message::of(1).template(256, &fields).set(256, &records)]));
+    assert_eq!(outcome.packets(), [9]);
+    let expected = "1 records with an invalid value of fwd_packets (the first with template 256 of domain 1)";
+    assert_eq!(outcome.problems, [expected]);
+}
+
+#[test]
 fn malformed_messages_are_left_out_from_there_on() {
     let template = Message::of(1).template(300, &FLOW);
     let mut long_set = Message::of(1).set(300, &flow(1)).set(300, &flow(2)).octets();
