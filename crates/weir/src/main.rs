@@ -37,6 +37,7 @@ mod settings;
 mod signals;
 mod store;
 mod stored;
+mod stored_reader;
 mod summary;
 mod synth;
 mod table;

@@ -1,10 +1,10 @@
-//! `weir read` of flows that were stored: from stores, and from single Parquet files.
+//! `weir read` of flows that were stored: from stores, and from single Parquet and IPFIX files.
 
 use crate::anonymisation;
 use crate::arguments::{Arguments, Command, Output, Read, RecordSink, Sinks};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
-use crate::error::{Error, InputError, OutputError, StoreError};
+use crate::error::{Error, InputError, OutputError};
 use crate::files::{self, Target};
 use crate::input;
 use crate::outputs::{Outputs, log_sink_failure};
@@ -12,6 +12,7 @@ use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::key_options;
 use crate::signals::StopSignal;
+use crate::stored_reader::{StoredPaths, StoredProblem, StoredReader};
 use crate::summary;
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -27,50 +28,32 @@ use weir_fields::{Column, field};
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
 use weir_query::{GroupField, Metric, RecordOrder, View};
-use weir_store::{Damage, FlowReader, Found};
-
-/// The ending of a single file.
-const ENDING: &str = "parquet";
 
 /// The paths of stored flows, if these are the sources.
 ///
 /// # Errors
 /// There are packets, too.
-pub fn paths(sources: &[SourceSpec]) -> Result<Option<Vec<PathBuf>>, Error> {
-    let path = |source: &SourceSpec| match source {
-        SourceSpec::Capture(path) => stored_path(path),
-        _ => None,
-    };
-    let stored: Vec<PathBuf> = sources.iter().filter_map(path).collect();
-    match sources.iter().find(|source| path(source).is_none()) {
-        _ if stored.is_empty() => Ok(None),
+pub fn paths(sources: &[SourceSpec]) -> Result<Option<StoredPaths>, Error> {
+    let mut paths = StoredPaths::default();
+    let packets: Vec<_> = sources.iter().filter(|source| !paths.add(source)).collect();
+    match packets.first() {
+        _ if paths.all().next().is_none() => Ok(None),
         Some(packets) => Err(InputError::FlowsAndPackets(packets.to_string()).into()),
-        None => Ok(Some(stored)),
+        None => Ok(Some(paths)),
     }
 }
 
-/// A folder, a file whose name says that it is Parquet, or what follows `parquet:`.
-fn stored_path(path: &Path) -> Option<PathBuf> {
-    let named = path.to_str().and_then(|path| path.strip_prefix("parquet:")).filter(|path| !path.is_empty());
-    let named = named.map(PathBuf::from);
-    named.or_else(|| (path.is_dir() || path.extension().is_some_and(|end| end == ENDING)).then(|| path.into()))
-}
-
-pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
+pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     check_options(read)?;
     raise_limit_of_files();
-    let Found { mut reader, damaged, strange, has_anonymised } =
-        FlowReader::open(paths, read.times_ns()?).map_err(StoreError::from)?;
-    if let Some(path) = strange.first() {
-        let (others, path) = (strange.len() - 1, path.display());
-        warn!(%path, others, "there is something in the store that is none of it, which is left out");
-    }
-    let outputs = outputs(read, paths, reader.known())?;
+    let mut reader = StoredReader::open(stored, read.times_ns()?)?;
+    let paths: Vec<PathBuf> = stored.all().cloned().collect();
+    let outputs = outputs(read, &paths, reader.known())?;
     if let Some(fields) = needed_fields(read, &outputs)? {
         reader.keep_only(&fields);
     }
     let enricher = Enricher::load(&read.enrichment)?;
-    if has_anonymised && read.enrichment.columns().next().is_some() {
+    if reader.has_anonymised && read.enrichment.columns().next().is_some() {
         warn!("stored flows are anonymised: places and tags are those of the addresses that they have instead");
     }
     let lists = enricher.as_ref().map(|enricher| enricher.current().lists(|_| true));
@@ -104,21 +87,20 @@ pub fn run(read: &Read, paths: &[PathBuf]) -> Result<RunStatus, Error> {
     let exporter =
         Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
     stop_signal.start_thread_with(&timing, exporter.end_soon());
-    let (ledger, status) = export(&mut reader, exporter, &stop, &mut progress, damaged);
+    let (ledger, status) = export(&mut reader, exporter, &stop, &mut progress);
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }
 
 /// Passes all records to the sinks, until their end, a signal, or until no sink is left.
 fn export(
-    reader: &mut FlowReader,
+    reader: &mut StoredReader,
     mut exporter: Exporter,
     stop: &AtomicBool,
     progress: &mut Progress,
-    damaged: Vec<Damage>,
 ) -> (Ledger, RunStatus) {
     let mut pipeline = StoredPipeline::new(exporter.handle());
-    let mut has_problems = !damaged.is_empty();
-    damaged.iter().for_each(log_damage);
+    let mut has_problems = !reader.problems.is_empty();
+    reader.problems.iter().for_each(StoredProblem::log);
     let log_errors = |errors: Vec<weir_export::Error>| {
         // A closed pipe is no failure.
         let failures = errors.iter().filter(|error| !error.is_closed_pipe());
@@ -129,9 +111,9 @@ fn export(
         match pipeline.export(|records| reader.read(records, StoredPipeline::BATCH)) {
             Ok(true) => {}
             Ok(false) => break,
-            Err(damage) => {
+            Err(problem) => {
                 has_problems = true;
-                log_damage(&damage);
+                problem.log();
             }
         }
         if batches % input::BURSTS_BETWEEN_CHECKS == 0 {
@@ -139,8 +121,8 @@ fn export(
             if exporter.all_sinks_failed() || stop.load(Ordering::Relaxed) {
                 break;
             }
-            let total_bytes = Some(reader.total_octets);
-            let done = weir_capture::Progress { done_bytes: reader.done_octets, total_bytes };
+            let total_bytes = Some(reader.total_octets());
+            let done = weir_capture::Progress { done_bytes: reader.done_octets(), total_bytes };
             progress.update(done, || pipeline.account().ledger.packets.received);
         }
     }
@@ -153,10 +135,6 @@ fn export(
     exporter.finish();
     has_problems |= log_errors(exporter.take_errors());
     (exporter.ledger([pipeline.account().clone()]), RunStatus::from_problems(has_problems))
-}
-
-fn log_damage(Damage { path, error }: &Damage) {
-    warn!(path = %path.display(), %error, "this cannot be read to its end, the rest of its records is left out");
 }
 
 /// The files of an hour are open at the same time.

@@ -11,6 +11,7 @@ mod expression;
 mod filter;
 mod flows;
 mod frames;
+mod ipfix_file;
 mod meter;
 mod recording;
 mod selections;
@@ -23,6 +24,7 @@ pub use export::export;
 pub use expression::expression;
 pub use filter::filter;
 pub use frames::decode;
+pub use ipfix_file::ipfix_file;
 pub use meter::meter;
 pub use recording::index;
 pub use selections::{fields, query};
@@ -33,7 +35,7 @@ pub use user_files::{mmdb, networks, rules, tags};
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("compressed", compressed),
     ("decode", decode),
     ("dpi_datagram", dpi_datagram),
@@ -45,6 +47,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("fields", fields),
     ("filter", filter),
     ("index", index),
+    ("ipfix_file", ipfix_file),
     ("meter", meter),
     ("mmdb", mmdb),
     ("networks", networks),

@@ -6,7 +6,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 29] = [
+const ALLOWED: [(&str, &str); 30] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &str); 29] = [
     ("fields", "dpi flow packet tcp text"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
+    ("ipfix-file", "fields flow packet"),
     ("ledger", ""),
     ("ndpi", ""),
     ("packet", "ledger"),
@@ -37,7 +38,7 @@ const ALLOWED: [(&str, &str); 29] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "anonymise bench capture control dpi egress enrich export fields flow host ledger packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
+        "anonymise bench capture control dpi egress enrich export fields flow host ipfix-file ledger packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

@@ -5,6 +5,7 @@
 //! * [`binary`], [`records`]: runs of `weir` with their exit codes, flow records and ledgers.
 //! * [`running`], [`served`]: a `weir` that is receiving, and one that serves the HTTP interface.
 //! * [`collector`], [`decode`]: nfcapd, and a decoder of IPFIX and NetFlow v9 of its own.
+//! * [`ipfix`]: IPFIX messages, also wrong ones.
 //! * [`tcpdump`]: tcpdump at an interface or a pipe.
 //! * [`mmdb`]: databases in the MaxMind DB format.
 #![allow(missing_docs)] // The names of these functions are sentences in the tests.
@@ -14,6 +15,7 @@ pub mod collector;
 pub mod decode;
 pub mod frames;
 pub mod host;
+pub mod ipfix;
 pub mod mmdb;
 pub mod namespace;
 pub mod pcap;

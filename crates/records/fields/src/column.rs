@@ -278,6 +278,11 @@ impl Column {
         self.properties.origin == origin
     }
 
+    /// Whether stored records can get the field back by its value.
+    pub fn is_restored(&self) -> bool {
+        self.restore.is_some()
+    }
+
     /// Sets the value of a stored record. Returns whether it is one of the field.
     pub fn restore(&self, flow: &mut FlowRecord, value: StoredValue<'_>) -> bool {
         self.restore.is_some_and(|restore| restore(flow, value).is_some())

@@ -13,6 +13,7 @@ mod community_id;
 mod element;
 mod entry;
 mod field;
+mod omitted;
 mod page;
 mod restore;
 mod restored;
@@ -35,6 +36,7 @@ pub use field::{
     Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
     view_field,
 };
+pub use omitted::restore_omitted;
 pub use page::profiles;
 pub use restore::StoredValue;
 pub use restored::Restored;

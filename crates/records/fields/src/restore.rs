@@ -19,6 +19,12 @@ pub enum StoredValue<'a> {
     Float(f64),
     /// Everything else.
     Text(&'a str),
+    /// In place of a text: the number of a word or a protocol, or the bits of words and flags, as in IPFIX.
+    Code(u64),
+    /// In place of a text: an address.
+    Ip(IpAddr),
+    /// In place of a text: a MAC address.
+    Mac([u8; 6]),
 }
 
 impl StoredValue<'_> {
@@ -41,19 +47,35 @@ impl StoredValue<'_> {
     }
 }
 
-/// A word of these, by its name.
-pub(crate) fn word<T: Copy>(value: StoredValue<'_>, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
-    let StoredValue::Text(text) = value else { return None };
-    all.iter().copied().find(|one| name(*one) == text)
+/// A word of these, by its name or its number.
+pub(crate) fn word<T: Copy>(
+    value: StoredValue<'_>,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    number: fn(T) -> u8,
+) -> Option<T> {
+    match value {
+        StoredValue::Text(text) => all.iter().copied().find(|one| name(*one) == text),
+        StoredValue::Code(code) => all.iter().copied().find(|one| u64::from(number(*one)) == code),
+        _ => None,
+    }
 }
 
-/// The bits of words that are separated by spaces.
-pub(crate) fn words<T: Copy + Default + std::ops::BitOr<Output = T>>(
+/// The bits of words that are separated by spaces. Other bits than theirs are no value.
+pub(crate) fn words<T: Copy + Default + PartialEq + TryFrom<u64> + std::ops::BitOr<Output = T>>(
     value: StoredValue<'_>,
     names: &[(T, &'static str)],
 ) -> Option<T> {
-    let StoredValue::Text(text) = value else { return None };
-    text.split(' ').try_fold(T::default(), |bits, word| Some(bits | names.iter().find(|(_, name)| *name == word)?.0))
+    match value {
+        StoredValue::Text(text) => text
+            .split(' ')
+            .try_fold(T::default(), |bits, word| Some(bits | names.iter().find(|(_, name)| *name == word)?.0)),
+        StoredValue::Code(code) => {
+            let all = names.iter().fold(T::default(), |bits, (bit, _)| bits | *bit);
+            T::try_from(code).ok().filter(|bits| *bits | all == all)
+        }
+        _ => None,
+    }
 }
 
 /// A function of an entry: sets a field of a record. `None`: this is no value of the field.
@@ -131,7 +153,8 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_address(&mut self, value: StoredValue<'_>, field: fn(&mut FlowRecord) -> &mut [u8; 16]) -> Option<()> {
-        (self.flow.network, *field(self.flow)) = match value.parse()? {
+        let address = if let StoredValue::Ip(address) = value { address } else { value.parse()? };
+        (self.flow.network, *field(self.flow)) = match address {
             IpAddr::V4(address) => (Network::Ipv4, ipv4_mapped(address.octets())),
             IpAddr::V6(address) => (Network::Ipv6, address.octets()),
         };
@@ -139,15 +162,23 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_protocol(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let StoredValue::Text(text) = value else { return None };
-        let number = (0..=u8::MAX).find(|number| protocol_name(*number) == Some(text)).or_else(|| text.parse().ok());
+        let named = |text| (0..=u8::MAX).find(|number| protocol_name(*number) == Some(text));
+        let number = match value {
+            StoredValue::Text(text) => named(text).or_else(|| text.parse().ok()),
+            StoredValue::Code(number) => number.try_into().ok(),
+            _ => None,
+        };
         assign(&mut self.flow.protocol, number)
     }
 
     pub fn set_tcp_flags(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let StoredValue::Text(text) = value else { return None };
         let bit = |letter: u8| Some(TCP_FLAG_LETTERS.iter().find(|(known, _)| *known == letter)?.1);
-        let bits = text.bytes().try_fold(0, |bits, letter| Some(bits | bit(letter)?));
+        let bits = match value {
+            StoredValue::Text(text) => text.bytes().try_fold(0, |bits, letter| Some(bits | bit(letter)?)),
+            // The upper four bits of the octets are the length of the header.
+            StoredValue::Code(bits) => u16::try_from(bits).ok().map(|bits| bits & 0xfff),
+            _ => None,
+        };
         assign(&mut self.direction().tcp_flags, bits)
     }
 
@@ -175,12 +206,11 @@ impl<'a> RestoredSide<'a> {
 
     /// The MAC address of the source (0) or the destination (1).
     pub fn set_mac(&mut self, value: StoredValue<'_>, side: usize) -> Option<()> {
-        let StoredValue::Text(text) = value else { return None };
-        let mut mac = [0; 6];
-        let mut parts = text.split(':');
-        for octet in &mut mac {
-            *octet = u8::from_str_radix(parts.next().filter(|part| part.len() == 2)?, 16).ok()?;
-        }
+        let mac = match value {
+            StoredValue::Mac(mac) => mac,
+            StoredValue::Text(text) => parse_mac(text)?,
+            _ => return None,
+        };
         let FlowRecord { network, source, destination, forward, reverse, .. } = &mut *self.flow;
         if *network == Network::Layer2 {
             [source, destination][side][10..].copy_from_slice(&mac);
@@ -189,7 +219,7 @@ impl<'a> RestoredSide<'a> {
         } else {
             *[&mut reverse.destination_mac, &mut reverse.source_mac][side] = mac;
         }
-        parts.next().is_none().then_some(())
+        Some(())
     }
 
     pub fn set_icmp_type(&mut self, value: StoredValue<'_>) -> Option<()> {
@@ -240,13 +270,13 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_application(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let application = word(value, Application::ALL, Application::name)?;
+        let application = word(value, Application::ALL, Application::name, |one| one as u8)?;
         self.findings()?.recognise(application, Confidence::Port);
         Some(())
     }
 
     pub fn set_confidence(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let confidence = word(value, &Confidence::ALL, Confidence::name)?;
+        let confidence = word(value, &Confidence::ALL, Confidence::name, |one| one as u8)?;
         let findings = self.findings()?;
         let (application, _) = findings.application()?;
         findings.recognise(application, confidence);
@@ -268,11 +298,9 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_notes(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let StoredValue::Text(text) = value else { return None };
+        let bits = words(value, &Note::NAMES.map(|(note, name)| (note as u8, name)))?;
         let findings = self.findings()?;
-        for word in text.split(' ') {
-            findings.note(Note::NAMES.into_iter().find(|(_, name)| *name == word)?.0);
-        }
+        Note::NAMES.iter().filter(|(note, _)| bits & *note as u8 != 0).for_each(|(note, _)| findings.note(*note));
         Some(())
     }
 
@@ -307,4 +335,13 @@ impl<'a> RestoredSide<'a> {
         messages.timed = 1;
         set(&mut messages.response_max_ns, value)
     }
+}
+
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for octet in &mut mac {
+        *octet = u8::from_str_radix(parts.next().filter(|part| part.len() == 2)?, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
 }

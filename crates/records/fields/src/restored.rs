@@ -24,6 +24,11 @@ impl Restored {
         if let Some(missing) = columns().iter().find(|column| is_of_every_record(column) && !stored.contains(column)) {
             return Err(missing.name);
         }
+        Ok(Self::of_some(stored, is_uniflow))
+    }
+
+    /// The same for records that have times, addresses, packets and octets, but need not have the other columns.
+    pub fn of_some(stored: &[&'static Column], is_uniflow: bool) -> Self {
         let columns_of_store: Vec<_> =
             columns().iter().filter(|column| column.restore.is_some() && stored.contains(column)).collect();
         let mut known: Vec<&'static Column> = Vec::new();
@@ -48,7 +53,7 @@ impl Restored {
         let place = |of: &&Column| columns().iter().position(|column| column == *of);
         known.sort_by_key(place);
         let columns = columns_of_store.into_iter().filter(|column| known.contains(column)).collect();
-        Ok(Self { known, columns })
+        Self { known, columns }
     }
 
     /// The fields that records have, in the order of the catalogue.

@@ -8,4 +8,6 @@ pub enum StoreError {
     Folder { path: String, error: io::Error },
     #[error(transparent)]
     Store(#[from] weir_store::Error),
+    #[error(transparent)]
+    IpfixFile(#[from] weir_ipfix_file::Error),
 }

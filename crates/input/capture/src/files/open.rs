@@ -203,7 +203,7 @@ fn describe(head: &[u8]) -> FormatError {
         (b"RTSS", "a Microsoft Network Monitor capture: convert it with `editcap -F pcapng`"),
         (b"PAR1", "a Parquet file"),
         (b"\x7fELF", "a program"),
-        (b"\x00\x0a", "IPFIX messages, which hold flow records and no packets"),
+        (b"\x00\x0a", "IPFIX messages, which hold flow records and no packets; `weir read ipfix:FILE` reads them"),
         (b"\x00\x09", "NetFlow v9 messages, which hold flow records and no packets"),
     ];
     if let Some((_, name)) = KNOWN.iter().find(|(magic, _)| head.starts_with(magic)) {

@@ -74,7 +74,7 @@ fields! {
         |r| number(r, is_ip(r) && r.flow.protocol == 6, |d| d.tcp_flags), restored_from: &["tcp_flags"];
     flow "end_reason", Word, "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
         [Element::common(136, "flowEndReason", Unsigned8).basic()],
-        |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name()) => |r, v| assign(&mut r.flow.end_reason, word(v, &EndReason::ALL, EndReason::name)), profiles: &[Basic, Store], words: Some(Words::EndReason);
+        |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name()) => |r, v| assign(&mut r.flow.end_reason, word(v, &EndReason::ALL, EndReason::name, |one| one as u8)), profiles: &[Basic, Store], words: Some(Words::EndReason);
     flow "interface", Integer, "", "Interface that captured the first packet: its number in the capture file, from 1 on; the interface index of the system (`ip link`); or the DPDK port number plus 1.",
         [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into()) => |r, v| set(&mut r.flow.interface, v), profiles: &[Basic, Store], known: AtFirst;
     flow "queue_lost", Integer, "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",

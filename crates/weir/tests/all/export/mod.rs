@@ -1,5 +1,6 @@
 mod anonymise;
 mod file_errors;
+mod ipfix_source;
 mod options_records;
 mod rotation;
 mod store;

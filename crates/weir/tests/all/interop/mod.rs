@@ -10,6 +10,7 @@ mod goflow2;
 mod ipfixdump;
 mod netflow_parser;
 mod own_elements;
+mod own_reader;
 mod python_netflow;
 mod rotated_files;
 

@@ -1,0 +1,223 @@
+//! Reads the records of some files.
+//!
+//! Input: paths. Output: records that have the fields of [`FileReader::known`], in the order of the files. Invariant:
+//! no record of a file that has changed since its templates were read.
+
+use crate::decoder::{Decoder, Handler};
+use crate::error::{Error, Problem, ReadError, What};
+use crate::layout::{Layout, Reject, SetContext};
+use crate::message::MessageReader;
+use crate::survey::{Runs, Survey, swap};
+use crate::template::TemplateTable;
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use weir_fields::{Column, Restored, columns};
+use weir_flow::FlowRecord;
+
+/// Reads the records of some files.
+pub struct FileReader {
+    files: VecDeque<SurveyedFile>,
+    restored: Restored,
+    starts_ns: Option<RangeInclusive<u64>>,
+    open: Option<OpenFile>,
+    problems: VecDeque<Problem>,
+    /// Octets of the files that are read.
+    pub done_octets: u64,
+    /// Octets of all files.
+    pub total_octets: u64,
+}
+
+/// What was found before the first record is read.
+pub struct Found {
+    /// The reader of the records.
+    pub reader: FileReader,
+    /// Fields that some records have no valid value of, so that they are not known.
+    pub invalid: Vec<&'static Column>,
+}
+
+/// A file whose templates are known.
+struct SurveyedFile {
+    path: PathBuf,
+    octets: u64,
+    templates: TemplateTable,
+    /// Octets of its whole messages, without compression.
+    content: u64,
+    /// Why they are not the whole file.
+    end: Option<ReadError>,
+    is_uniflow: bool,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    octets: u64,
+    content: u64,
+    end: Option<ReadError>,
+    decoder: Decoder,
+    records: Records,
+}
+
+/// The records of a message.
+struct Records {
+    runs: Runs,
+    is_uniflow: bool,
+    /// Which setters of a layout are used.
+    wanted: HashMap<usize, Box<[bool]>>,
+    columns: Vec<&'static Column>,
+    flows: VecDeque<FlowRecord>,
+}
+
+impl Handler for Records {
+    fn begin_weir_run(&mut self) {
+        self.runs.begin();
+    }
+
+    fn record(&mut self, layout: &Rc<Layout>, set: &SetContext, values: &[&[u8]]) -> Result<(), Reject> {
+        let columns = &self.columns;
+        let wanted = self
+            .wanted
+            .entry(layout.number)
+            .or_insert_with(|| layout.setters.iter().map(|setter| columns.contains(&setter.column)).collect());
+        let is_full = self.runs.has_full_records(layout);
+        let mut flow = layout.restore(values, set, is_full, |at| wanted[at], |_| {})?;
+        if !self.is_uniflow && layout.is_from_responder(values) {
+            swap(&mut flow);
+        }
+        self.flows.push_back(flow);
+        Ok(())
+    }
+}
+
+impl FileReader {
+    /// Reads the templates of files. Flows that start at other times (ns since 1970 UTC) are not read.
+    ///
+    /// # Errors
+    /// A path is no regular file that can be read.
+    pub fn open(paths: &[PathBuf], starts_ns: Option<RangeInclusive<u64>>) -> Result<Found, Error> {
+        let (mut files, mut surveys) = (VecDeque::new(), Vec::new());
+        let mut total_octets = 0;
+        for path in paths {
+            let failed = |error| Error::Io { path: path.clone(), error };
+            let metadata = fs::metadata(path).map_err(failed)?;
+            if !metadata.is_file() {
+                return Err(Error::NoFile(path.clone()));
+            }
+            let (file, survey) = read_templates(path, metadata.len()).map_err(failed)?;
+            total_octets += file.octets;
+            files.push_back(file);
+            if !survey.is_empty() {
+                surveys.push(survey);
+            }
+        }
+        let mut stored: Vec<&'static Column> = columns().iter().collect();
+        for survey in &surveys {
+            let known = survey.known();
+            stored.retain(|column| known.contains(column));
+        }
+        let restored = Restored::of_some(&stored, surveys.iter().any(Survey::is_uniflow));
+        let mut invalid: Vec<_> = surveys.into_iter().flat_map(|survey| survey.invalid).collect();
+        invalid.dedup();
+        let (open, problems) = (None, VecDeque::new());
+        Ok(Found { reader: Self { files, restored, starts_ns, open, problems, done_octets: 0, total_octets }, invalid })
+    }
+
+    /// The fields that the records have.
+    pub fn known(&self) -> &[&'static Column] {
+        self.restored.known()
+    }
+
+    /// From now on records have these fields only, and those of every record.
+    pub fn keep_only(&mut self, fields: &[&'static Column]) {
+        self.restored.keep_only(fields);
+    }
+
+    /// Appends records, up to a number of them. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// Something is wrong with a file. The next call goes on.
+    pub fn read(&mut self, records: &mut Vec<FlowRecord>, most: usize) -> Result<bool, Problem> {
+        if let Some(problem) = self.problems.pop_front() {
+            return Err(problem);
+        }
+        if self.open.is_none() {
+            let Some(file) = self.files.pop_front() else { return Ok(false) };
+            self.open_file(file)?;
+        }
+        let Some(file) = &mut self.open else { return Ok(true) };
+        if file.records.flows.is_empty() {
+            let result = file.next_message();
+            if let Some(starts_ns) = &self.starts_ns {
+                file.records.flows.retain(|flow| starts_ns.contains(&flow.start_ns()));
+            }
+            if !matches!(result, Ok(true)) {
+                self.close_file(result.err());
+                return Ok(true);
+            }
+        }
+        let count = most.min(file.records.flows.len());
+        records.extend(file.records.flows.drain(..count));
+        Ok(true)
+    }
+
+    fn open_file(&mut self, file: SurveyedFile) -> Result<(), Problem> {
+        let SurveyedFile { path, octets, templates, content, end, is_uniflow } = file;
+        match MessageReader::open(&path) {
+            Ok(messages) => {
+                let decoder = Decoder::new(messages, templates.complete());
+                let columns = self.restored.columns().to_vec();
+                let records = Records {
+                    runs: Runs::default(),
+                    is_uniflow,
+                    wanted: HashMap::new(),
+                    columns,
+                    flows: VecDeque::new(),
+                };
+                self.open = Some(OpenFile { path, octets, content, end, decoder, records });
+                Ok(())
+            }
+            Err(error) => {
+                self.done_octets += octets;
+                Err(Problem { path, what: What::Ended(error.into()) })
+            }
+        }
+    }
+
+    /// What was left out, and why the file ended.
+    fn close_file(&mut self, error: Option<ReadError>) {
+        let Some(OpenFile { path, octets, decoder, .. }) = self.open.take() else { return };
+        self.done_octets += octets;
+        let losses = decoder.losses().into_iter().map(What::LeftOut);
+        let ended = error.map(What::Ended);
+        self.problems.extend(losses.chain(ended).map(|what| Problem { path: path.clone(), what }));
+    }
+}
+
+impl OpenFile {
+    /// Reads a message. Those that were added since the templates were read are left out.
+    fn next_message(&mut self) -> Result<bool, ReadError> {
+        let offset = self.decoder.offset();
+        if offset < self.content {
+            let has_more = self.decoder.next_message(&mut self.records)?;
+            return if has_more { Ok(true) } else { Err(ReadError::Changed) };
+        }
+        // What ended the first reading ends this one, too.
+        self.end.take().map_or(Ok(false), Err)
+    }
+}
+
+/// Reads a file for its templates and the values of its records.
+fn read_templates(path: &Path, octets: u64) -> std::io::Result<(SurveyedFile, Survey)> {
+    let mut decoder = Decoder::new(MessageReader::open(path)?, TemplateTable::default());
+    let mut survey = Survey::default();
+    let end = loop {
+        match decoder.next_message(&mut survey) {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    let (content, is_uniflow) = (decoder.offset(), survey.is_uniflow());
+    Ok((SurveyedFile { path: path.into(), octets, templates: decoder.templates, content, is_uniflow, end }, survey))
+}

@@ -1,0 +1,190 @@
+//! Reads stored flows: stores and Parquet files first, then IPFIX files.
+
+use crate::error::{Error, StoreError};
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use tracing::warn;
+use weir_capture::SourceSpec;
+use weir_fields::Column;
+use weir_flow::FlowRecord;
+use weir_ipfix_file::{FileReader, Problem, What};
+use weir_store::{Damage, FlowReader};
+
+/// The ending of a single Parquet file.
+const PARQUET: &str = "parquet";
+/// The endings of an IPFIX file, also with one of [`COMPRESSED`] behind it.
+const IPFIX: [&str; 2] = ["ipfix", "fix"];
+const COMPRESSED: [&str; 2] = ["gz", "zst"];
+
+/// Where stored flows are.
+#[derive(Debug, Default)]
+pub struct StoredPaths {
+    /// Folders of stores, and Parquet files.
+    parquet: Vec<PathBuf>,
+    ipfix: Vec<PathBuf>,
+}
+
+impl StoredPaths {
+    /// Adds a source, if it is one of stored flows: a folder, a file whose name says what it is, or what follows
+    /// `parquet:` or `ipfix:`.
+    pub fn add(&mut self, source: &SourceSpec) -> bool {
+        let SourceSpec::Capture(path) = source else { return false };
+        let named =
+            |scheme: &str| path.to_str().and_then(|path| path.strip_prefix(scheme)).filter(|path| !path.is_empty());
+        if let Some(path) = named("parquet:") {
+            self.parquet.push(path.into());
+        } else if let Some(path) = named("ipfix:") {
+            self.ipfix.push(path.into());
+        } else if path.is_dir() || path.extension().is_some_and(|end| end == PARQUET) {
+            self.parquet.push(path.clone());
+        } else if is_ipfix(path) {
+            self.ipfix.push(path.clone());
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// All paths.
+    pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        self.parquet.iter().chain(&self.ipfix)
+    }
+}
+
+fn is_ipfix(path: &Path) -> bool {
+    let ends =
+        |path: &Path, endings: [&str; 2]| path.extension().is_some_and(|end| endings.iter().any(|of| end == *of));
+    ends(path, IPFIX) || ends(path, COMPRESSED) && path.file_stem().is_some_and(|stem| ends(stem.as_ref(), IPFIX))
+}
+
+/// Reads the records of all paths.
+pub struct StoredReader {
+    parquet: FlowReader,
+    ipfix: FileReader,
+    is_parquet_read: bool,
+    known: Vec<&'static Column>,
+    /// What is wrong with files and folders, found before the first record.
+    pub problems: Vec<StoredProblem>,
+    /// Flows of some files were anonymised before they were stored.
+    pub has_anonymised: bool,
+}
+
+/// What is wrong with a file or a folder.
+pub enum StoredProblem {
+    /// The rest of it cannot be read.
+    Ended(PathBuf, io::Error),
+    /// Some of its records are left out.
+    LeftOut(PathBuf, String),
+}
+
+impl From<Damage> for StoredProblem {
+    fn from(Damage { path, error }: Damage) -> Self {
+        Self::Ended(path, error)
+    }
+}
+
+impl From<Problem> for StoredProblem {
+    fn from(Problem { path, what }: Problem) -> Self {
+        match what {
+            What::Ended(error) => Self::Ended(path, io::Error::other(error)),
+            What::LeftOut(records) => Self::LeftOut(path, records),
+        }
+    }
+}
+
+impl StoredProblem {
+    /// Logs it.
+    pub fn log(&self) {
+        match self {
+            Self::Ended(path, error) => {
+                warn!(path = %path.display(), %error, "this cannot be read to its end, the rest of its records is left out");
+            }
+            Self::LeftOut(path, records) => {
+                warn!(path = %path.display(), "left out, because they cannot be read as flows: {records}");
+            }
+        }
+    }
+}
+
+impl StoredReader {
+    /// Finds the files, and the fields that all of them have. Flows that start at other times are not read.
+    pub fn open(paths: &StoredPaths, starts_ns: Option<RangeInclusive<u64>>) -> Result<Self, Error> {
+        let found = FlowReader::open(&paths.parquet, starts_ns.clone()).map_err(StoreError::from)?;
+        if let Some(path) = found.strange.first() {
+            let (others, path) = (found.strange.len() - 1, path.display());
+            warn!(%path, others, "there is something in the store that is none of it, which is left out");
+        }
+        let weir_ipfix_file::Found { reader: ipfix, invalid } =
+            FileReader::open(&paths.ipfix, starts_ns).map_err(StoreError::from)?;
+        if !invalid.is_empty() {
+            let fields = invalid.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
+            warn!(fields, "some records have no valid value of these fields, so they are not known");
+        }
+        let parquet = found.reader;
+        let known = parquet.known().iter().copied().filter(|column| ipfix.known().contains(column)).collect();
+        Ok(Self {
+            parquet,
+            ipfix,
+            is_parquet_read: false,
+            known,
+            problems: found.damaged.into_iter().map(Into::into).collect(),
+            has_anonymised: found.has_anonymised,
+        })
+    }
+
+    /// The fields that the records have.
+    pub fn known(&self) -> &[&'static Column] {
+        &self.known
+    }
+
+    /// From now on records have these fields only, and those of every record.
+    pub fn keep_only(&mut self, fields: &[&'static Column]) {
+        self.parquet.keep_only(fields);
+        self.ipfix.keep_only(fields);
+    }
+
+    /// Appends records, up to a number of them. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// Something is wrong with a file. The next call goes on.
+    pub fn read(&mut self, records: &mut Vec<FlowRecord>, most: usize) -> Result<bool, StoredProblem> {
+        if !self.is_parquet_read {
+            self.is_parquet_read = !self.parquet.read(records, most)?;
+            return Ok(true);
+        }
+        Ok(self.ipfix.read(records, most)?)
+    }
+
+    /// Octets of the files that are read.
+    pub fn done_octets(&self) -> u64 {
+        self.parquet.done_octets + self.ipfix.done_octets
+    }
+
+    /// Octets of all files.
+    pub fn total_octets(&self) -> u64 {
+        self.parquet.total_octets + self.ipfix.total_octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_which_files_have_flows() {
+        let kind = |name: &str| {
+            let mut paths = StoredPaths::default();
+            let is_stored = paths.add(&SourceSpec::Capture(name.into()));
+            assert_eq!(is_stored, paths.all().count() == 1, "{name}");
+            (paths.parquet.len(), paths.ipfix.len())
+        };
+        for name in ["a.ipfix", "b.fix", "c.ipfix.gz", "d.fix.zst", "ipfix:e"] {
+            assert_eq!(kind(name), (0, 1), "{name}");
+        }
+        for name in ["a.pcap", "b.gz", "ipfix", "ipfix:", "c.pcap.zst", "d.ipfix.xz"] {
+            assert_eq!(kind(name), (0, 0), "{name}");
+        }
+        assert_eq!((kind("a.parquet"), kind("parquet:b")), ((1, 0), (1, 0)));
+    }
+}
