@@ -22,7 +22,7 @@ pub struct Query {
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
 
-    /// What the view flows has: stores (folders), Parquet, CSV and JSON files, captures. Several are joined [default:
+    /// What the view flows has: stores (folders), Parquet, CSV, JSON and IPFIX files, captures. Several are joined [default:
     /// WEIR_STORE of the environment, or flows]
     #[arg(short = 'i', long = "input", value_name = "PATH", help_heading = INPUT)]
     pub inputs: Vec<PathBuf>,

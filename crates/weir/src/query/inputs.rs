@@ -20,7 +20,8 @@ const STORE_VARIABLE: &str = "WEIR_STORE";
 const EARLIER: &str = "earlier";
 /// What `new-hosts` calls new without `--from`: the last day of the store.
 const NEW_NS: u64 = 24 * 3_600 * 1_000_000_000;
-const CAPTURES: &[&str] = &["pcap", "pcapng", "cap", "ntar", "dmp"];
+/// Endings of captures and of IPFIX files, of which `weir read` makes Parquet files.
+const CAPTURES: &[&str] = &["pcap", "pcapng", "cap", "ntar", "dmp", "ipfix", "fix"];
 
 /// A source of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +74,12 @@ pub struct Inputs {
     damage: Damage,
 }
 
-/// What was told of damaged and special files, once.
+/// What was reported of damaged and special files, once.
 #[derive(Debug, Default)]
 struct Damage {
     /// Something could not be read.
     is_known: AtomicBool,
-    was_told: AtomicBool,
+    was_reported: AtomicBool,
 }
 
 impl Inputs {
@@ -223,7 +224,7 @@ impl Inputs {
             let sql = before.map_or(Ok(empty()), |before| self.select_all(&(0..=before)))?;
             views.push(View { name: EARLIER.into(), sql });
         }
-        self.damage.was_told.store(true, Ordering::Relaxed);
+        self.damage.was_reported.store(true, Ordering::Relaxed);
         Ok(views)
     }
 
@@ -266,10 +267,10 @@ impl Inputs {
         Ok(format!("select * from {table}{}", condition(&range, has_rest)))
     }
 
-    /// The files of a store of these times. What is damaged is told and left out.
+    /// The files of a store of these times. What is damaged is reported and left out.
     fn readable_files(&self, store: &Path, range: &RangeInclusive<u64>) -> Result<Vec<PathBuf>, Error> {
         let in_range = |hour: Hour| hour.start_ns() <= *range.end() && *range.start() < hour.end_ns();
-        let is_new = !self.damage.was_told.load(Ordering::Relaxed);
+        let is_new = !self.damage.was_reported.load(Ordering::Relaxed);
         let (mut readable, mut lists, mut has_directions) = (Vec::new(), HashSet::new(), false);
         for file in content(store)?.into_iter().filter(|file| in_range(file.hour)) {
             match columns_of(&file.path) {
@@ -357,7 +358,7 @@ fn check_kind(path: &Path) -> io::Result<()> {
 fn condition(range: &RangeInclusive<u64>, has_rest: bool) -> String {
     let time = |ns: u64| format!("make_timestamptz({})", ns / 1_000);
     // Times of JSON are texts.
-    let start = if has_rest { "start_time" } else { "start_time::timestamptz" };
+    let start = format!("start_time{}", if has_rest { "" } else { "::timestamptz" });
     let rest = format!("coalesce(start_time{NS_REST}, 0)");
     let (from, to) = (*range.start(), *range.end());
     let mut conditions = Vec::new();

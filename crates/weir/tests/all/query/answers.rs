@@ -161,7 +161,7 @@ fn files_are_tables_and_inputs() {
     }
     let folder = tempfile::tempdir().unwrap();
     let web = captures().join("web.pcap");
-    for name in ["web.parquet", "web.csv", "web.json"] {
+    for name in ["web.parquet", "web.csv", "web.json", "web.ipfix"] {
         success(arguments!["read", "-q", web, "-o", folder.path().join(name)]);
     }
     let count = |sql: &str, inputs: &[&Path]| {
@@ -172,7 +172,7 @@ fn files_are_tables_and_inputs() {
     let sum = "select count(*), sum(fwd_bytes + rev_bytes)::bigint from";
     let expected = count(&format!("{sum} '{}'", web.display()), &[]);
     assert!(expected.starts_with("8,"), "{expected}");
-    for name in ["web.parquet", "web.csv", "web.json"] {
+    for name in ["web.parquet", "web.csv", "web.json", "web.ipfix"] {
         let path = folder.path().join(name);
         assert_eq!(count(&format!("{sum} '{}'", path.display()), &[]), expected, "{name}");
         assert_eq!(count(&format!("{sum} flows"), &[&path]), expected, "{name}");
