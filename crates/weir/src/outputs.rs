@@ -26,7 +26,7 @@ use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
 use weir_query::{Metric, RecordOrder, SelectingSink, View, ViewSettings};
-use weir_store::UpkeepTimes;
+use weir_store::{RowForm, UpkeepTimes};
 
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
@@ -47,6 +47,8 @@ pub struct Outputs {
     pub stored_columns: Vec<&'static Column>,
     /// Records have these fields only, because they were stored; `None` if they are metered.
     pub known: Option<Vec<&'static Column>>,
+    /// What stored records are.
+    pub stored_form: RowForm,
     /// The view that table, CSV and JSON have instead of records.
     pub view: Option<ViewSettings>,
     /// The memory of the views of all sinks.
@@ -130,6 +132,7 @@ impl Outputs {
             columns,
             stored_columns,
             known: None,
+            stored_form: RowForm::default(),
             view,
             view_memory,
             anonymiser: None,
@@ -348,7 +351,8 @@ impl Outputs {
         ExportOptions {
             uniflow: options.uniflow,
             observation_domain: options.domain,
-            anonymised: options.anonymise.is_some(),
+            anonymised: options.anonymise.is_some() || self.stored_form.is_anonymised,
+            directions: self.stored_form.is_uniflow,
             key,
             applications: self.applications,
             retries: self.retries,

@@ -48,12 +48,13 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     raise_limit_of_files();
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;
     let paths: Vec<PathBuf> = stored.all().cloned().collect();
-    let outputs = outputs(read, &paths, reader.known())?;
+    let mut outputs = outputs(read, &paths, reader.known())?;
+    outputs.stored_form = reader.form;
     if let Some(fields) = needed_fields(read, &outputs)? {
         reader.keep_only(&fields);
     }
     let enricher = Enricher::load(&read.enrichment)?;
-    if reader.has_anonymised && read.enrichment.columns().next().is_some() {
+    if reader.form.is_anonymised && read.enrichment.columns().next().is_some() {
         warn!("stored flows are anonymised: places and tags are those of the addresses that they have instead");
     }
     let lists = enricher.as_ref().map(|enricher| enricher.current().lists(|_| true));

@@ -9,7 +9,7 @@ use weir_capture::SourceSpec;
 use weir_fields::Column;
 use weir_flow::FlowRecord;
 use weir_ipfix_file::{FileReader, Problem, What};
-use weir_store::{Damage, FlowReader};
+use weir_store::{Damage, FlowReader, RowForm};
 
 /// The ending of a single Parquet file.
 const PARQUET: &str = "parquet";
@@ -66,8 +66,8 @@ pub struct StoredReader {
     known: Vec<&'static Column>,
     /// What is wrong with files and folders, found before the first record.
     pub problems: Vec<StoredProblem>,
-    /// Flows of some files were anonymised before they were stored.
-    pub has_anonymised: bool,
+    /// What the records of some files are.
+    pub form: RowForm,
 }
 
 /// What is wrong with a file or a folder.
@@ -115,7 +115,7 @@ impl StoredReader {
             let (others, path) = (found.strange.len() - 1, path.display());
             warn!(%path, others, "there is something in the store that is none of it, which is left out");
         }
-        let weir_ipfix_file::Found { reader: ipfix, invalid } =
+        let weir_ipfix_file::Found { reader: ipfix, invalid, has_directions } =
             FileReader::open(&paths.ipfix, starts_ns).map_err(StoreError::from)?;
         if !invalid.is_empty() {
             let fields = invalid.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
@@ -129,7 +129,7 @@ impl StoredReader {
             is_parquet_read: false,
             known,
             problems: found.damaged.into_iter().map(Into::into).collect(),
-            has_anonymised: found.has_anonymised,
+            form: RowForm { is_uniflow: found.form.is_uniflow || has_directions, ..found.form },
         })
     }
 

@@ -94,6 +94,8 @@ pub struct ExportOptions {
     pub observation_domain: u32,
     /// The records are anonymised, which a store notes.
     pub anonymised: bool,
+    /// Some records are directions of flows already, which a store notes.
+    pub directions: bool,
     /// The flow key of the records, which IPFIX reports.
     pub key: KeyOptions,
     /// Payload is inspected: records of basic templates have the application.
@@ -137,6 +139,7 @@ impl Default for ExportOptions {
             uniflow: false,
             observation_domain: 1,
             anonymised: false,
+            directions: false,
             key: KeyOptions::default(),
             applications: false,
             retries: false,

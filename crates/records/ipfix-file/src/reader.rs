@@ -36,6 +36,8 @@ pub struct Found {
     pub reader: FileReader,
     /// Fields that some records have no valid value of, so that they are not known.
     pub invalid: Vec<&'static Column>,
+    /// Some records are directions of flows.
+    pub has_directions: bool,
 }
 
 /// A file whose templates are known.
@@ -82,7 +84,7 @@ impl Handler for Records {
             .or_insert_with(|| layout.setters.iter().map(|setter| columns.contains(&setter.column)).collect());
         let is_full = self.runs.has_full_records(layout);
         let mut flow = layout.restore(values, set, is_full, |at| wanted[at], |_| {})?;
-        if !self.is_uniflow && layout.is_from_responder(values) {
+        if (layout.has_reverse || !self.is_uniflow) && layout.is_from_responder(values) {
             swap(&mut flow);
         }
         self.flows.push_back(flow);
@@ -104,6 +106,10 @@ impl FileReader {
             if !metadata.is_file() {
                 return Err(Error::NoFile(path.clone()));
             }
+            // A run without flows writes nothing.
+            if metadata.len() == 0 {
+                continue;
+            }
             let (file, survey) = read_templates(path, metadata.len()).map_err(failed)?;
             total_octets += file.octets;
             files.push_back(file);
@@ -116,11 +122,13 @@ impl FileReader {
             let known = survey.known();
             stored.retain(|column| known.contains(column));
         }
-        let restored = Restored::of_some(&stored, surveys.iter().any(Survey::is_uniflow));
+        let has_directions = surveys.iter().any(Survey::is_uniflow);
+        let restored = Restored::of_some(&stored, has_directions);
         let mut invalid: Vec<_> = surveys.into_iter().flat_map(|survey| survey.invalid).collect();
         invalid.dedup();
         let (open, problems) = (None, VecDeque::new());
-        Ok(Found { reader: Self { files, restored, starts_ns, open, problems, done_octets: 0, total_octets }, invalid })
+        let reader = Self { files, restored, starts_ns, open, problems, done_octets: 0, total_octets };
+        Ok(Found { reader, invalid, has_directions })
     }
 
     /// The fields that the records have.

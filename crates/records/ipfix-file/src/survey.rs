@@ -102,18 +102,19 @@ impl Survey {
         self.usages.is_empty()
     }
 
-    /// Whether the records are directions of flows. One-way flows of a run of Weir have no other direction.
+    /// Whether some records are directions of flows, also beside flows. One-way flows of a run of Weir have no other
+    /// direction.
     pub fn is_uniflow(&self) -> bool {
-        let is_direction = |usage: &Usage| !usage.is_full || usage.from_responder;
-        !self.usages.values().any(|usage| usage.layout.has_reverse) && self.usages.values().any(is_direction)
+        let is_direction = |usage: &Usage| !usage.layout.has_reverse && (!usage.is_full || usage.from_responder);
+        self.usages.values().any(is_direction)
     }
 
     /// The fields that all records have, or that do not apply to them.
     pub fn known(&self) -> Vec<&'static Column> {
-        let is_swapped = !self.is_uniflow();
+        let is_uniflow = self.is_uniflow();
         let is_known = |column: &&'static Column| {
-            let sibling = sibling(column).filter(|_| is_swapped);
             let has = |usage: &Usage| {
+                let sibling = sibling(column).filter(|_| usage.layout.has_reverse || !is_uniflow);
                 self.has(usage, column)
                     && sibling.filter(|_| usage.from_responder).is_none_or(|sibling| self.has(usage, sibling))
             };

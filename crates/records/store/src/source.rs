@@ -53,8 +53,8 @@ pub struct Found {
     pub damaged: Vec<Damage>,
     /// What is none of a store.
     pub strange: Vec<PathBuf>,
-    /// Flows of some files were anonymised before they were stored.
-    pub has_anonymised: bool,
+    /// What rows of some files are.
+    pub form: RowForm,
 }
 
 /// Files of an hour of a store, or a single file.
@@ -134,7 +134,7 @@ impl FlowReader {
         })?;
         let (open, done_octets) = (VecDeque::new(), 0);
         let reader = Self { hours, restored, starts_ns, open, damaged: Vec::new(), done_octets, total_octets };
-        Ok(Found { reader, damaged, strange, has_anonymised: form.is_anonymised })
+        Ok(Found { reader, damaged, strange, form })
     }
 
     /// The fields that the records have.

@@ -193,6 +193,9 @@ impl Inputs {
                 Some(2) => is_whole = false,
                 _ => return Err(QueryError::Capture(path.clone()).into()),
             }
+            if columns_of(flows).is_ok_and(|(_, rows)| rows.is_uniflow) {
+                warn_of_directions(path);
+            }
         }
         Ok(is_whole)
     }
@@ -291,8 +294,7 @@ impl Inputs {
             readable.push(file.path);
         }
         if is_new && has_directions {
-            let store = store.display();
-            warn!(%store, "rows are directions of flows (--uniflow): answers about both directions are not right");
+            warn_of_directions(store);
         }
         if is_new && lists.len() > 1 {
             let store = store.display();
@@ -321,6 +323,11 @@ fn paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let of_variable = std::env::var_os(STORE_VARIABLE).filter(|path| !path.is_empty());
     let path = PathBuf::from(of_variable.unwrap_or_else(|| STORE.into()));
     if path.exists() { Ok(vec![path]) } else { Err(QueryError::NoStore(path).into()) }
+}
+
+fn warn_of_directions(path: &Path) {
+    let path = path.display();
+    warn!(%path, "some rows are directions of flows (--uniflow): answers about both directions are not right");
 }
 
 /// The files of a store.

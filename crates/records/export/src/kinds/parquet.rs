@@ -100,7 +100,7 @@ impl Store {
 }
 
 fn row_form(options: &ExportOptions) -> RowForm {
-    RowForm { is_uniflow: options.uniflow, is_anonymised: options.anonymised }
+    RowForm { is_uniflow: options.uniflow || options.directions, is_anonymised: options.anonymised }
 }
 
 fn parse_interval(text: &str) -> Result<Duration, InvalidSink> {
