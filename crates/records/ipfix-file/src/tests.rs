@@ -78,7 +78,8 @@ fn a_file_that_is_cut_anywhere_has_the_records_before() {
         let outcome = read(&whole[..length]);
         let count = length.saturating_sub(template) / message;
         assert_eq!(outcome.packets(), &[1, 2, 3][..count], "{length}");
-        let is_between = length >= template && (length - template).is_multiple_of(message);
+        // An empty file is one of a run without flows.
+        let is_between = length == 0 || length >= template && (length - template).is_multiple_of(message);
         assert_eq!(outcome.problems.len(), usize::from(!is_between), "{length}: {:?}", outcome.problems);
     }
 }
