@@ -26,8 +26,8 @@ pub struct StoredPaths {
 }
 
 impl StoredPaths {
-    /// Adds a source, if it is one of stored flows: a folder, a file whose name says what it is, or what follows
-    /// `parquet:` or `ipfix:`.
+    /// Adds a source of stored flows: a folder, a file with the ending of one, or a path behind `parquet:` or
+    /// `ipfix:`. Returns whether it is one.
     pub fn add(&mut self, source: &SourceSpec) -> bool {
         let SourceSpec::Capture(path) = source else { return false };
         let named =

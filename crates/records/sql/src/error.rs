@@ -18,7 +18,9 @@ pub enum Error {
     #[error("{0}")]
     Sql(String),
     /// Another statement than SELECT or EXPLAIN of SELECT.
-    #[error("only SELECT, DESCRIBE, SUMMARIZE and EXPLAIN of these are possible")]
+    #[error(
+        "only SELECT, DESCRIBE, SUMMARIZE and EXPLAIN of these are possible, without functions that change settings"
+    )]
     NotSelect,
     /// The SQL has a NUL character.
     #[error("the SQL has a NUL character")]

@@ -84,7 +84,6 @@ macro_rules! functions {
 }
 
 functions! {
-    library_version: fn() -> *const c_char;
     open: fn(*const c_char, *mut Handle) -> c_int;
     close: fn(*mut Handle);
     connect: fn(Handle, *mut Handle) -> c_int;
@@ -152,12 +151,6 @@ impl Engine {
             std::mem::forget(library);
             Ok(Self { functions, execute_streaming })
         }
-    }
-
-    /// The version of DuckDB: `v1.5.6`.
-    pub fn version(&self) -> String {
-        // SAFETY: the function returns a constant text.
-        unsafe { text((self.functions.library_version)()) }
     }
 }
 

@@ -67,11 +67,6 @@ impl Question {
         QUESTIONS.iter().find(|question| question.name == name)
     }
 
-    /// Whether its SQL uses a view.
-    pub fn uses(&self, view: &str) -> bool {
-        crate::tokens::uses_identifier(self.sql, view)
-    }
-
     /// The SQL.
     pub fn sql(&self, placeholders: &Placeholders<'_>) -> String {
         let limit = placeholders.top.map_or("all".into(), |top| top.to_string());

@@ -4,7 +4,7 @@ use super::values::parse_time;
 use super::{Hardening, INPUT, OUTPUT, OutputFiles, PERFORMANCE};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use weir_text::units::parse_duration;
+use weir_text::units::{parse_duration, parse_number};
 
 /// Ask stored flows in SQL, or by a ready question
 ///
@@ -97,20 +97,13 @@ pub enum QueryFormat {
     Parquet,
 }
 
-/// The least memory with which DuckDB starts.
-const MIN_MEMORY_BYTES: u64 = 64 << 20;
-
 fn parse_memory(text: &str) -> Result<u64, String> {
-    let (number, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        Some(b'T') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    let wanted = || "not a size; write for example 512M or 4G".to_owned();
-    let octets = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(wanted)?;
-    if octets < MIN_MEMORY_BYTES { Err("a query needs at least 64M".into()) } else { Ok(octets) }
+    // The least with which DuckDB starts.
+    const MIN_BYTES: u64 = 64_000_000;
+    match parse_number(text).map_err(|error| error.to_string())? {
+        ..MIN_BYTES => Err("a query needs at least 64M".into()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// Steps are whole microseconds.
