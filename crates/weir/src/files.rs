@@ -70,6 +70,28 @@ pub fn check_targets(sources: &[SourceSpec], targets: &[(String, Target)]) -> Re
     Ok(())
 }
 
+/// Checks that nothing is written into the files and folders that are read, nor into a folder with one of them.
+///
+/// # Errors
+/// An output is there.
+pub fn check_outside(inputs: &[PathBuf], targets: &[(String, Target)]) -> Result<(), Error> {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| absolute(path));
+    let inputs: Vec<PathBuf> = inputs.iter().map(|path| real(path)).collect();
+    for (output, target) in targets {
+        let (target, is_folder) = match target {
+            Target::File(path) => (real(path), false),
+            Target::Folder(path) => (real(path), true),
+            Target::StandardOutput | Target::Network => continue,
+        };
+        let meets = |input: &&PathBuf| target.starts_with(input) || is_folder && input.starts_with(&target);
+        if let Some(input) = inputs.iter().find(meets) {
+            let (output, input) = (output.clone(), input.display().to_string());
+            return Err(OutputError::OverwritesInput { output, input }.into());
+        }
+    }
+    Ok(())
+}
+
 /// Opens a file for an output. Waits for the reader of a named pipe until `stop` is set.
 pub fn open(path: &Path, mode: FileMode, stop: &AtomicBool) -> Result<File, Error> {
     open_output(path, mode, stop).map(OutputFile::keep)

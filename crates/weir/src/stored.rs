@@ -4,7 +4,7 @@ use crate::anonymisation;
 use crate::arguments::{Arguments, Command, Output, Read, RecordSink, Sinks};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
-use crate::error::{Error, InputError, OutputError};
+use crate::error::{Error, InputError};
 use crate::files::{self, Target};
 use crate::input;
 use crate::outputs::{Outputs, log_sink_failure};
@@ -16,7 +16,6 @@ use crate::stored_reader::{StoredPaths, StoredProblem, StoredReader};
 use crate::summary;
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -193,7 +192,7 @@ fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<
     }
     Error::of(outputs.problems(&read.sinks))?;
     files::check_targets(&read.sources(), &outputs.targets)?;
-    check_targets(paths, &outputs)?;
+    files::check_outside(paths, &outputs.targets)?;
     if let Some(fields) = &read.sinks.fields {
         let missing: Vec<_> = fields.0.iter().filter(|column| !has(column)).map(|column| column.name).collect();
         if missing.len() == fields.0.len() {
@@ -247,25 +246,6 @@ fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -
     for (place, name) in used_fields(read, outputs)? {
         if field(name).is_some_and(|field| !has(&field.column())) {
             return Err(InputError::NotStored { place, field: name.into() }.into());
-        }
-    }
-    Ok(())
-}
-
-/// Nothing is written into what is read, nor into a store with it.
-fn check_targets(paths: &[PathBuf], outputs: &Outputs) -> Result<(), Error> {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| files::absolute(path));
-    let inputs: Vec<PathBuf> = paths.iter().map(|path| real(path)).collect();
-    for (output, target) in &outputs.targets {
-        let (target, is_folder) = match target {
-            Target::File(path) => (real(path), false),
-            Target::Folder(path) => (real(path), true),
-            Target::StandardOutput | Target::Network => continue,
-        };
-        let meets = |input: &&PathBuf| target.starts_with(input) || is_folder && input.starts_with(&target);
-        if let Some(input) = inputs.iter().find(meets) {
-            let (output, input) = (output.clone(), input.display().to_string());
-            return Err(OutputError::OverwritesInput { output, input }.into());
         }
     }
     Ok(())

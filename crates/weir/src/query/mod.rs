@@ -52,7 +52,8 @@ pub fn run(query: &Query) -> Result<RunStatus, Error> {
     if query.print_sql {
         return print_sql(&inputs, &sql);
     }
-    check_targets(&inputs, &output)?;
+    let target = output.path().map(|path| (format!("-o {}", path.display()), Target::File(path.into())));
+    files::check_outside(&inputs.readable(), target.as_slice())?;
     let engine = load(query)?;
     let stop = stop_signal.flag();
     let is_whole = inputs.meter_captures(query.hardening.no_sandbox)?;
@@ -229,20 +230,6 @@ fn load(query: &Query) -> Result<Engine, Error> {
 fn usual_memory_bytes() -> u64 {
     let free = memory_bounds(&Sysroot::live()).into_iter().map(|bound| bound.free_bytes).min();
     free.map_or(USUAL_MEMORY_BYTES, |free| (free / 2).max(MIN_MEMORY_BYTES))
-}
-
-/// No input is the output, nor in a store.
-fn check_targets(inputs: &Inputs, output: &Output) -> Result<(), Error> {
-    let Some(path) = output.path() else { return Ok(()) };
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| files::absolute(path));
-    let target = real(path);
-    match inputs.readable().iter().find(|input| target.starts_with(real(input))) {
-        None => Ok(()),
-        Some(input) => {
-            let (output, input) = (format!("-o {}", path.display()), input.display().to_string());
-            Err(crate::error::OutputError::OverwritesInput { output, input }.into())
-        }
-    }
 }
 
 fn enter_sandbox(inputs: &Inputs, output: &Output, spill_folder: &Path) {
