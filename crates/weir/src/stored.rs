@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use weir_capture::SourceSpec;
 use weir_export::ViewFormat;
-use weir_fields::{Column, field};
+use weir_fields::{Column, Field, Origin, field};
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
-use weir_query::{GroupField, Metric, RecordOrder, View};
+use weir_query::{Expression, GroupField, Metric, RecordOrder, View};
 
 /// The paths of stored flows, if these are the sources.
 ///
@@ -49,6 +49,7 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     let paths: Vec<PathBuf> = stored.all().cloned().collect();
     let mut outputs = outputs(read, &paths, reader.known())?;
     outputs.stored_form = reader.form;
+    reader.select(selection(read));
     if let Some(fields) = needed_fields(read, &outputs)? {
         reader.keep_only(&fields);
     }
@@ -88,6 +89,7 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
         Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
     stop_signal.start_thread_with(&timing, exporter.end_soon());
     let (ledger, status) = export(&mut reader, exporter, &stop, &mut progress);
+    open.summary.lock().unwrap_or_else(PoisonError::into_inner).not_selected = reader.others();
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }
 
@@ -251,6 +253,12 @@ fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -
     Ok(())
 }
 
+/// The condition of `--where`, if stored fields decide about it. Otherwise records are enriched before.
+fn selection(read: &Read) -> Option<&Expression> {
+    let is_stored = |name| field(name).is_some_and(|field| field.properties().origin != Origin::Enrichment);
+    read.sinks.records.as_ref().filter(|condition| condition.fields().into_iter().all(is_stored))
+}
+
 /// The fields that outputs, conditions and the summary read; `None` for all.
 fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static Column>>, Error> {
     // The usual columns of a table are those that have values.
@@ -273,6 +281,9 @@ fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static C
     if outputs.view.is_some() || !read.reporting.quiet {
         needed.extend(View::summed_fields());
     }
-    needed.extend(used_fields(read, outputs)?.iter().filter_map(|(_, name)| Some(field(name)?.column())));
+    let used = used_fields(read, outputs)?;
+    let used = used.iter().map(|(_, name)| *name);
+    let of_places = (read.enrichment.columns().next().is_some()).then_some("host");
+    needed.extend(used.chain(of_places).filter_map(field).flat_map(Field::columns));
     Ok(Some(needed))
 }

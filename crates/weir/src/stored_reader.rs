@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 use weir_capture::SourceSpec;
-use weir_fields::Column;
+use weir_fields::{Bounds, Column, Field, start_time};
 use weir_flow::FlowRecord;
 use weir_ipfix_file::{FileReader, Problem, What};
+use weir_query::Expression;
 use weir_store::{Damage, FlowReader, RowForm};
 
 /// The ending of a single Parquet file.
@@ -63,6 +64,10 @@ pub struct StoredReader {
     parquet: FlowReader,
     ipfix: FileReader,
     is_parquet_read: bool,
+    starts_ns: Option<RangeInclusive<u64>>,
+    condition: Option<Expression>,
+    /// Records of IPFIX files that are not selected.
+    others: u64,
     known: Vec<&'static Column>,
     /// What is wrong with files and folders, found before the first record.
     pub problems: Vec<StoredProblem>,
@@ -116,7 +121,7 @@ impl StoredReader {
             warn!(%path, others, "there is something in the store that is none of it, which is left out");
         }
         let weir_ipfix_file::Found { reader: ipfix, invalid, has_directions } =
-            FileReader::open(&paths.ipfix, starts_ns).map_err(StoreError::from)?;
+            FileReader::open(&paths.ipfix, starts_ns.clone()).map_err(StoreError::from)?;
         if !invalid.is_empty() {
             let fields = invalid.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
             warn!(fields, "some records have no valid value of these fields, so they are not known");
@@ -127,6 +132,9 @@ impl StoredReader {
             parquet,
             ipfix,
             is_parquet_read: false,
+            starts_ns,
+            condition: None,
+            others: 0,
             known,
             problems: found.damaged.into_iter().map(Into::into).collect(),
             form: RowForm { is_uniflow: found.form.is_uniflow || has_directions, ..found.form },
@@ -136,6 +144,37 @@ impl StoredReader {
     /// The fields that the records have.
     pub fn known(&self) -> &[&'static Column] {
         &self.known
+    }
+
+    /// From now on only records are read that match, if there is a condition. Its fields are known.
+    pub fn select(&mut self, condition: Option<&Expression>) {
+        self.condition = condition.cloned();
+        if condition.is_none() && self.starts_ns.is_none() {
+            return;
+        }
+        let names = condition.map(Expression::fields).unwrap_or_default();
+        let mut fields: Vec<_> = names.into_iter().filter_map(weir_fields::field).flat_map(Field::columns).collect();
+        fields.push(start_time());
+        let (starts, condition) = (self.starts_ns.clone(), condition.cloned());
+        let (group_starts, of_group) = (starts.clone(), condition.clone());
+        let matches = move |flow: &FlowRecord| {
+            starts.as_ref().is_none_or(|starts| starts.contains(&flow.start_ns()))
+                && condition.as_ref().is_none_or(|condition| condition.matches(flow))
+        };
+        let may_match = move |bounds: &dyn Bounds| {
+            let times = bounds.numbers(start_time());
+            let is_of_time = |starts: &RangeInclusive<u64>, times: RangeInclusive<u64>| {
+                starts.start() <= times.end() && times.start() <= starts.end()
+            };
+            group_starts.as_ref().zip(times).is_none_or(|(starts, times)| is_of_time(starts, times))
+                && of_group.as_ref().is_none_or(|condition| condition.may_match(bounds))
+        };
+        self.parquet.select(&fields, matches, may_match);
+    }
+
+    /// Records that were found and are not selected, up to now.
+    pub fn others(&self) -> u64 {
+        self.parquet.others + self.others
     }
 
     /// From now on records have these fields only, and those of every record.
@@ -153,7 +192,18 @@ impl StoredReader {
             self.is_parquet_read = !self.parquet.read(records, most)?;
             return Ok(true);
         }
-        Ok(self.ipfix.read(records, most)?)
+        let before = records.len();
+        let is_more = self.ipfix.read(records, most)?;
+        if let Some(condition) = &self.condition {
+            let found = records.len() - before;
+            let mut at = 0;
+            records.retain(|record| {
+                at += 1;
+                at <= before || condition.matches(record)
+            });
+            self.others += (found + before - records.len()) as u64;
+        }
+        Ok(is_more)
     }
 
     /// Octets of the files that are read.

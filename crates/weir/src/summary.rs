@@ -27,6 +27,8 @@ pub struct TrafficSummary {
     pub without_payload: bool,
     /// Flows were stored: there are no packets.
     pub is_stored: bool,
+    /// Stored flows that `--where` or the time leaves out.
+    pub not_selected: u64,
 }
 
 /// Sums over the TCP analysis of all records (docs/tcp.md section 9).
@@ -123,7 +125,9 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         };
         let (ip, wire) = (summary.ip_bytes, summary.frame_bytes);
         fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", scaled(ip), scaled(wire)));
-        let part = if ledger.flows_created > summary.flows {
+        let part = if summary.not_selected > 0 {
+            format!(" of {} in the files that were read", summary.flows + summary.not_selected)
+        } else if ledger.flows_created > summary.flows {
             format!(" of {}: the others had not ended when the time for the end was over", ledger.flows_created)
         } else {
             String::new()

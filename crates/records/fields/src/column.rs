@@ -278,6 +278,11 @@ impl Column {
         self.properties.origin == origin
     }
 
+    /// The number that a record has where the field does not apply, or where a stored record lacks it.
+    pub fn number_of_none(&self) -> u64 {
+        self.none.unwrap_or_default()
+    }
+
     /// Whether stored records can get the field back by its value.
     pub fn is_restored(&self) -> bool {
         self.restore.is_some()

@@ -146,6 +146,25 @@ impl Field {
         column(self.column).expect("the column exists")
     }
 
+    /// The columns that it is read from, or computed from.
+    pub fn columns(self) -> Vec<&'static Column> {
+        let own = self.column();
+        // Where a field of both sides has no direction, there is a column for each side.
+        let other = own.name.strip_prefix("src_").and_then(|name| column(&format!("dst_{name}")).ok());
+        let has_sides = field(self.name).is_some_and(|field| matches!(field.read, Read::Sides(..)));
+        [own].into_iter().chain(other.filter(|_| has_sides)).collect()
+    }
+
+    /// The columns that have its values unchanged, for [`Bounds`](crate::Bounds): no record has others. Empty if it has
+    /// no such columns.
+    pub fn bounded_by(self) -> Vec<&'static Column> {
+        match (self.name, self.read) {
+            ("host" | "port" | "src_port" | "dst_port", _) => self.columns(),
+            (_, Read::Column(column)) if column.is_restored() => vec![column],
+            _ => Vec::new(),
+        }
+    }
+
     /// What else is known of it.
     pub fn properties(self) -> Properties {
         self.column().properties

@@ -7,6 +7,7 @@
 //! Not done here: encoding, and choosing the elements of templates.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod catalogue;
 mod column;
 mod community_id;
@@ -21,6 +22,7 @@ mod selection;
 mod value;
 mod words;
 
+pub use bounds::Bounds;
 pub use catalogue::{
     elements, elements_of, elements_of_records, field_elements, fields, template_field_elements, template_fields,
     type_and_code, visit_fields, visit_template_fields,
@@ -40,6 +42,6 @@ pub use omitted::restore_omitted;
 pub use page::profiles;
 pub use restore::StoredValue;
 pub use restored::Restored;
-pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns};
+pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

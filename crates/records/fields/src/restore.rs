@@ -162,7 +162,8 @@ impl<'a> RestoredSide<'a> {
     }
 
     pub fn set_protocol(&mut self, value: StoredValue<'_>) -> Option<()> {
-        let named = |text| (0..=u8::MAX).find(|number| protocol_name(*number) == Some(text));
+        // Most flows have one of the first two.
+        let named = |text| [6, 17].into_iter().chain(0..=u8::MAX).find(|number| protocol_name(*number) == Some(text));
         let number = match value {
             StoredValue::Text(text) => named(text).or_else(|| text.parse().ok()),
             StoredValue::Code(number) => number.try_into().ok(),

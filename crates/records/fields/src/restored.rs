@@ -6,6 +6,9 @@ use crate::selection::columns;
 use weir_flow::FlowRecord;
 use weir_packet::{NO_LABEL, NO_VLAN, Network};
 
+/// The entries whose columns are always set: the ledger counts them, and whether others apply follows from them.
+const ALWAYS: [&str; 7] = ["start_time", "end_time", "src_ip", "protocol", "packets", "bytes", "l2_bytes"];
+
 /// The way of stored values back into flow records, and the fields that these have then.
 #[derive(Clone, Debug)]
 pub struct Restored {
@@ -66,7 +69,8 @@ impl Restored {
         &self.columns
     }
 
-    /// Leaves out the columns that these fields are not computed from. Those of every record stay.
+    /// Leaves out the columns that these fields are not computed from. Those stay that the ledger needs, and that say
+    /// whether other fields apply.
     pub fn keep_only(&mut self, needed: &[&'static Column]) {
         let mut entries: Vec<&str> = Vec::new();
         let mut waiting: Vec<&str> = needed.iter().map(|column| entry_name(column.name)).collect();
@@ -78,7 +82,7 @@ impl Restored {
                     .extend(of_entry.flat_map(|column| column.properties.restored_from).map(|name| entry_name(name)));
             }
         }
-        self.columns.retain(|column| is_of_every_record(column) || entries.contains(&entry_name(column.name)));
+        self.columns.retain(|column| ALWAYS.iter().chain(&entries).any(|entry| *entry == entry_name(column.name)));
     }
 
     /// A record without values.

@@ -58,6 +58,11 @@ pub fn column(name: &str) -> Result<&'static Column, UnknownColumn> {
     })
 }
 
+/// The column of the time at which a flow starts.
+pub fn start_time() -> &'static Column {
+    column("start_time").expect("the column exists")
+}
+
 /// Why a selection of columns is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFields {

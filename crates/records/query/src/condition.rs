@@ -4,10 +4,9 @@
 //! `!=`; `not` of such a comparison is true. A field of both sides is compared with both values: one
 //! has to match, except for `!=` and `not in`, where none may match.
 
-use crate::literal::{Values, address_key, mac_key};
+use crate::literal::{Values, address_key, address_of_key, mac_key};
 use std::cell::RefCell;
-use weir_fields::FieldValue;
-use weir_fields::{Field, Kind};
+use weir_fields::{Bounds, Column, Field, FieldValue, Kind};
 use weir_flow::FlowRecord;
 
 #[derive(Clone, Debug)]
@@ -54,6 +53,19 @@ impl Node {
             Self::Any(nodes) => all(nodes, true),
             Self::Not(node) => node.matches_by(known, flow).map(|matches| !matches),
             Self::Test(test) => known.contains(&test.field.name).then(|| test.matches(flow)),
+        }
+    }
+
+    /// Whether a record of many may match, or with `negated` may not match.
+    pub fn may_match(&self, bounds: &dyn Bounds, negated: bool) -> bool {
+        let may = |node: &Self| node.may_match(bounds, negated);
+        match (self, negated) {
+            (Self::Always, _) => !negated,
+            (Self::All(nodes), false) | (Self::Any(nodes), true) => nodes.iter().all(may),
+            (Self::All(nodes), true) | (Self::Any(nodes), false) => nodes.iter().any(may),
+            (Self::Not(node), _) => node.may_match(bounds, !negated),
+            // Bounds do not say what all records have.
+            (Self::Test(test), _) => negated || test.negate || test.may_match(bounds),
         }
     }
 
@@ -140,6 +152,11 @@ impl Test {
         Self { field, check: Check::Present, negate: false }
     }
 
+    fn may_match(&self, bounds: &dyn Bounds) -> bool {
+        let columns = self.field.bounded_by();
+        columns.is_empty() || columns.iter().any(|column| self.check.may_hold(column, bounds))
+    }
+
     fn matches(&self, flow: &FlowRecord) -> bool {
         let mut values = self.field.values(flow);
         // The TCP flags of a flow are those of both directions together.
@@ -165,6 +182,19 @@ fn is_known(value: &FieldValue<'_>) -> bool {
 }
 
 impl Check {
+    /// Whether a value of a column may match.
+    fn may_hold(&self, column: &Column, bounds: &dyn Bounds) -> bool {
+        match self {
+            Self::Values(Values::Whole(set)) => {
+                bounds.numbers(column).is_none_or(|numbers| set.intersects(*numbers.start(), *numbers.end()))
+            }
+            Self::Values(Values::Address(set)) => {
+                set.iter().any(|(first, last)| first != last || bounds.may_have(column, address_of_key(first)))
+            }
+            _ => true,
+        }
+    }
+
     /// Whether a value that is known matches.
     fn holds(&self, kind: Kind, value: &FieldValue<'_>) -> bool {
         match (self, value) {

@@ -5,7 +5,7 @@ use crate::error::ExpressionError;
 use crate::parser;
 use std::fmt;
 use std::str::FromStr;
-use weir_fields::Kind;
+use weir_fields::{Bounds, Kind};
 use weir_flow::FlowRecord;
 
 /// A condition on flow records (docs/views.md).
@@ -34,6 +34,11 @@ impl Expression {
     /// `Some(true)`, or none: `Some(false)`. `None` if it depends on other fields.
     pub fn matches_by(&self, known: &[&str], flow: &FlowRecord) -> Option<bool> {
         self.root.matches_by(known, flow)
+    }
+
+    /// Whether a record of many may match.
+    pub fn may_match(&self, bounds: &dyn Bounds) -> bool {
+        self.root.may_match(bounds, false)
     }
 
     /// Whether only these fields are compared, and none of a single side (`src host`).

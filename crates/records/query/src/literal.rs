@@ -22,6 +22,10 @@ pub(crate) fn address_key(address: IpAddr) -> AddressKey {
     }
 }
 
+pub(crate) fn address_of_key((is_ipv6, bits): AddressKey) -> IpAddr {
+    if is_ipv6 { Ipv6Addr::from_bits(bits).into() } else { Ipv4Addr::from_bits(bits as u32).into() }
+}
+
 pub(crate) fn mac_key(octets: [u8; 6]) -> u64 {
     octets.iter().fold(0, |number, &octet| number << 8 | u64::from(octet))
 }

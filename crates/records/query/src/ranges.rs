@@ -24,6 +24,17 @@ impl<T: Copy + PartialOrd> Ranges<T> {
         let after = self.0.partition_point(|&(low, _)| low <= value);
         after > 0 && value <= self.0[after - 1].1
     }
+
+    /// Whether a range, with both ends included, has a value of the set.
+    pub fn intersects(&self, low: T, high: T) -> bool {
+        let after = self.0.partition_point(|&(first, _)| first <= high);
+        low <= high && after > 0 && self.0[after - 1].1 >= low
+    }
+
+    /// The ranges.
+    pub fn iter(&self) -> impl Iterator<Item = (T, T)> {
+        self.0.iter().copied()
+    }
 }
 
 #[cfg(test)]
@@ -36,6 +47,10 @@ mod tests {
         let set = Ranges::new(ranges.into_iter().filter(|(low, high)| low <= high));
         for value in 0..40 {
             assert_eq!(set.contains(value), ranges.iter().any(|&(low, high)| (low..=high).contains(&value)), "{value}");
+            for high in 0..40 {
+                let has = (value..=high).any(|value| set.contains(value));
+                assert_eq!(set.intersects(value, high), has, "{value} to {high}");
+            }
         }
         assert_eq!(set, Ranges(vec![(1, 1), (5, 13), (20, 20)].into()));
     }

@@ -24,9 +24,13 @@ const NULL: u32 = u32::MAX;
 
 /// Opens a file.
 pub fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
+    reader_of(File::open(path)?)
+}
+
+/// Reads an open file.
+pub fn reader_of(file: File) -> Result<SerializedFileReader<File>> {
     /// Larger than that of a file with all columns and row groups.
     const MAX_FOOTER_OCTETS: u32 = 64 << 20;
-    let file = File::open(path)?;
     let mut end = [0; 8];
     let length = file.metadata()?.len();
     file.read_exact_at(&mut end, length.saturating_sub(8))?;

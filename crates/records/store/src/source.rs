@@ -5,20 +5,18 @@
 
 use crate::error::Error;
 use crate::folder::{Folder, Hour, StoredFile};
-use crate::reading::{guarded, reader, too_few_values};
-use crate::schema::{NS_REST, RowForm, has_microseconds};
-use parquet::basic::Type as Physical;
-use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
-use parquet::errors::{ParquetError, Result};
-use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use parquet::schema::types::SchemaDescriptor;
+use crate::reading::{guarded, reader, reader_of};
+use crate::row_group::RowGroup;
+use crate::schema::RowForm;
+use crate::selection::{GroupBounds, Selection};
+use parquet::errors::Result;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use weir_fields::{Column, ColumnKind, Restored, StoredValue, columns};
+use weir_fields::{Bounds, Column, Restored, columns};
 use weir_flow::FlowRecord;
 
 /// A file that cannot be read, or not to its end.
@@ -34,7 +32,6 @@ pub struct Damage {
 pub struct FlowReader {
     hours: VecDeque<HourFiles>,
     restored: Restored,
-    starts_ns: Option<RangeInclusive<u64>>,
     /// The files of the hour that is read, which may be removed or replaced meanwhile.
     open: VecDeque<OpenFile>,
     /// Files of that hour that cannot be opened.
@@ -43,6 +40,9 @@ pub struct FlowReader {
     pub done_octets: u64,
     /// Octets of all files.
     pub total_octets: u64,
+    selection: Option<Selection>,
+    /// Records of these files that are not selected.
+    pub others: u64,
 }
 
 /// What was found before the first record is read.
@@ -67,34 +67,15 @@ struct OpenFile {
     path: PathBuf,
     octets: u64,
     reader: SerializedFileReader<File>,
+    /// The same file, for Bloom filters.
+    file: File,
     next_group: usize,
-    group: Option<Group>,
-}
-
-/// A row group of which the first rows are read.
-struct Group {
-    columns: Vec<(&'static Column, Values)>,
-    rows_left: usize,
-}
-
-enum Values {
-    /// Microseconds, and the nanoseconds left.
-    Times(Box<(Typed<Int64Type>, Option<Typed<Int32Type>>)>),
-    Integers(Typed<Int64Type>),
-    Numbers(Typed<DoubleType>),
-    Texts(Typed<ByteArrayType>),
-}
-
-/// Some rows of a column: those that are not null, and for each row 1, or 0 for null.
-struct Typed<T: DataType> {
-    reader: ColumnReaderImpl<T>,
-    present: Vec<i16>,
-    values: Vec<T::T>,
+    group: Option<RowGroup>,
 }
 
 impl FlowReader {
-    /// Finds the files of stores and single files, and the columns that all of them have. Flows that start at other times
-    /// (ns since 1970 UTC) are not read.
+    /// Finds the files of stores and single files, and the columns that all of them have. Hours of stores in which no
+    /// flow starts at these times (ns since 1970 UTC) are not read.
     ///
     /// # Errors
     /// A path cannot be read or is no store, or the files lack a column without which a record is no flow.
@@ -133,7 +114,8 @@ impl FlowReader {
             Error::NoFlows { path, column }
         })?;
         let (open, done_octets) = (VecDeque::new(), 0);
-        let reader = Self { hours, restored, starts_ns, open, damaged: Vec::new(), done_octets, total_octets };
+        let reader =
+            Self { hours, restored, open, damaged: Vec::new(), done_octets, total_octets, selection: None, others: 0 };
         Ok(Found { reader, damaged, strange, form })
     }
 
@@ -145,6 +127,20 @@ impl FlowReader {
     /// From now on records have these fields only, and those of every record.
     pub fn keep_only(&mut self, fields: &[&'static Column]) {
         self.restored.keep_only(fields);
+    }
+
+    /// From now on these records only are read: those that `matches` selects by some fields. `may_match` says whether
+    /// some of many records may be selected.
+    pub fn select(
+        &mut self,
+        fields: &[&'static Column],
+        matches: impl Fn(&FlowRecord) -> bool + Send + 'static,
+        may_match: impl Fn(&dyn Bounds) -> bool + Send + 'static,
+    ) {
+        let mut deciding = self.restored.clone();
+        deciding.keep_only(fields);
+        let columns = deciding.columns().to_vec();
+        self.selection = Some(Selection { columns, matches: Box::new(matches), may_match: Box::new(may_match) });
     }
 
     /// Appends records, up to a number of them. Returns whether there are more.
@@ -161,14 +157,12 @@ impl FlowReader {
         }
         let Some(mut file) = self.open.pop_front() else { return Ok(true) };
         let before = records.len();
-        match guarded(|| file.read(&self.restored, records, most)) {
-            Ok(true) => {
+        match guarded(|| file.read(&self.restored, self.selection.as_ref(), records, most)) {
+            Ok(Some(others)) => {
+                self.others += others;
                 self.open.push_front(file);
-                if let Some(starts_ns) = &self.starts_ns {
-                    records.retain(|record| starts_ns.contains(&record.start_ns()));
-                }
             }
-            Ok(false) => self.done_octets += file.octets,
+            Ok(None) => self.done_octets += file.octets,
             Err(error) => {
                 records.truncate(before);
                 self.done_octets += file.octets;
@@ -201,167 +195,35 @@ impl FlowReader {
 
 impl OpenFile {
     fn new(path: &Path) -> Result<Self> {
-        let octets = fs::metadata(path)?.len();
-        Ok(Self { path: path.into(), octets, reader: reader(path)?, next_group: 0, group: None })
+        let file = File::open(path)?;
+        let octets = file.metadata()?.len();
+        let reader = reader_of(file.try_clone()?)?;
+        Ok(Self { path: path.into(), octets, reader, file, next_group: 0, group: None })
     }
 
-    /// Returns whether there may be more.
-    fn read(&mut self, restored: &Restored, records: &mut Vec<FlowRecord>, most: usize) -> Result<bool> {
-        while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
-            if self.next_group == self.reader.num_row_groups() {
-                return Ok(false);
-            }
-            let group = self.reader.get_row_group(self.next_group)?;
-            self.group = Some(Group::open(&*group, restored)?);
-            self.next_group += 1;
+    /// Returns the number of records that are not selected; `None` at the end of the file.
+    fn read(
+        &mut self,
+        restored: &Restored,
+        selection: Option<&Selection>,
+        records: &mut Vec<FlowRecord>,
+        most: usize,
+    ) -> Result<Option<u64>> {
+        if let Some(group) = self.group.as_mut().filter(|group| !group.is_read()) {
+            return group.read(selection, records, most).map(|others| Some(others as u64));
         }
-        self.group.as_mut().map_or(Ok(false), |group| group.read(records, most).map(|()| true))
-    }
-}
-
-impl Group {
-    fn open(group: &dyn RowGroupReader, restored: &Restored) -> Result<Self> {
-        let rows_left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-        let schema = group.metadata().schema_descr();
-        let values = |column: &&'static Column| Ok((*column, Values::open(group, schema, column)?));
-        Ok(Self { columns: restored.columns().iter().map(values).collect::<Result<_>>()?, rows_left })
-    }
-
-    fn read(&mut self, records: &mut Vec<FlowRecord>, most: usize) -> Result<()> {
-        let rows = most.min(self.rows_left);
-        let first = records.len();
-        records.resize_with(first + rows, Restored::begin);
-        for (column, values) in &mut self.columns {
-            let named = |error| ParquetError::General(format!("the column {}: {error}", column.name));
-            values.read(rows).map_err(named)?;
-            if Restored::is_required(column) && values.has_null() {
-                return Err(ParquetError::General(format!("the column {} has rows without a value", column.name)));
-            }
-            values.set(column, &mut records[first..])?;
+        self.group = None;
+        if self.next_group == self.reader.num_row_groups() {
+            return Ok(None);
         }
-        self.rows_left -= rows;
-        if records[first..].iter_mut().map(Restored::finish).fold(true, |all, is_flow| all & is_flow) {
-            Ok(())
-        } else {
-            Err(ParquetError::General("a row is no flow: its times, counts or addresses do not fit together".into()))
+        let group = self.reader.get_row_group(self.next_group)?;
+        self.next_group += 1;
+        let bounds = GroupBounds { group: group.metadata(), file: &self.file };
+        if selection.is_some_and(|selection| !(selection.may_match)(&bounds)) {
+            return Ok(Some(u64::try_from(group.metadata().num_rows()).unwrap_or_default()));
         }
-    }
-}
-
-impl Values {
-    fn open(group: &dyn RowGroupReader, schema: &SchemaDescriptor, column: &Column) -> Result<Self> {
-        let place = |name: &str| schema.columns().iter().position(|of| of.name() == name);
-        let at = place(column.name).ok_or_else(too_few_values)?;
-        match (column.kind, schema.column(at).physical_type()) {
-            (ColumnKind::Time, Physical::INT64) if !has_microseconds(schema.column(at).self_type()) => {
-                Err(ParquetError::General(format!("the column {} has no times in microseconds", column.name)))
-            }
-            (ColumnKind::Time, Physical::INT64) => {
-                let rest = place(&format!("{}{NS_REST}", column.name));
-                let rest = rest.filter(|at| schema.column(*at).physical_type() == Physical::INT32);
-                let rest = rest.map(|at| Typed::open(group, at)).transpose()?;
-                Ok(Self::Times(Box::new((Typed::open(group, at)?, rest))))
-            }
-            (ColumnKind::Integer, Physical::INT64) => Ok(Self::Integers(Typed::open(group, at)?)),
-            (ColumnKind::Number, Physical::DOUBLE) => Ok(Self::Numbers(Typed::open(group, at)?)),
-            (ColumnKind::Time | ColumnKind::Integer | ColumnKind::Number, other) => Err(of_type(column, other)),
-            (_, Physical::BYTE_ARRAY) => Ok(Self::Texts(Typed::open(group, at)?)),
-            (_, other) => Err(of_type(column, other)),
-        }
-    }
-
-    /// Whether a row has no value.
-    fn has_null(&self) -> bool {
-        let present = match self {
-            Self::Times(times) => &times.0.present,
-            Self::Integers(integers) => &integers.present,
-            Self::Numbers(numbers) => &numbers.present,
-            Self::Texts(texts) => &texts.present,
-        };
-        present.contains(&0)
-    }
-
-    fn read(&mut self, rows: usize) -> Result<()> {
-        match self {
-            Self::Times(times) => {
-                let (micros, rest) = &mut **times;
-                micros.read(rows)?;
-                rest.iter_mut().try_for_each(|rest| rest.read(rows))
-            }
-            Self::Integers(integers) => integers.read(rows),
-            Self::Numbers(numbers) => numbers.read(rows),
-            Self::Texts(texts) => texts.read(rows),
-        }
-    }
-
-    fn set(&self, column: &Column, records: &mut [FlowRecord]) -> Result<()> {
-        match self {
-            Self::Times(times) => {
-                let (micros, rest) = &**times;
-                let mut rest = rest.iter().flat_map(|rest| &rest.values);
-                micros.set(column, records, |micros| time(*micros, rest.next().copied().unwrap_or_default()))
-            }
-            Self::Integers(integers) => {
-                integers.set(column, records, |number| Some(StoredValue::Unsigned(u64::try_from(*number).ok()?)))
-            }
-            Self::Numbers(numbers) => numbers.set(column, records, |number| Some(StoredValue::Float(*number))),
-            Self::Texts(texts) => texts.set(column, records, text),
-        }
-    }
-}
-
-fn of_type(column: &Column, of: Physical) -> ParquetError {
-    ParquetError::General(format!("the column {} has the type {of}, which Weir does not write", column.name))
-}
-
-fn time(micros: i64, rest: i32) -> Option<StoredValue<'static>> {
-    let micros = u64::try_from(micros).ok()?.checked_mul(1000)?;
-    let rest = u64::try_from(rest).ok().filter(|rest| *rest < 1000)?;
-    Some(StoredValue::Unsigned(micros.checked_add(rest)?))
-}
-
-fn text(octets: &ByteArray) -> Option<StoredValue<'_>> {
-    std::str::from_utf8(octets.data()).ok().map(StoredValue::Text)
-}
-
-impl<T: DataType> Typed<T> {
-    fn open(group: &dyn RowGroupReader, at: usize) -> Result<Self> {
-        let reader = get_typed_column_reader::<T>(group.get_column_reader(at)?);
-        Ok(Self { reader, present: Vec::new(), values: Vec::new() })
-    }
-
-    /// Reads the next rows in place of those before.
-    fn read(&mut self, rows: usize) -> Result<()> {
-        self.present.clear();
-        self.values.clear();
-        while self.present.len() < rows {
-            let before = self.present.len();
-            let (read, ..) =
-                self.reader.read_records(rows - before, Some(&mut self.present), None, &mut self.values)?;
-            if read == 0 {
-                return Err(too_few_values());
-            }
-            // A column of another program that is never null.
-            self.present.resize(before + read, 1);
-        }
-        Ok(())
-    }
-
-    /// Sets the values in records: one for each row.
-    fn set<'a>(
-        &'a self,
-        column: &Column,
-        records: &mut [FlowRecord],
-        mut convert: impl FnMut(&'a T::T) -> Option<StoredValue<'a>>,
-    ) -> Result<()> {
-        let mut values = self.values.iter();
-        for (record, _) in records.iter_mut().zip(&self.present).filter(|(_, present)| **present > 0) {
-            let value = values.next().ok_or_else(too_few_values)?;
-            if !convert(value).is_some_and(|value| column.restore(record, value)) {
-                return Err(ParquetError::General(format!("the column {} has an invalid value", column.name)));
-            }
-        }
-        Ok(())
+        self.group = Some(RowGroup::open(&*group, restored, selection)?);
+        Ok(Some(0))
     }
 }
 

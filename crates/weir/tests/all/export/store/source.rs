@@ -23,11 +23,12 @@ use testbed::{
 };
 
 const LOSSY: &str = "synth:lossy,flows=100,packets=40k,ipv6=40%,seed=4";
+const APPLICATIONS: &str = "synth:apps,flows=300,packets=20k,seed=3";
 
 /// Captures, and traffic of applications and with losses.
 fn inputs() -> Vec<Vec<OsString>> {
     let captures = capture_files().into_iter().map(|path| vec![path.into_os_string()]);
-    let synth = ["synth:apps,flows=300,packets=20k,seed=3", LOSSY].map(|spec| vec!["-i".into(), spec.into()]);
+    let synth = [APPLICATIONS, LOSSY].map(|spec| vec!["-i".into(), spec.into()]);
     captures.chain(synth).collect()
 }
 
@@ -102,7 +103,7 @@ fn views_conditions_and_orders_of_stored_flows_are_those_of_metered_ones() {
         &["--where", "host 198.18.0.0 and bytes > 1000", "--by", "protocol,application"],
         &["--uniflow", "--by", "dst_ip", "-o", "csv:-"],
     ];
-    for (at, traffic) in [LOSSY, "synth:apps,flows=300,packets=20k,seed=3"].into_iter().enumerate() {
+    for (at, traffic) in [LOSSY, APPLICATIONS].into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store");
         success(arguments!["read", "-q", "-i", traffic, "-o", sink(&store, "")]);
@@ -117,6 +118,103 @@ fn views_conditions_and_orders_of_stored_flows_are_those_of_metered_ones() {
     let folder = tempfile::tempdir().unwrap();
     let text = success(arguments!["read", lossy(folder.path()), "--top", "1"]);
     assert!(text.contains("packets    40000 in stored flows"), "{text}");
+}
+
+#[test]
+fn conditions_select_the_same_of_stored_flows_as_of_metered_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    success(arguments!["read", "-q", "-i", LOSSY, "-i", APPLICATIONS, "-o", sink(&store, "")]);
+    success(arguments!["store", "-q", store, "--compact"]);
+    let fields = ["--fields", "start_time,src_ip,src_port,dst_ip,dst_port,protocol,fwd_bytes,rev_bytes,sni"];
+    let select = |input: &[&str], condition: &str| {
+        let (code, out, err) = weir(["read", "--where", condition, "-o", "json:-"].iter().chain(input).chain(&fields));
+        assert_eq!(code, 0, "{condition}: {err}");
+        let mut rows: Vec<String> = out.lines().map(str::to_owned).collect();
+        rows.sort_unstable();
+        (rows, err)
+    };
+    let (all, _) = select(&[store.to_str().unwrap()], "packets > 0");
+    let address: Value = serde_json::from_str(&all[all.len() / 2]).unwrap();
+    let [source, start] = ["src_ip", "start_time"].map(|name| address[name].as_str().unwrap());
+    let of_address = [
+        format!("src_ip == {source}"),
+        format!("not src_ip == {source}"),
+        format!("src_ip != {source}"),
+        format!("dst host {source} or src host {source}"),
+        format!("not (dst_ip != {source} or src_port > 1)"),
+        format!("start_time < {start}"),
+        format!("not start_time <= {start}"),
+        format!("start_time == {start}"),
+    ];
+    let others = [
+        "host 192.0.2.77",
+        "not host 192.0.2.77",
+        "host in {10.0.0.0/8, 2001:db8::/32}",
+        "port 443 and packets > 20",
+        "not port 443",
+        "port in {53, 80} or fwd_tcp_retransmitted_packets > 0",
+        "dst_port == 65000",
+        "src_port != 443 and not protocol tcp",
+        "fwd_bytes > 4G",
+        "fwd_tcp_retransmitted_packets == 0",
+        "not fwd_tcp_retransmitted_packets == 0",
+        "sni",
+    ];
+    for condition in of_address.iter().map(String::as_str).chain(others) {
+        let (metered, _) = select(&["-i", LOSSY, "-i", APPLICATIONS], condition);
+        let (stored, summary) = select(&[store.to_str().unwrap()], condition);
+        assert!(stored == metered, "{condition}: {} and {}", stored.len(), metered.len());
+        let selected = format!("flows      {} of {} in the files that were read", stored.len(), all.len());
+        assert!(
+            stored.len() == all.len() || stored.is_empty() || summary.contains(&selected),
+            "{condition}: {summary}"
+        );
+    }
+}
+
+/// A Parquet file whose values are overwritten: its index and its Bloom filters stay.
+fn without_values(folder: &Path) -> PathBuf {
+    let path = folder.join("flows.parquet");
+    success(arguments!["read", "-q", "-i", LOSSY, "-o", format!("parquet:{}?fields=store", path.display())]);
+    let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    let mut octets = fs::read(&path).unwrap();
+    for group in reader.metadata().row_groups() {
+        for column in group.columns() {
+            let (first, length) = column.byte_range();
+            octets[first as usize..][..length as usize].fill(0xff);
+        }
+    }
+    fs::write(&path, octets).unwrap();
+    path
+}
+
+#[test]
+fn what_the_index_of_a_file_rules_out_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = without_values(folder.path());
+    let read = |options: &[&str]| weir([&["read", file.to_str().unwrap()], options].concat());
+    for condition in [
+        // Between the addresses of the file in the order of their texts: only the Bloom filter says that it is not there.
+        "src_ip == 198.18.0.250",
+        "host 203.0.113.9 or dst_ip == 0.0.0.1",
+        "dst_port == 1",
+        "packets > 0 and fwd_packets > 1M",
+        "not (dst_port != 1 or port != 2) and host 192.0.2.1",
+        "start_time < 2001-01-01",
+        "fwd_tcp_retransmitted_packets > 1G",
+    ] {
+        let (code, _, err) = read(&["--where", condition]);
+        assert_eq!(code, 0, "{condition}: {err}");
+    }
+    let (code, _, err) = read(&["--from", "2001-01-01", "--to", "2001-01-02"]);
+    assert_eq!(code, 0, "{err}");
+    for condition in
+        ["packets > 0", "not dst_port == 1", "dst_port != 1", "fwd_packets < 1M", "host 203.0.113.0/24"]
+    {
+        let (code, _, err) = read(&["--where", condition]);
+        assert!(code == 2 && err.contains("cannot be read to its end"), "{condition}: {err}");
+    }
 }
 
 #[test]
