@@ -3,7 +3,7 @@
 use std::io::Write;
 use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
-use weir_ipfix_file::{FileReader, Found};
+use weir_ipfix_file::{Found, IpfixReader};
 
 /// Reads an IPFIX file. Invariants: a flow has packets and does not end before its start, its known fields can be
 /// read, and the same file has the same flows and problems.
@@ -15,7 +15,7 @@ pub fn ipfix_file(input: &[u8]) {
     file.write_all(input).expect("the file can be written");
     let paths = [file.path().to_owned()];
     let read = || {
-        let Found { mut reader, .. } = FileReader::open(&paths, None).expect("the file can be opened");
+        let Found { mut reader, .. } = IpfixReader::open(&paths, None).expect("the file can be opened");
         let known = reader.known().to_vec();
         let (mut flows, mut problems): (Vec<FlowRecord>, Vec<String>) = (Vec::new(), Vec::new());
         loop {
