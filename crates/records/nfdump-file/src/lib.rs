@@ -1,4 +1,4 @@
-//! Reads flow records from the files of nfdump 1.7 (nfcapd, nfpcapd, sfcapd, `nfdump -w`).
+//! Reads flow records from the files of nfdump 1.7 (nfcapd, nfpcapd, `nfdump -w`).
 //!
 //! Input: files with layout version 2, plain or with blocks that are compressed by LZ4, bzip2 or Zstandard. Output: the
 //! extensions of each record as information elements, of which `weir-ipfix-file` makes flow records. Invariants: every
