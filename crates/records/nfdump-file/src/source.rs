@@ -91,7 +91,11 @@ impl Source for Nfdump {
     }
 
     fn read_records(&mut self, handler: &mut impl Handler) -> Result<bool, ReadError> {
-        self.offset += self.blocks.read_header()?;
+        let header = self.blocks.read_header()?;
+        if header > 0 {
+            self.offset += header;
+            return Ok(true);
+        }
         let Some(mut block) = self.open.take() else {
             let Some(block) = self.blocks.next()? else { return Ok(false) };
             self.offset += BLOCK_HEADER_OCTETS;

@@ -328,7 +328,11 @@ fn numbers_of_blocks_that_are_wrong_are_reported() {
     assert_eq!(two.packets(), [1, 2]);
     assert!(two.problems[0].contains("which the header of the file does not count as blocks"), "{:?}", two.problems);
     let none = with(0, None);
-    assert!(none.flows.is_empty() && none.problems[0].starts_with("octets 40 to "), "{:?}", none.problems);
+    assert!(none.flows.is_empty() && none.problems.len() == 1, "{:?}", none.problems);
+    assert!(none.problems[0].starts_with("octets 40 to "), "{:?}", none.problems);
+    // Nothing was received.
+    let empty = read(&file(0, &[]));
+    assert!(empty.flows.is_empty() && empty.problems.is_empty(), "{:?}", empty.problems);
     let four = with(5, Some(0));
     assert_eq!(
         (four.packets(), &*four.problems[0]),

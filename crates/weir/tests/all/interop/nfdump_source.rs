@@ -222,6 +222,9 @@ fn what_cannot_be_read_is_named() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/nfdump/vlan.nfcapd");
     let whole = success(arguments!["read", "-q", file, "-o", "csv:-"]);
     assert_eq!(whole.lines().count(), 22);
+    // nfpcapd stores no end reason.
+    let table = success(arguments!["read", "-q", file]);
+    assert!(table.contains("flags") && !table.contains("end"), "{table}");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nfcapd.202601010000");
     let octets = fs::read(&file).unwrap();
