@@ -2,8 +2,8 @@
 //!
 //! Input: files with layout version 2, plain or with blocks that are compressed by LZ4, bzip2 or Zstandard. Output: the
 //! extensions of each record as information elements, of which `weir-ipfix-file` makes flow records. Invariants: every
-//! record is returned or counted; memory is bounded by [`MAX_BLOCK_OCTETS`](block::MAX_BLOCK_OCTETS), whatever the file
-//! says. Not done here: LZO, encrypted files, files of nfdump 1.6 and of big-endian machines, which are refused.
+//! record is returned or counted; memory is bounded by [`MAX_BLOCK_OCTETS`](block::MAX_BLOCK_OCTETS) and by what a frame
+//! of Zstandard may reserve (100 MiB), whatever the file says. Not done here: LZO, encrypted files, files of nfdump 1.6 and of big-endian machines, which are refused.
 //! Source: the headers nffileV2.h and nfxV3.h of nfdump 1.7.1, and nfxV3.h of 1.7.8 for later extensions.
 #![forbid(unsafe_code)]
 

@@ -25,6 +25,7 @@ const EVENT: u8 = 1;
 const SAMPLED: u8 = 2;
 const INTERFACE: ElementId = (0, 10);
 const VLAN_ID: ElementId = (0, 58);
+const DOT1Q_VLAN_ID: ElementId = (0, 243);
 const TCP_FLAGS: ElementId = (0, 6);
 const MIN_TTL: ElementId = (0, 52);
 const MAX_TTL: ElementId = (0, 53);
@@ -98,7 +99,7 @@ const VALUES: [Value; 29] = [
     value(15, 0, 6, (0, 56), When::NotZero),
     value(15, 16, 6, (0, 80), When::NotZero),
     // From 1.7.2 on: VLAN identifiers, smallest and largest TTL.
-    value(38, 0, 2, (0, 243), When::NoVlan),
+    value(38, 0, 2, DOT1Q_VLAN_ID, When::NoVlan),
     value(38, 2, 2, (0, 245), When::NotZero),
     value(42, 2, 1, MIN_TTL, When::Always),
     value(42, 3, 1, MAX_TTL, When::Always),
@@ -220,7 +221,7 @@ impl Usage {
         for (bit, value) in (0..).zip(&VALUES).filter(|(bit, _)| kind >> bit & 1 == 1) {
             let has_answer = || elements(kind).any(|of| of.element == REVERSE_PACKETS && record.is_set(of));
             let is_possible = match value.element {
-                INTERFACE | VLAN_ID | MIN_TTL | MAX_TTL | REVERSE_PACKETS => true,
+                INTERFACE | VLAN_ID | DOT1Q_VLAN_ID | MIN_TTL | MAX_TTL | REVERSE_PACKETS => true,
                 TCP_FLAGS => record.protocol == TCP,
                 REVERSE_TCP_FLAGS => record.protocol == TCP && has_answer(),
                 _ => false,

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testbed::{
-    Nfcapd, arguments, assert_usage_errors, capture_files, free_port, is_installed, ledger_of, number, success, weir,
+    Nfcapd, arguments, assert_usage_errors, capture_files, captures, free_port, is_installed, ledger_of, number,
+    success, weir,
 };
 
 const LOSSY: &str = "synth:lossy,flows=300,packets=20k,ipv6=40%,seed=4";
@@ -60,12 +61,13 @@ fn assert_both_directions_like_nfdump(what: &str, file: &Path) {
 }
 
 /// A file of nfcapd that received these flows.
-fn received(folder: &Path, sink: &str) -> PathBuf {
+fn received(folder: &Path, input: &[&str]) -> PathBuf {
     let port = free_port();
     let mut collector = Nfcapd::start(port);
     wait_until_listening(port);
-    let sink = sink.replace("PORT", &port.to_string());
-    success(["read", "-q", "-i", LOSSY, "-o", &sink]);
+    let sink = format!("ipfix+udp://127.0.0.1:{port}?rate=500&template=full");
+    let (code, _, err) = weir(input.iter().chain(&["-q", "-o", &sink]));
+    assert!(matches!(code, 0 | 2), "{err}");
     super::export::wait_until_received(port);
     let files = collector.stop();
     let file = folder.join("nfcapd.202601010000");
@@ -142,12 +144,32 @@ fn files_of_nfpcapd_and_of_softflowd_have_the_flows_that_nfdump_prints() {
 }
 
 #[test]
+fn labels_and_sampling_are_known_if_all_records_have_them() {
+    if !is_installed("nfcapd") || !is_installed("nfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = |name: &str| captures().join(name).display().to_string();
+    let file = received(folder.path(), &["read", &capture("mpls.pcap"), "--uniflow", "--mac-addresses"]);
+    assert_like_nfdump("labels", &file, &["mpls"]);
+    let macs = success(arguments!["read", "-q", file, "--fields", "src_mac", "-o", "csv:-"]);
+    assert!(macs.lines().skip(1).all(|mac| mac.starts_with("02:00:00:00:00:0")), "{macs}");
+    // nfcapd multiplies the counters.
+    let file = received(folder.path(), &["probe", "--sample", "4", "-i", &capture("web.pcap")]);
+    let flows = success(arguments!["read", "-q", file, "--fields", "approximate,packets", "-o", "csv:-"]);
+    let packets = |line: &str| line.strip_prefix("sampled,")?.parse::<u64>().ok();
+    let packets: u64 = flows.lines().skip(1).map(|line| packets(line).expect(line)).sum();
+    let line = format!("Packets: {packets}");
+    assert!(packets > 0 && nfdump_of(&["-I"], &file).lines().any(|of| of == line), "{flows}");
+}
+
+#[test]
 fn all_compressions_but_lzo_are_read() {
     if !is_installed("nfcapd") || !is_installed("nfdump") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let file = received(folder.path(), "ipfix+udp://127.0.0.1:PORT?rate=500&template=full");
+    let file = received(folder.path(), &["read", "-i", LOSSY]);
     let csv = |file: &Path| success(arguments!["read", "-q", file, "-o", "csv:-"]);
     let plain = csv(&file);
     assert!(plain.lines().count() > 200);
@@ -172,7 +194,7 @@ fn views_conditions_and_sinks_are_those_of_ipfix_files() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let file = received(folder.path(), "ipfix+udp://127.0.0.1:PORT?rate=500&template=full");
+    let file = received(folder.path(), &["read", "-i", LOSSY]);
     let ipfix = folder.path().join("flows.ipfix");
     let fields = "flowStartMilliseconds,flowEndMilliseconds,sourceIPv4Address,sourceIPv6Address,\
                   destinationIPv4Address,destinationIPv6Address,sourceTransportPort,destinationTransportPort,\
