@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
 use weir_anonymise::{Anonymiser, AnonymisingSink};
 use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink, SinkSpec, ViewFormat};
-use weir_fields::{Column, Profile};
+use weir_fields::{Column, Profile, Words};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
@@ -373,7 +373,10 @@ impl Outputs {
             let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
             let fields =
                 spec.columns().map(<[_]>::to_vec).or_else(|| options.fields.as_ref().map(|_| self.columns.clone()));
-            return Ok(Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields)));
+            let mut largest = LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields);
+            let is_end = |column: &&Column| column.properties.words == Some(Words::EndReason);
+            largest.is_end_known = self.known.as_ref().is_none_or(|known| known.iter().any(is_end));
+            return Ok(Content::Largest(largest));
         };
         let view = View::new(view.clone())?;
         Ok(Content::View(Box::new(ViewTable { view, format, top: options.top })))

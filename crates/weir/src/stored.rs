@@ -1,4 +1,4 @@
-//! `weir read` of flows that were stored: from stores, and from single Parquet and IPFIX files.
+//! `weir read` of flows that were stored: from stores, and from single files of Parquet, IPFIX and nfdump.
 
 use crate::anonymisation;
 use crate::arguments::{Arguments, Command, Output, Read, RecordSink, Sinks};

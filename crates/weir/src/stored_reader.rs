@@ -1,14 +1,16 @@
-//! Reads stored flows: stores and Parquet files first, then IPFIX files.
+//! Reads stored flows: stores and Parquet files first, then IPFIX files, then files of nfdump.
 
 use crate::error::{Error, StoreError};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 use weir_capture::SourceSpec;
 use weir_fields::{Bounds, Column, Field, start_time};
 use weir_flow::FlowRecord;
-use weir_ipfix_file::{FileReader, Problem, What};
+use weir_ipfix_file::{FileReader, Found, IpfixReader, Problem, Source, What};
+use weir_nfdump_file::NfdumpReader;
 use weir_query::Expression;
 use weir_store::{Damage, FlowReader, RowForm};
 
@@ -24,11 +26,12 @@ pub struct StoredPaths {
     /// Folders of stores, and Parquet files.
     parquet: Vec<PathBuf>,
     ipfix: Vec<PathBuf>,
+    nfdump: Vec<PathBuf>,
 }
 
 impl StoredPaths {
-    /// Adds a source of stored flows: a folder, a file with the ending of one, or a path behind `parquet:` or
-    /// `ipfix:`. Returns whether it is one.
+    /// Adds a source of stored flows: a folder, a file with the ending of one, a file that begins as those of nfdump,
+    /// or a path behind `parquet:`, `ipfix:` or `nfdump:`. Returns whether it is one.
     pub fn add(&mut self, source: &SourceSpec) -> bool {
         let SourceSpec::Capture(path) = source else { return false };
         let named =
@@ -37,10 +40,14 @@ impl StoredPaths {
             self.parquet.push(path.into());
         } else if let Some(path) = named("ipfix:") {
             self.ipfix.push(path.into());
+        } else if let Some(path) = named("nfdump:") {
+            self.nfdump.push(path.into());
         } else if path.is_dir() || path.extension().is_some_and(|end| end == PARQUET) {
             self.parquet.push(path.clone());
         } else if is_ipfix(path) {
             self.ipfix.push(path.clone());
+        } else if is_nfdump(path) {
+            self.nfdump.push(path.clone());
         } else {
             return false;
         }
@@ -49,7 +56,7 @@ impl StoredPaths {
 
     /// All paths.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        self.parquet.iter().chain(&self.ipfix)
+        self.parquet.iter().chain(&self.ipfix).chain(&self.nfdump)
     }
 }
 
@@ -59,14 +66,25 @@ fn is_ipfix(path: &Path) -> bool {
     ends(path, IPFIX) || ends(path, COMPRESSED) && path.file_stem().is_some_and(|stem| ends(stem.as_ref(), IPFIX))
 }
 
+/// Whether it is a file of nfdump: their names say little.
+pub fn is_nfdump(path: &Path) -> bool {
+    // To open a pipe would wait for its writer.
+    let starts = |mut file: File| {
+        let mut start = [0; 2];
+        file.read_exact(&mut start).is_ok() && start == weir_nfdump_file::MAGIC
+    };
+    path.is_file() && File::open(path).is_ok_and(starts)
+}
+
 /// Reads the records of all paths.
 pub struct StoredReader {
     parquet: FlowReader,
-    ipfix: FileReader,
+    ipfix: IpfixReader,
+    nfdump: NfdumpReader,
     is_parquet_read: bool,
     starts_ns: Option<RangeInclusive<u64>>,
     condition: Option<Expression>,
-    /// Records of IPFIX files that are not selected.
+    /// Records of IPFIX and nfdump's files that are not selected.
     others: u64,
     known: Vec<&'static Column>,
     /// What is wrong with files and folders, found before the first record.
@@ -120,24 +138,23 @@ impl StoredReader {
             let (others, path) = (found.strange.len() - 1, path.display());
             warn!(%path, others, "there is something in the store that is none of it, which is left out");
         }
-        let weir_ipfix_file::Found { reader: ipfix, invalid, has_directions } =
-            FileReader::open(&paths.ipfix, starts_ns.clone()).map_err(StoreError::from)?;
-        if !invalid.is_empty() {
-            let fields = invalid.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
-            warn!(fields, "some records have no valid value of these fields, so they are not known");
-        }
+        let (ipfix, is_ipfix_uniflow) = open(&paths.ipfix, starts_ns.clone())?;
+        let (nfdump, is_nfdump_uniflow) = open(&paths.nfdump, starts_ns.clone())?;
         let parquet = found.reader;
-        let known = parquet.known().iter().copied().filter(|column| ipfix.known().contains(column)).collect();
+        let is_known = |column: &&Column| ipfix.known().contains(column) && nfdump.known().contains(column);
+        let known = parquet.known().iter().copied().filter(is_known).collect();
+        let is_uniflow = found.form.is_uniflow || is_ipfix_uniflow || is_nfdump_uniflow;
         Ok(Self {
             parquet,
             ipfix,
+            nfdump,
             is_parquet_read: false,
             starts_ns,
             condition: None,
             others: 0,
             known,
             problems: found.damaged.into_iter().map(Into::into).collect(),
-            form: RowForm { is_uniflow: found.form.is_uniflow || has_directions, ..found.form },
+            form: RowForm { is_uniflow, ..found.form },
         })
     }
 
@@ -181,6 +198,7 @@ impl StoredReader {
     pub fn keep_only(&mut self, fields: &[&'static Column]) {
         self.parquet.keep_only(fields);
         self.ipfix.keep_only(fields);
+        self.nfdump.keep_only(fields);
     }
 
     /// Appends records, up to a number of them. Returns whether there may be more.
@@ -193,7 +211,7 @@ impl StoredReader {
             return Ok(true);
         }
         let before = records.len();
-        let is_more = self.ipfix.read(records, most)?;
+        let is_more = self.ipfix.read(records, most)? || self.nfdump.read(records, most)?;
         if let Some(condition) = &self.condition {
             let found = records.len() - before;
             let mut at = 0;
@@ -208,13 +226,26 @@ impl StoredReader {
 
     /// Octets of the files that are read.
     pub fn done_octets(&self) -> u64 {
-        self.parquet.done_octets + self.ipfix.done_octets
+        self.parquet.done_octets + self.ipfix.done_octets + self.nfdump.done_octets
     }
 
     /// Octets of all files.
     pub fn total_octets(&self) -> u64 {
-        self.parquet.total_octets + self.ipfix.total_octets
+        self.parquet.total_octets + self.ipfix.total_octets + self.nfdump.total_octets
     }
+}
+
+/// The reader of files, and whether some records are directions of flows.
+fn open<S: Source>(
+    paths: &[PathBuf],
+    starts_ns: Option<RangeInclusive<u64>>,
+) -> Result<(FileReader<S>, bool), StoreError> {
+    let Found { reader, invalid, has_directions } = FileReader::open(paths, starts_ns)?;
+    if !invalid.is_empty() {
+        let fields = invalid.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
+        warn!(fields, "some records have no valid value of these fields, so they are not known");
+    }
+    Ok((reader, has_directions))
 }
 
 #[cfg(test)]
@@ -236,5 +267,14 @@ mod tests {
             assert_eq!(kind(name), (0, 0), "{name}");
         }
         assert_eq!((kind("a.parquet"), kind("parquet:b")), ((1, 0), (1, 0)));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (start, is_nfdump) in [(&weir_nfdump_file::MAGIC[..], true), (b"\xa5\x0c", false), (b"\x0c", false)] {
+            std::fs::write(file.path(), start).unwrap();
+            let mut paths = StoredPaths::default();
+            assert_eq!(paths.add(&SourceSpec::Capture(file.path().into())), is_nfdump);
+            assert_eq!(paths.nfdump.len(), usize::from(is_nfdump));
+        }
+        let mut paths = StoredPaths::default();
+        assert!(paths.add(&SourceSpec::Capture("nfdump:a".into())) && paths.nfdump == [PathBuf::from("a")]);
     }
 }

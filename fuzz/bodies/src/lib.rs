@@ -9,9 +9,9 @@ mod dpi;
 mod export;
 mod expression;
 mod filter;
+mod flow_files;
 mod flows;
 mod frames;
-mod ipfix_file;
 mod meter;
 mod recording;
 mod selections;
@@ -23,8 +23,8 @@ pub use dpi::{dpi_datagram, dpi_inspector, dpi_quic, dpi_streams};
 pub use export::export;
 pub use expression::expression;
 pub use filter::filter;
+pub use flow_files::{ipfix_file, nfdump_file};
 pub use frames::decode;
-pub use ipfix_file::ipfix_file;
 pub use meter::meter;
 pub use recording::index;
 pub use selections::{fields, query};
@@ -35,7 +35,7 @@ pub use user_files::{mmdb, networks, rules, tags};
 pub type Target = fn(&[u8]);
 
 /// All targets by name. The name is also that of the program in `fuzz` and of the folder of seeds.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("compressed", compressed),
     ("decode", decode),
     ("dpi_datagram", dpi_datagram),
@@ -51,6 +51,7 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("meter", meter),
     ("mmdb", mmdb),
     ("networks", networks),
+    ("nfdump_file", nfdump_file),
     ("packets_file", packets_file),
     ("pcap", pcap),
     ("pcapng", pcapng),

@@ -6,7 +6,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 30] = [
+const ALLOWED: [(&str, &str); 31] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
@@ -21,6 +21,7 @@ const ALLOWED: [(&str, &str); 30] = [
     ("ipfix-file", "fields flow packet"),
     ("ledger", ""),
     ("ndpi", ""),
+    ("nfdump-file", "fields flow ipfix-file"),
     ("packet", "ledger"),
     ("plot", "text"),
     ("probe", "capture egress export flow ledger packet rules"),
@@ -38,7 +39,7 @@ const ALLOWED: [(&str, &str); 30] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "anonymise bench capture control dpi egress enrich export fields flow host ipfix-file ledger packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
+        "anonymise bench capture control dpi egress enrich export fields flow host ipfix-file ledger nfdump-file packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

@@ -1,7 +1,9 @@
 //! The collector nfcapd, and ports for collectors.
 
 use crate::Background;
+use std::fs;
 use std::net::UdpSocket;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The collector nfcapd on a port of loopback, with its files in a folder of its own.
@@ -18,11 +20,19 @@ impl Nfcapd {
         Self { process: Background::start(command.arg(files.path())), files }
     }
 
-    /// Stops nfcapd, and returns the output of nfdump for its files.
-    pub fn dump(&mut self, options: &[&str]) -> String {
+    /// Stops nfcapd, and returns its files.
+    pub fn stop(&mut self) -> Vec<PathBuf> {
         if self.process.0.try_wait().unwrap().is_none() {
             self.process.stop(libc::SIGTERM);
         }
+        let mut files: Vec<_> = fs::read_dir(self.files.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    /// Stops nfcapd, and returns the output of nfdump for its files.
+    pub fn dump(&mut self, options: &[&str]) -> String {
+        self.stop();
         let mut nfdump = Command::new("nfdump");
         nfdump.args(options).args(["-q", "-R"]).arg(self.files.path()).env("TZ", "UTC");
         String::from_utf8(nfdump.output().unwrap().stdout).unwrap()

@@ -6,33 +6,23 @@
 use crate::conversion::number;
 use crate::error::ReadError;
 use crate::field::{Field, min_octets, split_record};
-use crate::layout::{Layout, Reject, SetContext};
+use crate::layout::{Reject, SetContext};
 use crate::message::{Header, MessageReader};
+use crate::source::{Handler, Source};
 use crate::template::{FIRST_DATA_SET, Malformed, OPTIONS_TEMPLATE_SET, TEMPLATE_SET, Template, TemplateTable};
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
+use std::io;
+use std::path::Path;
 use weir_fields::WEIR_ENTERPRISE;
 
 /// Most observation domains whose start is remembered.
 const MAX_DOMAINS: usize = 4096;
 
-/// Receives what a file has.
-pub trait Handler {
-    /// The next records are from a run of Weir that describes its elements (RFC 5610).
-    fn begin_weir_run(&mut self);
-
-    /// The run of Weir selected this element of its own.
-    fn weir_element(&mut self, _number: u16) {}
-
-    /// A data record.
-    fn record(&mut self, layout: &Rc<Layout>, set: &SetContext, values: &[&[u8]]) -> Result<(), Reject>;
-}
-
-/// Reads a file once.
+/// Reads an IPFIX file once.
 pub struct Decoder {
     messages: MessageReader,
     /// The templates of the file so far.
-    pub templates: TemplateTable,
+    templates: TemplateTable,
     /// Start of the exporter of each domain, ms since 1970 UTC.
     boot_ms: HashMap<u32, u64>,
     /// Type information of Weir is read, and no data since.
@@ -48,21 +38,20 @@ struct Losses {
     records: BTreeMap<Reject, (u64, (u32, u16))>,
 }
 
-impl Decoder {
-    pub fn new(messages: MessageReader, templates: TemplateTable) -> Self {
-        Self { messages, templates, boot_ms: HashMap::new(), is_in_types: false, losses: Losses::default() }
+impl Source for Decoder {
+    type Context = TemplateTable;
+
+    fn open(path: &Path, templates: TemplateTable) -> io::Result<Self> {
+        let messages = MessageReader::open(path)?;
+        Ok(Self { messages, templates, boot_ms: HashMap::new(), is_in_types: false, losses: Losses::default() })
     }
 
-    /// Octets that were read, without compression.
-    pub fn offset(&self) -> u64 {
+    fn offset(&self) -> u64 {
         self.messages.offset
     }
 
-    /// Decodes the next message. Returns false at the end of the file.
-    ///
-    /// # Errors
-    /// The rest of the file cannot be read.
-    pub fn next_message(&mut self, handler: &mut impl Handler) -> Result<bool, ReadError> {
+    /// Decodes the next message.
+    fn read_records(&mut self, handler: &mut impl Handler) -> Result<bool, ReadError> {
         let offset = self.messages.offset;
         let Some((header, mut sets)) = self.messages.next()? else { return Ok(false) };
         let state = &mut State {
@@ -90,9 +79,12 @@ impl Decoder {
         Ok(true)
     }
 
-    /// What was left out, each a sentence.
-    pub fn losses(&self) -> Vec<String> {
+    fn losses(&self) -> Vec<String> {
         self.losses.sentences()
+    }
+
+    fn into_context(self) -> TemplateTable {
+        self.templates.complete()
     }
 }
 
@@ -197,12 +189,7 @@ impl Losses {
             sentences.push(format!("{sets} sets without a template, the first with ID {id} of domain {domain}"));
         }
         for (reject, (records, (domain, id))) in &self.records {
-            let of = format!("(the first with template {id} of domain {domain})");
-            sentences.push(match reject {
-                Reject::Lacks(what) => format!("{records} records without {what} {of}"),
-                Reject::Invalid(field) => format!("{records} records with an invalid value of {field} {of}"),
-                Reject::NoFlow => format!("{records} records whose times or counts do not fit together {of}"),
-            });
+            sentences.push(reject.sentence(*records, &format!("with template {id} of domain {domain}")));
         }
         sentences
     }

@@ -90,8 +90,14 @@ pub fn is_time_of_record(column: &Column) -> bool {
 
 /// The field of one of [`TIMES`].
 pub fn time_column(number: u16) -> &'static Column {
-    let is_of = |column: &&Column| elements_of(column).any(|of| of.weir.is_none() && of.number == number);
-    columns().iter().find(is_of).expect("the catalogue has both times")
+    // A search for every record would take longer than the record.
+    static COLUMNS: LazyLock<[&'static Column; 2]> = LazyLock::new(|| {
+        TIMES.map(|number| {
+            let is_of = |column: &&Column| elements_of(column).any(|of| of.weir.is_none() && of.number == number);
+            columns().iter().find(is_of).expect("the catalogue has both times")
+        })
+    });
+    COLUMNS[usize::from(number == TIMES[1])]
 }
 
 /// The fields of an element.

@@ -14,8 +14,8 @@ pub enum Error {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The templates of a whole file must be known before its first record is returned.
-    #[error("{}: this is no regular file, and IPFIX is read twice; save it to a file first", .0.display())]
+    /// What all records of a file have must be known before the first is returned.
+    #[error("{}: this is no regular file, and flows are read twice; save it to a file first", .0.display())]
     NoFile(PathBuf),
 }
 
@@ -65,6 +65,9 @@ pub enum ReadError {
     /// A limit protects the memory.
     #[error("the file has more than {0} different templates")]
     TooManyTemplates(usize),
+    /// What is wrong with a file of another format.
+    #[error(transparent)]
+    Format(Box<dyn std::error::Error + Send + Sync>),
     /// It was longer, or had other templates, when it was read for the first time.
     #[error("the file has changed while it was read")]
     Changed,

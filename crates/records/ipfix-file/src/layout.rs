@@ -34,6 +34,17 @@ pub enum Reject {
     NoFlow,
 }
 
+impl Reject {
+    /// That a number of records are left out for this reason, with the place of the first.
+    pub fn sentence(&self, records: u64, first: &str) -> String {
+        match self {
+            Self::Lacks(what) => format!("{records} records without {what} (the first {first})"),
+            Self::Invalid(field) => format!("{records} records with an invalid value of {field} (the first {first})"),
+            Self::NoFlow => format!("{records} records whose times or counts do not fit together (the first {first})"),
+        }
+    }
+}
+
 /// A field and the place of its value.
 #[derive(Debug)]
 pub struct Setter {
@@ -158,6 +169,11 @@ impl Layout {
     /// Whether a record has a value of the field, unless it is none.
     pub fn sets(&self, column: &Column) -> bool {
         is_time_of_record(column) || self.setters.iter().any(|setter| setter.column == column)
+    }
+
+    /// Whether a field is set by one of its elements at least.
+    pub fn has_fields(&self) -> bool {
+        !self.setters.is_empty() || self.start.is_some() || self.end.is_some()
     }
 
     fn what_is_missing(&self) -> Option<&'static str> {

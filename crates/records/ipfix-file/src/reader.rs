@@ -3,12 +3,10 @@
 //! Input: paths. Output: records that have the fields of [`FileReader::known`], in the order of the files. Invariant:
 //! no record of a file that has changed since its templates were read.
 
-use crate::decoder::{Decoder, Handler};
 use crate::error::{Error, Problem, ReadError, What};
 use crate::layout::{Layout, Reject, SetContext};
-use crate::message::MessageReader;
+use crate::source::{Handler, Source};
 use crate::survey::{Runs, Survey, swap};
-use crate::template::TemplateTable;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::ops::RangeInclusive;
@@ -17,12 +15,12 @@ use std::rc::Rc;
 use weir_fields::{Column, Restored, columns};
 use weir_flow::FlowRecord;
 
-/// Reads the records of some files.
-pub struct FileReader {
-    files: VecDeque<SurveyedFile>,
+/// Reads the records of some files of one format.
+pub struct FileReader<S: Source> {
+    files: VecDeque<SurveyedFile<S>>,
     restored: Restored,
     starts_ns: Option<RangeInclusive<u64>>,
-    open: Option<OpenFile>,
+    open: Option<OpenFile<S>>,
     problems: VecDeque<Problem>,
     /// Octets of the files that are read.
     pub done_octets: u64,
@@ -31,20 +29,20 @@ pub struct FileReader {
 }
 
 /// What was found before the first record is read.
-pub struct Found {
+pub struct Found<S: Source> {
     /// The reader of the records.
-    pub reader: FileReader,
+    pub reader: FileReader<S>,
     /// Fields that some records have no valid value of, so that they are not known.
     pub invalid: Vec<&'static Column>,
     /// Some records are directions of flows.
     pub has_directions: bool,
 }
 
-/// A file whose templates are known.
-struct SurveyedFile {
+/// A file that was read once.
+struct SurveyedFile<S: Source> {
     path: PathBuf,
     octets: u64,
-    templates: TemplateTable,
+    context: S::Context,
     /// Octets of its whole messages, without compression.
     content: u64,
     /// Why they are not the whole file.
@@ -52,16 +50,16 @@ struct SurveyedFile {
     is_uniflow: bool,
 }
 
-struct OpenFile {
+struct OpenFile<S> {
     path: PathBuf,
     octets: u64,
     content: u64,
     end: Option<ReadError>,
-    decoder: Decoder,
+    source: S,
     records: Records,
 }
 
-/// The records of a message.
+/// The records of a message or a part of a block.
 struct Records {
     runs: Runs,
     is_uniflow: bool,
@@ -92,12 +90,12 @@ impl Handler for Records {
     }
 }
 
-impl FileReader {
-    /// Reads the templates of files. Flows that start at other times (ns since 1970 UTC) are not read.
+impl<S: Source> FileReader<S> {
+    /// Reads files for what is known of their records. Flows that start at other times (ns since 1970 UTC) are not read.
     ///
     /// # Errors
     /// A path is no regular file that can be read.
-    pub fn open(paths: &[PathBuf], starts_ns: Option<RangeInclusive<u64>>) -> Result<Found, Error> {
+    pub fn open(paths: &[PathBuf], starts_ns: Option<RangeInclusive<u64>>) -> Result<Found<S>, Error> {
         let (mut files, mut surveys) = (VecDeque::new(), Vec::new());
         let mut total_octets = 0;
         for path in paths {
@@ -110,7 +108,7 @@ impl FileReader {
             if metadata.len() == 0 {
                 continue;
             }
-            let (file, survey) = read_templates(path, metadata.len()).map_err(failed)?;
+            let (file, survey) = survey(path, metadata.len()).map_err(failed)?;
             total_octets += file.octets;
             files.push_back(file);
             if !survey.is_empty() {
@@ -155,7 +153,7 @@ impl FileReader {
         }
         let Some(file) = &mut self.open else { return Ok(true) };
         if file.records.flows.is_empty() {
-            let result = file.next_message();
+            let result = file.read_records();
             if let Some(starts_ns) = &self.starts_ns {
                 file.records.flows.retain(|flow| starts_ns.contains(&flow.start_ns()));
             }
@@ -169,11 +167,10 @@ impl FileReader {
         Ok(true)
     }
 
-    fn open_file(&mut self, file: SurveyedFile) -> Result<(), Problem> {
-        let SurveyedFile { path, octets, templates, content, end, is_uniflow } = file;
-        match MessageReader::open(&path) {
-            Ok(messages) => {
-                let decoder = Decoder::new(messages, templates.complete());
+    fn open_file(&mut self, file: SurveyedFile<S>) -> Result<(), Problem> {
+        let SurveyedFile { path, octets, context, content, end, is_uniflow } = file;
+        match S::open(&path, context) {
+            Ok(source) => {
                 let columns = self.restored.columns().to_vec();
                 let records = Records {
                     runs: Runs::default(),
@@ -182,7 +179,7 @@ impl FileReader {
                     columns,
                     flows: VecDeque::new(),
                 };
-                self.open = Some(OpenFile { path, octets, content, end, decoder, records });
+                self.open = Some(OpenFile { path, octets, content, end, source, records });
                 Ok(())
             }
             Err(error) => {
@@ -194,20 +191,20 @@ impl FileReader {
 
     /// What was left out, and why the file ended.
     fn close_file(&mut self, error: Option<ReadError>) {
-        let Some(OpenFile { path, octets, decoder, .. }) = self.open.take() else { return };
+        let Some(OpenFile { path, octets, source, .. }) = self.open.take() else { return };
         self.done_octets += octets;
-        let losses = decoder.losses().into_iter().map(What::LeftOut);
+        let losses = source.losses().into_iter().map(What::LeftOut);
         let ended = error.map(What::Ended);
         self.problems.extend(losses.chain(ended).map(|what| Problem { path: path.clone(), what }));
     }
 }
 
-impl OpenFile {
-    /// Reads a message. Those that were added since the templates were read are left out.
-    fn next_message(&mut self) -> Result<bool, ReadError> {
-        let offset = self.decoder.offset();
+impl<S: Source> OpenFile<S> {
+    /// Reads some records. Those that were added since the first reading are left out.
+    fn read_records(&mut self) -> Result<bool, ReadError> {
+        let offset = self.source.offset();
         if offset < self.content {
-            let has_more = self.decoder.next_message(&mut self.records)?;
+            let has_more = self.source.read_records(&mut self.records)?;
             return if has_more { Ok(true) } else { Err(ReadError::Changed) };
         }
         // What ended the first reading ends this one, too.
@@ -215,17 +212,19 @@ impl OpenFile {
     }
 }
 
-/// Reads a file for its templates and the values of its records.
-fn read_templates(path: &Path, octets: u64) -> std::io::Result<(SurveyedFile, Survey)> {
-    let mut decoder = Decoder::new(MessageReader::open(path)?, TemplateTable::default());
+/// Reads a file for what its records have.
+fn survey<S: Source>(path: &Path, octets: u64) -> std::io::Result<(SurveyedFile<S>, Survey)> {
+    let mut source = S::open(path, S::Context::default())?;
     let mut survey = Survey::default();
     let end = loop {
-        match decoder.next_message(&mut survey) {
+        match source.read_records(&mut survey) {
             Ok(true) => {}
             Ok(false) => break None,
             Err(error) => break Some(error),
         }
     };
-    let (content, is_uniflow) = (decoder.offset(), survey.is_uniflow());
-    Ok((SurveyedFile { path: path.into(), octets, templates: decoder.templates, content, is_uniflow, end }, survey))
+    survey.unused = source.unused_elements();
+    let (content, is_uniflow) = (source.offset(), survey.is_uniflow());
+    let context = source.into_context();
+    Ok((SurveyedFile { path: path.into(), octets, context, content, is_uniflow, end }, survey))
 }

@@ -5,15 +5,17 @@
 //! all elements (`full`) omit what does not apply and what follows from other fields; those with a list of elements
 //! omit what does not apply.
 
-use crate::decoder::Handler;
-use crate::elements::{TCP_CONTROL_BITS, UDP_RESPONSE_TIME, is_ambiguous, targets};
+use crate::elements::{ElementId, TCP_CONTROL_BITS, UDP_RESPONSE_TIME, is_ambiguous, targets};
 use crate::layout::{Layout, Reject, SetContext};
+use crate::source::Handler;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use weir_fields::{Column, Format, Origin, WEIR_ENTERPRISE, columns, elements_of};
+use weir_fields::{Column, Format, Origin, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, columns, elements_of};
 use weir_flow::FlowRecord;
 use weir_packet::Network;
 
+/// packetDeltaCount of the reverse direction.
+const REVERSE_PACKETS: ElementId = (REVERSE_ENTERPRISE, 2);
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Protocols with ports, as in [`FlowRecord::has_ports`].
@@ -62,6 +64,8 @@ pub struct Survey {
     selected: HashMap<u32, BTreeSet<u16>>,
     /// Fields of which a record has a value that is none.
     pub invalid: Vec<&'static Column>,
+    /// Elements that the format has in every record, and that had no value in any.
+    pub unused: Vec<ElementId>,
 }
 
 impl Handler for Survey {
@@ -105,8 +109,13 @@ impl Survey {
     /// Whether some records are directions of flows, also beside flows. One-way flows of a run of Weir have no other
     /// direction.
     pub fn is_uniflow(&self) -> bool {
-        let is_direction = |usage: &Usage| !usage.layout.has_reverse && (!usage.is_full || usage.from_responder);
+        let is_direction = |usage: &Usage| !self.has_reverse(usage) && (!usage.is_full || usage.from_responder);
         self.usages.values().any(is_direction)
+    }
+
+    /// Whether records of the template are flows of both directions.
+    fn has_reverse(&self, usage: &Usage) -> bool {
+        usage.layout.has_reverse && !self.unused.contains(&REVERSE_PACKETS)
     }
 
     /// The fields that all records have, or that do not apply to them.
@@ -114,7 +123,7 @@ impl Survey {
         let is_uniflow = self.is_uniflow();
         let is_known = |column: &&'static Column| {
             let has = |usage: &Usage| {
-                let sibling = sibling(column).filter(|_| usage.layout.has_reverse || !is_uniflow);
+                let sibling = sibling(column).filter(|_| self.has_reverse(usage) || !is_uniflow);
                 self.has(usage, column)
                     && sibling.filter(|_| usage.from_responder).is_none_or(|sibling| self.has(usage, sibling))
             };
@@ -125,7 +134,8 @@ impl Survey {
 
     /// Whether the records of a template have a field, or it does not apply to them.
     fn has(&self, usage: &Usage, column: &'static Column) -> bool {
-        if usage.layout.sets(column) || !usage.applies(column) {
+        let has_reverse = self.has_reverse(usage);
+        if usage.layout.sets(column) && !self.is_unused(column) || !usage.applies(column, has_reverse) {
             return true;
         }
         if usage.is_full {
@@ -140,6 +150,11 @@ impl Survey {
             && (selected.is_some_and(|selected| selected.iter().any(is_column))
                 || self.usages.values().filter(is_of_run).any(|of| of.layout.sets(column)))
     }
+
+    fn is_unused(&self, column: &Column) -> bool {
+        let is_of = |element: &ElementId| targets(element.0, element.1).iter().any(|target| target.column == column);
+        self.unused.iter().any(is_of)
+    }
 }
 
 impl Usage {
@@ -153,7 +168,7 @@ impl Usage {
     }
 
     /// Whether a field may apply to records.
-    fn applies(&self, column: &Column) -> bool {
+    fn applies(&self, column: &Column, has_reverse: bool) -> bool {
         let is_reverse = column.name.starts_with("rev_");
         let is_of_ip = |protocols: &[u8]| {
             let has = |protocol: &u8| {
@@ -162,7 +177,7 @@ impl Usage {
             protocols.iter().any(has)
         };
         let of_network = |network: Network| self.protocols[place(network)] != [0; 4];
-        if is_reverse && !self.layout.has_reverse {
+        if is_reverse && !has_reverse {
             return false;
         }
         let mut elements = elements_of(column).map(|element| element.number);
@@ -175,7 +190,7 @@ impl Usage {
                 TCP_CONTROL_BITS => is_of_ip(&[TCP]),
                 // Addresses, protocol, type of service, TTL, lengths of packets.
                 8 | 12 | 27 | 28 | 4 | 5 | 52 | 53 | 25 | 26 => of_network(Network::Ipv4) || of_network(Network::Ipv6),
-                _ if number == UDP_RESPONSE_TIME.1 => is_of_ip(&[UDP]) && self.layout.has_reverse,
+                _ if number == UDP_RESPONSE_TIME.1 => is_of_ip(&[UDP]) && has_reverse,
                 _ => return None,
             })
         });

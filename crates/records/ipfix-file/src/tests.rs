@@ -1,6 +1,6 @@
 //! Files that are built here, whole, wrong and hostile.
 
-use crate::{FileReader, Found, Problem, What};
+use crate::{Found, IpfixReader, Problem, What};
 use std::fs;
 use std::path::PathBuf;
 use testbed::ipfix::{CERT, FLOW, Field, Message, REVERSE, VARIABLE, flow};
@@ -41,7 +41,7 @@ fn read_changed(octets: &[u8], change: impl FnOnce(&PathBuf)) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     fs::write(&path, octets).unwrap();
-    let Found { mut reader, .. } = FileReader::open(std::slice::from_ref(&path), None).unwrap();
+    let Found { mut reader, .. } = IpfixReader::open(std::slice::from_ref(&path), None).unwrap();
     let known = reader.known().iter().map(|column| column.name).collect();
     change(&path);
     let (mut flows, mut problems) = (Vec::new(), Vec::new());

@@ -22,8 +22,8 @@ pub struct Query {
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
 
-    /// What the view flows has: stores (folders), Parquet, CSV, JSON and IPFIX files, captures. Several are joined [default:
-    /// WEIR_STORE of the environment, or flows]
+    /// What the view flows has: stores (folders), Parquet, CSV, JSON and IPFIX files, files of nfdump,
+    /// captures. Several are joined [default: WEIR_STORE of the environment, or flows]
     #[arg(short = 'i', long = "input", value_name = "PATH", help_heading = INPUT)]
     pub inputs: Vec<PathBuf>,
 

@@ -15,7 +15,7 @@ use weir_capture::SourceSpec;
 pub struct Read {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
     /// docs/packet-records.md). Several are merged in time order. Or stored flows: stores (folders), Parquet files
-    /// (docs/store.md) and IPFIX files (docs/ipfix-files.md)
+    /// (docs/store.md), IPFIX files (docs/ipfix-files.md) and files of nfdump 1.7 (docs/nfdump-files.md)
     #[arg(value_name = "FILE|FOLDER")]
     pub files: Vec<SourceSpec>,
 
@@ -113,6 +113,7 @@ Examples:
   weir read flows --from -2h --by host                top talkers of the last two hours of a store (parquet:flows)
   weir read flows --where 'host 192.0.2.1' -o json:-  stored flows of a host
   weir read flows.ipfix --by host                     IPFIX files of Weir, YAF and others (docs/ipfix-files.md)
+  weir read nfcapd.202611240000 --by host             files of nfdump 1.7 (docs/nfdump-files.md)
   weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic

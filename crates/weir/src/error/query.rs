@@ -28,7 +28,7 @@ pub enum QueryError {
     Empty,
     #[error("{}: there are no flows; write some with weir read CAPTURE -o parquet:FOLDER, or name others with -i", .0.display())]
     NoStore(PathBuf),
-    #[error("{}: this is no store, capture, Parquet, CSV or JSON file", .0.display())]
+    #[error("{}: this is no store, capture, Parquet, CSV, JSON or IPFIX file, and no file of nfdump", .0.display())]
     UnknownInput(PathBuf),
     #[error("{}: {error}{}", path.display(), input_advice(error))]
     Input { path: PathBuf, error: io::Error },

@@ -1,6 +1,7 @@
 //! What a query reads: stores, files, and captures that are metered before.
 
 use crate::error::{Error, InputError, QueryError, StoreError};
+use crate::stored_reader::is_nfdump;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
@@ -20,7 +21,7 @@ const STORE_VARIABLE: &str = "WEIR_STORE";
 const EARLIER: &str = "earlier";
 /// What `new-hosts` calls new without `--from`: the last day of the store.
 const NEW_NS: u64 = 24 * 3_600 * 1_000_000_000;
-/// Endings of captures and of IPFIX files, of which `weir read` makes Parquet files.
+/// Endings of captures and of IPFIX files, of which `weir read` makes Parquet files; and of files of nfdump, too.
 const CAPTURES: &[&str] = &["pcap", "pcapng", "cap", "ntar", "dmp", "ipfix", "fix"];
 
 /// A source of flows.
@@ -50,7 +51,7 @@ impl Input {
             "parquet" => Self::Parquet(path.into()),
             "csv" => Self::Csv(path.into()),
             "json" | "jsonl" | "ndjson" => Self::Json(path.into()),
-            kind if CAPTURES.contains(&kind) => {
+            kind if CAPTURES.contains(&kind) || is_nfdump(path) => {
                 Self::Capture { path: path.into(), flows: temporary.join(format!("{number}.parquet")) }
             }
             _ => return None,

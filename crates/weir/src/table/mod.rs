@@ -48,6 +48,8 @@ pub struct LargestFlows {
     order: Option<RecordOrder>,
     /// The selected fields; `None` for the usual columns.
     fields: Option<Vec<&'static Column>>,
+    /// Whether the flows have an end reason; stored ones need not.
+    pub is_end_known: bool,
 }
 
 /// Order of the table: what `--sort` names, IP bytes, bytes on the wire, earlier start, earlier
@@ -58,7 +60,8 @@ impl LargestFlows {
     /// The first `top` flows (0: all), by IP bytes if there is no order, with the usual columns or with
     /// these fields.
     pub fn new(top: usize, order: Option<RecordOrder>, fields: Option<Vec<&'static Column>>) -> Self {
-        Self { flows: BTreeMap::new(), limit: if top == 0 { usize::MAX } else { top }, order, fields }
+        let limit = if top == 0 { usize::MAX } else { top };
+        Self { flows: BTreeMap::new(), limit, order, fields, is_end_known: true }
     }
 
     /// Inserts the record with this number.
@@ -94,7 +97,14 @@ impl Table {
             Content::Largest(_) if flows == 0 => (NO_FLOWS.into(), 0),
             Content::Largest(largest) => {
                 let shown: Vec<FlowRecord> = std::mem::take(&mut largest.flows).into_values().rev().collect();
-                let text = render::table(&shown, flows, largest.order, largest.fields.as_deref(), self.columns);
+                let text = render::table(
+                    &shown,
+                    flows,
+                    largest.order,
+                    largest.fields.as_deref(),
+                    largest.is_end_known,
+                    self.columns,
+                );
                 (text.into_bytes(), shown.len() as u64)
             }
             Content::View(view) => view.text(self.columns),

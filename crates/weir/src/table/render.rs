@@ -12,16 +12,18 @@ use weir_text::units;
 const KEY_COLUMNS: usize = 6;
 
 /// The table as text: `flows` are the largest of `all_flows`.
-/// They are those with the most IP bytes if there is no order. `fields` replace the usual columns.
+/// They are those with the most IP bytes if there is no order. `fields` replace the usual columns, of which
+/// the end reason is left out if it is not known.
 pub fn table(
     flows: &[FlowRecord],
     all_flows: u64,
     order: Option<RecordOrder>,
     fields: Option<&[&weir_fields::Column]>,
+    is_end_known: bool,
     terminal_columns: Option<usize>,
 ) -> String {
     let mut columns = match fields {
-        None => columns(flows),
+        None => columns(flows, is_end_known),
         Some(fields) => columns_of(fields, flows),
     };
     let is_shown = |order: &RecordOrder| match fields {
@@ -99,7 +101,7 @@ fn columns_of(fields: &[&weir_fields::Column], flows: &[FlowRecord]) -> Vec<Colu
     fields.iter().enumerate().map(column).collect()
 }
 
-fn columns(flows: &[FlowRecord]) -> Vec<Column> {
+fn columns(flows: &[FlowRecord], is_end_known: bool) -> Vec<Column> {
     let each = |cell: fn(&FlowRecord) -> String| flows.iter().map(cell);
     let count = |heading, figure: fn(&FlowRecord) -> u64| {
         Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow))))
@@ -130,7 +132,8 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
         Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(",")))
             .optional(1),
     ];
-    columns.extend(optional.into_iter().filter(Column::has_content));
+    let is_known = |column: &Column| is_end_known || column.heading != "end";
+    columns.extend(optional.into_iter().filter(|column| is_known(column) && column.has_content()));
     columns
 }
 
@@ -229,11 +232,11 @@ pub(super) mod tests {
 
     #[test]
     fn narrow_terminal_loses_columns_and_folds_only_long_addresses() {
-        let wide = table(&[udp(100), udp(99)], 2, None, None, Some(200));
-        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, None));
+        let wide = table(&[udp(100), udp(99)], 2, None, None, true, Some(200));
+        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, true, None));
         assert_eq!(wide.lines().count(), 4);
         for width in [90, 80, 70] {
-            let narrow = table(&[udp(100), udp(99)], 2, None, None, Some(width));
+            let narrow = table(&[udp(100), udp(99)], 2, None, None, true, Some(width));
             // Headings, a line for each flow, and the two lines below.
             assert_eq!(narrow.lines().count(), 5, "{narrow}");
             assert!(narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
@@ -243,7 +246,7 @@ pub(super) mod tests {
         // What the table is sorted by is the last to be left out.
         for name in ["duration", "start_time", "rev_packets", "rtt"] {
             let order = RecordOrder::new(&name.parse().unwrap()).unwrap();
-            let sorted = table(&[udp(100), udp(99)], 2, Some(order), None, Some(80));
+            let sorted = table(&[udp(100), udp(99)], 2, Some(order), None, true, Some(80));
             let heading = match name {
                 "start_time" => " UTC",
                 "rev_packets" => "←pkts",
@@ -255,7 +258,7 @@ pub(super) mod tests {
         let mut long = udp(100);
         long.network = Network::Ipv6;
         (long.source, long.destination) = ([0xab; 16], [0xcd; 16]);
-        let folded = table(&[long], 1, None, None, Some(80));
+        let folded = table(&[long], 1, None, None, true, Some(80));
         assert!(folded.contains("duration") && !folded.contains("left out"), "{folded}");
     }
 
@@ -266,7 +269,7 @@ pub(super) mod tests {
         flow.reverse = flow.forward;
         flow.forward.tcp_flags = 0x1b;
         flow.end_reason = EndReason::EndOfFlow;
-        let text = table(&[flow], 1, None, None, None);
+        let text = table(&[flow], 1, None, None, true, None);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
     }
@@ -277,7 +280,7 @@ pub(super) mod tests {
         flow.protocol = 1;
         flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
         flow.forward = Direction::default();
-        let text = table(&[flow], 1, None, None, None);
+        let text = table(&[flow], 1, None, None, true, None);
         assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
     }
 }

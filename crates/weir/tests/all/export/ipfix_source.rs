@@ -313,7 +313,7 @@ fn what_files_cannot_do_is_refused() {
         (&["read", file, "--where", "application = dns"], "--where: application is not known of the stored flows"),
         (&["read", file, "--sort", "fwd_iat_std_ns"], "--sort: fwd_iat_std_ns is not known of the stored flows"),
         (&["read", file, "-o", &format!("ipfix:{file}")], "is also the input"),
-        (&["read", pipe.to_str().unwrap()], "this is no regular file, and IPFIX is read twice"),
+        (&["read", pipe.to_str().unwrap()], "this is no regular file, and flows are read twice"),
         (&["read", "nowhere.ipfix"], "No such file"),
     ]);
 }

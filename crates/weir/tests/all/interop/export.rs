@@ -385,7 +385,7 @@ pub fn rows(records: &[Value]) -> Vec<Row> {
             row.insert(time, text[11..29].to_owned());
         }
         let reason = ["", "idle", "active", "end", "forced", "resources"];
-        let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap();
+        let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap_or(0);
         row.insert("end_reason", number.to_string());
         row
     };

@@ -9,6 +9,7 @@ mod export;
 mod goflow2;
 mod ipfixdump;
 mod netflow_parser;
+mod nfdump_source;
 mod own_elements;
 mod own_reader;
 mod python_netflow;

@@ -268,12 +268,13 @@ fn damaged_and_special_files_of_a_store_are_told() {
     }
     let (code, _, err) = count(&other);
     assert!(code == 0 && err.contains("--uniflow") && err.contains("different fields"), "{err}");
-    // Also of IPFIX, and of what is copied.
+    // Also of IPFIX and nfdump, and of what is copied.
     let file = folder.path().join("uniflow.ipfix");
     success(arguments!["read", "-q", captures().join("web.pcap"), "--uniflow", "-o", file]);
     let copy = folder.path().join("copy");
     success(arguments!["read", "-q", file, "-o", format!("parquet:{}", copy.display())]);
-    for input in [file, copy] {
+    let nfdump = captures().join("../nfdump/web-lz4.nfcapd");
+    for input in [file, copy, nfdump] {
         let (code, rows, err) = count(&input);
         assert!(code == 0 && rows == "12" && err.contains("--uniflow"), "{rows} {err}");
     }

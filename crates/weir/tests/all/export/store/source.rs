@@ -209,9 +209,7 @@ fn what_the_index_of_a_file_rules_out_is_not_read() {
     }
     let (code, _, err) = read(&["--from", "2001-01-01", "--to", "2001-01-02"]);
     assert_eq!(code, 0, "{err}");
-    for condition in
-        ["packets > 0", "not dst_port == 1", "dst_port != 1", "fwd_packets < 1M", "host 203.0.113.0/24"]
-    {
+    for condition in ["packets > 0", "not dst_port == 1", "dst_port != 1", "fwd_packets < 1M", "host 203.0.113.0/24"] {
         let (code, _, err) = read(&["--where", condition]);
         assert!(code == 2 && err.contains("cannot be read to its end"), "{condition}: {err}");
     }
