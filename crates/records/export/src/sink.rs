@@ -230,7 +230,7 @@ pub enum InvalidSink {
     /// The scheme is missing.
     #[error(
         "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
-         ipfix:PATH, parquet:FOLDER, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
+         ipfix:PATH, parquet:FOLDER, arrow:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
     )]
     Scheme,
     /// There is no sink of this scheme.

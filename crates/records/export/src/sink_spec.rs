@@ -211,7 +211,7 @@ mod tests {
             ("", "not a sink"),
             ("json", "not a sink"),
             ("json:", "the file name is missing"),
-            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER"),
+            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH"),
             ("flows.txt", "not a sink"),
             ("-", "not a sink"),
             ("cvs:flows", "there is no sink cvs:; use csv:PATH"),
@@ -240,11 +240,11 @@ mod tests {
             ("csv:host:8o8o", "this is an address"),
             (
                 "a:b.csv",
-                "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER, or ./a:b.csv for a file of this name",
+                "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH, or ./a:b.csv for a file of this name",
             ),
             (
                 "ab:c.json.gz",
-                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH or parquet:FOLDER, or ./ab:c.json.gz",
+                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH, or ./ab:c.json.gz",
             ),
             ("CSV:flows", "there is no sink CSV:; use csv:PATH"),
             ("csv:-.bz2", "this is not standard output: use - for it, and -.gz or -.zst compressed"),

@@ -1,10 +1,11 @@
-//! A store: flow records in Parquet files, a folder for each hour.
+//! A store: flow records in Parquet files, a folder for each hour. Also single files, and streams of Arrow.
 //!
 //! Input: flow records. Output: files that every program reads that reads Parquet, and the records again.
 //! Invariants: a file is on the disk whole, or not at all; every record is in one file, waits, or is counted as lost.
 //! Not done here: SQL.
 #![forbid(unsafe_code)]
 
+mod arrow;
 mod compaction;
 mod error;
 mod folder;
@@ -22,6 +23,7 @@ mod single_file;
 mod source;
 mod writer;
 
+pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows};
 pub use compaction::{Compacted, compact_hour};
 pub use error::Error;
 pub use folder::{Content, Folder, Hour, StoredFile};

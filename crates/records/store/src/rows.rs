@@ -1,6 +1,5 @@
 //! Rows of a row group that are collected column by column.
 
-use crate::schema::Schema;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -25,20 +24,20 @@ pub struct Row<'a> {
 
 /// The rows of one row group.
 pub struct Rows {
-    columns: Vec<ColumnRows>,
+    pub(crate) columns: Vec<ColumnRows>,
     pub len: usize,
     /// Rows with an integer beyond 2^63 - 1, which is written instead.
     pub beyond_integers: u64,
 }
 
 /// The values of a column that are not null, and for each row 1, or 0 for null.
-struct ColumnRows {
-    column: &'static Column,
-    present: Vec<i16>,
-    values: Values,
+pub(crate) struct ColumnRows {
+    pub column: &'static Column,
+    pub present: Vec<i16>,
+    pub values: Values,
 }
 
-enum Values {
+pub(crate) enum Values {
     /// Microseconds, and the nanoseconds left.
     Times(Vec<i64>, Vec<i32>),
     Integers(Vec<i64>),
@@ -48,15 +47,15 @@ enum Values {
 
 /// Texts one behind the other, and where each ends.
 #[derive(Default)]
-struct Texts {
-    octets: Vec<u8>,
-    ends: Vec<usize>,
+pub(crate) struct Texts {
+    pub octets: Vec<u8>,
+    pub ends: Vec<usize>,
 }
 
 impl Rows {
     /// No rows of these columns.
-    pub fn new(schema: &Schema) -> Self {
-        let columns = schema.columns.iter().map(|&column| ColumnRows::new(column)).collect();
+    pub fn new(columns: &[&'static Column]) -> Self {
+        let columns = columns.iter().map(|&column| ColumnRows::new(column)).collect();
         Self { columns, len: 0, beyond_integers: 0 }
     }
 

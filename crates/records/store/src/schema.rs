@@ -47,18 +47,18 @@ pub struct RowForm {
 }
 
 impl RowForm {
-    /// What a file has in its metadata.
-    fn metadata(self) -> impl Iterator<Item = KeyValue> {
-        let entries = [(self.is_uniflow, UNIFLOW_KEY), (self.is_anonymised, ANONYMISED_KEY)];
-        let given = entries.into_iter().filter(|(is_given, _)| *is_given);
-        given.map(|(_, key)| KeyValue::new(key.into(), "true".to_owned()))
-    }
-
     /// What the metadata of a file say.
     pub(crate) fn of(metadata: &FileMetaData) -> Self {
         let has = |key: &str| metadata.key_value_metadata().into_iter().flatten().any(|entry| entry.key == key);
         Self { is_uniflow: has(UNIFLOW_KEY), is_anonymised: has(ANONYMISED_KEY) }
     }
+}
+
+/// What the metadata of a file say besides its fields.
+pub fn file_metadata(rows: RowForm) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let entries = [(rows.is_uniflow, UNIFLOW_KEY), (rows.is_anonymised, ANONYMISED_KEY)];
+    let marks = entries.into_iter().filter(|(is_given, _)| *is_given).map(|(_, key)| (key, "true"));
+    [(VERSION_KEY, env!("CARGO_PKG_VERSION"))].into_iter().chain(marks)
 }
 
 /// The columns of a file.
@@ -77,11 +77,8 @@ impl Schema {
     pub fn new(columns: &[&'static Column], rows: RowForm) -> Result<Self> {
         let fields = columns.iter().flat_map(|column| column_types(column)).collect::<Result<Vec<_>>>()?;
         let root = Type::group_type_builder("flows").with_fields(fields).build()?;
-        let mut metadata = vec![
-            KeyValue::new(VERSION_KEY.into(), env!("CARGO_PKG_VERSION").to_owned()),
-            KeyValue::new(FIELDS_KEY.into(), describe(columns)),
-        ];
-        metadata.extend(rows.metadata());
+        let mut metadata = vec![KeyValue::new(FIELDS_KEY.into(), describe(columns))];
+        metadata.extend(file_metadata(rows).map(|(key, value)| KeyValue::new(key.into(), value.to_owned())));
         let properties = writer_properties(root.get_fields(), Some(metadata))?;
         Ok(Self { columns: columns.into(), root: Arc::new(root), properties })
     }

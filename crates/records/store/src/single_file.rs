@@ -50,7 +50,7 @@ impl SingleFile {
             path: path.into(),
             part,
             replaces,
-            rows: Rows::new(&schema),
+            rows: Rows::new(&schema.columns),
             file: Some(writer.map_err(|error| failed(io_error(error)))?),
             written_rows: 0,
             pending: RecordTotals::default(),

@@ -285,7 +285,7 @@ impl Writer {
 impl OpenHour {
     fn new(hour: Hour, schema: &Schema) -> Result<Self, ParquetError> {
         let file = SerializedFileWriter::new(Vec::new(), schema.root.clone(), schema.properties.clone())?;
-        let (rows, flows) = (Rows::new(schema), RecordTotals::default());
+        let (rows, flows) = (Rows::new(&schema.columns), RecordTotals::default());
         Ok(Self { hour, rows, file, written_rows: 0, flows, began: Instant::now() })
     }
 

@@ -1,5 +1,6 @@
 //! The kinds of sinks, a file each: scheme, settings, example, and how it opens.
 
+mod arrow;
 mod collector;
 mod csv;
 mod file;
@@ -9,6 +10,7 @@ mod json;
 mod netflow5_udp;
 mod netflow9_udp;
 mod parquet;
+mod row_sink;
 mod table;
 mod text_file;
 
@@ -22,12 +24,13 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 8] = [
+pub const SINK_KINDS: [SinkKind; 9] = [
     table::KIND,
     json::KIND,
     csv::KIND,
     ipfix::KIND,
     parquet::KIND,
+    arrow::KIND,
     ipfix_udp::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,

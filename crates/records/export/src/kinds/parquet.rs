@@ -1,19 +1,17 @@
 //! `parquet:FOLDER`: a store, which is a folder of Parquet files (crate `store`). `parquet:FILE.parquet`: one file.
 
 use super::file::{FIELDS, SinkFile};
+use super::row_sink::{RowSink, RowWriter, row_form};
 use super::{Destination, SinkKind, SinkSetting, WHERE, split};
 use crate::compression::Compression;
-use crate::pending_records::totals;
 use crate::rotation::RotationSettings;
 use crate::sink::{Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
-use crate::unidirectional::unidirectional;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_fields::{Column, select_columns};
-use weir_flow::FlowRecord;
-use weir_ledger::{RecordTotals, SinkCounters};
-use weir_store::{Folder, Keep, Row, RowForm, Settings, SingleFile, Writer};
+use weir_ledger::SinkCounters;
+use weir_store::{Folder, Keep, Row, Settings, SingleFile, Writer};
 use weir_text::units::parse_duration;
 
 const KEEP: SinkSetting = SinkSetting {
@@ -99,10 +97,6 @@ impl Store {
     }
 }
 
-fn row_form(options: &ExportOptions) -> RowForm {
-    RowForm { is_uniflow: options.uniflow || options.directions, is_anonymised: options.anonymised }
-}
-
 fn parse_interval(text: &str) -> Result<Duration, InvalidSink> {
     let time = parse_duration(text).ok().map(Duration::from_nanos);
     time.filter(|time| (MIN_INTERVAL..=MAX_INTERVAL).contains(time)).ok_or_else(|| InvalidSink::Interval(text.into()))
@@ -113,7 +107,7 @@ impl Destination for Store {
         let owner = options.file_owner.map(|Owner { user, group }| (user, group));
         let folder = Folder::new(&self.folder, owner);
         let writer = Writer::open(name, folder, self.settings(options)).map_err(|error| failed(name, error))?;
-        Ok(Box::new(ParquetSink { name: name.into(), uniflow: options.uniflow, writer, error: None }))
+        Ok(Box::new(RowSink::new(options, writer)))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
@@ -168,7 +162,7 @@ impl Destination for ParquetFile {
         let replaces = options.file_mode == FileMode::Overwrite;
         let writer = SingleFile::create(name, self.file.path.as_ref(), columns, row_form(options), replaces);
         let writer = writer.map_err(|error| failed(name, error))?;
-        Ok(Box::new(ParquetSink { name: name.into(), uniflow: options.uniflow, writer, error: None }))
+        Ok(Box::new(RowSink::new(options, writer)))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
@@ -192,30 +186,17 @@ impl Destination for ParquetFile {
     }
 }
 
-/// What takes rows: a store, or a file.
-trait RowWriter: Send {
-    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), weir_store::Error>;
-
-    fn tick(&mut self) -> Result<(), weir_store::Error> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), weir_store::Error>;
-
-    fn counters(&self) -> &SinkCounters;
-}
-
 impl RowWriter for Writer {
-    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), weir_store::Error> {
-        self.write(rows)
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), Error> {
+        self.write(rows).map_err(|error| failed(&self.counters().sink, error))
     }
 
-    fn tick(&mut self) -> Result<(), weir_store::Error> {
-        self.tick()
+    fn tick(&mut self) -> Result<(), Error> {
+        self.tick().map_err(|error| failed(&self.counters().sink, error))
     }
 
-    fn finish(&mut self) -> Result<(), weir_store::Error> {
-        self.finish()
+    fn finish(&mut self) -> Result<(), Error> {
+        self.finish().map_err(|error| failed(&self.counters().sink, error))
     }
 
     fn counters(&self) -> &SinkCounters {
@@ -224,62 +205,16 @@ impl RowWriter for Writer {
 }
 
 impl RowWriter for SingleFile {
-    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), weir_store::Error> {
-        self.write(rows)
+    fn write(&mut self, rows: &[Row<'_>]) -> Result<(), Error> {
+        self.write(rows).map_err(|error| failed(&self.counters().sink, error))
     }
 
-    fn finish(&mut self) -> Result<(), weir_store::Error> {
-        self.finish()
+    fn finish(&mut self) -> Result<(), Error> {
+        self.finish().map_err(|error| failed(&self.counters().sink, error))
     }
 
     fn counters(&self) -> &SinkCounters {
         self.counters()
-    }
-}
-
-struct ParquetSink<W> {
-    name: String,
-    uniflow: bool,
-    writer: W,
-    /// Why it has ended, until this is reported.
-    error: Option<Error>,
-}
-
-impl<W: RowWriter> ParquetSink<W> {
-    fn write_rows(&mut self, flows: &[FlowRecord]) -> Result<(), weir_store::Error> {
-        if !self.uniflow {
-            let row = |flow| Row { record: flow, flow, totals: totals(flow) };
-            return self.writer.write(&flows.iter().map(row).collect::<Vec<_>>());
-        }
-        for flow in flows {
-            let parts: Vec<FlowRecord> = unidirectional(flow).map(|(part, _)| part).collect();
-            let counted = |at| if at == 0 { totals(flow) } else { RecordTotals::default() };
-            let row = |(at, record)| Row { record, flow, totals: counted(at) };
-            self.writer.write(&parts.iter().enumerate().map(row).collect::<Vec<_>>())?;
-        }
-        Ok(())
-    }
-}
-
-impl<W: RowWriter> Sink for ParquetSink<W> {
-    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        let written = self.write_rows(flows).and_then(|()| self.writer.tick());
-        self.error.take().map_or(Ok(()), Err).and(written.map_err(|error| failed(&self.name, error)))
-    }
-
-    fn tick(&mut self) {
-        if let Err(error) = self.writer.tick() {
-            self.error.get_or_insert(failed(&self.name, error));
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        let finished = self.writer.finish();
-        self.error.take().map_or(Ok(()), Err).and(finished.map_err(|error| failed(&self.name, error)))
-    }
-
-    fn counters(&self) -> &SinkCounters {
-        self.writer.counters()
     }
 }
 

@@ -1,4 +1,5 @@
 mod anonymise;
+mod arrow;
 mod file_errors;
 mod ipfix_source;
 mod options_records;
