@@ -132,7 +132,7 @@ pub(crate) enum Problem {
     #[error("TCP flags are letters; for {name:?} write {letters}, as in flags {letters}")]
     FlagName { name: String, letters: String },
     #[error(transparent)]
-    NotATime(TimeError),
+    NotATime(Box<TimeError>),
 }
 
 fn or_near(near: &[impl fmt::Display]) -> String {

@@ -70,7 +70,9 @@ pub(crate) fn parse(field: &Field, text: &str, zone: &Zone) -> Result<Literal, P
     match field.kind {
         Kind::Address => address(field, text),
         Kind::Mac => mac(text).map(|mac| Literal::Whole(mac, mac)).ok_or_else(|| not_a_value(field, text)),
-        Kind::Time => zone.parse(text).map(|ns| Literal::Whole(ns, ns)).map_err(Problem::NotATime),
+        Kind::Time => {
+            zone.parse(text).map(|ns| Literal::Whole(ns, ns)).map_err(|error| Problem::NotATime(error.into()))
+        }
         Kind::Protocol => protocol(field, text).map(|number| Literal::Whole(number, number)),
         Kind::Flags => flags(text).map(|bits| Literal::Whole(bits.into(), bits.into())),
         Kind::Words(words) => self::words(field, words, text).map(|number| Literal::Whole(number, number)),

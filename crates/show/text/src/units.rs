@@ -1,6 +1,4 @@
-//! Numbers with units, as people write and read them: `90s`, `8M`, `12.3kB`; periods.
-
-use crate::zone::Zone;
+//! Numbers with units, as people write and read them: `90s`, `8M`, `12.3kB`.
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Largest size of a flow cache.
@@ -211,14 +209,6 @@ pub fn span(ns: u64) -> String {
         _ if seconds < 86_400 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
         _ => format!("{}d{:02}h", seconds / 86_400, seconds % 86_400 / 3600),
     }
-}
-
-/// A period and its length: `2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)`.
-pub fn period(first_ns: u64, last_ns: u64) -> String {
-    let zone = Zone::current();
-    let ((day, time), (last_day, last_time)) = (zone.date_and_time(first_ns), zone.date_and_time(last_ns));
-    let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
-    format!("{day} {time} to {until} {} ({})", zone.name(), span(last_ns.saturating_sub(first_ns)))
 }
 
 #[cfg(test)]

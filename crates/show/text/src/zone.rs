@@ -4,6 +4,7 @@
 //! round, and the intervals of time lines. A time that the clocks show twice, because they are set
 //! back, is never ambiguous: its text has the offset from UTC, and without an offset it is refused.
 
+use crate::units::{parse_duration, span};
 use jiff::civil::{Date, DateTime, date};
 use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -14,6 +15,8 @@ use std::sync::OnceLock;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * SECOND_NS;
+/// What only a zone or an offset has; `-` is also in dates.
+const ZONE_MARKS: [char; 4] = ['+', '[', 'Z', 'z'];
 /// The day from which intervals of several days are counted.
 const EPOCH: Date = date(1970, 1, 1);
 
@@ -118,6 +121,13 @@ impl Zone {
         self.text(ns, "%H:%M:%S")
     }
 
+    /// A period and its length: `2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)`.
+    pub fn period(&self, first_ns: u64, last_ns: u64) -> String {
+        let ((day, time), (last_day, last_time)) = (self.date_and_time(first_ns), self.date_and_time(last_ns));
+        let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
+        format!("{day} {time} to {until} {} ({})", self.name(), span(last_ns.saturating_sub(first_ns)))
+    }
+
     fn text(&self, ns: u64, form: &str) -> (String, String) {
         let time = timestamp(ns).to_zoned(self.rules.clone());
         let offset = self.rules.to_ambiguous_timestamp(time.datetime()).offset();
@@ -146,6 +156,11 @@ impl Zone {
         if let Ok(time) = text.parse::<Timestamp>() {
             return nanoseconds(time).ok_or_else(form);
         }
+        // Another zone or offset would be left out in silence.
+        let time = text.split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
+        if text.contains(ZONE_MARKS) || time.contains('-') {
+            return Err(form());
+        }
         match (text.parse::<DateTime>(), text.parse::<Date>()) {
             // A day is also a date with the time 0:00, which the clocks may skip or show twice.
             (_, Ok(day)) if !text.contains(':') && !text.contains(['T', 't', ' ']) => {
@@ -161,8 +176,26 @@ impl Zone {
     /// # Errors
     /// As [`Zone::parse`].
     pub fn parse_time_of_day(&self, text: &str, day_ns: u64) -> Result<u64, TimeError> {
-        let time = text.parse().map_err(|_| TimeError::Form { text: text.into(), zone: self.name().into() })?;
+        let has_zone = text.contains(ZONE_MARKS) || text.contains('-');
+        let time = text.parse().ok().filter(|_| !has_zone);
+        let time = time.ok_or_else(|| TimeError::Form { text: text.into(), zone: self.name().into() })?;
         self.only_instant(text, timestamp(day_ns).to_zoned(self.rules.clone()).date().to_datetime(time))
+    }
+
+    /// Parses a time as [`Zone::parse`], a time of today, or a duration before now: `-2h`.
+    ///
+    /// # Errors
+    /// As [`Zone::parse`].
+    pub fn parse_relative(&self, text: &str, now_ns: u64) -> Result<u64, TimeError> {
+        let of_today = |error| match error {
+            TimeError::Form { .. } => self.parse_time_of_day(text, now_ns),
+            other => Err(other),
+        };
+        let before = |error| {
+            let ago = text.strip_prefix('-').and_then(|text| parse_duration(text).ok());
+            ago.filter(|_| matches!(error, TimeError::Form { .. })).and_then(|ago| now_ns.checked_sub(ago)).ok_or(error)
+        };
+        self.parse(text).or_else(of_today).or_else(before)
     }
 
     /// When the clocks show a time.
@@ -304,6 +337,20 @@ mod tests {
         assert_eq!(day(&zone("Asia/Kathmandu")), "2026-03-28T18:15:00.000000000Z");
         // The day begins at 1:00.
         assert_eq!(day(&zone("Asia/Beirut")), "2026-03-28T22:00:00.000000000Z");
+    }
+
+    #[test]
+    fn no_zone_is_left_out() {
+        let noon = Zone::UTC.parse("2026-11-20T12:00").unwrap();
+        let parse = |text| Zone::UTC.parse_relative(text, noon + SECOND_NS);
+        for text in ["2026-11-20 12:00", "12:00", "-1s", "2026-11-20T14:00+02", "2026-11-20T09:00-03:00"] {
+            assert_eq!(parse(text), Ok(noon), "{text}");
+        }
+        for text in
+            ["12:00+02:00", "12:00-02:00", "12:00Z", "2026-11-20T12:00[Europe/Berlin]", "2026-11-20+02:00", "-1x", "1s"]
+        {
+            assert!(matches!(parse(text), Err(TimeError::Form { .. })), "{text}");
+        }
     }
 
     /// The begins of the intervals between two times, of which each begins where the other ends.

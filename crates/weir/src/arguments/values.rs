@@ -150,17 +150,10 @@ pub fn parse_expression(text: &str) -> Result<Expression, ExpressionError> {
 /// Parses a time of `--from` or `--to`: as in expressions, a time of today, or a duration before now.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let ago = || now_ns.checked_sub(parse_duration(text.strip_prefix('-')?).ok()?);
-    let zone = Zone::current();
-    match zone.parse(text).or_else(|error| match error {
-        TimeError::Form { .. } => zone.parse_time_of_day(text, now_ns),
-        _ => Err(error),
-    }) {
-        Err(TimeError::Form { .. }) => {
-            ago().ok_or("not a time; write for example 2026-11-20T12:00:00Z, 2026-11-20, 12:00 or -2h".into())
-        }
-        parsed => parsed.map_err(|error| error.to_string()),
-    }
+    Zone::current().parse_relative(text, now_ns).map_err(|error| match error {
+        TimeError::Form { .. } => "not a time; write for example 2026-11-20T12:00:00Z, 2026-11-20, 12:00 or -2h".into(),
+        error => error.to_string(),
+    })
 }
 
 /// Parses `--groups`: the groups of a view have numbers of 32 bits.

@@ -334,7 +334,7 @@ impl ViewTable {
         if let Some(every_ns) = every_ns.filter(|_| noun == "group") {
             let total = view.total();
             let [first, last] = [total.first_ns, total.last_ns].map(|ns| Zone::current().interval(ns, every_ns));
-            let period = units::period(first.start, last.end);
+            let period = Zone::current().period(first.start, last.end);
             let letter = units::span(every_ns.saturating_mul(self.intervals_per_letter(every_ns)));
             text += &format!("the bars are from {period}, a letter for each {letter}\n");
         }
@@ -390,8 +390,8 @@ impl ViewTable {
         }
     }
 
-    /// The text as CSV or JSON.
-    fn machine_text(&self) -> (Vec<u8>, u64) {
+    /// The text as CSV or JSON, and the number of its rows.
+    pub fn machine_text(&self) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         let has_intervals = self.view.settings().every_ns.is_some();
         let has_sides = self.view.has_sides();
