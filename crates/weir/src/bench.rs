@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use tracing::{error, info};
 use weir_bench::{LiveOptions, Options, TABLES};
 use weir_export::FileMode;
-use weir_text::units;
+use weir_text::zone::Zone;
 
 pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
     match &bench.command {
@@ -100,6 +100,6 @@ fn log_line(line: &str) {
 
 fn date() -> String {
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
-    let (day, time) = units::utc(now_ns);
+    let (day, time) = Zone::UTC.date_and_time(now_ns);
     format!("{day} {} UTC", &time[..5])
 }

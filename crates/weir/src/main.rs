@@ -44,8 +44,8 @@ mod table;
 mod tcp;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
+use clap::CommandFactory;
 use clap::builder::StyledStr;
-use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
 use console::{print, printable, style};
 use std::ffi::OsString;
@@ -61,10 +61,10 @@ const SPACES: [char; 5] = ['\t', '\n', '\x0b', '\x0c', '\r'];
 
 fn main() -> ExitCode {
     let mut given: Vec<OsString> = std::env::args_os().collect();
-    let mut parsed = Arguments::try_parse_from(&given);
+    let mut parsed = Arguments::parse_at_start(&given);
     while let Some(joined) = parsed.as_ref().err().and_then(|error| arguments::join_value(&given, error)) {
         given = joined;
-        parsed = Arguments::try_parse_from(&given);
+        parsed = Arguments::parse_at_start(&given);
     }
     let parsed = match parsed {
         Ok(arguments) => Ok((arguments, given.clone(), vec![])),
@@ -77,7 +77,8 @@ fn main() -> ExitCode {
             let given: Vec<String> = given.iter().map(one_line).collect();
             let wants_json = given.join("=").contains("--log-format=json");
             // The message repeats arguments: here those without control characters.
-            let error = arguments::with_short_value(Arguments::try_parse_from(&given).err().unwrap_or(error));
+            let arguments: Vec<OsString> = given.iter().map(OsString::from).collect();
+            let error = arguments::with_short_value(Arguments::parse_at_start(&arguments).err().unwrap_or(error));
             let error = arguments::with_tip(error, &given);
             if wants_json && error.use_stderr() {
                 log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);

@@ -140,7 +140,7 @@ fn export(
 }
 
 /// The files of an hour are open at the same time.
-fn raise_limit_of_files() {
+pub fn raise_limit_of_files() {
     let limit = getrlimit(Resource::Nofile);
     // With the old limit, an hour of many files cannot be read, which is an error then.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

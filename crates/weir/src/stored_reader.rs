@@ -166,27 +166,7 @@ impl StoredReader {
     /// From now on only records are read that match, if there is a condition. Its fields are known.
     pub fn select(&mut self, condition: Option<&Expression>) {
         self.condition = condition.cloned();
-        if condition.is_none() && self.starts_ns.is_none() {
-            return;
-        }
-        let names = condition.map(Expression::fields).unwrap_or_default();
-        let mut fields: Vec<_> = names.into_iter().filter_map(weir_fields::field).flat_map(Field::columns).collect();
-        fields.push(start_time());
-        let (starts, condition) = (self.starts_ns.clone(), condition.cloned());
-        let (group_starts, of_group) = (starts.clone(), condition.clone());
-        let matches = move |flow: &FlowRecord| {
-            starts.as_ref().is_none_or(|starts| starts.contains(&flow.start_ns()))
-                && condition.as_ref().is_none_or(|condition| condition.matches(flow))
-        };
-        let may_match = move |bounds: &dyn Bounds| {
-            let times = bounds.numbers(start_time());
-            let is_of_time = |starts: &RangeInclusive<u64>, times: RangeInclusive<u64>| {
-                starts.start() <= times.end() && times.start() <= starts.end()
-            };
-            group_starts.as_ref().zip(times).is_none_or(|(starts, times)| is_of_time(starts, times))
-                && of_group.as_ref().is_none_or(|condition| condition.may_match(bounds))
-        };
-        self.parquet.select(&fields, matches, may_match);
+        select(&mut self.parquet, self.starts_ns.clone(), condition);
     }
 
     /// Records that were found and are not selected, up to now.
@@ -213,13 +193,10 @@ impl StoredReader {
         let before = records.len();
         let is_more = self.ipfix.read(records, most)? || self.nfdump.read(records, most)?;
         if let Some(condition) = &self.condition {
-            let found = records.len() - before;
-            let mut at = 0;
-            records.retain(|record| {
-                at += 1;
-                at <= before || condition.matches(record)
-            });
-            self.others += (found + before - records.len()) as u64;
+            let found = records.split_off(before);
+            self.others += found.len() as u64;
+            records.extend(found.into_iter().filter(|record| condition.matches(record)));
+            self.others -= (records.len() - before) as u64;
         }
         Ok(is_more)
     }
@@ -246,6 +223,32 @@ fn open<S: Source>(
         warn!(fields, "some records have no valid value of these fields, so they are not known");
     }
     Ok((reader, has_directions))
+}
+
+/// From now on records of stores are read only if they start at these times, ns since 1970 UTC, and match the condition,
+/// whose fields are known.
+pub fn select(reader: &mut FlowReader, starts_ns: Option<RangeInclusive<u64>>, condition: Option<&Expression>) {
+    if condition.is_none() && starts_ns.is_none() {
+        return;
+    }
+    let names = condition.map(Expression::fields).unwrap_or_default();
+    let mut fields: Vec<_> = names.into_iter().filter_map(weir_fields::field).flat_map(Field::columns).collect();
+    fields.push(start_time());
+    let (starts, condition) = (starts_ns, condition.cloned());
+    let (group_starts, of_group) = (starts.clone(), condition.clone());
+    let matches = move |flow: &FlowRecord| {
+        starts.as_ref().is_none_or(|starts| starts.contains(&flow.start_ns()))
+            && condition.as_ref().is_none_or(|condition| condition.matches(flow))
+    };
+    let may_match = move |bounds: &dyn Bounds| {
+        let times = bounds.numbers(start_time());
+        let is_of_time = |starts: &RangeInclusive<u64>, times: RangeInclusive<u64>| {
+            starts.start() <= times.end() && times.start() <= starts.end()
+        };
+        group_starts.as_ref().zip(times).is_none_or(|(starts, times)| is_of_time(starts, times))
+            && of_group.as_ref().is_none_or(|condition| condition.may_match(bounds))
+    };
+    reader.select(&fields, matches, may_match);
 }
 
 #[cfg(test)]

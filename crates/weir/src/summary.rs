@@ -12,6 +12,7 @@ use weir_probe::RecordObserver;
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_report::duplicate_segments;
 use weir_text::units;
+use weir_text::zone::Zone;
 
 #[derive(Clone, Debug, Default)]
 pub struct TrafficSummary {
@@ -133,7 +134,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
             String::new()
         };
         fact("flows", format!("{}{part}", summary.flows));
-        fact("span", units::period(summary.first_ns, summary.last_ns));
+        fact("span", Zone::current().period(summary.first_ns, summary.last_ns));
         let steps = ledger.clock.steps_forward + ledger.clock.steps_backward;
         if steps > 0 {
             let count = units::count(steps, "time");

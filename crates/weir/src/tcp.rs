@@ -27,6 +27,7 @@ use weir_tcp_report::{
     TimeLines, find_connection,
 };
 use weir_text::units;
+use weir_text::zone::Zone;
 
 pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let sources = &tcp.files[..];
@@ -124,7 +125,7 @@ fn connection_error(report: &CaptureReport, key: &str, error: LookupError) -> Tc
     if let LookupError::Ambiguous { matches } = &error {
         for &index in matches.iter().take(LISTED) {
             let connection = &report.connections[index];
-            let (day, time) = units::utc(connection.first_ns);
+            let (day, time) = Zone::current().date_and_time(connection.first_ns);
             let packets = units::count(connection.total_packets(), "packet");
             candidates += &format!("\n  '#{}'  {}  {day} {time}, {packets}", connection.number, connection.name());
         }

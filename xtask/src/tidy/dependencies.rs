@@ -10,7 +10,7 @@ const ALLOWED: [(&str, &str); 31] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
-    ("control", "dpi export fields flow ledger packet probe query"),
+    ("control", "dpi export fields flow ledger packet probe query text"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),

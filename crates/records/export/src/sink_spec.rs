@@ -211,7 +211,10 @@ mod tests {
             ("", "not a sink"),
             ("json", "not a sink"),
             ("json:", "the file name is missing"),
-            ("xml:file", "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH"),
+            (
+                "xml:file",
+                "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH",
+            ),
             ("flows.txt", "not a sink"),
             ("-", "not a sink"),
             ("cvs:flows", "there is no sink cvs:; use csv:PATH"),

@@ -4,6 +4,7 @@ use crate::limits::{MAX_DEPTH, MAX_OCTETS};
 use std::fmt;
 use std::ops::Range;
 use weir_fields::{Kind, Words};
+use weir_text::zone::TimeError;
 
 /// An invalid expression. Its text has a sentence, the expression, and a mark below the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,8 +131,8 @@ pub(crate) enum Problem {
     UnknownFlag(char),
     #[error("TCP flags are letters; for {name:?} write {letters}, as in flags {letters}")]
     FlagName { name: String, letters: String },
-    #[error("{0:?} is not a time; write for example 2026-11-20T12:00:00Z (without a zone: UTC)")]
-    NotATime(String),
+    #[error(transparent)]
+    NotATime(Box<TimeError>),
 }
 
 fn or_near(near: &[impl fmt::Display]) -> String {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use weir_fields::{Bounds, Kind};
 use weir_flow::FlowRecord;
+use weir_text::zone::Zone;
 
 /// A condition on flow records (docs/views.md).
 #[derive(Clone)]
@@ -16,12 +17,20 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression.
+    /// Compiles an expression. Times without a zone are in UTC.
     ///
     /// # Errors
     /// The expression is invalid. The error has the place.
     pub fn new(text: &str) -> Result<Self, ExpressionError> {
-        Ok(Self { text: text.into(), root: parser::parse(text)? })
+        Self::in_zone(text, &Zone::UTC)
+    }
+
+    /// As [`Expression::new`]; times without a zone are not in UTC, but in this one.
+    ///
+    /// # Errors
+    /// The expression is invalid. The error has the place.
+    pub fn in_zone(text: &str, zone: &Zone) -> Result<Self, ExpressionError> {
+        Ok(Self { text: text.into(), root: parser::parse(text, zone)? })
     }
 
     /// Whether a record matches.

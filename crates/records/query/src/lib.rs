@@ -34,7 +34,7 @@ pub use distinct::DistinctCount;
 pub use error::ExpressionError;
 pub use expression::{Expression, TagTest};
 pub use group_field::{GroupField, InvalidGroupField};
-pub use literal::{parse_time, parse_time_of_day, protocol_number};
+pub use literal::protocol_number;
 pub use order::{InvalidOrder, Metric, Order, RecordOrder};
 pub use selecting_sink::SelectingSink;
 pub use sums::Sums;

@@ -3,14 +3,12 @@
 
 use crate::error::Problem;
 use crate::ranges::Ranges;
-use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_fields::protocol_name;
 use weir_fields::{Field, Kind, Words};
 use weir_text::most_similar;
 use weir_text::units::time_unit_ns;
+use weir_text::zone::Zone;
 
 /// An address with its family: `false` for IPv4. All IPv4 addresses are below all IPv6 addresses.
 pub(crate) type AddressKey = (bool, u128);
@@ -71,12 +69,14 @@ impl Values {
     }
 }
 
-/// Parses a literal of a field: a value, a range `A-B`, or a prefix.
-pub(crate) fn parse(field: &Field, text: &str) -> Result<Literal, Problem> {
+/// Parses a literal of a field: a value, a range `A-B`, or a prefix. Times without a zone are in `zone`.
+pub(crate) fn parse(field: &Field, text: &str, zone: &Zone) -> Result<Literal, Problem> {
     match field.kind {
         Kind::Address => address(field, text),
         Kind::Mac => mac(text).map(|mac| Literal::Whole(mac, mac)).ok_or_else(|| not_a_value(field, text)),
-        Kind::Time => parse_time(text).map(|ns| Literal::Whole(ns, ns)).ok_or_else(|| Problem::NotATime(text.into())),
+        Kind::Time => {
+            zone.parse(text).map(|ns| Literal::Whole(ns, ns)).map_err(|error| Problem::NotATime(error.into()))
+        }
         Kind::Protocol => protocol(field, text).map(|number| Literal::Whole(number, number)),
         Kind::Flags => flags(text).map(|bits| Literal::Whole(bits.into(), bits.into())),
         Kind::Words(words) => self::words(field, words, text).map(|number| Literal::Whole(number, number)),
@@ -261,23 +261,6 @@ fn mac(text: &str) -> Option<u64> {
     let octets = text.split([':', '-']).map(|octet| u8::from_str_radix(octet, 16).ok().filter(|_| octet.len() == 2));
     let octets: Vec<u8> = octets.collect::<Option<_>>()?;
     octets.try_into().ok().map(mac_key)
-}
-
-/// Parses a time as in expressions, ns since 1970 UTC: with or without a zone, or a day. Without a zone
-/// it is in UTC.
-pub fn parse_time(text: &str) -> Option<u64> {
-    let utc = |time: DateTime| time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp());
-    let time = text.parse::<Timestamp>().ok();
-    let time = time.or_else(|| utc(text.parse::<DateTime>().ok()?));
-    let time = time.or_else(|| utc(text.parse::<Date>().ok()?.into()))?;
-    u64::try_from(time.as_nanosecond()).ok()
-}
-
-/// Parses a time of the day of another time, in UTC.
-pub fn parse_time_of_day(text: &str, day_ns: u64) -> Option<u64> {
-    let day = Timestamp::from_nanosecond(day_ns.into()).ok()?.to_zoned(TimeZone::UTC).date();
-    let time = day.to_datetime(text.parse().ok()?).to_zoned(TimeZone::UTC).ok()?;
-    u64::try_from(time.timestamp().as_nanosecond()).ok()
 }
 
 /// The number of a protocol. The names are those that Weir prints, and `icmpv6`.

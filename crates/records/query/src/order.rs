@@ -93,6 +93,11 @@ impl RecordOrder {
         Ok(Self { field, ascending: order.ascending })
     }
 
+    /// The record that starts latest is the first.
+    pub fn newest() -> Self {
+        Self { field: field("start_time").expect("the field exists"), ascending: false }
+    }
+
     /// Name of the field.
     pub fn name(&self) -> &'static str {
         self.field.name

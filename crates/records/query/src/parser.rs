@@ -21,10 +21,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 use weir_dpi::Application;
 use weir_fields::{Field, Kind, Read, field, near_names};
+use weir_text::zone::Zone;
 
-pub(crate) fn parse(text: &str) -> Result<Node, ExpressionError> {
+pub(crate) fn parse(text: &str, zone: &Zone) -> Result<Node, ExpressionError> {
     let tokens = tokens(text)?;
-    let mut parser = Parser { text, tokens, at: 0, depth: 0, last: None };
+    let mut parser = Parser { text, zone, tokens, at: 0, depth: 0, last: None };
     if parser.peek().kind == TokenKind::End {
         return Err(parser.error(0..0, Problem::Empty));
     }
@@ -38,6 +39,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, ExpressionError> {
 
 struct Parser<'a> {
     text: &'a str,
+    /// Of times without a zone.
+    zone: &'a Zone,
     tokens: Vec<Token<'a>>,
     at: usize,
     depth: usize,
@@ -401,7 +404,7 @@ impl<'a> Parser<'a> {
             return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
         }
         self.next();
-        literal::parse(&field, token.text).map_err(|problem| self.error(token.place(), problem))
+        literal::parse(&field, token.text, self.zone).map_err(|problem| self.error(token.place(), problem))
     }
 
     /// What follows `starts-with`, `ends-with` or `contains`, the token `of_operator`.

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use weir_fields::{Column, FieldValue, column};
 use weir_flow::FlowRecord;
+use weir_text::zone::Zone;
 
 /// A record that spans more intervals than this counts in the interval of its start.
 const MAX_INTERVALS: u64 = 1000;
@@ -31,7 +32,7 @@ pub struct ViewSettings {
     pub fields: Vec<GroupField>,
     /// Of what the different values in each group are counted; without intervals only.
     pub counts: Vec<CountField>,
-    /// Length of the intervals, ns.
+    /// Length of the intervals of the current zone ([`Zone::interval`]), ns.
     pub every_ns: Option<u64>,
     /// The order of the rows; by default the most octets first.
     pub order: Option<Order>,
@@ -190,22 +191,28 @@ impl View {
         let sums = Sums::of(flow);
         self.total.merge(&sums);
         let Some(every_ns) = self.settings.every_ns else { return self.add_to_sides(flow, None, &sums) };
-        let (start, end) = (sums.first_ns / every_ns, sums.last_ns / every_ns);
-        if start == end {
-            return self.add_to_sides(flow, Some(start * every_ns), &sums);
+        let zone = Zone::current();
+        let mut interval = zone.interval(sums.first_ns, every_ns);
+        let is_last = |interval: &Range<u64>| sums.last_ns < interval.end || interval.end == u64::MAX;
+        if is_last(&interval) {
+            return self.add_to_sides(flow, Some(interval.start), &sums);
         }
         self.spread_flows += 1;
-        if end - start >= MAX_INTERVALS {
+        if zone.interval(sums.last_ns, every_ns).start - interval.start >= MAX_INTERVALS.saturating_mul(every_ns) {
             self.long_flows += 1;
-            return self.add_to_sides(flow, Some(start * every_ns), &Sums { spread_bytes: sums.all_bytes(), ..sums });
+            let sums = Sums { spread_bytes: sums.all_bytes(), ..sums };
+            return self.add_to_sides(flow, Some(interval.start), &sums);
         }
-        for interval in start..=end {
-            let from_ns = (interval * every_ns).max(sums.first_ns);
-            let to_ns = (interval * every_ns).saturating_add(every_ns).min(sums.last_ns);
+        loop {
+            let (from_ns, to_ns) = (interval.start.max(sums.first_ns), interval.end.min(sums.last_ns));
             let part = sums.part(from_ns - sums.first_ns, to_ns - sums.first_ns);
             if !part.is_nothing() {
-                self.add_to_sides(flow, Some(interval * every_ns), &part);
+                self.add_to_sides(flow, Some(interval.start), &part);
             }
+            if is_last(&interval) {
+                return;
+            }
+            interval = zone.interval(interval.end, every_ns);
         }
     }
 

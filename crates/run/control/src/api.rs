@@ -10,6 +10,7 @@ use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
 use crate::report::{Client, REPORT_AGE, Report, Snapshot};
+use crate::stored::{self, NoAnswer, Stores};
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -49,6 +50,7 @@ GET  /ready         whether every pipeline responds and every interface is up; s
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /metrics       metrics for Prometheus
 GET  /flows         current flows: ?where=EXPRESSION, sort=, top=, fields=, community_id=
+GET  /stored        flows of the probe's store: ?where=, from=, to=, by=, sort=, top=, fields=, store=
 GET  /rules         the rules in effect, and what each has done
 GET  /lists         files of networks, places and tags in effect
 GET  /timeouts      timeouts in effect
@@ -80,6 +82,7 @@ struct Api {
     /// Only with rules.
     overrides: Option<Overrides>,
     searches: SearchPlaces,
+    stores: Stores,
     /// Memory of answers.
     memory: AnswerMemory,
     /// `/rules` of a report.
@@ -225,6 +228,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(openapi))
         .route_layer(middleware::from_fn(refuse_parameters))
         .routes(routes!(flows_page))
+        .routes(routes!(stored_page))
 }
 
 /// Of the requests to these paths, only `DELETE` has parameters.
@@ -244,6 +248,7 @@ pub fn router(
     address: SocketAddr,
     enricher: Option<RecordEnricher>,
     overrides: Option<Overrides>,
+    stores: Stores,
 ) -> Router {
     let (router, document) = routes().split_for_parts();
     let document = document.to_pretty_json().expect("the document is JSON");
@@ -255,6 +260,7 @@ pub fn router(
         enricher,
         overrides,
         searches: SearchPlaces::default(),
+        stores,
         memory: AnswerMemory::default(),
         rules: SharedAnswer::default(),
         list: SharedAnswer::default(),
@@ -496,6 +502,32 @@ async fn search(
     // Threads that had not answered have dropped it.
     let is_replaced = !has_token && begun_with_token.load(Ordering::Relaxed) != begun;
     if is_replaced { Err(busy()) } else { Ok((search, found)) }
+}
+
+/// Flows of the probe's store, or sums of them by fields
+#[utoipa::path(get, path = "/stored", params(stored::Query), responses(
+    (status = 200, description = "The flows or groups", body = stored::StoredFlows),
+    (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 409, description = "The probe has no store, or it cannot be read", body = Failure),
+    (status = 429, description = "Another question is being answered", body = Failure),
+    (status = 503, description = "The probe does not report, or the answer takes too long", body = Failure),
+))]
+async fn stored_page(
+    State(api): State<Arc<Api>>,
+    query: Result<axum::extract::Query<stored::Query>, QueryRejection>,
+) -> Answer {
+    let question = parameters(query)?.question().map_err(invalid)?;
+    let snapshot = api.report().await?;
+    match api.stores.answer(&snapshot.report.in_effect.stores, question).await {
+        Ok(octets) => Ok(([(CONTENT_TYPE, "application/json")], octets).into_response()),
+        Err(NoAnswer::Conflict(error)) => Err(failure(StatusCode::CONFLICT, error)),
+        Err(NoAnswer::Invalid(error)) => Err(invalid(error)),
+        Err(NoAnswer::Busy) => {
+            let error = "another question is being answered; try again when it has ended";
+            Err(failure(StatusCode::TOO_MANY_REQUESTS, error))
+        }
+        Err(NoAnswer::Unavailable(error)) => Err(failure(StatusCode::SERVICE_UNAVAILABLE, error)),
+    }
 }
 
 /// The rules in effect: the content of the file, and what each rule has done since the start

@@ -10,7 +10,8 @@ use weir_export::append_json_record;
 use weir_fields::{Column, FieldValue, InvalidFields, column, select_columns};
 use weir_flow::FlowRecord;
 use weir_probe::{FlowRank, FlowSearch, FoundFlows, RecordEnricher};
-use weir_query::{Expression, ExpressionError, InvalidOrder, Order, RecordOrder};
+use weir_query::{Expression, ExpressionError, InvalidGroupField, InvalidOrder, Order, RecordOrder};
+use weir_text::zone::TimeError;
 
 /// Time after which threads answer with what they have found.
 const SEARCH_TIME: Duration = Duration::from_secs(10);
@@ -68,6 +69,20 @@ pub enum InvalidQuery {
     TooManyFields,
     #[error("top: use a number from 1 to {MAX_TOP}")]
     Top,
+    #[error("from: {0}")]
+    From(TimeError),
+    #[error("to: {0}")]
+    To(TimeError),
+    #[error("from: there is no time between from and to")]
+    FromAfterTo,
+    #[error("by: {0}")]
+    By(#[from] InvalidGroupField),
+    #[error("by: at most {0} fields")]
+    TooManyGroupFields(usize),
+    #[error("fields: with by, the answer has groups, not fields of flows")]
+    FieldsOfGroups,
+    #[error("store: use the number of a store, from 1")]
+    Store,
     #[error("community_id: a Community ID begins with 1: and has 30 characters")]
     CommunityId,
 }
@@ -76,6 +91,26 @@ pub enum InvalidQuery {
 pub struct Search {
     pub search: FlowSearch,
     columns: Vec<&'static Column>,
+}
+
+/// The parameter `where`.
+pub fn expression(text: Option<&str>) -> Result<Option<Expression>, InvalidQuery> {
+    text.map(Expression::new).transpose().map_err(InvalidQuery::Where)
+}
+
+/// The parameter `fields`.
+pub fn columns(fields: Option<&str>) -> Result<Vec<&'static Column>, InvalidQuery> {
+    let fields = fields.unwrap_or("basic");
+    if fields.split(',').count() > MAX_FIELDS {
+        return Err(InvalidQuery::TooManyFields);
+    }
+    Ok(select_columns(fields)?)
+}
+
+/// The parameter `top`.
+pub fn limit(top: Option<&str>) -> Result<usize, InvalidQuery> {
+    let limit = top.map_or(Ok(DEFAULT_TOP), str::parse).map_err(|_| InvalidQuery::Top)?;
+    if (1..=MAX_TOP).contains(&limit) { Ok(limit) } else { Err(InvalidQuery::Top) }
 }
 
 /// Whether a text has the form of a Community ID.
@@ -91,17 +126,10 @@ impl Query {
 
     /// Compiles it. The enricher adds places to records before they are compared.
     pub fn search(self, enricher: Option<RecordEnricher>) -> Result<Search, InvalidQuery> {
-        let expression = self.r#where.as_deref().map(Expression::new).transpose().map_err(InvalidQuery::Where)?;
+        let expression = expression(self.r#where.as_deref())?;
         let order = RecordOrder::new(&self.sort.as_deref().unwrap_or("bytes").parse::<Order>()?)?;
-        let fields = self.fields.as_deref().unwrap_or("basic");
-        if fields.split(',').count() > MAX_FIELDS {
-            return Err(InvalidQuery::TooManyFields);
-        }
-        let columns = select_columns(fields)?;
-        let limit = self.top.map_or(Ok(DEFAULT_TOP), |top| top.parse()).map_err(|_| InvalidQuery::Top)?;
-        if !(1..=MAX_TOP).contains(&limit) {
-            return Err(InvalidQuery::Top);
-        }
+        let columns = columns(self.fields.as_deref())?;
+        let limit = limit(self.top.as_deref())?;
         // `+` in the query of a URL stands for a space, which a Community ID does not have.
         let id = self.community_id.map(|id| id.replace(' ', "+"));
         if id.as_ref().is_some_and(|id| !is_community_id(id)) {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use utoipa::ToSchema;
 use weir_ledger::{Ledger, PacketTotals, RuleCounters};
@@ -15,6 +16,8 @@ pub struct InEffect {
     pub lists: Vec<ListFile>,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// The folders of stores, in the order of the sinks.
+    pub stores: Vec<PathBuf>,
 }
 
 /// A rules file.

@@ -27,6 +27,7 @@ mod overrides;
 mod remote;
 mod report;
 mod server;
+mod stored;
 mod stream;
 
 pub use access::Access;
@@ -39,3 +40,4 @@ pub use in_effect::{InEffect, ListFile, RulesFile, Timeouts};
 pub use remote::{InvalidUrl, ProbeUrl, RemoteAnswer, RemoteProbe};
 pub use report::{Control, FlowReplies, REPORT_AGE, ReloadReply, Report, Request};
 pub use server::Server;
+pub use stored::{AskStore, StoredAnswer, StoredError, StoredQuestion, Wanted};

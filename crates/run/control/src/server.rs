@@ -8,6 +8,7 @@ use crate::api;
 use crate::connections::{Connection, Connections};
 use crate::error::Error;
 use crate::report::{Control, Report, connect};
+use crate::stored::{AskStore, Stores};
 use crate::stream::LimitedStream;
 use axum::Router;
 use hyper::Request;
@@ -71,8 +72,8 @@ impl Server {
         Ok(Self { listener, address, access, runtime, times: *timing })
     }
 
-    /// Starts the thread, with the first report, what adds places to flows, and the overrides of a probe
-    /// with rules. It ends with the process. The caller is the main thread of the probe: a request wakes it
+    /// Starts the thread, with the first report, what adds places to flows, the overrides of a probe with
+    /// rules, and what answers questions to stores (on threads of their own). It ends with the process. The caller is the main thread of the probe: a request wakes it
     /// if it is parked.
     ///
     /// # Errors
@@ -83,11 +84,13 @@ impl Server {
         affinity: CpuAffinity,
         enricher: Option<RecordEnricher>,
         overrides: Option<Overrides>,
+        ask_store: AskStore,
     ) -> io::Result<Control> {
         let (control, client) = connect(first, self.address);
         let heartbeat = control.heartbeat();
         let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
-        let router = api::router(client, self.access, self.address, enricher, overrides);
+        let stores = Stores::new(ask_store, affinity.clone());
+        let router = api::router(client, self.access, self.address, enricher, overrides, stores);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();

@@ -11,6 +11,7 @@ use std::ops::Range;
 use weir_tcp::SegmentClass;
 use weir_text::columns::Column;
 use weir_text::units;
+use weir_text::zone::Zone;
 
 /// The first columns: number, client, arrow, server.
 pub const ENDPOINT_COLUMNS: usize = 4;
@@ -46,6 +47,12 @@ impl ListColumn {
     /// The headings in text: one, or that of the client and that of the server.
     fn text_headings(&self) -> &[&'static str] {
         self.side_headings.as_ref().map_or(std::slice::from_ref(&self.heading), |headings| headings)
+    }
+
+    /// What it is, with the zone of times; empty if the heading says it.
+    pub fn explanation(&self) -> String {
+        let zone = if self.heading == START.heading { format!(", {}", Zone::current().name()) } else { String::new() };
+        format!("{}{zone}", self.meaning)
     }
 
     /// What it shows of a connection: one cell, or that of the client and that of the server.
@@ -91,13 +98,13 @@ const FAILURE: ListColumn = ListColumn {
     is_text: true,
     ..number("failure", "", |connection, _| words(connection.failure().map_or("", Failure::name)))
 };
-const START: ListColumn = number("start", "time of the first packet, UTC", |connection, _| Cell {
+const START: ListColumn = number("start", "time of the first packet", |connection, _| Cell {
     value: Some(connection.first_ns),
-    text: units::utc(connection.first_ns).1,
+    text: Zone::current().date_and_time(connection.first_ns).1,
 });
 /// Instead of [`START`] if the capture has connections of several days.
 const START_WITH_DAY: ListColumn = number(START.heading, START.meaning, |connection, _| {
-    let (day, time) = units::utc(connection.first_ns);
+    let (day, time) = Zone::current().date_and_time(connection.first_ns);
     Cell { value: Some(connection.first_ns), text: format!("{day} {time}") }
 });
 const RETRANSMITTED: ListColumn =
@@ -348,7 +355,7 @@ impl<'a> ConnectionTable<'a> {
     /// The column headings explained.
     pub fn legend(&self) -> String {
         let explained = self.columns.iter().filter(|column| !column.meaning.is_empty());
-        let meanings = explained.map(|column| format!("{}: {}", column.heading, column.meaning));
+        let meanings = explained.map(|column| format!("{}: {}", column.heading, column.explanation()));
         meanings.chain(["k, M and G are decimal".into()]).collect::<Vec<String>>().join("; ")
     }
 }

@@ -9,6 +9,7 @@ use weir_fields::{Column, ColumnKind, FieldValue, columns};
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_text::most_similar;
 use weir_text::units;
+use weir_text::zone::Zone;
 
 /// With fewer packets than this a share of retransmitted segments means little.
 const MEANINGFUL_PACKETS: u64 = 20;
@@ -222,7 +223,7 @@ impl SortOrder {
                 FieldValue::Float(number) => units::number(number),
                 value => value.to_string(),
             },
-            RankBy::Start => units::utc(connection.first_ns).1,
+            RankBy::Start => Zone::current().date_and_time(connection.first_ns).1,
             RankBy::Number(number) => number(connection).map_or(String::new(), units::short),
             _ => String::new(),
         };

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use weir_ledger::RefusalReason;
 use weir_tcp::{Degradation, SegmentClass, TcpReport};
 use weir_text::columns::{Column, fit, lines, rows};
+use weir_text::zone::Zone;
 use weir_text::{paragraph, units};
 
 /// Least and greatest number of columns that prose is wrapped at.
@@ -94,7 +95,7 @@ impl CaptureReport {
             "payload",
             format!("{octets}{rounded} octets, {} of them unique", totals.sum(|side| side.unique_bytes)),
         ));
-        facts.push(("span", units::period(totals.first_ns, totals.last_ns)));
+        facts.push(("span", Zone::current().period(totals.first_ns, totals.last_ns)));
         facts.push(("retransmitted", retransmissions(totals)));
         facts.push(("delay", nonzero(Delay::ALL.map(Delay::name).into_iter().zip(totals.delays))));
         let [client, server] = &totals.handshake_rtts_ns;

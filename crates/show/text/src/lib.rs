@@ -8,6 +8,7 @@ pub mod columns;
 mod near_match;
 pub mod units;
 mod wrap;
+pub mod zone;
 
 pub use near_match::{most_similar, similar, similarity};
 pub use wrap::{paragraph, wrap};

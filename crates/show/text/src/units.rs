@@ -1,6 +1,4 @@
-//! Numbers with units, as people write and read them: `90s`, `8M`, `12.3kB`, times of day.
-
-use jiff::Timestamp;
+//! Numbers with units, as people write and read them: `90s`, `8M`, `12.3kB`.
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Largest size of a flow cache.
@@ -213,19 +211,6 @@ pub fn span(ns: u64) -> String {
     }
 }
 
-/// Date and time of day in UTC, to the millisecond: (`2026-11-20`, `12:00:00.123`).
-pub fn utc(ns: u64) -> (String, String) {
-    let time = Timestamp::from_nanosecond(ns.into()).expect("64 bits of ns end in the year 2554");
-    (time.strftime("%Y-%m-%d").to_string(), time.strftime("%H:%M:%S.%3f").to_string())
-}
-
-/// A period and its length: `2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)`.
-pub fn period(first_ns: u64, last_ns: u64) -> String {
-    let ((day, time), (last_day, last_time)) = (utc(first_ns), utc(last_ns));
-    let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
-    format!("{day} {time} to {until} UTC ({})", span(last_ns.saturating_sub(first_ns)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,12 +306,5 @@ mod tests {
             assert_eq!(span(ns), text);
         }
         assert!(!span(u64::MAX).is_empty());
-    }
-
-    #[test]
-    fn times_are_in_utc_to_the_millisecond() {
-        assert_eq!(utc(951_782_399 * SECOND_NS), ("2000-02-28".into(), "23:59:59.000".into()));
-        assert_eq!(utc(951_782_400 * SECOND_NS), ("2000-02-29".into(), "00:00:00.000".into()));
-        assert_eq!(utc(u64::MAX), ("2554-07-21".into(), "23:34:33.709".into()));
     }
 }

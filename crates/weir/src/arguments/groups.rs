@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use super::values::{FieldList, Output, parse_fields, parse_groups, parse_interval, parse_timing};
+use super::values::{FieldList, Output, parse_expression, parse_fields, parse_groups, parse_interval, parse_timing};
 use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -133,7 +133,7 @@ pub struct Sinks {
     /// Only pass flow records that match this expression to the sinks, as in 'src net 10.0.0.0/8 and port 443 and
     /// bytes > 1M' (docs/views.md). All packets are metered; the ledger counts the other records as filtered. For one
     /// sink alone: -o 'SINK?where=EXPRESSION'
-    #[arg(long = "where", value_name = "EXPRESSION")]
+    #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression)]
     pub records: Option<Expression>,
 
     /// Anonymise records before any output has them: addresses by Crypto-PAn with the key in this file (32 octets, or 64
@@ -372,6 +372,16 @@ pub struct Reporting {
     /// lost (exit code 2), the ledger is printed
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// Whose times people read and write.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = OUTPUT)]
+pub struct LocalTime {
+    /// Show times in local time (the variable TZ, or the zone of this machine), and read times without a zone so; --every
+    /// has its hours and days. CSV, JSON, logs, all other outputs and names of files stay in UTC [default: UTC]
+    #[arg(long)]
+    pub local_time: bool,
 }
 
 /// How far the process restricts itself.

@@ -21,8 +21,8 @@ mod values;
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use bypass::{Bypass, BypassAction, EveEvent};
 pub use groups::{
-    Enrichment, FullPolicy, Hardening, Inspection, KeyField, Metering, OutputFiles, Reporting, Selection, Sinks,
-    Switch, Times,
+    Enrichment, FullPolicy, Hardening, Inspection, KeyField, LocalTime, Metering, OutputFiles, Reporting, Selection,
+    Sinks, Switch, Times,
 };
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
@@ -39,9 +39,12 @@ pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};
 use values::parse_fields;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
+use weir_text::zone::Zone;
 
 /// Headings of option groups in help texts.
 const INPUT: &str = "Input";
@@ -111,7 +114,40 @@ pub enum Command {
     Man(Man),
 }
 
+impl Arguments {
+    /// Parses the command line of a start. With `--local-time`, local time becomes the current zone, in which
+    /// the times of the command line are.
+    ///
+    /// # Errors
+    /// An option is invalid, or the local zone is not known.
+    pub fn parse_at_start(given: &[OsString]) -> Result<Self, clap::Error> {
+        let arguments = Self::try_parse_from(given);
+        let is_local = match &arguments {
+            Ok(arguments) => arguments.command.as_ref().is_some_and(Command::has_local_time),
+            // The error may name the zone.
+            Err(_) => given.iter().any(|argument| argument == "--local-time"),
+        };
+        if !is_local {
+            return arguments;
+        }
+        Zone::use_local()
+            .map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("--local-time: {error}\n")))?;
+        Self::try_parse_from(given)
+    }
+}
+
 impl Command {
+    /// Whether times are in local time.
+    fn has_local_time(&self) -> bool {
+        match self {
+            Self::Read(read) => read.zone.local_time,
+            Self::Probe(probe) => probe.zone.local_time,
+            Self::Tcp(tcp) => tcp.zone.local_time,
+            Self::Packets(packets) => packets.zone.local_time,
+            _ => false,
+        }
+    }
+
     /// Whether the user wants no more than warnings and errors.
     pub fn is_quiet(&self) -> bool {
         match self {

@@ -1,7 +1,7 @@
 //! Options of `weir packets`.
 
-use super::values::parse_time;
-use super::{Hardening, INPUT, OUTPUT, OutputFiles};
+use super::values::{parse_expression, parse_time};
+use super::{Hardening, INPUT, LocalTime, OUTPUT, OutputFiles};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use weir_query::Expression;
@@ -24,10 +24,10 @@ pub struct Packets {
 
     /// Find the flows whose records match this expression, as in 'src net 10.0.0.0/8 and port 443 and bytes > 1M'
     /// (docs/views.md). Conditions on host, port and protocol alone need one pass, others meter the packets first
-    #[arg(long = "where", value_name = "EXPRESSION", help_heading = INPUT)]
+    #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression, help_heading = INPUT)]
     pub records: Option<Expression>,
 
-    /// Only read packets of this time and later: 2026-11-20T12:00:00Z, 2026-11-20T12:00:00.5, 2026-11-20, 12:00 (today), -2h (before now); UTC without a zone
+    /// Only read packets of this time and later: 2026-11-20T12:00:00Z, 2026-11-20T12:00:00.5, 2026-11-20, 12:00 (today), -2h (before now); UTC without a zone, unless with --local-time
     #[arg(long = "from", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
     pub from_ns: Option<u64>,
 
@@ -50,6 +50,9 @@ pub struct Packets {
     /// Print no progress and no result; the default of --log-level is warn
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
+
+    #[command(flatten)]
+    pub zone: LocalTime,
 
     #[command(flatten)]
     pub hardening: Hardening,

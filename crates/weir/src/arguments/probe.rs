@@ -3,7 +3,7 @@
 use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample, parse_shed};
 use super::{
-    ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
+    ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, LocalTime, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
     PERFORMANCE, Reporting, Sinks, Times,
 };
 use clap::{Args, ValueEnum};
@@ -155,6 +155,9 @@ pub struct ProbeOptions {
 
     #[command(flatten)]
     pub reporting: Reporting,
+
+    #[command(flatten)]
+    pub zone: LocalTime,
 
     #[command(flatten)]
     pub times: Times,

@@ -2,7 +2,7 @@
 
 use super::groups::settings_help;
 use super::values::parse_time;
-use super::{ACTIONS, Enrichment, Hardening, INPUT, Metering, OUTPUT, OutputFiles, Reporting, Sinks, Times};
+use super::{ACTIONS, Enrichment, Hardening, INPUT, LocalTime, Metering, OUTPUT, OutputFiles, Reporting, Sinks, Times};
 use crate::error::InputError;
 use clap::{Args, value_parser};
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ pub struct Read {
     pub inputs: Vec<SourceSpec>,
 
     /// Only read packets of this time and later, or stored flows that start then: 2026-11-20T12:00, 2026-11-20, 12:00 (today),
-    /// -2h (before now); UTC without a zone
+    /// -2h (before now); UTC without a zone, unless with --local-time
     #[arg(long = "from", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
     pub from_ns: Option<u64>,
 
@@ -64,6 +64,9 @@ pub struct Read {
 
     #[command(flatten)]
     pub reporting: Reporting,
+
+    #[command(flatten)]
+    pub zone: LocalTime,
 
     #[command(flatten)]
     pub times: Times,

@@ -1,6 +1,6 @@
 //! Options of `weir tcp`.
 
-use super::{Hardening, OUTPUT, OutputFiles, Reporting, Selection};
+use super::{Hardening, LocalTime, OUTPUT, OutputFiles, Reporting, Selection};
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use std::ffi::OsStr;
@@ -81,6 +81,9 @@ pub struct Tcp {
 
     #[command(flatten)]
     pub reporting: Reporting,
+
+    #[command(flatten)]
+    pub zone: LocalTime,
 }
 
 /// Where the TCP analysis runs.

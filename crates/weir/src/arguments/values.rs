@@ -9,6 +9,7 @@ use weir_ledger::Timing;
 use weir_probe::{OverloadPolicy, ShedOrder, ShedStep};
 use weir_query::{Expression, ExpressionError};
 use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
+use weir_text::zone::{TimeError, Zone};
 
 /// What `-o` names. An invalid output is refused together with all other problems of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct RecordSink {
 impl RecordSink {
     pub fn parse(text: &str) -> Result<Self, InvalidOutput> {
         let spec: SinkSpec = text.parse()?;
-        let condition = spec.condition().map(Expression::new).transpose();
+        let condition = spec.condition().map(parse_expression).transpose();
         match condition {
             Ok(condition) => Ok(Self { spec, condition }),
             Err(error) => Err(InvalidOutput::Where { sink: spec.name().into(), error: Box::new(error) }),
@@ -141,14 +142,18 @@ pub fn parse_interval(text: &str) -> Result<u64, InvalidValue> {
     }
 }
 
+/// Parses an expression; its times without a zone are in the current one.
+pub fn parse_expression(text: &str) -> Result<Expression, ExpressionError> {
+    Expression::in_zone(text, Zone::current())
+}
+
 /// Parses a time of `--from` or `--to`: as in expressions, a time of today, or a duration before now.
-pub fn parse_time(text: &str) -> Result<u64, &'static str> {
+pub fn parse_time(text: &str) -> Result<u64, String> {
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let ago = || now_ns.checked_sub(parse_duration(text.strip_prefix('-')?).ok()?);
-    weir_query::parse_time(text)
-        .or_else(|| weir_query::parse_time_of_day(text, now_ns))
-        .or_else(ago)
-        .ok_or("not a time; write for example 2026-11-20T12:00:00Z, 2026-11-20, 12:00 or -2h")
+    Zone::current().parse_relative(text, now_ns).map_err(|error| match error {
+        TimeError::Form { .. } => "not a time; write for example 2026-11-20T12:00:00Z, 2026-11-20, 12:00 or -2h".into(),
+        error => error.to_string(),
+    })
 }
 
 /// Parses `--groups`: the groups of a view have numbers of 32 bits.

@@ -106,7 +106,7 @@ pub fn without_invalid_values(arguments: &[OsString]) -> Option<(Arguments, Vec<
             }
         }
     }
-    Some((Arguments::try_parse_from(&valid).ok()?, valid, invalid))
+    Some((Arguments::parse_at_start(&valid).ok()?, valid, invalid))
 }
 
 /// The text of a file.
@@ -203,9 +203,20 @@ pub fn log_format(given: &ProbeOptions, arguments: &[OsString]) -> Option<LogFor
     LogFormat::from_str(&text.lines().find_map(value)?, false).ok()
 }
 
+/// Parses arguments of `weir probe` at its start ([`Arguments::parse_at_start`]).
+///
+/// # Errors
+/// An option is invalid, or the local zone is not known.
+pub fn parse_at_start(arguments: &[OsString]) -> Result<(ProbeOptions, Logging), Error> {
+    of_probe(Arguments::parse_at_start(arguments)?)
+}
+
 /// Parses arguments of `weir probe`.
 pub fn parse(arguments: &[OsString]) -> Result<(ProbeOptions, Logging), Error> {
-    let Arguments { command, logging } = Arguments::try_parse_from(arguments)?;
+    of_probe(Arguments::try_parse_from(arguments)?)
+}
+
+fn of_probe(Arguments { command, logging }: Arguments) -> Result<(ProbeOptions, Logging), Error> {
     match command {
         Some(arguments::Command::Probe(probe)) => Ok((*probe, logging)),
         _ => unreachable!("these are arguments of weir probe"),

@@ -46,7 +46,7 @@ impl Configured {
                     log::init(Logging { log_level: None, log_format }, given.reporting.quiet, Prefix::Time);
                 }
             })?;
-        let (options, logging) = config::parse(&merged)?;
+        let (options, logging) = config::parse_at_start(&merged)?;
         log::init(logging, options.reporting.quiet, Prefix::Time);
         let mut problems = Vec::from_iter(invalid.into_iter().chain(of_file));
         if !options.check {

@@ -3,6 +3,7 @@
 use super::reload::ReloadResult;
 use crate::arguments::ProbeOptions;
 use crate::error::Error;
+use crate::stored;
 use std::net::SocketAddr;
 use weir_control::{Access, Control, ReloadReply, Request, Server};
 use weir_probe::CpuAffinity;
@@ -16,7 +17,10 @@ const NICE: i32 = 10;
 /// A file cannot be used, the address needs more of them, or the port is taken.
 pub fn bind(probe: &ProbeOptions) -> Result<Option<Server>, Error> {
     let Some(address) = probe.listen else { return Ok(None) };
-    Ok(Some(Server::bind(address, access(probe, address)?, &probe.timing())?))
+    let server = Server::bind(address, access(probe, address)?, &probe.timing())?;
+    // Questions to a store (`/stored`) leave enough descriptors for all else.
+    stored::raise_limit_of_files();
+    Ok(Some(server))
 }
 
 /// Checks the same, except that the port is free: a probe with this configuration may be running.

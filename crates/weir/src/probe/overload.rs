@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 use weir_ledger as ledger;
 use weir_probe::{GroupStatus, LevelSettings, OverloadPolicy, Settings, ShedOrder, ShedStep};
-use weir_text::units;
+use weir_text::zone::Zone;
 
 /// What `--overload` and `--shed` select, for `--check`.
 pub fn policy_text(settings: &Settings) -> String {
@@ -31,7 +31,7 @@ fn step_text(step: ShedStep) -> &'static str {
 pub fn level_text(overload: &ledger::OverloadCounters) -> String {
     match overload.since_ns {
         0 => format!("level {}", overload.level),
-        since_ns => format!("level {} since {}", overload.level, &units::utc(since_ns).1[..8]),
+        since_ns => format!("level {} since {}", overload.level, Zone::current().date_and_second(since_ns).1),
     }
 }
 

@@ -8,7 +8,7 @@
 use super::config;
 use crate::actions::Actions;
 use crate::anonymisation;
-use crate::arguments::{ProbeOptions, RecordSink, Sinks};
+use crate::arguments::{Output, ProbeOptions, RecordSink, Sinks};
 use crate::enrichment::{Enricher, LoadedFiles};
 use crate::error::{Error, IncompleteConfig, ReloadError};
 use crate::files::{self, Target};
@@ -19,7 +19,7 @@ use crate::outputs::Outputs;
 use crate::sandbox::Sandbox;
 use crate::settings::{key_options, probe_settings};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -108,7 +108,12 @@ impl Reloader {
         let path = configuration.options.rules.as_deref();
         let rules = path.zip(actions.as_ref()).map(|(path, actions)| actions.in_effect(path, self.error.clone()));
         let lists = enricher.as_ref().map(Enricher::lists).unwrap_or_default();
-        InEffect { rules, lists, timeouts: self.timeouts() }
+        let outputs = configuration.options.sinks.outputs.iter();
+        let stores = outputs.filter_map(|output| match output {
+            Output::Records(sink) => sink.spec.folder().map(PathBuf::from),
+            _ => None,
+        });
+        InEffect { rules, lists, timeouts: self.timeouts(), stores: stores.collect() }
     }
 
     fn timeouts(&self) -> Timeouts {

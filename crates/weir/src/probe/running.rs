@@ -6,7 +6,7 @@ use super::monitor::Monitor;
 use super::opened::{Opened, Signals};
 use super::reload::{Current, Reloader};
 use super::service::{NotifyState, Watchdog, notify};
-use super::{privileges, start};
+use super::{privileges, start, stored_flows};
 use crate::anonymisation;
 use crate::arguments::ProbeOptions;
 use crate::console::stderr;
@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::memory::MemoryLock;
 use crate::outputs::{OpenOutputs, Outputs};
 use crate::summary;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::info;
@@ -82,7 +83,8 @@ impl Running {
         };
         let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
         let serve = |server: Server| {
-            let control = server.start(running.report(), control_affinity, shown, opened.overrides);
+            let control =
+                server.start(running.report(), control_affinity, shown, opened.overrides, Arc::new(stored_flows::ask));
             let control = control.map_err(Error::Thread)?;
             running.probe.watch("weir-control", control.heartbeat());
             running.control = Some(control);

@@ -15,6 +15,7 @@ use weir_ledger::Ledger;
 use weir_probe::{GroupStatus, LoadBalance};
 use weir_text::columns::{self, Column};
 use weir_text::units;
+use weir_text::zone::Zone;
 
 /// A status line names loads from this one on, percent.
 const HIGH_LOAD_PERCENT: f64 = 80.0;
@@ -116,8 +117,8 @@ impl Status {
             let fields = json!({ "pipelines_without_response": silent, "ledger": ledger.json() });
             return log::json_line(Level::INFO, "ledger", &fields);
         }
-        let (date, time) = utc_now();
-        let mut text = format!("{date} {} UTC: totals since the start\n", &time[..8]);
+        let (date, time) = now();
+        let mut text = format!("{date} {time} {}: totals since the start\n", Zone::current().name());
         text += &self.table(pipelines);
         text += &ledger_text::counters(ledger, console::error_columns());
         text += &match silent.join(", ") {
@@ -258,7 +259,7 @@ impl Interval<'_> {
         if log::is_json() {
             log::json_event(Level::INFO, "status", &self.json());
         } else {
-            console::eprint_styled(&format!("{} {}\n", &utc_now().1[..8], self.line()), style::status);
+            console::eprint_styled(&format!("{} {}\n", now().1, self.line()), style::status);
         }
     }
 
@@ -340,9 +341,10 @@ fn highest<'a>(loads: impl IntoIterator<Item = &'a f64>) -> f64 {
     loads.into_iter().fold(0.0, |highest, load| load.max(highest))
 }
 
-/// Date and time in UTC.
-fn utc_now() -> (String, String) {
-    units::utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
+/// Date and time of day.
+fn now() -> (String, String) {
+    Zone::current()
+        .date_and_second(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
 }
 
 #[cfg(test)]

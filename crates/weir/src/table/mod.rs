@@ -64,8 +64,13 @@ impl LargestFlows {
         Self { flows: BTreeMap::new(), limit, order, fields, is_end_known: true }
     }
 
+    /// The flows, in order.
+    pub fn into_flows(self) -> impl Iterator<Item = FlowRecord> {
+        self.flows.into_values().rev()
+    }
+
     /// Inserts the record with this number.
-    fn insert(&mut self, flow: &FlowRecord, number: u64) {
+    pub fn insert(&mut self, flow: &FlowRecord, number: u64) {
         let first = self.order.map_or((false, 0), |order| order.rank(flow));
         let rank = (first, flow.bytes(), flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(number));
         if self.flows.len() < self.limit {

@@ -7,6 +7,7 @@ use weir_packet::{NO_VLAN, Network};
 use weir_query::RecordOrder;
 use weir_text::columns::{Column, fit, lines};
 use weir_text::units;
+use weir_text::zone::Zone;
 
 /// Leading columns that identify a flow. The others are its counters.
 const KEY_COLUMNS: usize = 6;
@@ -78,9 +79,17 @@ fn order_column(flows: &[FlowRecord], order: RecordOrder) -> Column {
         FieldValue::Unsigned(number) if order.is_octets() => units::short(number) + "B",
         FieldValue::Unsigned(number) => units::short(number),
         FieldValue::Float(number) => units::number(number),
-        value => value.to_string(),
+        value => text(&value),
     };
     Column::new(order.name(), true, flows.iter().map(cell))
+}
+
+/// A value of a field; times with their offset from UTC.
+fn text(value: &FieldValue) -> String {
+    match value {
+        FieldValue::Time(ns) => Zone::current().rfc_3339(*ns),
+        value => value.to_string(),
+    }
 }
 
 /// One column per field. On a narrow terminal, times are left out first, then the last fields.
@@ -94,7 +103,7 @@ fn columns_of(fields: &[&weir_fields::Column], flows: &[FlowRecord]) -> Vec<Colu
         let rank = if at == required { 0 } else { at as u16 + 1 + if is_time(field) { RANK_OF_TIMES } else { 0 } };
         let cell = |flow| {
             let (value, words) = (field.read(flow), field.properties.words);
-            words.and_then(|words| words.of_number(&value)).map_or_else(|| value.to_string(), Into::into)
+            words.and_then(|words| words.of_number(&value)).map_or_else(|| text(&value), Into::into)
         };
         Column::new(field.name, is_number, flows.iter().map(cell)).optional(rank)
     };
@@ -139,13 +148,17 @@ fn columns(flows: &[FlowRecord], is_end_known: bool) -> Vec<Column> {
 
 /// Start times. If all are of one day, the day is the heading.
 fn start_column(flows: &[FlowRecord]) -> Column {
-    let times: Vec<(String, String)> = flows.iter().map(|flow| units::utc(flow.start_ns())).collect();
+    let zone = Zone::current();
+    let times: Vec<(String, String)> = flows.iter().map(|flow| zone.date_and_time(flow.start_ns())).collect();
     match times.first() {
         Some((day, _)) if times.iter().all(|(other, _)| other == day) => {
-            let heading = format!("{day} UTC");
+            let heading = format!("{day} {}", zone.name());
             Column::new(heading, true, times.into_iter().map(|(_, time)| time)).named("start")
         }
-        _ => Column::new("start (UTC)", true, times.into_iter().map(|(day, time)| format!("{day} {time}"))),
+        _ => {
+            let heading = format!("start ({})", zone.name());
+            Column::new(heading, true, times.into_iter().map(|(day, time)| format!("{day} {time}")))
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::render::wrapped;
 use std::io::Write;
+use std::ops::Range;
 use tracing::{info, warn};
 use weir_export::{ViewFormat, append_csv_text, append_json_text};
 use weir_fields::FieldValue;
@@ -12,6 +13,7 @@ use weir_flow::FlowRecord;
 use weir_query::{CountField, DistinctCount, GroupField, Metric, Row, Series, Sums, View};
 use weir_text::columns::{Column, fit, lines};
 use weir_text::units;
+use weir_text::zone::Zone;
 
 /// Groups in a table if `--top` is not given.
 const DEFAULT_TOP: usize = 20;
@@ -35,6 +37,9 @@ type Cell = fn(&Sums) -> String;
 
 /// Texts of a key, and sums.
 type Shown = (Vec<String>, Sums);
+
+/// Start, figures and rate of an interval; or what stands for several intervals.
+type TimeLineRow = (String, Option<Sums>, String);
 
 impl ViewTable {
     pub fn add(&mut self, flows: &[FlowRecord]) {
@@ -102,10 +107,11 @@ impl ViewTable {
         series[shown..].iter().for_each(|group| hidden.merge(&group.sums));
         self.add_rest(&mut listed, series.len() - shown, hidden);
         let total = self.view.total();
-        let (first, last) = (total.first_ns / every_ns, total.last_ns / every_ns);
+        let zone = Zone::current();
+        let [first_ns, last_ns] = [total.first_ns, total.last_ns].map(|ns| zone.interval(ns, every_ns).start);
         let intervals_per_letter = self.intervals_per_letter(every_ns);
-        let letter = |start_ns: u64| ((start_ns / every_ns).saturating_sub(first) / intervals_per_letter) as usize;
-        let letters = letter(last * every_ns) + 1;
+        let letter = |start_ns: u64| (zone.intervals(first_ns..start_ns, every_ns) / intervals_per_letter) as usize;
+        let letters = letter(last_ns) + 1;
         let line = |group: &Series| {
             let mut bytes = vec![0; letters];
             group.intervals.iter().for_each(|&(start_ns, n)| bytes[letter(start_ns).min(letters - 1)] += n);
@@ -120,8 +126,9 @@ impl ViewTable {
 
     /// Intervals that a letter of a sparkline stands for.
     fn intervals_per_letter(&self, every_ns: u64) -> u64 {
-        let total = self.view.total();
-        (total.last_ns / every_ns - total.first_ns / every_ns + 1).div_ceil(SPARKLINE_COLUMNS)
+        let (zone, total) = (Zone::current(), self.view.total());
+        let first_ns = zone.interval(total.first_ns, every_ns).start;
+        zone.intervals(first_ns..total.last_ns.saturating_add(1), every_ns).div_ceil(SPARKLINE_COLUMNS).max(1)
     }
 
     /// A row per interval, in order of time unless the user wants another order.
@@ -133,61 +140,69 @@ impl ViewTable {
         }
         let shown = rows.len().min(limit(self.top.unwrap_or(0)));
         let largest = rows.iter().map(|row| row.sums.all_bytes()).max().unwrap_or_default();
-        // Time, figures, bar.
-        let mut lines: Vec<(String, Option<Sums>)> = Vec::new();
-        let mut next_ns = None;
-        let days: Vec<String> = rows[..shown].iter().map(|row| units::utc(start(row)).0).collect();
-        let same_day = days.windows(2).all(|days| days[0] == days[1]);
-        let time = |ns: u64| match units::utc(ns) {
-            (_, time) if same_day => time,
-            (day, time) => format!("{day} {time}"),
-        };
-        for row in &rows[..shown] {
-            let gap = next_ns.map_or(0, |next: u64| start(row).saturating_sub(next) / every_ns);
-            match next_ns {
-                Some(next) if !sorted && gap <= MAX_GAP => {
-                    lines.extend((0..gap).map(|at| (time(next + at * every_ns), Some(Sums::default()))));
-                }
-                Some(_) if !sorted => lines.push((format!("{gap} without traffic"), None)),
-                _ => {}
-            }
-            lines.push((time(start(row)), Some(row.sums)));
-            next_ns = start(row).checked_add(every_ns);
-        }
+        let (days, mut lines) = self.intervals(&rows[..shown], every_ns, !sorted);
         let bars: Vec<String> =
-            lines.iter().map(|(_, sums)| sums.map_or_else(String::new, |s| bar(s.all_bytes(), largest))).collect();
+            lines.iter().map(|(_, sums, _)| sums.map_or_else(String::new, |s| bar(s.all_bytes(), largest))).collect();
         if shown < rows.len() {
             let mut rest = Sums::default();
             rows[shown..].iter().for_each(|row| rest.merge(&row.sums));
-            lines.push((format!("others ({})", rows.len() - shown), Some(rest)));
+            lines.push((format!("others ({})", rows.len() - shown), Some(rest), String::new()));
         }
         if let Some(others) = self.view.others() {
-            lines.push(("others (no memory)".into(), Some(*others)));
+            lines.push(("others (no memory)".into(), Some(*others), String::new()));
         }
-        let seconds = every_ns as f64 / 1e9;
-        let rate = |sums: &Sums| units::rate(8.0 * sums.all_bytes() as f64 / seconds, "bit/s");
         let intervals = bars.len();
-        let mut rates: Vec<String> =
-            lines.iter().map(|(_, sums)| sums.as_ref().map_or_else(String::new, rate)).take(intervals).collect();
-        lines.push(("total".into(), Some(*self.view.total())));
-        rates.resize(lines.len(), String::new());
+        lines.push(("total".into(), Some(*self.view.total()), String::new()));
+        let zone = Zone::current().name();
         let heading = match days.first() {
-            Some(day) if same_day => format!("{day} UTC"),
-            _ => "start (UTC)".into(),
+            Some(day) if days.iter().all(|other| other == day) => format!("{day} {zone}"),
+            _ => format!("start ({zone})"),
         };
         let figure = |heading: &str, figure: Cell| {
-            Column::new(heading, true, lines.iter().map(|(_, sums)| sums.as_ref().map_or_else(String::new, figure)))
+            Column::new(heading, true, lines.iter().map(|(_, sums, _)| sums.as_ref().map_or_else(String::new, figure)))
         };
         let bars = bars.into_iter().chain(vec![String::new(); lines.len() - intervals]);
         let columns = vec![
-            Column::new(heading, true, lines.iter().map(|(time, _)| time.clone())),
+            Column::new(heading, true, lines.iter().map(|(time, ..)| time.clone())),
             figure("flows", |sums| units::short(sums.flows)),
             figure("packets", |sums| units::short(sums.all_packets())),
             figure("bytes", |sums| octets(sums.all_bytes())),
-            Column::new("rate", true, rates.into_iter()).optional(1),
+            Column::new("rate", true, lines.iter().map(|(.., rate)| rate.clone())).optional(1),
             Column::new("", false, bars).named("bars").optional(2),
         ];
         (columns, 1, shown)
+    }
+
+    /// The days of intervals, and their lines; in order of time, lines of those without records, too.
+    fn intervals(&self, rows: &[Row], every_ns: u64, by_time: bool) -> (Vec<String>, Vec<TimeLineRow>) {
+        let zone = Zone::current();
+        let days: Vec<String> = rows.iter().map(|row| zone.date_and_time(start(row)).0).collect();
+        let same_day = days.windows(2).all(|days| days[0] == days[1]);
+        let line = |start_ns: u64, sums: Sums| {
+            let time = match zone.date_and_time(start_ns) {
+                (_, time) if same_day => time,
+                (day, time) => format!("{day} {time}"),
+            };
+            // Where the clocks change, intervals are longer or shorter.
+            let Range { start, end } = zone.interval(start_ns, every_ns);
+            let rate = units::rate(8.0 * sums.all_bytes() as f64 / ((end - start) as f64 / 1e9), "bit/s");
+            (time, Some(sums), rate)
+        };
+        let (mut lines, mut next_ns) = (Vec::new(), None);
+        for row in rows {
+            let gap = next_ns.filter(|_| by_time).map_or(0, |next| zone.intervals(next..start(row), every_ns));
+            if gap > MAX_GAP {
+                lines.push((format!("{gap} without traffic"), None, String::new()));
+            } else if let Some(mut next) = next_ns.filter(|_| by_time) {
+                while next < start(row) {
+                    lines.push(line(next, Sums::default()));
+                    next = zone.interval(next, every_ns).end;
+                }
+            }
+            lines.push(line(start(row), row.sums));
+            next_ns = Some(zone.interval(start(row), every_ns).end).filter(|&end| end < u64::MAX);
+        }
+        (days, lines)
     }
 
     /// The rows below the groups: those that are not shown, those without memory, and the total.
@@ -264,7 +279,7 @@ impl ViewTable {
     fn details(&self, listed: &[Shown]) -> Vec<Column> {
         let column = |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, sums)| cell(sums)));
         let mut columns = vec![
-            column("first (UTC)", |sums| first_and_last(sums)[0].clone()).optional(5),
+            column(&format!("first ({})", Zone::current().name()), |sums| first_and_last(sums)[0].clone()).optional(5),
             column("last", |sums| first_and_last(sums)[1].clone()).optional(5),
         ];
         let is_known = |metric: Metric| !self.view.settings().unknown.contains(&metric);
@@ -318,8 +333,8 @@ impl ViewTable {
         let mut text = format!("{count}, by {order}; {memory} of memory; k, M and G are decimal\n");
         if let Some(every_ns) = every_ns.filter(|_| noun == "group") {
             let total = view.total();
-            let end_ns = (total.last_ns / every_ns + 1).saturating_mul(every_ns);
-            let period = units::period(total.first_ns / every_ns * every_ns, end_ns);
+            let [first, last] = [total.first_ns, total.last_ns].map(|ns| Zone::current().interval(ns, every_ns));
+            let period = Zone::current().period(first.start, last.end);
             let letter = units::span(every_ns.saturating_mul(self.intervals_per_letter(every_ns)));
             text += &format!("the bars are from {period}, a letter for each {letter}\n");
         }
@@ -375,8 +390,8 @@ impl ViewTable {
         }
     }
 
-    /// The text as CSV or JSON.
-    fn machine_text(&self) -> (Vec<u8>, u64) {
+    /// The text as CSV or JSON, and the number of its rows.
+    pub fn machine_text(&self) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         let has_intervals = self.view.settings().every_ns.is_some();
         let has_sides = self.view.has_sides();
@@ -525,7 +540,7 @@ fn first_and_last(sums: &Sums) -> [String; 2] {
     if sums.first_ns == u64::MAX {
         return [const { String::new() }; 2];
     }
-    let ((day, first), (last_day, last)) = (units::utc(sums.first_ns), units::utc(sums.last_ns));
+    let [(day, first), (last_day, last)] = [sums.first_ns, sums.last_ns].map(|ns| Zone::current().date_and_time(ns));
     let last = if last_day == day { last } else { format!("{last_day} {last}") };
     [format!("{day} {first}"), last]
 }

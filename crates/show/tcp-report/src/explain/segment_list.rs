@@ -19,6 +19,7 @@ use weir_export::append_tcp_json;
 use weir_fields::FieldValue;
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Degradation, SegmentClass, SegmentEvent, TcpReport};
+use weir_text::zone::Zone;
 use weir_text::{paragraph, units, wrap};
 
 /// Segments of a side that can be the original of a duplicate.
@@ -64,10 +65,11 @@ impl<'a, W: Write> SegmentList<'a, W> {
         let tracker = PairTracker::new(connection);
         let (sides, events) = (Default::default(), Vec::new());
         let mut list = Self { connection, tracker, number, sides, events, columns, out, error: None };
-        let (day, time) = units::utc(connection.first_ns);
+        let zone = Zone::current();
+        let (day, time) = zone.date_and_time(connection.first_ns);
         let title = paragraph(
             &format!("#{}  ", connection.number),
-            &format!("{}, from {day} {time} UTC", connection.name()),
+            &format!("{}, from {day} {time} {}", connection.name(), zone.name()),
             columns,
         );
         let octets = "octets: first:end, relative to the SYN of their side, or to the octet before its first segment";

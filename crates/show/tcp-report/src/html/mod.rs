@@ -87,7 +87,8 @@ impl CaptureReport {
         );
         for column in &table.columns {
             let class = if column.is_text { " class=\"l\"" } else { "" };
-            let _ = write!(page, "<th{class} title=\"{}\">{}</th>", escape(column.meaning), escape(column.heading));
+            let _ =
+                write!(page, "<th{class} title=\"{}\">{}</th>", escape(&column.explanation()), escape(column.heading));
         }
         *page += "</tr>\n</thead>\n<tbody>\n";
         for (first, chunk) in table.chunks() {

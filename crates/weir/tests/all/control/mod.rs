@@ -1,3 +1,4 @@
 mod http;
 mod limits;
 mod openapi;
+mod stored;

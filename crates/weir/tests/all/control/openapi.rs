@@ -140,8 +140,10 @@ fn requests_that_are_made_from_the_document_are_answered_as_it_says() {
         answers.extend(ask(&probe.served, &document, token));
     }
     probe.served.probe.stop(0);
-    let (_folder, token) = token_file(TOKEN, 0o600);
-    for (options, token) in [(&["--token-file", token.to_str().unwrap()][..], &*with_token), (&[], "")] {
+    let (folder, token) = token_file(TOKEN, 0o600);
+    testbed::permit_all_users(folder.path());
+    let store = format!("parquet:{}", folder.path().join("flows").display());
+    for (options, token) in [(&["--token-file", token.to_str().unwrap()][..], &*with_token), (&["-o", &store], "")] {
         let Some(served) = Served::start(options) else { return };
         answers.extend(ask(&served, &document, token));
         served.probe.stop(0);

@@ -4,5 +4,5 @@ mod file_errors;
 mod ipfix_source;
 mod options_records;
 mod rotation;
-mod store;
+pub mod store;
 mod udp_export;

@@ -4,6 +4,7 @@ mod enrichment;
 pub mod fields;
 mod filter;
 mod link_types;
+mod local_time;
 mod mac_addresses;
 mod memory;
 mod outputs;
