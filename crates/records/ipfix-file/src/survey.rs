@@ -8,7 +8,7 @@
 use crate::elements::{ElementId, TCP_CONTROL_BITS, UDP_RESPONSE_TIME, is_ambiguous, targets};
 use crate::layout::{Layout, Reject, SetContext};
 use crate::source::Handler;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use weir_fields::{Column, Format, Origin, REVERSE_ENTERPRISE, WEIR_ENTERPRISE, columns, elements_of};
 use weir_flow::FlowRecord;
@@ -59,7 +59,7 @@ struct Usage {
 #[derive(Default)]
 pub struct Survey {
     runs: Runs,
-    usages: HashMap<(usize, Option<u32>), Usage>,
+    usages: BTreeMap<(usize, Option<u32>), Usage>,
     /// Elements of Weir that each run selected.
     selected: HashMap<u32, BTreeSet<u16>>,
     /// Fields of which a record has a value that is none.

@@ -6,7 +6,7 @@
 use crate::block::{BLOCK_HEADER_OCTETS, Block, BlockReader};
 use crate::error::FormatError;
 use crate::record::{Kind, Record, Usage, fields, with_approximate};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct Nfdump {
     blocks: BlockReader,
     open: Option<OpenBlock>,
     offset: u64,
-    kinds: HashMap<Kind, (Vec<Field>, Rc<Layout>)>,
+    kinds: BTreeMap<Kind, (Vec<Field>, Rc<Layout>)>,
     samplers: Samplers,
     usage: Usage,
     losses: Losses,
@@ -83,7 +83,7 @@ impl Source for Nfdump {
             blocks: BlockReader::new(File::open(path)?),
             open: None,
             offset: 0,
-            kinds: HashMap::new(),
+            kinds: BTreeMap::new(),
             samplers,
             usage: Usage::default(),
             losses: Losses::default(),

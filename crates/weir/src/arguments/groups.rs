@@ -92,10 +92,10 @@ pub struct Sinks {
     #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = output(), help = output_help())]
     pub outputs: Vec<Output>,
 
-    /// Fields of JSON, CSV, Parquet, Arrow and the table: names, profiles (basic, layer2, tcp, places, applications, store, all) and
-    /// patterns with *, separated by commas; see weir fields. A sink may select others: csv:PATH?fields=FIELDS [default:
-    /// basic, for Parquet and Arrow store, and the fields of --layer2, --mac-addresses, --key, --networks, --geo and --tags if these are
-    /// given]
+    /// Fields of JSON, CSV, Parquet, Arrow and the table: names, profiles (basic, layer2, tcp, places, applications,
+    /// store, all) and patterns with *, separated by commas; see weir fields. A sink may select others:
+    /// csv:PATH?fields=FIELDS [default: basic, for Parquet and Arrow store, and the fields of --layer2, --mac-addresses,
+    /// --key, --networks, --geo and --tags if these are given]
     #[arg(long, value_name = "FIELDS", value_parser = parse_fields, conflicts_with_all = ["by", "every_ns"])]
     pub fields: Option<FieldList>,
 
