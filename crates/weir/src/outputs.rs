@@ -25,7 +25,7 @@ use weir_fields::{Column, Profile, Words};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::SinkChange;
-use weir_query::{Metric, RecordOrder, SelectingSink, View, ViewSettings};
+use weir_query::{RecordOrder, SelectingSink, View, ViewSettings};
 use weir_store::{RowForm, UpkeepTimes};
 
 /// Why the ledger can always be written as JSON.
@@ -205,14 +205,8 @@ impl Outputs {
         if options.groups.is_some() && self.view.is_none() {
             return Err(OutputError::GroupsWithoutView.into());
         }
-        let by = options.by.iter().map(|field| field.name().to_owned());
-        let names: Vec<String> = by.chain(options.counts.iter().map(|count| count.name().to_owned())).collect();
-        let is_twice = |(at, name): (usize, &String)| {
-            let name = name.as_str();
-            let is_number = Metric::ALL.iter().any(|metric| [metric.name(), metric.name_of_side()].contains(&name));
-            (is_number || names[at + 1..].iter().any(|other| other == name)).then(|| name.to_owned())
-        };
-        names.iter().enumerate().find_map(is_twice).map_or(Ok(()), |name| Err(OutputError::ColumnTwice(name).into()))
+        let repeated = View::repeated_column(&options.by, &options.counts);
+        repeated.map_or(Ok(()), |name| Err(OutputError::ColumnTwice(name).into()))
     }
 
     /// Checks `--sort`, which applies to all sinks that may have a table or a view.

@@ -233,7 +233,7 @@ fn check_columns<'a>(
 fn used_fields(read: &Read, outputs: &Outputs) -> Result<Vec<(String, &'static str)>, Error> {
     let Sinks { by, counts, records, order, .. } = &read.sinks;
     let mut used: Vec<(String, &str)> = by.iter().map(|field| ("--by".into(), GroupField::name(field))).collect();
-    used.extend(counts.iter().filter_map(|count| Some(("--count".into(), count.field()?.name()))));
+    used.extend(counts.iter().flat_map(|count| count.names_in(by)).map(|name| ("--count".into(), name)));
     let condition = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     let of_all = records.iter().map(|expression| ("--where".to_owned(), expression.clone()));
     for (place, expression) in of_all.chain(outputs.sinks.iter().filter_map(condition)) {

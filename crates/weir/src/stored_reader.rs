@@ -121,7 +121,7 @@ impl StoredProblem {
     pub fn log(&self) {
         match self {
             Self::Ended(path, error) => {
-                warn!(path = %path.display(), %error, "this cannot be read to its end, the rest of its records is left out");
+                warn!(path = %path.display(), %error, "this cannot be read, or not to its end; what cannot be read is left out");
             }
             Self::LeftOut(path, records) => {
                 warn!(path = %path.display(), "left out, because they cannot be read as flows: {records}");

@@ -40,6 +40,8 @@ struct Losses {
 
 impl Source for Decoder {
     type Context = TemplateTable;
+    /// A run of Weir without flows writes nothing.
+    const MAY_BE_EMPTY: bool = true;
 
     fn open(path: &Path, templates: TemplateTable) -> io::Result<Self> {
         let messages = MessageReader::open(path)?;

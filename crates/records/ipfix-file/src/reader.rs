@@ -104,8 +104,7 @@ impl<S: Source> FileReader<S> {
             if !metadata.is_file() {
                 return Err(Error::NoFile(path.clone()));
             }
-            // A run without flows writes nothing.
-            if metadata.len() == 0 {
+            if S::MAY_BE_EMPTY && metadata.len() == 0 {
                 continue;
             }
             let (file, survey) = survey(path, metadata.len()).map_err(failed)?;

@@ -27,6 +27,8 @@ pub trait Handler {
 pub trait Source: Sized {
     /// What the second reading of a file needs of the first.
     type Context: Default;
+    /// Whether a file without octets is one without records.
+    const MAY_BE_EMPTY: bool;
 
     /// Opens a file.
     ///

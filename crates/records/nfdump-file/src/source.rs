@@ -77,6 +77,7 @@ impl Count {
 
 impl Source for Nfdump {
     type Context = Samplers;
+    const MAY_BE_EMPTY: bool = false;
 
     fn open(path: &Path, samplers: Samplers) -> io::Result<Self> {
         Ok(Self {

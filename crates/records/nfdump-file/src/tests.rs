@@ -295,6 +295,7 @@ fn files_that_are_not_read_are_named() {
     long[44..48].fill(255);
     let cases = [
         (b"text".to_vec(), "this is no file of nfdump"),
+        (Vec::new(), "this is no file of nfdump"),
         (vec![0xa5, 0x0c, 0, 2], "big-endian"),
         (header(1, 0, 0), "nfdump -r FILE -w NEW_FILE"),
         (header(3, 0, 0), "layout version 3 of nfdump's files is not known"),

@@ -47,6 +47,11 @@ impl CountField {
         if let Self::Field(field, _) = self { Some(field) } else { None }
     }
 
+    /// Names of the fields that are read, if records are grouped by these fields.
+    pub fn names_in(&self, by: &[GroupField]) -> [&'static str; 2] {
+        self.of_sides(by).map(|field| field.name())
+    }
+
     /// The fields whose values count in a group of the source and in one of the destination, if records are grouped by
     /// these fields.
     pub(crate) fn of_sides(&self, by: &[GroupField]) -> [GroupField; 2] {

@@ -136,6 +136,15 @@ impl View {
         fields.map(|name| column(name).expect("the column exists"))
     }
 
+    /// The name that two columns of a view of these fields and counts would have.
+    pub fn repeated_column(fields: &[GroupField], counts: &[CountField]) -> Option<String> {
+        let by = fields.iter().map(|field| field.name().to_owned());
+        let names: Vec<String> = by.chain(counts.iter().map(|count| count.name().to_owned())).collect();
+        let is_number = |name: &str| Metric::ALL.iter().any(|of| [of.name(), of.name_of_side()].contains(&name));
+        let is_twice = |(at, name): &(usize, &String)| is_number(name) || names[at + 1..].contains(name);
+        names.iter().enumerate().find(is_twice).map(|(_, name)| name.clone())
+    }
+
     /// An empty view.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There are other files in the folder.
-    #[error("{}: the folder is not empty, and is no store of Weir", .0.display())]
+    #[error("{}: the folder is not empty, and is no store of Weir; to read other files, name each", .0.display())]
     NoStore(PathBuf),
     /// The content of a file is kept.
     #[error("{}: the file exists and is not empty", .0.display())]

@@ -33,8 +33,16 @@ pub fn reader_of(file: File) -> Result<SerializedFileReader<File>> {
     const MAX_FOOTER_OCTETS: u32 = 64 << 20;
     let mut end = [0; 8];
     let length = file.metadata()?.len();
-    file.read_exact_at(&mut end, length.saturating_sub(8))?;
-    let [a, b, c, d, ..] = end;
+    let is_read = file.read_exact_at(&mut end, length.saturating_sub(8));
+    let [a, b, c, d, magic @ ..] = end;
+    if length == 0 {
+        return Err(ParquetError::General("it is empty".into()));
+    }
+    if length < 12 || is_read.is_err() || magic != *b"PAR1" {
+        return Err(ParquetError::General(
+            "it does not end as a Parquet file: it is none, or its end is missing".into(),
+        ));
+    }
     // The decoder takes as much memory as the file says.
     if u32::from_le_bytes([a, b, c, d]) > MAX_FOOTER_OCTETS {
         return Err(ParquetError::General("its index is too long".into()));

@@ -67,6 +67,8 @@ pub enum InvalidQuery {
     Fields(#[from] InvalidFields),
     #[error("fields: at most {MAX_FIELDS} names")]
     TooManyFields,
+    #[error("by: the view would have two columns with the name {0}")]
+    ColumnTwice(String),
     #[error("top: use a number from 1 to {MAX_TOP}")]
     Top,
     #[error("from: {0}")]

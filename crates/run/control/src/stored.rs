@@ -187,7 +187,10 @@ fn groups(by: &str, order: Option<Order>) -> Result<ViewSettings, InvalidQuery> 
     if names.clone().count() > MAX_GROUP_FIELDS {
         return Err(InvalidQuery::TooManyGroupFields(MAX_GROUP_FIELDS));
     }
-    let fields = names.map(|name| name.parse::<GroupField>()).collect::<Result<_, _>>()?;
+    let fields = names.map(|name| name.parse::<GroupField>()).collect::<Result<Vec<_>, _>>()?;
+    if let Some(name) = View::repeated_column(&fields, &[]) {
+        return Err(InvalidQuery::ColumnTwice(name));
+    }
     let (counts, unknown) = (Vec::new(), Vec::new());
     let settings = ViewSettings { fields, counts, every_ns: None, order, groups: MAX_GROUPS, unknown };
     View::new(settings.clone())?;

@@ -115,6 +115,7 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("sort=nonsense", "sort: there is no field"),
         ("by=host&sort=nonsense", "sort: "),
         ("by=nonsense", "by: "),
+        ("by=src_ip/24,src_ip", "by: the view would have two columns with the name src_ip"),
         ("by=", "by: "),
         ("by=host,src_ip,dst_ip,protocol,dst_port", "by: at most 4 fields"),
         ("by=host&fields=basic", "fields: with by"),
