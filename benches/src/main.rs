@@ -22,7 +22,7 @@ mod threads;
 use std::process::ExitCode;
 use std::time::SystemTime;
 use weir_bench::{NamedTable, Options};
-use weir_text::units;
+use weir_text::zone::Zone;
 
 const TABLES: [NamedTable; 11] = [
     ("cesnet", "CESNET's Table I: packet sizes and flow counts", cesnet::table),
@@ -46,7 +46,7 @@ const USAGE: &str = "usage: weir-benches [--list] [--quick] [--rounds N] [TABLE]
 
 fn main() -> ExitCode {
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
-    let mut options = Options { tables: Vec::new(), rounds: 5, quick: false, date: units::utc(now_ns).0 };
+    let mut options = Options { tables: Vec::new(), rounds: 5, quick: false, date: Zone::UTC.date_and_time(now_ns).0 };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
