@@ -226,7 +226,7 @@ mod tests {
             ("ipfix://127.0.0.1:4739", "there is no sink ipfix://; use ipfix+udp://HOST:PORT or ipfix+tcp://HOST:PORT"),
             ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
             ("json://host", "there is no sink json://; use json+tcp://HOST:PORT"),
-            ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, netflow9+udp"),
+            ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, ipfix+tcp"),
             ("ipfix:flows.ipfix?template=basic", "\"template=basic\" is not a setting of a file; use fields=NAME,..."),
             ("csv:f-%H.csv?rotate=0", "rotate must be a time"),
             ("csv:f.csv?rotate=5m", "all files would have this name"),
