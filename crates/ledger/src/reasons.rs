@@ -114,6 +114,8 @@ reasons! {
         CollectorRefused = "collector_refused",
         /// The collector could not be reached: its name has no known address, or there is no route.
         CollectorUnreachable = "collector_unreachable",
+        /// Too many records waited for the connection to the collector (`?buffer=`): the oldest were lost.
+        BufferFull = "buffer_full",
         /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
         /// The reader of the output closed it.

@@ -47,6 +47,19 @@ timing! {
     sink_retry: Duration::from_secs(1),
     /// Shortest time between two warnings of a sink that its output cannot be used.
     sink_log: Duration::from_secs(10),
+    /// From the end of a connection of a sink to the next attempt; doubles with each failed one, up to the
+    /// next time, and varies by a quarter.
+    sink_reconnect: Duration::from_millis(100),
+    /// Longest time from a failed attempt of a sink to connect to the next one.
+    sink_reconnect_max: Duration::from_secs(30),
+    /// An address of a collector that does not answer for this time is not tried any longer.
+    sink_connect: Duration::from_secs(5),
+    /// A connection to a collector that accepts nothing for this time is lost.
+    sink_dead: Duration::from_secs(120),
+    /// `weir read`, and the end of a run that has no time limit, wait this long for a lost connection.
+    sink_outage: Duration::from_secs(10),
+    /// After the last record, a collector has this time to close its connection.
+    sink_close: Duration::from_secs(2),
     /// Between two calls that let a sink connect and do what is due, while it gets no records.
     sink_tick: Duration::from_secs(1),
     /// A sink with a new connection waits at most this long until its datagrams are not metered.

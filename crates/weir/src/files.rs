@@ -20,6 +20,10 @@ pub enum Target {
     /// A folder in which files are made.
     Folder(PathBuf),
     Network,
+    /// A collector to which connections are made at any time.
+    Tcp {
+        port: u16,
+    },
 }
 
 impl Target {
@@ -27,11 +31,19 @@ impl Target {
         if let Some(folder) = sink.folder() {
             return Self::Folder(folder.into());
         }
+        if let Some(port) = sink.tcp_port() {
+            return Self::Tcp { port };
+        }
         match sink.path() {
             None => Self::Network,
             Some(_) if sink.is_standard_output() => Self::StandardOutput,
             Some(path) => Self::File(path.into()),
         }
+    }
+
+    /// Whether the sink opens it also after the start: files, or connections.
+    pub fn is_opened_later(sink: &SinkSpec) -> bool {
+        sink.is_rotated() || sink.tcp_port().is_some()
     }
 
     /// Target of a path; `-` is standard output.
@@ -56,7 +68,7 @@ pub fn check_targets(sources: &[SourceSpec], targets: &[(String, Target)]) -> Re
             Target::StandardOutput => Some(FileIdentity::StandardOutput),
             Target::File(path) => FileIdentity::of(path),
             Target::Folder(path) => Some(FileIdentity::New(absolute(&link_target(path)))),
-            Target::Network => None,
+            Target::Network | Target::Tcp { .. } => None,
         };
         let Some(identity) = identity else { continue };
         if let Some((input, _)) = inputs.iter().find(|(_, other)| *other == identity) {
@@ -81,7 +93,7 @@ pub fn check_outside(inputs: &[PathBuf], targets: &[(String, Target)]) -> Result
         let (target, is_folder) = match target {
             Target::File(path) => (real(path), false),
             Target::Folder(path) => (real(path), true),
-            Target::StandardOutput | Target::Network => continue,
+            Target::StandardOutput | Target::Network | Target::Tcp { .. } => continue,
         };
         let meets = |input: &&PathBuf| target.starts_with(input) || is_folder && input.starts_with(&target);
         if let Some(input) = inputs.iter().find(meets) {

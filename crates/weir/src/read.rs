@@ -93,9 +93,9 @@ fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error>
     let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
-        let rotated = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| spec.is_rotated());
-        let rotated: Vec<_> = rotated.map(Target::of_sink).collect();
-        Sandbox::enter(&rotated, &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
+        let later = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| Target::is_opened_later(spec));
+        let later: Vec<_> = later.map(Target::of_sink).collect();
+        Sandbox::enter(&later, &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));

@@ -66,8 +66,8 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     let mut open = outputs.open(&read.sinks, key_options(&read.metering), read.output_files.mode(), &stop)?;
     // Files are opened one after the other.
     if !read.hardening.no_sandbox {
-        let targets: Vec<_> =
-            outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| spec.is_rotated()).map(Target::of_sink).collect();
+        let targets = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| Target::is_opened_later(spec));
+        let targets: Vec<_> = targets.map(Target::of_sink).collect();
         // Of a folder, all files.
         let inside: Vec<PathBuf> =
             paths.iter().map(|path| if path.is_dir() { path.join("inside") } else { path.clone() }).collect();

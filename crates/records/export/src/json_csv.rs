@@ -201,7 +201,13 @@ pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
 
 /// Appends some columns of a record, a flow or one direction of it, without a line end. What is computed from several
 /// columns, as the address of the server, is that of the flow.
-fn append_record(format: TextFormat, columns: &[&Column], record: &FlowRecord, flow: &FlowRecord, out: &mut Vec<u8>) {
+pub(crate) fn append_record(
+    format: TextFormat,
+    columns: &[&Column],
+    record: &FlowRecord,
+    flow: &FlowRecord,
+    out: &mut Vec<u8>,
+) {
     for (at, column) in columns.iter().enumerate() {
         let is_computed = !column.properties.computed_from.is_empty();
         let value = column.read(if is_computed { flow } else { record });

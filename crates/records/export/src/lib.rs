@@ -17,6 +17,7 @@ mod element_selection;
 mod file_output;
 mod ipfix_file;
 mod json_csv;
+mod json_stream;
 mod kinds;
 mod netflow5;
 mod options_records;
@@ -27,6 +28,7 @@ mod record_encoder;
 mod rotation;
 mod sink;
 mod sink_spec;
+mod stream;
 mod template;
 #[cfg(test)]
 mod tests;

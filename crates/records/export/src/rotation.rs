@@ -38,6 +38,16 @@ pub(crate) struct RotationSettings {
     bytes: Option<u64>,
 }
 
+/// Parses a size of at least 64 KiB (`100MB`, `1GiB`). Returns bytes.
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let sizes = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+    let binary_sizes = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+    let (_, factor) = sizes.into_iter().chain(binary_sizes).find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(factor).filter(|&bytes| bytes >= MIN_FILE_BYTES)
+}
+
 impl RotationSettings {
     /// Adds a value: a time (`5m`) or a size (`1GiB`).
     pub fn add(&mut self, value: &str) -> Result<(), InvalidSink> {
@@ -45,17 +55,9 @@ impl RotationSettings {
         let digits = value.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = value.split_at(digits);
         let number = number.parse::<u64>().ok().filter(|&number| number > 0).ok_or_else(invalid)?;
-        let sizes = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
-        let binary_sizes = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-        let find = |units: &[(&str, u64)]| units.iter().find(|(name, _)| *name == unit).map(|&(_, factor)| factor);
-        let scaled = |factor| number.checked_mul(factor).ok_or_else(invalid);
-        match (time_unit_ns(unit).filter(|&ns| ns >= NS_PER_SECOND), find(&sizes).or(find(&binary_sizes))) {
-            (Some(factor), _) => self.interval_ns = Some(scaled(factor)?),
-            (_, Some(factor)) => {
-                self.bytes = Some(scaled(factor)?).filter(|&bytes| bytes >= MIN_FILE_BYTES);
-                self.bytes.ok_or_else(invalid)?;
-            }
-            _ => return Err(invalid()),
+        match time_unit_ns(unit).filter(|&ns| ns >= NS_PER_SECOND) {
+            Some(factor) => self.interval_ns = Some(number.checked_mul(factor).ok_or_else(invalid)?),
+            None => self.bytes = Some(parse_size(value).ok_or_else(invalid)?),
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub trait Sink {
     fn reopen(&mut self) {}
 
     /// The run ends: about `flows` records follow, which should be written until a time. A limit of
-    /// their rate is exceeded as far as this needs. Called before each batch.
+    /// their rate is exceeded as far as this needs. Called before each batch, and before [`Sink::finish`].
     fn drain(&mut self, _flows: u64, _until: Instant) {}
 
     /// Writes all buffered records.
@@ -125,11 +125,32 @@ pub struct Attempts {
     pub retry: Duration,
     /// Shortest time between two warnings.
     pub log: Duration,
+    /// From the end of a connection to the next attempt, which doubles up to the next time.
+    pub reconnect: Duration,
+    /// Longest time from a failed attempt to connect to the next one.
+    pub reconnect_max: Duration,
+    /// For an address to answer.
+    pub connect: Duration,
+    /// After this time, the system ends a connection whose other end accepts nothing.
+    pub dead: Duration,
+    /// Without live traffic and at the end of a run, a sink waits this long for a lost connection.
+    pub outage: Duration,
+    /// After the last record, for the collector to close the connection.
+    pub close: Duration,
 }
 
 impl From<&Timing> for Attempts {
     fn from(timing: &Timing) -> Self {
-        Self { retry: timing.sink_retry, log: timing.sink_log }
+        Self {
+            retry: timing.sink_retry,
+            log: timing.sink_log,
+            reconnect: timing.sink_reconnect,
+            reconnect_max: timing.sink_reconnect_max,
+            connect: timing.sink_connect,
+            dead: timing.sink_dead,
+            outage: timing.sink_outage,
+            close: timing.sink_close,
+        }
     }
 }
 
@@ -230,7 +251,8 @@ pub enum InvalidSink {
     /// The scheme is missing.
     #[error(
         "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
-         ipfix:PATH, parquet:FOLDER, arrow:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
+         ipfix:PATH, parquet:FOLDER, arrow:PATH, json+unix:PATH, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, \
+         json+tcp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
     )]
     Scheme,
     /// There is no sink of this scheme.
@@ -280,6 +302,9 @@ pub enum InvalidSink {
     /// The profile is unknown.
     #[error("template must be {names}, not {0:?}", names = profile_names())]
     Template(String),
+    /// The size of the buffer is not a size, or too small.
+    #[error("buffer must be a size from 64KiB, such as 16MiB, not {0:?}")]
+    Buffer(String),
     /// The selection of fields is invalid.
     #[error(transparent)]
     Fields(#[from] InvalidFields),
@@ -333,6 +358,12 @@ pub enum InvalidSink {
     /// The name of a file has a conversion, but the file is not rotated.
     #[error("%{0} in the name is the time of a rotated file; add for example ?rotate=1h")]
     TimeWithoutRotation(char),
+    /// The setting of a sink of JSON over a connection is unknown.
+    #[error("{0:?} is not a setting of this sink; use fields=NAME,... and buffer=16MiB")]
+    StreamSetting(String),
+    /// The setting of a sink of IPFIX over a connection is unknown.
+    #[error("{0:?} is not a setting of a TCP connection; use template=NAME, fields=NAME,... and buffer=16MiB")]
+    TcpSetting(String),
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),

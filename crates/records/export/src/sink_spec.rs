@@ -77,6 +77,11 @@ impl SinkSpec {
         self.path().is_some_and(is_standard_output)
     }
 
+    /// The TCP port to which it connects, also later; `None` without TCP.
+    pub fn tcp_port(&self) -> Option<u16> {
+        self.destination.tcp_port()
+    }
+
     /// The compression of the file.
     pub fn compression(&self) -> Option<Compression> {
         self.path().and_then(Compression::of)
@@ -213,15 +218,15 @@ mod tests {
             ("json:", "the file name is missing"),
             (
                 "xml:file",
-                "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH",
+                "there is no sink xml:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER, arrow:PATH or json+unix:PATH",
             ),
             ("flows.txt", "not a sink"),
             ("-", "not a sink"),
             ("cvs:flows", "there is no sink cvs:; use csv:PATH"),
-            ("ipfix://127.0.0.1:4739", "there is no sink ipfix://; use ipfix+udp://HOST:PORT"),
+            ("ipfix://127.0.0.1:4739", "there is no sink ipfix://; use ipfix+udp://HOST:PORT or ipfix+tcp://HOST:PORT"),
             ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
-            ("json://host", "there is no sink json://; use ipfix+udp://HOST:PORT, netflow9+udp"),
-            ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, netflow9+udp"),
+            ("json://host", "there is no sink json://; use json+tcp://HOST:PORT"),
+            ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, ipfix+tcp"),
             ("ipfix:flows.ipfix?template=basic", "\"template=basic\" is not a setting of a file; use fields=NAME,..."),
             ("csv:f-%H.csv?rotate=0", "rotate must be a time"),
             ("csv:f.csv?rotate=5m", "all files would have this name"),
@@ -243,11 +248,11 @@ mod tests {
             ("csv:host:8o8o", "this is an address"),
             (
                 "a:b.csv",
-                "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH, or ./a:b.csv for a file of this name",
+                "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER, arrow:PATH or json+unix:PATH, or ./a:b.csv for a file of this name",
             ),
             (
                 "ab:c.json.gz",
-                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH, or ./ab:c.json.gz",
+                "there is no sink ab:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER, arrow:PATH or json+unix:PATH, or ./ab:c.json.gz",
             ),
             ("CSV:flows", "there is no sink CSV:; use csv:PATH"),
             ("csv:-.bz2", "this is not standard output: use - for it, and -.gz or -.zst compressed"),
@@ -259,7 +264,7 @@ mod tests {
             ("json:flows.GZ", "files are compressed with gzip (.gz) or Zstandard (.zst), not .GZ"),
             ("flows.csv.gz.zst", "not a sink"),
             ("csv:flows.csv.gz.zst", "a file is compressed once"),
-            ("ipfix+tcp://host:4739", "there is no sink ipfix+tcp://; use ipfix+udp://HOST:PORT"),
+            ("ipfix+sctp://host:4739", "there is no sink ipfix+sctp://; use ipfix+"),
             ("netflow7+udp://host", "there is no sink netflow7+udp://; use netflow9+udp://HOST:PORT or netflow5"),
         ] {
             let error = spec.parse::<SinkSpec>().expect_err("the sink is invalid").to_string();

@@ -97,6 +97,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     match error {
         weir_export::Error::Io { sink, error } if sink.contains("://") => match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => "; ip route get ADDRESS shows the route",
+            io::ErrorKind::ConnectionRefused => "; no collector listens there",
             _ => "",
         },
         weir_export::Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {

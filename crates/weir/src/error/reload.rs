@@ -1,5 +1,8 @@
 //! Errors: a reload of a running probe.
 
+use crate::arguments::RecordSink;
+use crate::sandbox::Sandbox;
+
 /// A reload of a running probe.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
@@ -18,6 +21,8 @@ pub enum ReloadError {
          ({permitted}); restart the probe, or name a file there"
     )]
     OutsideSandbox { sink: String, permitted: String },
+    #[error("{0}: a running probe connects only to the TCP ports that it was started with; restart the probe")]
+    OtherTcpPort(String),
     #[error(
         "the queues of {sinks} sinks ({closing} are being closed) can grow to {needed}{views}, and {room} is left for them \
          beside the flow caches ({limit}); name fewer sinks, change them in several reloads, or raise the limit and \
@@ -40,4 +45,14 @@ pub enum IncompleteConfig {
     Beginning,
     #[error("the file names no output, so it may be incomplete; for the table, write output = [\"table:-\"]")]
     NoOutput,
+}
+
+impl ReloadError {
+    /// The sandbox does not permit a new sink.
+    pub fn outside(sandbox: &Sandbox, sink: &RecordSink) -> Self {
+        match sink.spec.tcp_port() {
+            Some(_) => Self::OtherTcpPort(sink.to_string()),
+            None => Self::OutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() },
+        }
+    }
 }

@@ -292,7 +292,7 @@ impl Effective {
             && let Some(sink) =
                 outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(&Target::of_sink(&sink.spec)))
         {
-            return Err(ReloadError::OutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() }.into());
+            return Err(ReloadError::outside(sandbox, sink).into());
         }
         let added = outputs.sinks.iter().filter(is_new).count();
         let kept = outputs.sinks.len() - added;

@@ -38,8 +38,8 @@ const READABLE: [&str; 11] = [
     "/dev/random",
     "/dev/urandom",
 ];
-/// Name servers answer over TCP what does not fit a datagram. Only `weir bypass` uses other TCP
-/// connections.
+/// Name servers answer over TCP what does not fit a datagram. Only `weir bypass` and sinks over TCP use
+/// other TCP connections.
 const DNS_PORT: u16 = 53;
 
 /// What is restricted.
@@ -69,6 +69,8 @@ pub struct Sandbox {
     writable: Vec<PathBuf>,
     /// Those of them in which folders can be made.
     folders: Vec<PathBuf>,
+    /// Ports of TCP connections.
+    ports: Vec<u16>,
 }
 
 impl Sandbox {
@@ -81,12 +83,16 @@ impl Sandbox {
         let folders: Vec<PathBuf> =
             outputs.iter().filter(|output| matches!(output, Target::Folder(_))).filter_map(writable_path).collect();
         let mut missing = Vec::new();
+        let to_collectors =
+            outputs.iter().filter_map(|output| if let Target::Tcp { port } = output { Some(*port) } else { None });
+        let mut ports: Vec<u16> = to_collectors.collect();
         let (port, has_http) = match restrictions {
             Restrictions::FilesAndCalls { accepts } => (None, Some(accepts)),
             Restrictions::Client { port } => (Some(port), Some(true)),
             Restrictions::Files => (None, None),
         };
-        match restrict_files(&writable, &folders, read_again, port) {
+        ports.extend(port);
+        match restrict_files(&writable, &folders, read_again, &ports) {
             Ok(RulesetStatus::NotEnforced) => missing.push("Landlock".to_owned()),
             Ok(status) => debug!(?status, "Landlock restricts files"),
             Err(error) => missing.push(format!("Landlock ({error})")),
@@ -100,11 +106,14 @@ impl Sandbox {
             let missing = missing.join(", ");
             info!(missing, "sandbox is incomplete, the kernel does not offer all of it");
         }
-        Self { writable, folders }
+        Self { writable, folders, ports }
     }
 
     /// Whether an output can be opened now.
     pub fn permits(&self, output: &Target) -> bool {
+        if let Target::Tcp { port } = output {
+            return self.ports.contains(port);
+        }
         let writable = if matches!(output, Target::Folder(_)) { &self.folders } else { &self.writable };
         writable_path(output).is_none_or(|path| writable.iter().any(|writable| path.starts_with(writable)))
     }
@@ -123,7 +132,7 @@ fn writable_path(output: &Target) -> Option<PathBuf> {
         Target::File(path) => path,
         // It may be removed, and made again.
         Target::Folder(path) => return directory(path),
-        Target::StandardOutput | Target::Network => return None,
+        Target::StandardOutput | Target::Network | Target::Tcp { .. } => return None,
     };
     if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         // An inherited pipe (/dev/stdout) has no path.
@@ -140,7 +149,7 @@ fn restrict_files(
     writable: &[PathBuf],
     folders: &[PathBuf],
     read_again: &[&Path],
-    port: Option<u16>,
+    ports: &[u16],
 ) -> Result<RulesetStatus, RulesetError> {
     // Later versions restrict more kinds of access; nothing here depends on them.
     const VERSION: ABI = ABI::V6;
@@ -169,7 +178,7 @@ fn restrict_files(
         .add_rules(
             [DNS_PORT]
                 .into_iter()
-                .chain(port)
+                .chain(ports.iter().copied())
                 .map(|port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp))),
         )?
         .restrict_self()?;

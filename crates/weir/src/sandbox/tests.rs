@@ -27,7 +27,7 @@ fn restricted<T: Send>(directory: &Path, case: impl FnOnce(Sandbox) -> T + Send)
 
 /// Whether this kernel has Landlock. Prints that the test is skipped if not.
 fn has_landlock() -> bool {
-    let status = thread::spawn(|| restrict_files(&[], &[], &[], None)).join().unwrap();
+    let status = thread::spawn(|| restrict_files(&[], &[], &[], &[])).join().unwrap();
     let is_enforced = !matches!(status, Ok(RulesetStatus::NotEnforced) | Err(_));
     if !is_enforced {
         eprintln!("SKIPPED: this kernel has no Landlock");
@@ -146,6 +146,7 @@ fn files_are_written_only_in_the_directories_of_the_outputs() {
         assert!(permits(&folder.path().join("other.csv")) && permits(Path::new("/dev/null")));
         assert!(!permits(&foreign) && !permits(Path::new("/dev/full")));
         assert!(sandbox.permits(&Target::StandardOutput) && sandbox.permits(&Target::Network));
+        assert!(!sandbox.permits(&Target::Tcp { port: 4739 }));
     });
 }
 

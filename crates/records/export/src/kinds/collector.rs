@@ -84,6 +84,28 @@ pub(super) fn parse_collector(
     default_port: u16,
     format: Option<Format>,
 ) -> Result<(Collector, Option<TemplateSettings>), InvalidSink> {
+    let (host, port, settings) = parse_endpoint(rest, Some(default_port))?;
+    let mut templates: Option<TemplateSettings> = None;
+    let mut collector = Collector { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_DATAGRAMS_PER_S };
+    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+        match setting.split_once('=') {
+            Some(("mtu", octets)) => match octets.parse() {
+                Ok(number) if (MIN_MESSAGE_BYTES..=MAX_MTU).contains(&number) => collector.mtu = number,
+                _ => return Err(InvalidSink::Mtu(octets.into())),
+            },
+            Some(("rate", rate)) => {
+                collector.rate = rate.parse().map_err(|_| InvalidSink::Rate(rate.into()))?;
+            }
+            Some((name, value)) if parse_template_setting(name, value, format, &mut templates)? => {}
+            _ => return Err(InvalidSink::Setting(setting.into())),
+        }
+    }
+    templates.iter().try_for_each(TemplateSettings::check)?;
+    Ok((collector, templates))
+}
+
+/// Parses `//HOST[:PORT][?SETTINGS]`: host, port and settings.
+pub(super) fn parse_endpoint(rest: &str, default_port: Option<u16>) -> Result<(&str, u16, &str), InvalidSink> {
     let text = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"))?;
     let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
     let (host, port) = split_port(endpoint)?;
@@ -97,51 +119,56 @@ pub(super) fn parse_collector(
         return Err(InvalidSink::Host(host.into()));
     }
     let port = match port {
-        None => default_port,
+        None => default_port.ok_or(InvalidSink::Syntax("the port is missing: //HOST:PORT"))?,
         Some(port) => match port.parse() {
             Ok(number) if number > 0 => number,
             _ => return Err(InvalidSink::Port(port.into())),
         },
     };
-    let mut templates: Option<TemplateSettings> = None;
-    let mut collector = Collector { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_DATAGRAMS_PER_S };
-    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
-        match setting.split_once('=') {
-            Some(("mtu", octets)) => match octets.parse() {
-                Ok(number) if (MIN_MESSAGE_BYTES..=MAX_MTU).contains(&number) => collector.mtu = number,
-                _ => return Err(InvalidSink::Mtu(octets.into())),
-            },
-            Some(("rate", rate)) => {
-                collector.rate = rate.parse().map_err(|_| InvalidSink::Rate(rate.into()))?;
-            }
-            Some(("template", name)) => {
-                let profile = PROFILES.iter().find(|profile| profile.name == name);
-                templates.get_or_insert(TemplateSettings::COLLECTOR).elements.profile =
-                    profile.ok_or_else(|| InvalidSink::Template(name.into()))?;
-            }
-            Some(("fields", names)) => {
-                let list = format.map(|format| select_elements(names, format)).transpose()?;
-                templates.get_or_insert(TemplateSettings::COLLECTOR).elements.list = list.unwrap_or_default();
-            }
-            Some(("refresh", seconds)) => match seconds.parse() {
-                Ok(number) if number > 0 => {
-                    templates.get_or_insert(TemplateSettings::COLLECTOR).refresh = Duration::from_secs(number);
-                }
-                _ => return Err(InvalidSink::Refresh(seconds.into())),
-            },
-            _ => return Err(InvalidSink::Setting(setting.into())),
+    Ok((host, port, settings))
+}
+
+/// Adds a setting of templates. Returns whether it is one. `format`: as for [`parse_collector`].
+pub(super) fn parse_template_setting(
+    name: &str,
+    value: &str,
+    format: Option<Format>,
+    templates: &mut Option<TemplateSettings>,
+) -> Result<bool, InvalidSink> {
+    if ![TEMPLATE.name, ELEMENTS.name, REFRESH.name].contains(&name) {
+        return Ok(false);
+    }
+    let templates = templates.get_or_insert(TemplateSettings::COLLECTOR);
+    match name {
+        "template" => {
+            let profile = PROFILES.iter().find(|profile| profile.name == value);
+            let profile = profile.ok_or_else(|| InvalidSink::Template(value.into()))?;
+            templates.elements.profile = profile;
+        }
+        "fields" => {
+            let list = format.map(|format| select_elements(value, format)).transpose()?;
+            templates.elements.list = list.unwrap_or_default();
+        }
+        _ => {
+            let seconds = value.parse().ok().filter(|&seconds| seconds > 0);
+            let seconds = seconds.ok_or_else(|| InvalidSink::Refresh(value.into()))?;
+            templates.refresh = Duration::from_secs(seconds);
         }
     }
-    let has_profile = |templates: &TemplateSettings| {
-        let elements = &templates.elements;
-        !elements.list.is_empty() && !["basic", "full"].contains(&elements.profile.name)
-    };
-    if templates.as_ref().is_some_and(has_profile) {
-        return Err(InvalidSink::Syntax(
-            "fields= replaces the elements of a profile; use it with template=basic or full",
-        ));
+    Ok(true)
+}
+
+impl TemplateSettings {
+    /// Checks the settings together.
+    pub(super) fn check(&self) -> Result<(), InvalidSink> {
+        let has_profile = !["basic", "full"].contains(&self.elements.profile.name);
+        if !self.elements.list.is_empty() && has_profile {
+            return Err(InvalidSink::Syntax(
+                "fields= replaces the elements of a profile; use it with template=basic or full",
+            ));
+        }
+        Ok(())
     }
-    Ok((collector, templates))
 }
 
 /// Splits `HOST[:PORT]`, where an IPv6 address has brackets.

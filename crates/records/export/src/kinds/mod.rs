@@ -5,12 +5,16 @@ mod collector;
 mod csv;
 mod file;
 mod ipfix;
+mod ipfix_tcp;
 mod ipfix_udp;
 mod json;
+mod json_tcp;
+mod json_unix;
 mod netflow5_udp;
 mod netflow9_udp;
 mod parquet;
 mod row_sink;
+mod stream;
 mod table;
 mod text_file;
 
@@ -24,14 +28,17 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 9] = [
+pub const SINK_KINDS: [SinkKind; 12] = [
     table::KIND,
     json::KIND,
     csv::KIND,
     ipfix::KIND,
     parquet::KIND,
     arrow::KIND,
+    json_unix::KIND,
     ipfix_udp::KIND,
+    ipfix_tcp::KIND,
+    json_tcp::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,
 ];
@@ -117,6 +124,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
 
     /// The folder in which it makes files as long as it runs.
     fn folder(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The TCP port to which it connects, again and again while it runs; `None` without TCP.
+    fn tcp_port(&self) -> Option<u16> {
         None
     }
 

@@ -23,7 +23,8 @@ pub(super) struct MessageBuilder {
     /// Set ID and offset of the open set.
     set: Option<(u16, usize)>,
     records: u32,
-    data_records: u32,
+    /// IPFIX data records.
+    pub data_records: u32,
     /// The flow records in the message.
     pub pending: PendingRecords,
 }

@@ -113,9 +113,29 @@ impl TemplateSink {
         self.message.restart_sequence();
     }
 
-    /// Whether datagrams can be sent.
+    /// Whether there is a connection to a collector.
     fn is_connected(&mut self) -> bool {
-        self.transport.udp().is_some_and(|udp| udp.is_connected())
+        match &self.transport {
+            Transport::Udp(udp) => udp.is_connected(),
+            Transport::Stream(stream) => stream.is_connected(),
+            Transport::File(_) => false,
+        }
+    }
+
+    /// Begins a new connection with all templates and options, in front of the messages that wait
+    /// (RFC 7011 section 8: templates are those of a transport session).
+    fn begin_session(&mut self) {
+        self.transport.stream().into_iter().for_each(|stream| stream.begin_session());
+        self.schedule.restart();
+        self.send_templates_if_due();
+        self.transport.stream().into_iter().for_each(|stream| stream.end_session());
+    }
+
+    /// Sends over a connection what waits beyond its limit, or `all`.
+    fn settle(&mut self, all: bool) {
+        while self.transport.stream().is_some_and(|stream| stream.settle(all, &mut self.counters)) {
+            self.begin_session();
+        }
     }
 
     /// Ends the file with the last options records, and begins another one.
@@ -149,7 +169,7 @@ impl TemplateSink {
                 let (elements, _) = self.flow.records[at];
                 if self.templates.id(elements).is_none() {
                     let template = self.templates.add(elements, &self.flow.encoder);
-                    self.append_record(self.format.template_set(), &template);
+                    self.append_template(&template);
                 }
             }
             // The last set is padded too.
@@ -242,6 +262,19 @@ impl TemplateSink {
         }
     }
 
+    /// Appends a new template. Over a connection it has a message of its own, because a new connection
+    /// gets all templates first, and the waiting messages have records only.
+    fn append_template(&mut self, template: &[u8]) {
+        let is_stream = self.transport.stream().is_some();
+        if is_stream {
+            self.send();
+        }
+        self.append_record(self.format.template_set(), template);
+        if is_stream {
+            self.send();
+        }
+    }
+
     /// Appends a record to the message; to a new one if this one is too full.
     fn append_record(&mut self, set: u16, record: &[u8]) {
         if self.message.is_too_full_for(set, record, self.transport.max_message_bytes()) {
@@ -259,7 +292,8 @@ impl TemplateSink {
         let octets = self.message.octets();
         debug_assert!(octets.len() <= self.transport.max_message_bytes(), "a message is within its limit");
         self.schedule.note_message(octets.len());
-        let sent = self.transport.send(octets, self.message.pending, &mut self.counters);
+        let (pending, data_records) = (self.message.pending, self.message.data_records);
+        let sent = self.transport.send(octets, pending, data_records, &mut self.counters);
         if sent.is_lost {
             self.schedule.note_loss();
         }
@@ -289,10 +323,17 @@ impl Sink for TemplateSink {
             self.write_flow(flow);
         }
         self.send();
+        self.settle(false);
         self.transport.file().map_or(Ok(()), |file| file.report_end())
     }
 
     fn connect(&mut self) -> bool {
+        if let Some(stream) = self.transport.stream() {
+            if stream.connect(&mut self.counters) {
+                self.begin_session();
+            }
+            return false;
+        }
         let is_new = self.transport.udp().is_some_and(|udp| udp.connect());
         if is_new {
             self.schedule.restart();
@@ -316,6 +357,9 @@ impl Sink for TemplateSink {
         if self.is_connected() {
             self.send_templates_if_due();
         }
+        if self.transport.stream().is_some_and(|stream| stream.tick(&mut self.counters)) {
+            self.begin_session();
+        }
     }
 
     fn reopen(&mut self) {
@@ -331,6 +375,7 @@ impl Sink for TemplateSink {
         if let Some(udp) = self.transport.udp() {
             udp.drain(flows, until);
         }
+        self.transport.stream().into_iter().for_each(|stream| stream.drain(until));
     }
 
     fn finish(&mut self) -> Result<(), Error> {
@@ -339,11 +384,14 @@ impl Sink for TemplateSink {
             // The last options records count its losses.
             udp.finish(&mut self.counters);
         }
+        self.settle(true);
         // A file without flow records stays empty.
         if self.schedule.has_started() || self.is_connected() {
             self.append_options(false);
             self.send();
         }
+        self.settle(true);
+        self.transport.stream().into_iter().for_each(|stream| stream.close(&mut self.counters));
         self.transport.file().map_or(Ok(()), |file| file.finish(&mut self.counters))
     }
 

@@ -1,16 +1,20 @@
-//! Where messages go: datagrams to a collector, or a file.
+//! Where messages go: datagrams to a collector, a connection to one, or a file.
 
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::pending_records::PendingRecords;
+use crate::stream::StreamOutput;
 use crate::udp::UdpOutput;
 use std::net::SocketAddr;
 use weir_ledger::SinkCounters;
 
 /// Longest message in a file, octets.
 const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
+/// The same over a connection: a collector may have a buffer that is a little shorter than 64 KiB.
+const MAX_STREAM_MESSAGE_BYTES: usize = 64_000;
 
 pub(crate) enum Transport {
     Udp(UdpOutput),
+    Stream(StreamOutput),
     File(FileOutput),
 }
 
@@ -29,6 +33,10 @@ impl Transport {
         if let Self::Udp(output) = self { Some(output) } else { None }
     }
 
+    pub fn stream(&mut self) -> Option<&mut StreamOutput> {
+        if let Self::Stream(output) = self { Some(output) } else { None }
+    }
+
     pub fn file(&mut self) -> Option<&mut FileOutput> {
         if let Self::File(output) = self { Some(output) } else { None }
     }
@@ -42,17 +50,29 @@ impl Transport {
     pub fn max_message_bytes(&self) -> usize {
         match self {
             Self::Udp(udp) => udp.max_payload(),
+            Self::Stream(_) => MAX_STREAM_MESSAGE_BYTES,
             Self::File(_) => MAX_FILE_MESSAGE_BYTES,
         }
     }
 
-    /// Sends a message and counts its records.
-    pub(super) fn send(&mut self, message: &[u8], pending: PendingRecords, counters: &mut SinkCounters) -> Sent {
+    /// Sends a message and counts its flow records. `data_records`: those that IPFIX counts.
+    pub(super) fn send(
+        &mut self,
+        message: &[u8],
+        pending: PendingRecords,
+        data_records: u32,
+        counters: &mut SinkCounters,
+    ) -> Sent {
         match self {
             Self::Udp(udp) => {
                 let sent = udp.send(message, pending, counters);
                 let is_lost = !sent.accepted || sent.lost_before.is_some();
                 Sent { counts: true, is_lost, path_mtu_fell: sent.path_mtu_fell }
+            }
+            Self::Stream(stream) => {
+                // It is numbered, and its records are counted, when it is sent.
+                stream.push(message, pending, Some(data_records));
+                Sent { counts: false, is_lost: false, path_mtu_fell: false }
             }
             Self::File(output) => {
                 let boundary = RecordBoundary { end: message.len(), pending };

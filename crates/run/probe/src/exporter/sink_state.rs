@@ -113,7 +113,7 @@ impl SinkState {
         self.expected_flows += offered.saturating_sub(self.written).flows;
     }
 
-    /// Prepares the sink for a batch. Returns false if it is too late for that.
+    /// Prepares the sink for a batch, or for its end. Returns false if it is too late for a batch.
     pub(super) fn prepare(&self, sink: &mut dyn Sink) -> bool {
         let Some(drain) = self.drain else { return true };
         sink.drain(self.expected_flows, drain.target);

@@ -171,6 +171,7 @@ impl SinkWorker {
             // The sink has all of its records: the losses are complete.
             shared.lock().status.1 = true;
             pass_status(&mut *sink, &shared);
+            shared.lock().prepare(&mut *sink);
             let result = while_waiting(|| sink.finish());
             let mut state = shared.lock();
             state.update(sink.counters(), result, RecordTotals::default());

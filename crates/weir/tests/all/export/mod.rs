@@ -5,4 +5,5 @@ mod ipfix_source;
 mod options_records;
 mod rotation;
 pub mod store;
+mod tcp_export;
 mod udp_export;

@@ -376,7 +376,7 @@ fn file_names_that_mean_something_else_are_refused() {
         ("csv:flows.csv.gz.zst", "a file is compressed once"),
         (
             "a:b.csv",
-            "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER or arrow:PATH, or ./a:b.csv for a file",
+            "there is no sink a:; use table:PATH, json:PATH, csv:PATH, ipfix:PATH, parquet:FOLDER, arrow:PATH or json+unix:PATH, or ./a:b.csv for a file",
         ),
     ] {
         let output = command().current_dir(&folder).args(["read", "synth:mix,packets=9", "-o", sink]).output().unwrap();

@@ -1,0 +1,17 @@
+//! `json+tcp://HOST:PORT`: one JSON object per line over TCP.
+
+use super::file::FIELDS;
+use super::stream::{BUFFER, JsonCollector};
+use super::{SinkKind, WHERE};
+use std::sync::Arc;
+
+pub(super) const KIND: SinkKind = SinkKind {
+    scheme: "json+tcp",
+    place: "://HOST:PORT",
+    writes: "one JSON object per line over TCP",
+    example: "json+tcp://192.0.2.1:5170",
+    settings: &[FIELDS, BUFFER, WHERE],
+    endings: &[],
+    view: None,
+    parse: |text| Ok(Arc::new(JsonCollector::parse_tcp(text)?)),
+};
