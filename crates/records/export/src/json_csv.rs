@@ -79,12 +79,6 @@ impl TextSink {
         self.output.rotate(&mut self.counters);
     }
 
-    /// Appends a record: a flow, or one direction of it.
-    fn append(&mut self, record: &FlowRecord, flow: &FlowRecord) {
-        append_record(self.format, &self.columns, record, flow, &mut self.buffer);
-        self.buffer.push(b'\n');
-    }
-
     fn flush(&mut self) {
         self.output.write(&self.buffer, &self.boundaries, &mut self.counters);
         self.buffer.clear();
@@ -106,16 +100,7 @@ impl Sink for TextSink {
                 self.rotate();
             }
             self.begin();
-            let mut lines = 1;
-            if self.uniflow {
-                lines = 0;
-                for (part, _) in unidirectional(flow) {
-                    self.append(&part, flow);
-                    lines += 1;
-                }
-            } else {
-                self.append(flow, flow);
-            }
+            let lines = append_lines(self.format, &self.columns, self.uniflow, flow, &mut self.buffer);
             let pending = PendingRecords::of_flow(flow, lines);
             self.boundaries.push(RecordBoundary { end: self.buffer.len(), pending });
             if self.buffer.len() >= BUFFER_BYTES {
@@ -147,6 +132,25 @@ impl Sink for TextSink {
     fn counters(&self) -> &SinkCounters {
         &self.counters
     }
+}
+
+/// Appends the lines of a flow: one, or with `uniflow` one for each direction. Returns their number.
+pub(crate) fn append_lines(
+    format: TextFormat,
+    columns: &[&Column],
+    uniflow: bool,
+    flow: &FlowRecord,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let mut append = |record: &FlowRecord| {
+        append_record(format, columns, record, flow, out);
+        out.push(b'\n');
+    };
+    if !uniflow {
+        append(flow);
+        return 1;
+    }
+    unidirectional(flow).map(|(part, _)| append(&part)).count() as u64
 }
 
 /// Checks that records can be appended to a file, if it exists.
@@ -201,13 +205,7 @@ pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
 
 /// Appends some columns of a record, a flow or one direction of it, without a line end. What is computed from several
 /// columns, as the address of the server, is that of the flow.
-pub(crate) fn append_record(
-    format: TextFormat,
-    columns: &[&Column],
-    record: &FlowRecord,
-    flow: &FlowRecord,
-    out: &mut Vec<u8>,
-) {
+fn append_record(format: TextFormat, columns: &[&Column], record: &FlowRecord, flow: &FlowRecord, out: &mut Vec<u8>) {
     for (at, column) in columns.iter().enumerate() {
         let is_computed = !column.properties.computed_from.is_empty();
         let value = column.read(if is_computed { flow } else { record });

@@ -1,10 +1,9 @@
 //! JSON over a connection, one object per line, for log collectors such as Vector and Fluent Bit.
 
-use crate::json_csv::{TextFormat, append_record};
+use crate::json_csv::{TextFormat, append_lines};
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::stream::StreamOutput;
-use crate::unidirectional::unidirectional;
 use std::time::Instant;
 use weir_fields::Column;
 use weir_flow::FlowRecord;
@@ -25,11 +24,6 @@ impl JsonStreamSink {
         Self { columns, uniflow: options.uniflow, lines: Vec::new(), output, counters }
     }
 
-    fn append(&mut self, record: &FlowRecord, flow: &FlowRecord) {
-        append_record(TextFormat::Json, &self.columns, record, flow, &mut self.lines);
-        self.lines.push(b'\n');
-    }
-
     /// Lines have no session: a new connection begins with those that wait.
     fn settle(&mut self, all: bool) {
         while self.output.settle(all, &mut self.counters) {}
@@ -40,16 +34,7 @@ impl Sink for JsonStreamSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         for flow in flows {
             self.lines.clear();
-            let mut lines = 1;
-            if self.uniflow {
-                lines = 0;
-                for (part, _) in unidirectional(flow) {
-                    self.append(&part, flow);
-                    lines += 1;
-                }
-            } else {
-                self.append(flow, flow);
-            }
+            let lines = append_lines(TextFormat::Json, &self.columns, self.uniflow, flow, &mut self.lines);
             self.output.push(&self.lines, PendingRecords::of_flow(flow, lines), None);
         }
         self.settle(false);

@@ -3,12 +3,11 @@
 use super::file::{FIELDS, SinkFile, is_standard_output};
 use super::row_sink::{RowSink, RowWriter, row_form};
 use super::{Destination, SinkKind, WHERE};
-use crate::file_output::{FileOutput, RecordBoundary, check_records};
+use crate::file_output::{FileOutput, RecordBoundary};
 use crate::pending_records::PendingRecords;
 use crate::rotation::RotationSettings;
-use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
-use std::fs::File;
-use std::io;
+use crate::sink::{Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Sink};
+use std::fs::{self, File};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_fields::{Column, select_columns};
@@ -41,16 +40,29 @@ struct ArrowFile {
     columns: Option<Vec<&'static Column>>,
 }
 
-/// A stream has an end, so that nothing can be appended.
-fn if_empty(length: u64) -> io::Result<Option<u64>> {
-    Ok((length == 0).then_some(0))
+impl ArrowFile {
+    /// A probe writes for a reader: a file would have no end before its own, and others may move or remove it meanwhile.
+    fn check_probe(&self, name: &str) -> Result<(), Error> {
+        let is_special = fs::metadata(&self.file.path).is_ok_and(|file| !file.is_file());
+        if is_special || is_standard_output(&self.file.path) {
+            return Ok(());
+        }
+        let invalid = InvalidSink::Syntax(
+            "a probe writes Arrow to standard output or a named pipe; use parquet:FOLDER to keep flows",
+        );
+        Err(InvalidSpec { spec: name.into(), invalid }.into())
+    }
 }
 
 impl Destination for ArrowFile {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let columns = self.columns.as_ref().unwrap_or(&options.stored_columns);
-        let output =
-            FileOutput::open(name, &self.file.path, None, options, &mut |_, _: &File, length| if_empty(length))?;
+        if options.file_mode == FileMode::Append {
+            self.check_probe(name)?;
+        }
+        // A stream has an end, so that nothing can be appended.
+        let mut if_empty = |_, _: &File, length| Ok((length == 0).then_some(0));
+        let output = FileOutput::open(name, &self.file.path, None, options, &mut if_empty)?;
         let rows = ArrowRows::new(columns);
         let mut buffer = Vec::new();
         rows.encode_schema(row_form(options), &mut buffer);
@@ -60,10 +72,7 @@ impl Destination for ArrowFile {
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        if is_standard_output(&self.file.path) {
-            return Ok(());
-        }
-        check_records(name, self.file.path.as_ref(), &mut |_, _: &File, length| if_empty(length))
+        self.check_probe(name)
     }
 
     fn file(&self) -> Option<&SinkFile> {
@@ -101,9 +110,7 @@ impl ArrowStream {
         }
         let pending = std::mem::take(&mut self.pending);
         let boundary = RecordBoundary { end: self.buffer.len(), pending };
-        if self.output.is_ready() || !self.buffer.is_empty() {
-            self.output.write(&self.buffer, &[boundary], &mut self.counters);
-        }
+        self.output.write(&self.buffer, &[boundary], &mut self.counters);
         self.buffer.clear();
         self.written = Instant::now();
         self.output.report_end()

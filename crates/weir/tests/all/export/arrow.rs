@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use std::fs;
-use testbed::{arguments, assert_usage_errors, captures, success, weir};
+use testbed::{arguments, assert_usage_errors, captures, command, success, weir};
 
 /// A table of FlatBuffers.
 #[derive(Clone, Copy)]
@@ -172,5 +172,13 @@ fn a_stream_without_rows_has_columns_and_an_end() {
     assert_eq!((messages.len(), names), (1, vec!["src_ip", "packets"]));
     let (code, _, err) = weir(arguments!["read", "-q", "-i", "synth:mix,packets=100", "-o", sink]);
     assert!(code == 1 && err.contains("is not empty"), "{code} {err}");
-    assert_usage_errors(&[(&["read", "-", "-o", "arrow:x?rotate=5m"], "a stream of Arrow is not rotated")]);
+    assert_usage_errors(&[
+        (&["read", "-", "-o", "arrow:x?rotate=5m"], "a stream of Arrow is not rotated"),
+        (&["probe", "-i", "synth:mix,packets=10", "-o", "arrow:x"], "standard output or a named pipe"),
+    ]);
+    let (code, _, err) = weir(["probe", "-i", "synth:mix,packets=10", "-o", "arrow:x", "--check"]);
+    assert!(code == 1 && err.contains("standard output or a named pipe"), "{code} {err}");
+    let live = command().args(["probe", "-i", "synth:mix,packets=500", "-o", "arrow:-"]).output().unwrap();
+    assert!(live.status.success(), "{}", String::from_utf8_lossy(&live.stderr));
+    assert!(rows(&live.stdout).len() > 10);
 }
