@@ -95,6 +95,26 @@ fn prometheus_reads_the_page() {
     served.probe.stop(0);
 }
 
+#[test]
+fn the_alerts_fire_for_their_causes_and_name_metrics_of_the_page() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let rules = fs::read_to_string(root.join("deploy/prometheus/weir-alerts.yml")).unwrap();
+    let page = fs::read_to_string(root.join("docs/control.md")).unwrap();
+    let words = rules.split(|letter: char| !(letter.is_ascii_lowercase() || letter == '_'));
+    let metrics: Vec<_> = words.filter(|word| word.starts_with("weir_")).collect();
+    assert!(metrics.len() >= 8);
+    metrics.iter().for_each(|metric| {
+        assert!(page.contains(&format!("| `{metric}`")) || page.contains(&format!(", `{metric}`")), "{metric}")
+    });
+    if !is_installed("promtool") {
+        return eprintln!("SKIPPED: promtool is not installed (apt-get install prometheus)");
+    }
+    let mut test = Command::new("promtool");
+    test.args(["test", "rules", "weir-alerts-test.yml"]).current_dir(root.join("deploy/prometheus"));
+    let result = test.output().unwrap();
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+}
+
 /// The values that Prometheus has for an expression.
 fn query(port: u16, expression: &str) -> Vec<f64> {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return vec![] };
