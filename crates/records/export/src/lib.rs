@@ -29,10 +29,13 @@ mod record_encoder;
 mod rotation;
 mod sink;
 mod sink_spec;
+mod socket;
 mod stream;
+mod syslog;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod udp;
 mod unidirectional;
 mod uptime;

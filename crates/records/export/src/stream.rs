@@ -1,4 +1,4 @@
-//! Messages over a connection to one collector: TCP, or a Unix stream socket. It connects, again after a loss,
+//! Messages over a connection to one collector: TCP, with TLS or without, or a Unix stream socket. It connects, again after a loss,
 //! and sends what waits.
 //!
 //! ```text
@@ -17,6 +17,7 @@
 use crate::connection::{Connection, Peer};
 use crate::pending_records::PendingRecords;
 use crate::sink::Attempts;
+use crate::tls::{Tls, TlsSettings};
 use crate::waiting::Waiting;
 use socket2::SockAddr;
 use std::collections::VecDeque;
@@ -39,8 +40,11 @@ const TICK_WAIT: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(crate) struct StreamSettings {
     pub peer: Peer,
+    pub tls: Option<TlsSettings>,
     /// Limit of waiting messages, bytes.
     pub buffer_bytes: usize,
+    /// Longest time from one attempt to connect to the next; `None` for that of all sinks.
+    pub retry: Option<Duration>,
 }
 
 enum State {
@@ -66,6 +70,7 @@ enum Outcome {
 pub(crate) struct StreamOutput {
     sink: String,
     settings: StreamSettings,
+    tls: Option<Tls>,
     times: Attempts,
     /// Live traffic: the sink waits for short times only.
     is_live: bool,
@@ -84,13 +89,24 @@ pub(crate) struct StreamOutput {
 }
 
 impl StreamOutput {
-    /// Connects to the collector. With `retries`, a collector that cannot be reached is no error, and a name
-    /// is left to [`StreamOutput::connect`], because a name server may not answer for long.
-    pub fn open(sink: &str, settings: StreamSettings, retries: bool, times: Attempts) -> io::Result<Self> {
+    /// Connects to the collector. With `retries`, a collector that cannot be reached is no error. A name is left
+    /// to [`StreamOutput::connect`] then, because a name server may not answer for long, and so is TLS, because what
+    /// a collector sends is not for the privileges of the start.
+    pub fn open(
+        sink: &str,
+        settings: StreamSettings,
+        tls: Option<Tls>,
+        retries: bool,
+        mut times: Attempts,
+    ) -> io::Result<Self> {
         let now = Instant::now();
+        if let Some(retry) = settings.retry {
+            (times.reconnect, times.reconnect_max) = (times.reconnect.min(retry), retry);
+        }
         let mut output = Self {
             sink: sink.into(),
             settings,
+            tls,
             times,
             is_live: retries,
             state: State::Down { next_attempt: now },
@@ -102,7 +118,7 @@ impl StreamOutput {
             until: None,
         };
         if retries {
-            if !output.settings.peer.is_name() {
+            if !output.settings.peer.is_name() && output.tls.is_none() {
                 output.advance(SHORT_WAIT);
             }
             return Ok(output);
@@ -240,10 +256,10 @@ impl StreamOutput {
         warn!(sink = self.sink, %error, "connection to the collector is lost, records wait for the next one");
     }
 
-    /// Sets the time of the next attempt, with up to a quarter more or less.
+    /// Sets the time of the next attempt, with up to a quarter more or less, but not beyond the longest time.
     fn retry_later(&mut self) {
         let fraction = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos() % 1000);
-        let wait = self.back_off.mul_f64(0.75 + f64::from(fraction) / 2000.0);
+        let wait = self.back_off.mul_f64(0.75 + f64::from(fraction) / 2000.0).min(self.times.reconnect_max);
         self.state = State::Down { next_attempt: Instant::now() + wait };
         self.back_off = (2 * self.back_off).min(self.times.reconnect_max);
     }
@@ -283,14 +299,14 @@ impl StreamOutput {
             State::Connecting { connection, others, until } => match connection.is_made(wait, *until) {
                 Ok(false) => return Progress::Pending,
                 Ok(true) => return self.begin_connection(),
-                Err(error) if others.is_empty() => return Progress::Failed(error),
+                Err(error) if others.is_empty() || is_of_tls(&error) => return Progress::Failed(error),
                 Err(_) => std::mem::take(others),
             },
         };
         let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         while let Some(address) = others.pop_front() {
             let until = Instant::now() + self.times.connect;
-            let attempt = Connection::start(&address, self.times.dead).and_then(|mut connection| {
+            let attempt = Connection::start(&address, self.tls.as_ref(), self.times.dead).and_then(|mut connection| {
                 let is_made = connection.is_made(SHORT_WAIT, until)?;
                 Ok((connection, is_made))
             });
@@ -299,6 +315,7 @@ impl StreamOutput {
                     self.state = State::Connecting { connection, others, until };
                     return if is_made { self.begin_connection() } else { Progress::Pending };
                 }
+                Err(of_address) if is_of_tls(&of_address) => return Progress::Failed(of_address),
                 Err(of_address) => error = of_address,
             }
         }
@@ -327,7 +344,7 @@ impl StreamOutput {
         let State::Up { connection, .. } = &mut self.state else { return };
         let end = Instant::now() + self.times.close;
         let end = self.until.map_or(end, |until| until.min(end));
-        let mut result = connection.shut_down();
+        let mut result = connection.shut_down(lost.flows == 0);
         // After a loss, the collector does not read.
         while result.is_ok() && lost.flows == 0 && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now());
@@ -341,4 +358,9 @@ impl StreamOutput {
             warn!(sink = self.sink, %error, "the collector ended the connection early, it may lack the last records");
         }
     }
+}
+
+/// Whether TLS cannot begin, which is so for all addresses of a collector.
+fn is_of_tls(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Other
 }
