@@ -141,7 +141,8 @@ impl Tls {
     fn explain_certificate(&self, error: &CertificateError) -> String {
         let name = self.name.to_str();
         match error {
-            CertificateError::UnknownIssuer => match &self.settings.ca {
+            // A CA of the same name has not signed it.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => match &self.settings.ca {
                 Some(ca) => format!(
                     "no CA of {} signed the certificate of the collector; set ca= to the file of its CA",
                     ca.display()

@@ -330,3 +330,37 @@ fn a_collector_that_never_reads_delays_the_end_by_no_more_than_the_limit() {
         assert!(reasons.keys().all(|reason| ["drain_timeout", "buffer_full"].contains(&reason.as_str())), "{ledger}");
     }
 }
+
+#[test]
+fn retry_limits_the_time_between_attempts() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    let address = free_address();
+    let sink = format!("json+tcp://{address}?retry=1s");
+    let times = ["--idle", "100ms", "--timing", "sink_reconnect=10m,sink_reconnect_max=10m,sink_tick=20ms"];
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&["-o", &sink][..], &times].concat());
+    send_requests(&mut sender, 0..50);
+    probe.wait_for(UNREACHABLE);
+    let (collector, _) = Collector::tcp(&address);
+    probe.wait_for(AGAIN);
+    until("the records have arrived", || collector.sessions().iter().any(|session| lines(session).len() == 50));
+    probe.stop(0);
+    collector.stop();
+}
+
+#[test]
+fn a_connection_that_reaches_itself_is_refused() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    // The only port that a connection can have.
+    if fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40000").is_err() {
+        return eprintln!("SKIPPED: the range of ports cannot be set");
+    }
+    let err = failure(1, ["read", capture(1).name(), "-o", "json+tcp://127.0.0.1:40000"]);
+    assert!(err.contains("the connection reached itself (connection refused)"), "{err}");
+}

@@ -107,8 +107,8 @@ fn a_sentence_says_what_is_wrong_with_certificates() {
         let err = refused(&sink, &[("SSL_CERT_FILE", roots), ("SSL_CERT_DIR", "/nowhere")]);
         assert!(err.contains(sentence), "{err}");
     }
-    let mut trusting = command();
-    trusting.args(["read", capture(1).name(), "-o", &sink]).env("SSL_CERT_FILE", &ca);
+    let (mut trusting, capture) = (command(), capture(1));
+    trusting.args(["read", capture.name(), "-o", &sink]).env("SSL_CERT_FILE", &ca);
     let (code, _, err) = text_of(&trusting.output().unwrap());
     assert_eq!(code, 0, "{err}");
     let octets: usize = [expired, demanding].map(Collector::stop).iter().flatten().map(Vec::len).sum();
@@ -156,7 +156,7 @@ fn a_peer_without_tls_is_named() {
             &b"220 welcome to a plain text server\r\n"[..],
             "the collector does not speak TLS on this port; name its port",
         ),
-        (b"", "the collector does not answer the TLS handshake; if it does not speak TLS on this port"),
+        (&b""[..], "the collector does not answer the TLS handshake; if it does not speak TLS on this port"),
     ] {
         let listener = listener.try_clone().unwrap();
         let collector = Collector::start(Box::new(move || {
