@@ -359,7 +359,7 @@ pub struct SinkCounters {
     pub sink: String,
     /// Accepted by the operating system. Over UDP this does not mean delivered.
     pub exported: RecordTotals,
-    /// Not selected by the expression of the sink (`where`).
+    /// Not selected by the expression of the sink (`where`), or in the share of another one (`balance:`).
     #[serde(skip_serializing_if = "is_default")]
     pub filtered: RecordTotals,
     /// Ended before this sink was opened or after it was closed, while the program ran.

@@ -116,6 +116,8 @@ reasons! {
         CollectorUnreachable = "collector_unreachable",
         /// Too many records waited for the connection to the collector (`?buffer=`): the oldest were lost.
         BufferFull = "buffer_full",
+        /// The record needs more than the longest datagram (`?size=`).
+        TooLong = "too_long",
         /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
         /// The reader of the output closed it.

@@ -94,7 +94,7 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
     for sink in &ledger.sinks {
         rows.add(format!("= {}, exported", sink.sink), &totals(sink.exported));
         if sink.filtered.flows > 0 {
-            rows.add("  + filtered (where)", &totals(sink.filtered));
+            rows.add("  + filtered (where, balance)", &totals(sink.filtered));
         }
         if sink.waiting.flows > 0 {
             rows.add("  + waiting", &totals(sink.waiting));

@@ -92,6 +92,7 @@ impl Outputs {
         for output in &options.outputs {
             match output {
                 Output::Records(sink) => sinks.push(sink.clone()),
+                Output::Balanced(shares) => sinks.extend(shares.iter().cloned()),
                 Output::Packets(path) => {
                     invalid.extend(RecordSink::parse(&format!("packets:{}", path.display())).err())
                 }
@@ -291,7 +292,7 @@ impl Outputs {
         key: KeyOptions,
         mode: FileMode,
     ) -> Result<Box<dyn Sink + Send>, Error> {
-        let RecordSink { spec, condition } = sink;
+        let RecordSink { spec, condition, share } = sink;
         let expressions: Vec<_> = options.records.iter().chain(condition).cloned().collect();
         let opened = match self.written_at_end(spec) {
             Some(format) => Box::new(self.open_table(spec, format, options, mode)?),
@@ -304,7 +305,8 @@ impl Outputs {
             (Some(_), None) => return Err(OutputError::NoAnonymisationKey.into()),
         };
         let name = spec.to_string();
-        Ok(if expressions.is_empty() { opened } else { Box::new(SelectingSink::new(&name, opened, expressions)) })
+        let gets_all = expressions.is_empty() && share.is_none();
+        Ok(if gets_all { opened } else { Box::new(SelectingSink::new(&name, opened, expressions, *share)) })
     }
 
     fn open_table(

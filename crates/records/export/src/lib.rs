@@ -12,6 +12,7 @@
 extern crate self as weir_export;
 
 mod compression;
+mod connection;
 mod element;
 mod element_selection;
 mod file_output;
@@ -28,13 +29,17 @@ mod record_encoder;
 mod rotation;
 mod sink;
 mod sink_spec;
+mod socket;
 mod stream;
+mod syslog;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod udp;
 mod unidirectional;
 mod uptime;
+mod waiting;
 
 pub use compression::Compression;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};

@@ -252,7 +252,8 @@ pub enum InvalidSink {
     #[error(
         "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
          ipfix:PATH, parquet:FOLDER, arrow:PATH, json+unix:PATH, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, \
-         json+tcp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
+         json+tcp://HOST:PORT, ipfix+tls://HOST:PORT, json+tls://HOST:PORT, syslog+udp://HOST:PORT, \
+         syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
     )]
     Scheme,
     /// There is no sink of this scheme.
@@ -358,12 +359,54 @@ pub enum InvalidSink {
     /// The name of a file has a conversion, but the file is not rotated.
     #[error("%{0} in the name is the time of a rotated file; add for example ?rotate=1h")]
     TimeWithoutRotation(char),
+    /// The time between attempts to connect is no time, or out of range.
+    #[error("retry must be a time from 1s to 1d, such as 1m, not {0:?}")]
+    Retry(String),
+    /// A setting of one value has several.
+    #[error("{0}= is given twice")]
+    Twice(String),
+    /// A setting for a file has no value.
+    #[error("{0}= names no file")]
+    NoFile(String),
+    /// No certificate has this name.
+    #[error("name must be a host name or an address, not {0:?}")]
+    ServerName(String),
     /// The setting of a sink of JSON over a connection is unknown.
-    #[error("{0:?} is not a setting of this sink; use fields=NAME,... and buffer=16MiB")]
-    StreamSetting(String),
+    #[error("{setting:?} is not a setting of this sink; use fields=NAME,..., buffer=16MiB, retry=1m{of_tls}")]
+    StreamSetting {
+        /// The setting as the user wrote it.
+        setting: String,
+        /// Settings of TLS, if it has them.
+        of_tls: &'static str,
+    },
     /// The setting of a sink of IPFIX over a connection is unknown.
-    #[error("{0:?} is not a setting of a TCP connection; use template=NAME, fields=NAME,... and buffer=16MiB")]
-    TcpSetting(String),
+    #[error(
+        "{setting:?} is not a setting of a {} connection; use template=NAME, fields=NAME,..., buffer=16MiB, \
+         retry=1m{of_tls}",
+        if of_tls.is_empty() { "TCP" } else { "TLS" }
+    )]
+    TcpSetting {
+        /// The setting as the user wrote it.
+        setting: String,
+        /// Settings of TLS, if it has them.
+        of_tls: &'static str,
+    },
+    /// The limit of a datagram is not a number, or out of range.
+    #[error("size must be a number of octets from 480 to {MAX_MTU}, not {0:?}")]
+    Size(String),
+    /// The facility is unknown.
+    #[error("there is no facility {0:?}; use daemon, user, or local0 to local7")]
+    Facility(String),
+    /// The setting of a receiver of syslog is unknown.
+    #[error("{setting:?} is not a setting of syslog here; use facility=NAME, fields=NAME,..., {others}{of_tls}")]
+    SyslogSetting {
+        /// The setting as the user wrote it.
+        setting: String,
+        /// Settings of the carrier.
+        others: &'static str,
+        /// Settings of TLS, if it has them.
+        of_tls: &'static str,
+    },
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),

@@ -223,7 +223,10 @@ mod tests {
             ("flows.txt", "not a sink"),
             ("-", "not a sink"),
             ("cvs:flows", "there is no sink cvs:; use csv:PATH"),
-            ("ipfix://127.0.0.1:4739", "there is no sink ipfix://; use ipfix+udp://HOST:PORT or ipfix+tcp://HOST:PORT"),
+            (
+                "ipfix://127.0.0.1:4739",
+                "there is no sink ipfix://; use ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT or ipfix+tls",
+            ),
             ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
             ("json://host", "there is no sink json://; use json+tcp://HOST:PORT"),
             ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, ipfix+tcp"),

@@ -24,6 +24,7 @@ mod order;
 mod parser;
 mod ranges;
 mod selecting_sink;
+mod share;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -37,5 +38,6 @@ pub use group_field::{GroupField, InvalidGroupField};
 pub use literal::protocol_number;
 pub use order::{InvalidOrder, Metric, Order, RecordOrder};
 pub use selecting_sink::SelectingSink;
+pub use share::Share;
 pub use sums::Sums;
 pub use view::{Row, Series, View, ViewSettings};

@@ -1,16 +1,19 @@
-//! A sink that passes only the records that expressions select to another sink.
+//! A sink that passes only the records that expressions select, of a share of all flows, to another sink.
 
 use crate::expression::Expression;
+use crate::share::Share;
 use std::net::SocketAddr;
 use std::time::Instant;
 use weir_export::{Error, MeteringStatus, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
-/// Passes the records that all expressions select. The others are counted as `filtered`.
+/// Passes the records of its share that all expressions select. The others are counted as `filtered`.
 pub struct SelectingSink {
     sink: Box<dyn Sink + Send>,
     expressions: Vec<Expression>,
+    /// `None`: all flows.
+    share: Option<Share>,
     /// The selected records of a batch.
     selected: Vec<FlowRecord>,
     counters: SinkCounters,
@@ -18,9 +21,9 @@ pub struct SelectingSink {
 
 impl SelectingSink {
     /// `name` is the sink as the user wrote it.
-    pub fn new(name: &str, sink: Box<dyn Sink + Send>, expressions: Vec<Expression>) -> Self {
+    pub fn new(name: &str, sink: Box<dyn Sink + Send>, expressions: Vec<Expression>, share: Option<Share>) -> Self {
         let counters = SinkCounters { sink: name.into(), ..sink.counters().clone() };
-        Self { sink, expressions, selected: Vec::new(), counters }
+        Self { sink, expressions, share, selected: Vec::new(), counters }
     }
 
     /// Takes over the counters of the other sink, which knows neither the name nor the other records.
@@ -34,7 +37,8 @@ impl Sink for SelectingSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         self.selected.clear();
         for flow in flows {
-            if self.expressions.iter().all(|expression| expression.matches(flow)) {
+            let is_in_share = self.share.is_none_or(|share| share.has(flow));
+            if is_in_share && self.expressions.iter().all(|expression| expression.matches(flow)) {
                 self.selected.push(flow.clone());
             } else {
                 self.counters.filtered.add(flow.packets(), flow.frame_bytes());

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use weir_export::{InvalidSpec, SinkSpec};
+use weir_export::{InvalidSpec, SINK_KINDS, SinkSpec};
 use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
 use weir_probe::{OverloadPolicy, ShedOrder, ShedStep};
-use weir_query::{Expression, ExpressionError};
+use weir_query::{Expression, ExpressionError, Share};
 use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
 use weir_text::zone::{TimeError, Zone};
 
@@ -15,6 +15,8 @@ use weir_text::zone::{TimeError, Zone};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Records(RecordSink),
+    /// Sinks that divide the records: `balance:SINK,SINK`.
+    Balanced(Vec<RecordSink>),
     /// Decoded packets instead of records: `packets:PATH`.
     Packets(PathBuf),
     Invalid(InvalidOutput),
@@ -22,11 +24,65 @@ pub enum Output {
 
 impl Output {
     pub fn parse(text: &str) -> Self {
+        if let Some(sinks) = text.strip_prefix(BALANCE) {
+            return balanced(sinks).map_or_else(Self::Invalid, Self::Balanced);
+        }
         match text.strip_prefix("packets:") {
             Some(path) => Self::Packets(path.into()),
             None => RecordSink::parse(text).map_or_else(Self::Invalid, Self::Records),
         }
     }
+
+    /// The sinks of flow records.
+    pub fn sinks(&self) -> &[RecordSink] {
+        match self {
+            Self::Records(sink) => std::slice::from_ref(sink),
+            Self::Balanced(sinks) => sinks,
+            Self::Packets(_) | Self::Invalid(_) => &[],
+        }
+    }
+}
+
+const BALANCE: &str = "balance:";
+
+/// The sinks behind `balance:`, each with its share.
+fn balanced(text: &str) -> Result<Vec<RecordSink>, InvalidOutput> {
+    let texts = split_sinks(text);
+    if let Some(nested) = texts.iter().find(|sink| [BALANCE, "packets:"].iter().any(|start| sink.starts_with(start))) {
+        return Err(InvalidOutput::Nested((*nested).into()));
+    }
+    let mut sinks = texts.iter().map(|text| RecordSink::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    if sinks.len() < 2 {
+        return Err(InvalidOutput::OneSink(text.into()));
+    }
+    for (at, sink) in sinks.iter().enumerate() {
+        if sinks[..at].iter().any(|other| other.spec.name() == sink.spec.name()) {
+            return Err(InvalidOutput::SinkTwice(sink.to_string()));
+        }
+    }
+    let of = sinks.len();
+    sinks.iter_mut().enumerate().for_each(|(part, sink)| sink.share = Some(Share { part, of }));
+    Ok(sinks)
+}
+
+/// Splits a list of sinks at each comma that a scheme follows: `json:` or another that exists, or anything with `://`.
+/// Any other comma is part of a sink, as in `fields=src_ip,bytes`.
+fn split_sinks(text: &str) -> Vec<&str> {
+    let begins_sink = |rest: &str| {
+        let scheme = rest.split_once(':').map_or("", |(scheme, _)| scheme);
+        let is_word = !scheme.is_empty() && scheme.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'+');
+        let is_known = [BALANCE, "packets:"].iter().any(|start| rest.starts_with(start))
+            || SINK_KINDS.iter().any(|kind| kind.scheme == scheme);
+        is_known || is_word && rest[scheme.len()..].starts_with("://")
+    };
+    let mut sinks = Vec::new();
+    let mut start = 0;
+    for (comma, _) in text.match_indices(',').filter(|(comma, _)| begins_sink(&text[comma + 1..])) {
+        sinks.push(&text[start..comma]);
+        start = comma + 1;
+    }
+    sinks.push(&text[start..]);
+    sinks
 }
 
 /// A sink of flow records, and which of them it gets.
@@ -34,6 +90,8 @@ impl Output {
 pub struct RecordSink {
     pub spec: SinkSpec,
     pub condition: Option<Expression>,
+    /// Its share of the flows, if it divides them with others.
+    pub share: Option<Share>,
 }
 
 impl RecordSink {
@@ -41,7 +99,7 @@ impl RecordSink {
         let spec: SinkSpec = text.parse()?;
         let condition = spec.condition().map(parse_expression).transpose();
         match condition {
-            Ok(condition) => Ok(Self { spec, condition }),
+            Ok(condition) => Ok(Self { spec, condition, share: None }),
             Err(error) => Err(InvalidOutput::Where { sink: spec.name().into(), error: Box::new(error) }),
         }
     }
@@ -49,7 +107,7 @@ impl RecordSink {
     /// A table.
     pub fn table(path: &str) -> Self {
         let spec = format!("table:{path}").parse().expect("a valid table");
-        Self { spec, condition: None }
+        Self { spec, condition: None, share: None }
     }
 }
 
@@ -66,6 +124,15 @@ pub enum InvalidOutput {
     Sink(#[from] InvalidSpec),
     #[error("{sink}: where: {error}")]
     Where { sink: String, error: Box<ExpressionError> },
+    #[error(
+        "balance:{0}: there is only one sink; write balance:SINK,SINK, each after the first with its scheme, as in \
+         balance:json+tcp://h1:5170,json+tcp://h2:5170"
+    )]
+    OneSink(String),
+    #[error("balance: {0} cannot be one of its sinks; name sinks of flow records only")]
+    Nested(String),
+    #[error("balance: {0} is there twice; name each sink once")]
+    SinkTwice(String),
 }
 
 /// Fields of flow records.

@@ -19,6 +19,7 @@ use std::path::Path;
 use weir_capture::{Device, LiveSpec, SourceSpec};
 use weir_packet::DecodeOptions;
 use weir_probe::Settings;
+use weir_query::Share;
 use weir_text::units;
 
 /// What is wrong with the options, each of which is valid alone.
@@ -150,6 +151,9 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
     }
     for sink in &outputs.sinks {
         facts.add("sink", sink);
+        if let Some(Share { part, of }) = sink.share {
+            facts.add("share", format!("{} of {of}, by a hash of the flow", part + 1));
+        }
         facts.add("settings", sink.spec.settings());
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {

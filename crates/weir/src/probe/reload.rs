@@ -108,11 +108,8 @@ impl Reloader {
         let path = configuration.options.rules.as_deref();
         let rules = path.zip(actions.as_ref()).map(|(path, actions)| actions.in_effect(path, self.error.clone()));
         let lists = enricher.as_ref().map(Enricher::lists).unwrap_or_default();
-        let outputs = configuration.options.sinks.outputs.iter();
-        let stores = outputs.filter_map(|output| match output {
-            Output::Records(sink) => sink.spec.folder().map(PathBuf::from),
-            _ => None,
-        });
+        let sinks = configuration.options.sinks.outputs.iter().flat_map(Output::sinks);
+        let stores = sinks.filter_map(|sink| sink.spec.folder().map(PathBuf::from));
         InEffect { rules, lists, timeouts: self.timeouts(), stores: stores.collect() }
     }
 

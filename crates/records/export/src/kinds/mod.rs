@@ -6,15 +6,21 @@ mod csv;
 mod file;
 mod ipfix;
 mod ipfix_tcp;
+mod ipfix_tls;
 mod ipfix_udp;
 mod json;
 mod json_tcp;
+mod json_tls;
 mod json_unix;
 mod netflow5_udp;
 mod netflow9_udp;
 mod parquet;
 mod row_sink;
 mod stream;
+mod syslog;
+mod syslog_tcp;
+mod syslog_tls;
+mod syslog_udp;
 mod table;
 mod text_file;
 
@@ -28,7 +34,7 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 12] = [
+pub const SINK_KINDS: [SinkKind; 17] = [
     table::KIND,
     json::KIND,
     csv::KIND,
@@ -38,7 +44,12 @@ pub const SINK_KINDS: [SinkKind; 12] = [
     json_unix::KIND,
     ipfix_udp::KIND,
     ipfix_tcp::KIND,
+    ipfix_tls::KIND,
     json_tcp::KIND,
+    json_tls::KIND,
+    syslog_udp::KIND,
+    syslog_tcp::KIND,
+    syslog_tls::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,
 ];

@@ -1,9 +1,13 @@
 mod anonymise;
 mod arrow;
+mod balance;
+mod certificates;
 mod file_errors;
 mod ipfix_source;
 mod options_records;
 mod rotation;
 pub mod store;
+mod syslog;
 mod tcp_export;
+mod tls_export;
 mod udp_export;

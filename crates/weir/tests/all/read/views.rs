@@ -37,7 +37,7 @@ fn a_sink_gets_the_records_that_match_and_the_ledger_counts_the_others() {
     assert_eq!((&of_web["exported"]["flows"], &of_web["filtered"]["flows"]), (&1.into(), &2.into()), "{ledger}");
     assert_eq!(of_web["sink"], spec.as_str());
     assert_eq!((of_all.get("filtered"), &ledger["balanced"]), (None, &true.into()));
-    assert!(err.contains("  + filtered (where)") && err.contains("the ledger balances"), "{err}");
+    assert!(err.contains("  + filtered (where, balance)") && err.contains("the ledger balances"), "{err}");
     assert!(err.contains(&format!("selected   1 of 3 flows for {spec}: 8 packets, ")), "{err}");
 }
 
