@@ -31,6 +31,10 @@ pub(crate) trait Encode {
     /// are in place of the ports.
     fn is_flow_key(&self, key: KeyOptions, of_ip: bool) -> bool;
 
+    /// Whether the element is in the flow key and belongs to one endpoint (RFC 5103 section 2: Directional Key
+    /// Field).
+    fn is_directional_key(&self, of_ip: bool) -> bool;
+
     /// Whether the basic template of a network has an element of basic templates. ICMP has a
     /// template of its own: nfdump 1.7.1 stores the type and code of ICMP as the destination port
     /// of any protocol.
@@ -73,6 +77,14 @@ impl Encode for Element {
             58 | 243 | 245 => key.vlan,
             10 => key.interface,
             351 | TUNNEL_TYPE | TUNNEL_IDENTIFIER => key.tunnel,
+            _ => false,
+        }
+    }
+
+    fn is_directional_key(&self, of_ip: bool) -> bool {
+        match self.number {
+            8 | 12 | 27 | 28 | SOURCE_TRANSPORT_PORT | DESTINATION_TRANSPORT_PORT => true,
+            56 | 80 => !of_ip,
             _ => false,
         }
     }

@@ -259,6 +259,15 @@ impl RecordEncoder {
             .try_fold(0, |keys, (number, _)| Some(keys | 1_u64.checked_shl(number as u32)?))
     }
 
+    /// Whether records with these elements are legal: those with elements of the reverse direction need a key
+    /// that says whose direction it is (RFC 5103 section 4).
+    pub fn names_directions(&self, elements: ElementSet) -> bool {
+        let positions = || self.positions.iter().enumerate().filter(|(at, _)| elements.has(*at)).map(|(_, of)| of);
+        let of_ip = positions().any(|position| position.element.is_of_ip());
+        let is_key = |position: &ElementPosition| !position.reverse && position.element.is_directional_key(of_ip);
+        !positions().any(|position| position.reverse) || positions().any(is_key)
+    }
+
     /// The type information records of the chosen elements of Weir (RFC 5610 section 3): enterprise
     /// number, element number, data type, semantics, units, range, name, description.
     pub fn type_information(&self) -> impl Iterator<Item = Vec<u8>> {

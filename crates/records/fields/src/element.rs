@@ -5,7 +5,7 @@ use weir_packet::Network;
 /// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the
 /// number for examples and documentation (RFC 5612): see docs/decisions/0010.
 pub const WEIR_ENTERPRISE: u32 = 32473;
-/// Added to the numbers of Weir's elements. NetFlow v9 and IANA use the numbers from 1 to 511, and
+/// Added to the numbers of Weir's elements. NetFlow v9 and IANA use the numbers from 1 to 533, and
 /// some collectors ignore the enterprise number: python `netflow` 0.12.2 overwrote its octets and
 /// packets.
 pub const WEIR_FIRST_NUMBER: u16 = 1000;

@@ -93,12 +93,13 @@ impl TemplateTable {
         Some(template.id)
     }
 
-    /// Whether a set has a template or may get one: its records can be told from padding, and there are
-    /// not too many templates.
+    /// Whether a set has a template or may get one: its records can be told from padding, a key names the
+    /// sides of both directions, and there are not too many templates.
     #[inline]
     pub fn permits(&mut self, elements: ElementSet, encoder: &RecordEncoder) -> bool {
         self.id(elements).is_some()
             || !self.is_full()
+                && encoder.names_directions(elements)
                 && encoder.min_octets(elements) >= MIN_RECORD_OCTETS
                 && encoder.template(0, elements).len() <= MAX_TEMPLATE_OCTETS
     }

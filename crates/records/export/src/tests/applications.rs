@@ -111,7 +111,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn every_finding_is_read_as_in_csv(flows in prop::collection::vec(flow_with_findings(), 1..40), udp: bool) {
-        let fields = "fields=applications,places";
+        // With a key, so that each flow has one record.
+        let fields = "fields=src_ip,src_mac,applications,places";
         let (counters, records) = if udp {
             let settings = format!("?rate=0&mtu=9000&template=full&{fields}");
             let (counters, datagrams) = send("ipfix+udp", &settings, &ExportOptions::default(), &flows);

@@ -2,6 +2,7 @@
 
 mod applications;
 mod basic;
+mod conformance;
 mod counters;
 mod expected;
 mod flows;
