@@ -1,6 +1,7 @@
 //! The kinds of sinks, a file each: scheme, settings, example, and how it opens.
 
 mod arrow;
+mod clickhouse;
 mod collector;
 mod csv;
 mod file;
@@ -18,6 +19,7 @@ mod stream;
 mod table;
 mod text_file;
 
+pub use clickhouse::ClickHouseTable;
 pub use file::is_standard_output;
 pub(crate) use file::{SinkFile, split};
 
@@ -28,7 +30,7 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 12] = [
+pub const SINK_KINDS: [SinkKind; 14] = [
     table::KIND,
     json::KIND,
     csv::KIND,
@@ -41,6 +43,8 @@ pub const SINK_KINDS: [SinkKind; 12] = [
     json_tcp::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,
+    clickhouse::KIND_HTTP,
+    clickhouse::KIND_HTTPS,
 ];
 
 const WHERE: SinkSetting = SinkSetting {

@@ -1,5 +1,6 @@
 mod anonymise;
 mod arrow;
+mod clickhouse;
 mod file_errors;
 mod ipfix_source;
 mod options_records;
