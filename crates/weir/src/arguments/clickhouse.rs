@@ -1,6 +1,5 @@
 //! Options of `weir clickhouse`.
 
-use super::groups::Hardening;
 use super::values::{FieldList, parse_fields};
 use clap::{Args, Subcommand};
 use weir_text::units::parse_duration;
@@ -59,15 +58,17 @@ pub struct Check {
     /// Print only what does not fit
     #[arg(short, long)]
     pub quiet: bool,
-
-    #[command(flatten)]
-    pub hardening: Hardening,
 }
+
+/// Ten years.
+const MAX_TTL_SECONDS: u64 = 3650 * 86_400;
 
 /// Whole seconds.
 fn parse_ttl(text: &str) -> Result<u64, String> {
     match parse_duration(text).map_err(|error| error.to_string())? / 1_000_000_000 {
         0 => Err("rows stay at least 1s".into()),
+        // Times of the server have 32 bits: in a longer time they would be over, and rows removed at once.
+        seconds if seconds > MAX_TTL_SECONDS => Err("rows stay at most 3650d; without --ttl they stay".into()),
         seconds => Ok(seconds),
     }
 }

@@ -162,7 +162,9 @@ impl Client {
     fn request(&mut self, path: &str, body: &Body, stop: &AtomicBool) -> io::Result<Answer> {
         // The server closes a connection after some time, perhaps just now: once more over a new one. What a
         // statement inserts has a token, so that it is not inserted twice.
-        if let Some(mut open) = self.connection.take().filter(Connection::is_open) {
+        if let Some(mut open) = self.connection.take()
+            && open.is_open()
+        {
             match open.request(self.build(path, body)?, stop) {
                 Ok(answer) => return Ok(self.keep(open, answer)),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut || is_interrupted(&error) => return Err(error),
@@ -174,8 +176,8 @@ impl Client {
         Ok(self.keep(new, answer))
     }
 
-    fn keep(&mut self, connection: Connection, answer: Answer) -> Answer {
-        self.connection = Some(connection).filter(Connection::is_open);
+    fn keep(&mut self, mut connection: Connection, answer: Answer) -> Answer {
+        self.connection = connection.is_open().then_some(connection);
         answer
     }
 

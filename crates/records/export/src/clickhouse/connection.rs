@@ -100,14 +100,14 @@ impl Connection {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             match TcpStream::connect_timeout(&address, times.connect) {
-                Ok(socket) => return Self::over(socket, endpoint, times, stop),
+                Ok(socket) => return Self::over(socket, endpoint, times),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn over(socket: TcpStream, endpoint: &Endpoint, times: ConnectionTimes, stop: &AtomicBool) -> io::Result<Self> {
+    fn over(socket: TcpStream, endpoint: &Endpoint, times: ConnectionTimes) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
         SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(times.dead))?;
@@ -124,7 +124,6 @@ impl Connection {
         let handshake = http1::handshake::<_, Full<Bytes>>(io);
         // It waits for nothing: TLS begins with the first request.
         let (sender, driver) = wait_for_nothing(handshake).map_err(plain)?;
-        let _ = stop;
         Ok(Self { sender, driver, socket: other, state, woken, dead: times.dead, has_ended: false })
     }
 
@@ -143,8 +142,15 @@ impl Connection {
         })
     }
 
-    /// Whether another request can follow.
-    pub fn is_open(&self) -> bool {
+    /// Whether another request can follow: the server has not closed the connection, and reads no more of the last
+    /// request.
+    pub fn is_open(&mut self) -> bool {
+        let waker = Waker::from(self.woken.clone());
+        let mut context = Context::from_waker(&waker);
+        self.woken.0.store(true, Ordering::Relaxed);
+        while !self.has_ended && self.woken.0.swap(false, Ordering::Relaxed) {
+            self.has_ended = Pin::new(&mut self.driver).poll(&mut context).is_ready();
+        }
         !self.has_ended && self.sender.is_ready()
     }
 

@@ -344,7 +344,7 @@ fn check_at_start(
     options: &ExportOptions,
 ) -> Result<bool, Error> {
     let (mut client, of_table, columns) = (client.another(), table.clone(), columns.to_vec());
-    let ask = move || TableReport::of(&mut client, &of_table, &columns, &AtomicBool::new(false))?.check(&of_table);
+    let mut ask = move || TableReport::of(&mut client, &of_table, &columns, &AtomicBool::new(false))?.check(&of_table);
     let answer = match options.retries {
         false => Some(ask()),
         // A name server, or the server, may not answer for long: a thread of its own waits for it.

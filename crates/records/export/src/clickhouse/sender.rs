@@ -143,7 +143,7 @@ impl Sender {
             ("async_insert", "0"),
             ("wait_end_of_query", "1"),
             ("insert_deduplicate", "1"),
-            ("insert_deduplication_token", &token),
+            ("insert_deduplication_token", token.as_str()),
             ("deduplicate_blocks_in_dependent_materialized_views", "1"),
             // A capture can have flows of more than 100 days.
             ("max_partitions_per_insert_block", "0"),

@@ -156,7 +156,7 @@ impl ClickHouseTable {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidSink> {
-        let file = || {
+        let file = || -> Result<Option<PathBuf>, InvalidSink> {
             if value.is_empty() {
                 Err(InvalidSink::Syntax("the name of a file is missing"))
             } else {

@@ -1,16 +1,23 @@
 //! Export to ClickHouse: to a small HTTP server of the test, which is slow, away, or refuses what it gets.
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
-use testbed::{Pcap, SavedCapture, captures, failure, ledger_of, number, request_and_response, success, unzstd};
+use testbed::{
+    Pcap, SavedCapture, captures, failure, is_installed, ledger_of, number, request_and_response, success, unzstd,
+};
 
 /// What a request gets.
 #[derive(Clone, Debug)]
@@ -72,14 +79,21 @@ impl Server {
     }
 
     fn at(address: &str, script: Arc<Mutex<Script>>) -> Self {
+        Self::with_tls(address, script, None)
+    }
+
+    fn with_tls(address: &str, script: Arc<Mutex<Script>>, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let shared = script.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let script = shared.clone();
+                let (script, tls, stream) = (shared.clone(), tls.clone(), stream.unwrap());
                 script.lock().unwrap().connections += 1;
-                thread::spawn(move || serve(&stream.unwrap(), &script));
+                thread::spawn(move || match tls {
+                    Some(tls) => serve(StreamOwned::new(ServerConnection::new(tls).unwrap(), stream), &script),
+                    None => serve(stream, &script),
+                });
             }
         });
         Self { address, script }
@@ -120,8 +134,8 @@ fn table(fields: &str) -> Vec<(String, String)> {
     lines.map(column).collect()
 }
 
-fn serve(stream: &TcpStream, script: &Mutex<Script>) {
-    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+fn serve(stream: impl Read + Write, script: &Mutex<Script>) {
+    let mut reader = BufReader::new(stream);
     while let Some((path, headers, octets)) = request(&mut reader) {
         let settings = parameters(&path);
         let reply = {
@@ -151,14 +165,15 @@ fn serve(stream: &TcpStream, script: &Mutex<Script>) {
         let code = code
             .map_or(String::new(), |code| format!("X-ClickHouse-Exception-Code: {}\r\n", code.trim_end_matches('.')));
         let head = format!("HTTP/1.1 {status} X\r\n{code}Content-Length: {}\r\n\r\n", body.len());
-        if writer.write_all(format!("{head}{body}").as_bytes()).is_err() {
+        let writer = reader.get_mut();
+        if writer.write_all(format!("{head}{body}").as_bytes()).and_then(|()| writer.flush()).is_err() {
             return;
         }
     }
 }
 
 /// The next request of a connection: path, headers, body.
-fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, HashMap<String, String>, Vec<u8>)> {
+fn request(reader: &mut impl BufRead) -> Option<(String, HashMap<String, String>, Vec<u8>)> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|&length| length > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
@@ -515,6 +530,54 @@ fn a_probe_loses_the_oldest_batches_and_ends_while_the_server_refuses() {
     assert!(lost(&ledger, "collector_unreachable") > 0 && lost(&ledger, "buffer_full") > 0, "{ledger}");
 }
 
+/// A server with a certificate for a name, and the file of the certificate.
+fn with_certificate(folder: &Path) -> (Server, String) {
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=ch", "-addext", "subjectAltName=DNS:ch.example"])
+        .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let chain = vec![CertificateDer::from_pem_file(&certificate).unwrap()];
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, PrivateKeyDer::from_pem_file(&key).unwrap())
+        .unwrap();
+    let script = Script { columns: table("store"), engine: ENGINE, ..Script::default() };
+    let server = Server::with_tls("127.0.0.1:0", Arc::new(Mutex::new(script)), Some(Arc::new(config)));
+    (server, certificate.display().to_string())
+}
+
+#[test]
+fn over_tls_the_certificate_of_the_server_is_checked() {
+    if !is_installed("openssl") {
+        return eprintln!("SKIPPED: openssl is not installed");
+    }
+    let (source, folder) = (capture(300), tempfile::tempdir().unwrap());
+    let (server, certificate) = with_certificate(folder.path());
+    let sink = |settings: &str| format!("clickhouse+https://{}/weir.flows?rows=100{settings}", server.address);
+    let good = sink(&format!("&ca={certificate}&name=ch.example"));
+    let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &good]);
+    assert_eq!((code, exported(&ledger), server.rows().len()), (0, 300, 300), "{err}");
+    for (sink, expected) in [
+        (sink(&format!("&ca={certificate}")), "NotValidForName"),
+        (sink("&name=ch.example"), "UnknownIssuer"),
+        (sink("&ca=/nowhere"), "/nowhere"),
+        (good.replace("https", "http").split('?').next().unwrap().into(), "write clickhouse+https://"),
+    ] {
+        let err = failure(1, ["read", source.name(), "-o", &sink]);
+        assert!(err.split_whitespace().collect::<String>().contains(&expected.replace(' ', "")), "{sink}: {err}");
+    }
+    let plain = Server::start("store", &[]);
+    let sink = format!("clickhouse+https://{}/weir.flows?ca={certificate}&name=ch.example", plain.address);
+    let err = failure(1, ["read", source.name(), "-o", &sink]);
+    assert!(err.split_whitespace().collect::<Vec<_>>().join(" ").contains("write clickhouse+http://"), "{err}");
+}
+
 #[test]
 fn passwords_in_a_sink_are_refused_and_not_repeated() {
     let source = capture(1);
@@ -558,6 +621,7 @@ fn schema_and_questions_are_printed_for_clickhouse() {
     ));
     assert!(text.contains("toIPv6('192.0.2.1')") && text.ends_with("limit 20;\n"), "{text}");
     for (arguments, expected) in [
+        (&["clickhouse", "schema", "--ttl", "36500d"][..], "rows stay at most 3650d"),
         (&["query", "select 1", "--print-sql=clickhouse"][..], "prints a ready question"),
         (&["query", "failed", "--print-sql", "--table", "a.b"], "add --print-sql=clickhouse"),
         (&["query", "failed", "--print-sql=clickhouse", "--table", "x"], "name it DATABASE.TABLE"),
