@@ -31,7 +31,7 @@ fn print_schema(schema: &ClickHouseSchema) -> Result<RunStatus, Error> {
 
 fn compare(check: &ClickHouseCheck) -> Result<RunStatus, Error> {
     let table = match ClickHouseTable::parse(&check.sink) {
-        Some(parsed) => parsed.map_err(|invalid| InvalidSpec::of(&check.sink, invalid))?,
+        Some(parsed) => parsed.map_err(|invalid| weir_export::Error::from(InvalidSpec::of(&check.sink, invalid)))?,
         None => return Err(ClickHouseError::NoTable.into()),
     };
     let columns = table.columns().unwrap_or(&check.fields.0);
@@ -55,7 +55,7 @@ fn compare(check: &ClickHouseCheck) -> Result<RunStatus, Error> {
 }
 
 /// Each column of Weir beside that of the table, and then the others of the table.
-fn table_of(columns: &[&'static weir_fields::Column], report: &TableReport) -> Vec<String> {
+fn table_of(columns: &[&'static weir_fields::Column], report: &TableReport) -> String {
     let of_difference = |difference: &Difference| match difference {
         Difference::Missing { name, .. } => (*name, "missing"),
         Difference::Type { name, .. } => (*name, "another type"),

@@ -79,11 +79,11 @@ fn definition(column: &Column) -> String {
     format!("    {} {} COMMENT {comment} CODEC({codec})", quoted_name(column.name), ColumnType::of(column))
 }
 
-fn ttl(seconds: &u64) -> String {
+fn ttl(seconds: u64) -> String {
     let (number, unit) = match seconds {
         seconds if seconds.is_multiple_of(86_400) => (seconds / 86_400, "DAY"),
         seconds if seconds.is_multiple_of(3600) => (seconds / 3600, "HOUR"),
-        seconds => (*seconds, "SECOND"),
+        seconds => (seconds, "SECOND"),
     };
     format!("toDateTime({TIME}) + INTERVAL {number} {unit}")
 }
@@ -112,7 +112,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(text.contains("    fwd_bytes UInt64 COMMENT 'Sum of the IP packet lengths, headers included; 0 in layer-2 flows. [octets]' CODEC(ZSTD(1)),"));
-        assert_eq!(ttl(&5400), "toDateTime(start_time) + INTERVAL 5400 SECOND");
+        assert_eq!(ttl(5400), "toDateTime(start_time) + INTERVAL 5400 SECOND");
     }
 
     #[test]

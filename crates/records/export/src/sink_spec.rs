@@ -179,8 +179,9 @@ fn without_secrets(spec: &str) -> String {
         }
     }
     for name in ["password=", "token=", "key="] {
-        let places: Vec<usize> = text.match_indices(name).map(|(at, _)| at).collect();
-        for at in places.into_iter().rev().filter(|&at| text[..at].ends_with(['?', '&'])) {
+        let places = text.match_indices(name).map(|(at, _)| at);
+        let places: Vec<usize> = places.filter(|&at| text[..at].ends_with(['?', '&'])).collect();
+        for at in places.into_iter().rev() {
             let start = at + name.len();
             let end = text[start..].find('&').map_or(text.len(), |length| start + length);
             text.replace_range(start..end, SECRET);

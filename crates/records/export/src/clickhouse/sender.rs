@@ -89,7 +89,8 @@ impl Sender {
     pub fn run(mut self) {
         while let Some(batch) = self.next() {
             let result = self.attempt(&batch);
-            let mut state = self.shared.lock();
+            let shared = self.shared.clone();
+            let mut state = shared.lock();
             state.batches.put_back();
             match result {
                 Ok(()) => {
@@ -197,7 +198,8 @@ impl Sender {
         let fraction = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos() % 1000);
         let factor = 0.75 + f64::from(fraction) / 2000.0;
         let start = Instant::now();
-        let mut state = self.shared.lock();
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
         loop {
             if state.is_ending {
                 self.back_off = self.back_off.min(self.times.reconnect);
