@@ -1,11 +1,11 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test ci build query bench benches deny fuzz miri cuda docs captures truth soak clean
+.PHONY: help demo check test-fast test ci build query bench benches deny fuzz miri cuda docs captures truth soak clean test-servers
 
 SECONDS_EACH ?= 30
 
 help: ## List these targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Install missing packages, build weir and print the flows of a small capture.
 	@scripts/bootstrap build
@@ -20,6 +20,11 @@ test-fast: ## Run all tests that need no namespace and no program of others.
 test: ## Install missing packages, check format and lints, and run all tests.
 	@scripts/bootstrap test
 	@scripts/test
+
+test-servers: ## Test the sink of ClickHouse with its engine (downloads chdb, 181 MB; needs Python).
+	@scripts/bootstrap build
+	@scripts/with-rust cargo build --locked --bin weir
+	@scripts/test-servers
 
 ci: ## Run continuous integration: deny if cargo-deny is installed, then test.
 	@bash .ci/run

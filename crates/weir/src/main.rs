@@ -11,6 +11,7 @@ mod anonymisation;
 mod arguments;
 mod bench;
 mod bypass;
+mod clickhouse;
 mod console;
 mod doctor;
 mod enrichment;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         Command::Bypass(bypass) => bypass::run(&bypass),
         Command::Store(store) => store::run(&store),
         Command::Query(query) => query::run(&query),
+        Command::Clickhouse(arguments) => clickhouse::run(&arguments),
         Command::Synth(synth) => synth::run(&synth),
         Command::Bench(bench) => bench::run(&bench),
         Command::Doctor(doctor) => doctor::run(&doctor),

@@ -6,15 +6,16 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 31] = [
+const ALLOWED: [(&str, &str); 32] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
+    ("clickhouse", "fields flow"),
     ("control", "dpi export fields flow ledger packet probe query text"),
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),
-    ("export", "dpi fields flow ledger packet store tcp text"),
+    ("export", "clickhouse dpi fields flow ledger packet store tcp text"),
     ("fields", "dpi flow packet tcp text"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
@@ -39,7 +40,7 @@ const ALLOWED: [(&str, &str); 31] = [
     ("trafficgen", "capture"),
     (
         "weir",
-        "anonymise bench capture control dpi egress enrich export fields flow host ipfix-file ledger nfdump-file packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
+        "anonymise bench capture clickhouse control dpi egress enrich export fields flow host ipfix-file ledger nfdump-file packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
     ),
 ];
 

@@ -1,6 +1,6 @@
 //! Exporters: write flow records in the formats that collectors and people read.
 //!
-//! Input: batches of [`weir_flow::FlowRecord`]. Output: IPFIX, NetFlow v9 and v5, JSON, CSV.
+//! Input: batches of [`weir_flow::FlowRecord`]. Output: IPFIX, NetFlow v9 and v5, JSON, CSV, rows of ClickHouse.
 //! Invariant: every record that a sink receives is counted in its
 //! [`SinkCounters`](weir_ledger::SinkCounters) as exported, or as lost with a reason.
 //! Not done here: metering, timeouts, queues between threads.
@@ -11,6 +11,7 @@
 #[cfg(test)]
 extern crate self as weir_export;
 
+mod clickhouse;
 mod compression;
 mod connection;
 mod element;
@@ -41,12 +42,13 @@ mod unidirectional;
 mod uptime;
 mod waiting;
 
+pub use clickhouse::TableReport;
 pub use compression::Compression;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
 pub use json_csv::{
     append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
 };
-pub use kinds::{SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
+pub use kinds::{ClickHouseTable, SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
 pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
 pub use sink_spec::SinkSpec;

@@ -253,7 +253,8 @@ pub enum InvalidSink {
         "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
          ipfix:PATH, parquet:FOLDER, arrow:PATH, json+unix:PATH, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, \
          json+tcp://HOST:PORT, ipfix+tls://HOST:PORT, json+tls://HOST:PORT, syslog+udp://HOST:PORT, \
-         syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"
+         syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT, netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT, \
+         clickhouse+http://HOST:PORT/DATABASE.TABLE or clickhouse+https://HOST:PORT/DATABASE.TABLE"
     )]
     Scheme,
     /// There is no sink of this scheme.
@@ -407,6 +408,21 @@ pub enum InvalidSink {
         /// Settings of TLS, if it has them.
         of_tls: &'static str,
     },
+    /// The number of rows of a batch is not a number, or out of range.
+    #[error("rows must be a number from 1 to 500000, not {0:?}")]
+    Rows(String),
+    /// The time after which a batch is sent is none, or out of range.
+    #[error("wait must be a time from 10ms to 1h, not {0:?}")]
+    BatchWait(String),
+    /// The compression of batches is unknown.
+    #[error("compression must be zstd or none, not {0:?}")]
+    BatchCompression(String),
+    /// The setting of a table of ClickHouse is unknown. Its value is not repeated.
+    #[error(
+        "{0}= is not a setting of ClickHouse; use fields=NAME,..., rows=N, wait=1s, compression=zstd, user=NAME, \
+         password-file=FILE, buffer=64MiB, and with https ca=FILE and name=HOST"
+    )]
+    ClickHouseSetting(String),
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),

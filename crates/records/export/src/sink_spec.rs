@@ -128,8 +128,8 @@ impl FromStr for SinkSpec {
     fn from_str(text: &str) -> Result<Self, InvalidSpec> {
         let plain = &text[..start_of_where(text)];
         let failed = |name: &str| {
-            let spec = name.to_owned();
-            |invalid| InvalidSpec { spec, invalid }
+            let name = name.to_owned();
+            move |invalid| InvalidSpec::of(&name, invalid)
         };
         let (kind, has_scheme) = kind_of(plain).map_err(failed(plain))?;
         let text = if has_scheme { text.into() } else { format!("{}:{text}", kind.scheme) };
@@ -159,6 +159,36 @@ impl PartialEq for SinkSpec {
 }
 
 impl Eq for SinkSpec {}
+
+impl InvalidSpec {
+    /// That of a text, without the passwords in it.
+    pub fn of(spec: &str, invalid: InvalidSink) -> Self {
+        Self { spec: without_secrets(spec), invalid }
+    }
+}
+
+/// A specification without the user and the password of an address, and without the value of a setting that may be a
+/// password: Weir has none of these, but users of other programs write them.
+fn without_secrets(spec: &str) -> String {
+    const SECRET: &str = "***";
+    let mut text = spec.to_owned();
+    if let Some(start) = text.find("://").map(|at| at + 3) {
+        let end = text[start..].find(['/', '?']).map_or(text.len(), |length| start + length);
+        if let Some(at) = text[start..end].rfind('@') {
+            text.replace_range(start..start + at, SECRET);
+        }
+    }
+    for name in ["password=", "token=", "key="] {
+        let places = text.match_indices(name).map(|(at, _)| at);
+        let places: Vec<usize> = places.filter(|&at| text[..at].ends_with(['?', '&'])).collect();
+        for at in places.into_iter().rev() {
+            let start = at + name.len();
+            let end = text[start..].find('&').map_or(text.len(), |length| start + length);
+            text.replace_range(start..end, SECRET);
+        }
+    }
+    text
+}
 
 /// Where the setting `where` begins, which is the last one: `?where=` or, behind other settings,
 /// `&where=`. The expression is all that follows, as it is written.
@@ -228,6 +258,10 @@ mod tests {
                 "there is no sink ipfix://; use ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT or ipfix+tls",
             ),
             ("netflow://host", "there is no sink netflow://; use netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT"),
+            (
+                "clickhouse://h/a.b",
+                "there is no sink clickhouse://; use clickhouse+http://HOST:PORT/DATABASE.TABLE or clickhouse+https",
+            ),
             ("json://host", "there is no sink json://; use json+tcp://HOST:PORT"),
             ("table://host", "there is no sink table://; use ipfix+udp://HOST:PORT, ipfix+tcp"),
             ("ipfix:flows.ipfix?template=basic", "\"template=basic\" is not a setting of a file; use fields=NAME,..."),

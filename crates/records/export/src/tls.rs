@@ -341,7 +341,8 @@ pub(crate) fn is_server_name(name: &str) -> bool {
     ServerName::try_from(name).is_ok()
 }
 
-fn roots(ca: Option<&Path>) -> io::Result<RootCertStore> {
+/// The certificates of a file, or those of the system.
+pub(crate) fn roots(ca: Option<&Path>) -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
         let found = rustls_native_certs::load_native_certs();

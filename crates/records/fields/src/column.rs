@@ -283,6 +283,11 @@ impl Column {
         self.none.unwrap_or_default()
     }
 
+    /// Whether a flow to which the field does not apply has a number in it.
+    pub fn has_number_of_none(&self) -> bool {
+        self.none.is_some()
+    }
+
     /// Whether stored records can get the field back by its value.
     pub fn is_restored(&self) -> bool {
         self.restore.is_some()

@@ -5,6 +5,7 @@
 
 mod bench;
 mod bypass;
+mod clickhouse;
 mod groups;
 mod machine;
 mod packets;
@@ -20,6 +21,7 @@ mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use bypass::{Bypass, BypassAction, EveEvent};
+pub use clickhouse::{Check as ClickHouseCheck, ClickHouse, ClickHouseCommand, Schema as ClickHouseSchema};
 pub use groups::{
     Enrichment, FullPolicy, Hardening, Inspection, KeyField, LocalTime, Metering, OutputFiles, Reporting, Selection,
     Sinks, Switch, Times,
@@ -27,7 +29,7 @@ pub use groups::{
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};
-pub use query::{Query, QueryFormat};
+pub use query::{Query, QueryFormat, SqlEngine};
 pub use read::Read;
 pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use store::Store;
@@ -80,6 +82,8 @@ Examples:
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
   weir read capture.pcap -o parquet:flows   keep all flows in a folder of Parquet files
   weir query top-talkers -i flows           ask them: ready questions and SQL
+  weir clickhouse schema | clickhouse-client --multiquery
+                                            make a table for -o clickhouse+http://HOST/weir.flows
   weir packets /srv/packets --flow ID -o flow.pcapng
                                             write the recorded packets of a flow to a capture
   weir probe -i af_packet:eth0              run as a probe, with its status every second
@@ -104,6 +108,7 @@ pub enum Command {
     Rules(RulesArguments),
     Store(Store),
     Query(Box<Query>),
+    Clickhouse(ClickHouse),
     Bypass(Box<Bypass>),
     Synth(Synth),
     Bench(Bench),

@@ -54,9 +54,13 @@ pub struct Query {
     #[command(flatten, next_help_heading = OUTPUT)]
     pub output_files: OutputFiles,
 
-    /// Print the SQL, and do not run it
-    #[arg(long, help_heading = OUTPUT)]
-    pub print_sql: bool,
+    /// Print the SQL, and do not run it: for DuckDB's own shell, or a ready question for ClickHouse
+    #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true, default_missing_value = "duckdb", help_heading = OUTPUT)]
+    pub print_sql: Option<SqlEngine>,
+
+    /// The table that a question for ClickHouse asks [default: weir.flows]
+    #[arg(long, value_name = "DATABASE.TABLE", requires = "print_sql", help_heading = OUTPUT)]
+    pub table: Option<String>,
 
     /// Print the SQL of the functions in_net, community_id, port_name and others, for DuckDB's own shell
     #[arg(long, exclusive = true, help_heading = OUTPUT)]
@@ -82,6 +86,15 @@ pub struct Query {
 
     #[command(flatten)]
     pub hardening: Hardening,
+}
+
+/// Whose SQL is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SqlEngine {
+    /// With the views over the inputs
+    Duckdb,
+    /// Over a table that a sink fills
+    Clickhouse,
 }
 
 /// Formats of a result.
@@ -121,6 +134,7 @@ Examples:
   weir query host 192.0.2.1 -i /var/lib/weir/flows     the peers of a host
   weir query tcp-quality -i capture.pcap               of a capture
   weir query failed --print-sql                        its SQL, to change it
+  weir query failed --print-sql=clickhouse --from -2h  for a table of ClickHouse
   weir query \"select application, sum(fwd_bytes + rev_bytes) as bytes from flows group by all order by bytes desc\"
   weir query \"select * from flows where in_net(src_ip, '10.0.0.0/8')\" -o inside.parquet
   weir query \"select count(*) from 'a.pcap'\"           files can be tables

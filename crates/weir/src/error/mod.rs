@@ -3,6 +3,7 @@
 
 mod advice;
 mod bypass;
+mod clickhouse;
 mod config;
 mod input;
 mod machine;
@@ -16,6 +17,7 @@ mod tcp;
 
 pub use advice::{advice, live_source, sink_advice};
 pub use bypass::BypassError;
+pub use clickhouse::ClickHouseError;
 pub use config::{ConfigError, ConfigProblem};
 pub use input::InputError;
 pub use machine::{BenchReportProblem, MachineError};
@@ -35,6 +37,8 @@ use std::path::PathBuf;
 pub enum Error {
     #[error(transparent)]
     Bypass(#[from] BypassError),
+    #[error(transparent)]
+    ClickHouse(#[from] ClickHouseError),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]

@@ -24,6 +24,12 @@ pub enum QueryError {
     Address(String),
     #[error("{0}: only the question host has an address behind it; quote SQL that has spaces")]
     NotExpected(String),
+    #[error("{0}: --print-sql=clickhouse prints a ready question (weir query lists all)")]
+    QuestionOnly(String),
+    #[error("--table {0}: name it DATABASE.TABLE, of letters, digits, - and _")]
+    Table(String),
+    #[error("--table names a table of ClickHouse: add --print-sql=clickhouse")]
+    TableOfDuckDb,
     #[error("the SQL is empty")]
     Empty,
     #[error("{}: there are no flows; write some with weir read CAPTURE -o parquet:FOLDER, or name others with -i", .0.display())]

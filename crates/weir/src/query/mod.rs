@@ -6,7 +6,7 @@
 mod inputs;
 mod output;
 
-use crate::arguments::Query;
+use crate::arguments::{Query, SqlEngine};
 use crate::console::progress::Progress;
 use crate::console::{self, print_styled, style};
 use crate::error::{Error, QueryError};
@@ -24,6 +24,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use tracing::warn;
+use weir_clickhouse::TableName;
 use weir_host::{Sysroot, memory_bounds};
 use weir_sql::{Argument, Database, ENVIRONMENT, Engine, Placeholders, QUESTIONS, Question, Settings};
 use weir_text::columns::{Column, lines};
@@ -42,14 +43,20 @@ pub fn run(query: &Query) -> Result<RunStatus, Error> {
         return Ok(console::print(weir_sql::macros().as_bytes()));
     }
     let Some(text) = &query.query else { return Ok(print_questions()) };
+    if query.print_sql == Some(SqlEngine::Clickhouse) {
+        return print_clickhouse_sql(query, text);
+    }
+    if query.table.is_some() {
+        return Err(QueryError::TableOfDuckDb.into());
+    }
     let sql = sql(query, text)?;
     let output = Output::of(query)?;
     let stop_signal = StopSignal::register()?;
     let folder = tempfile::Builder::new().prefix("weir-query-").tempdir();
     let folder = folder.map_err(|error| QueryError::Temporary { error })?;
-    let temporary = if query.print_sql { Path::new("") } else { folder.path() };
+    let temporary = if query.print_sql.is_some() { Path::new("") } else { folder.path() };
     let inputs = Inputs::new(&sql, &query.inputs, (query.from_ns, query.to_ns), temporary)?;
-    if query.print_sql {
+    if query.print_sql.is_some() {
         return print_sql(&inputs, &sql);
     }
     let target = output.path().map(|path| (format!("-o {}", path.display()), Target::File(path.into())));
@@ -164,17 +171,8 @@ fn sql(query: &Query, text: &str) -> Result<String, Error> {
         return Err(QueryError::NotExpected(address.clone()).into());
     }
     if let Some(question) = question {
-        let address = match (question.argument, &query.address) {
-            (Argument::None, _) => String::new(),
-            (Argument::Address, None) => return Err(QueryError::NoAddress.into()),
-            // As in records: in the shortest form.
-            (Argument::Address, Some(address)) => {
-                let parsed = address.parse::<IpAddr>().map_err(|_| QueryError::Address(address.clone()))?;
-                parsed.to_string()
-            }
-        };
-        let top = (query.top > 0).then_some(query.top);
-        return Ok(question.sql(&Placeholders { top, step_ns: query.every_ns, address: &address }));
+        let address = address_of(question, query)?;
+        return Ok(question.sql(&placeholders(query, &address)));
     }
     let mut sql = text.to_owned();
     if text == "-" {
@@ -191,6 +189,34 @@ fn sql(query: &Query, text: &str) -> Result<String, Error> {
         return Err(QueryError::NoQuestion { word: sql, near }.into());
     }
     Ok(sql)
+}
+
+/// The address of a question, in the shortest form, as in records.
+fn address_of(question: &Question, query: &Query) -> Result<String, Error> {
+    match (question.argument, &query.address) {
+        (Argument::None, None) => Ok(String::new()),
+        (Argument::None, Some(address)) => Err(QueryError::NotExpected(address.clone()).into()),
+        (Argument::Address, None) => Err(QueryError::NoAddress.into()),
+        (Argument::Address, Some(address)) => {
+            let parsed = address.parse::<IpAddr>().map_err(|_| QueryError::Address(address.clone()))?;
+            Ok(parsed.to_string())
+        }
+    }
+}
+
+fn placeholders<'a>(query: &Query, address: &'a str) -> Placeholders<'a> {
+    Placeholders { top: (query.top > 0).then_some(query.top), step_ns: query.every_ns, address }
+}
+
+/// Prints a ready question for a table of ClickHouse.
+fn print_clickhouse_sql(query: &Query, text: &str) -> Result<RunStatus, Error> {
+    let question = Question::of(text).ok_or_else(|| QueryError::QuestionOnly(text.into()))?;
+    let name = query.table.as_deref().unwrap_or("weir.flows");
+    let table: TableName = name.parse().map_err(|_| QueryError::Table(name.into()))?;
+    let address = address_of(question, query)?;
+    let times = [query.from_ns, query.to_ns];
+    let sql = question.clickhouse_sql(&placeholders(query, &address), &table.quoted(), times);
+    Ok(console::print(format!("{sql};\n").as_bytes()))
 }
 
 fn print_questions() -> RunStatus {

@@ -61,7 +61,7 @@ impl Output {
             return Err(QueryError::ParquetNeedsFile.into());
         }
         let output = Self { format, path, mode: query.output_files.mode(), has_begun: AtomicBool::new(false) };
-        if !query.print_sql
+        if query.print_sql.is_none()
             && let Some(path) = &output.path
         {
             output.check(path)?;

@@ -52,7 +52,8 @@ impl SinkFile {
 /// Splits the path of a file from its settings, which are the text behind the last `?` if it begins
 /// with `NAME=`. Any other question mark is part of the path.
 pub(crate) fn split(text: &str) -> (&str, &str) {
-    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_lowercase());
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_lowercase() || octet == b'-');
     match text.rsplit_once('?') {
         Some((path, settings)) if settings.split_once('=').is_some_and(|(name, _)| is_name(name)) => (path, settings),
         _ => (text, ""),

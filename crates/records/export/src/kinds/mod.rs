@@ -1,6 +1,7 @@
 //! The kinds of sinks, a file each: scheme, settings, example, and how it opens.
 
 mod arrow;
+mod clickhouse;
 mod collector;
 mod csv;
 mod file;
@@ -24,6 +25,7 @@ mod syslog_udp;
 mod table;
 mod text_file;
 
+pub use clickhouse::ClickHouseTable;
 pub use file::is_standard_output;
 pub(crate) use file::{SinkFile, split};
 
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 17] = [
+pub const SINK_KINDS: [SinkKind; 19] = [
     table::KIND,
     json::KIND,
     csv::KIND,
@@ -52,6 +54,8 @@ pub const SINK_KINDS: [SinkKind; 17] = [
     syslog_tls::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,
+    clickhouse::KIND_HTTP,
+    clickhouse::KIND_HTTPS,
 ];
 
 const WHERE: SinkSetting = SinkSetting {

@@ -33,8 +33,10 @@ fn every_command_has_help_with_examples() {
         let out = success([command, "--help"]);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
     }
-    let out = success(["bench", "live", "--help"]);
-    assert!(out.contains("Examples:") && out.contains("weir bench live"), "{out}");
+    for [command, of_command] in [["bench", "live"], ["clickhouse", "schema"], ["clickhouse", "check"]] {
+        let out = success([command, of_command, "--help"]);
+        assert!(out.contains("Examples:") && out.contains(&format!("weir {command} {of_command}")), "{out}");
+    }
     let out = success(["--help"]);
     assert!(out.contains("Exit codes:"), "{out}");
 }
@@ -79,11 +81,11 @@ fn help_and_reference_list_the_same_settings_of_sources_and_sinks() {
     let page = include_str!("../../../../../docs/reference.md");
     let of_page: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("=` |")).map(|(name, _)| name).collect();
+    let is_of_name = |octet: u8| octet.is_ascii_lowercase() || octet == b'-';
     for command in ["read", "probe"] {
         let help = success([command, "--help"]);
         let lines = help.lines().filter_map(|line| line.strip_prefix("    ")?.split_once('='));
-        let of_help: BTreeSet<&str> =
-            lines.map(|(name, _)| name).filter(|name| name.bytes().all(|octet| octet.is_ascii_lowercase())).collect();
+        let of_help: BTreeSet<&str> = lines.map(|(name, _)| name).filter(|name| name.bytes().all(is_of_name)).collect();
         assert_eq!(of_help, of_page, "{command}");
     }
     assert!(of_page.len() > 12, "{of_page:?}");

@@ -2,6 +2,7 @@ mod anonymise;
 mod arrow;
 mod balance;
 mod certificates;
+mod clickhouse;
 mod file_errors;
 mod ipfix_source;
 mod options_records;

@@ -1,0 +1,362 @@
+//! A connection to an HTTP server, with TLS or without: hyper over a socket that does not block.
+//!
+//! Requests are driven by the thread that makes them, which waits in poll(2) for the socket. So a request ends when
+//! the sink has to, and needs no system call that the sandbox forbids, as those of a runtime would be.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::rt::ReadBufCursor;
+use hyper::{HeaderMap, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use socket2::{SockRef, TcpKeepalive};
+use std::error::Error as _;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// Longest sleep between two looks at the stop signal.
+const SHORT_WAIT: Duration = Duration::from_millis(50);
+/// Octets of an answer that are kept at most. The rest is read, and thrown away.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub host: String,
+    pub port: u16,
+    /// With TLS: how, and the name in the certificate.
+    pub tls: Option<(Arc<ClientConfig>, rustls::pki_types::ServerName<'static>)>,
+}
+
+/// What a server answers.
+pub(crate) struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// Times of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionTimes {
+    /// For an address to answer.
+    pub connect: Duration,
+    /// Without any octet in either direction.
+    pub dead: Duration,
+}
+
+/// The state of a socket, which the driver looks at.
+#[derive(Default)]
+struct SocketState {
+    /// A write waits until the socket is writable.
+    waits_to_write: AtomicBool,
+    /// Octets in both directions so far.
+    octets: AtomicU64,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+struct Io {
+    stream: Stream,
+    state: Arc<SocketState>,
+}
+
+/// A connection that is open.
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: http1::Connection<Io, Full<Bytes>>,
+    socket: TcpStream,
+    state: Arc<SocketState>,
+    woken: Arc<Woken>,
+    dead: Duration,
+    has_ended: bool,
+}
+
+/// Remembers that a future wants to be asked again.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    /// Connects to the first address that answers. May wait for a name server.
+    pub fn open(endpoint: &Endpoint, times: ConnectionTimes, stop: &AtomicBool) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in (endpoint.host.as_str(), endpoint.port).to_socket_addrs()? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            match TcpStream::connect_timeout(&address, times.connect) {
+                Ok(socket) => return Self::over(socket, endpoint, times),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn over(socket: TcpStream, endpoint: &Endpoint, times: ConnectionTimes) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(times.dead))?;
+        let other = socket.try_clone()?;
+        let stream = match &endpoint.tls {
+            None => Stream::Plain(socket),
+            Some((config, name)) => {
+                let session = ClientConnection::new(config.clone(), name.clone()).map_err(invalid)?;
+                Stream::Tls(Box::new(StreamOwned::new(session, socket)))
+            }
+        };
+        let (state, woken) = (Arc::<SocketState>::default(), Arc::<Woken>::default());
+        let io = Io { stream, state: state.clone() };
+        let handshake = http1::handshake::<_, Full<Bytes>>(io);
+        // It waits for nothing: TLS begins with the first request.
+        let (sender, driver) = wait_for_nothing(handshake).map_err(plain)?;
+        Ok(Self { sender, driver, socket: other, state, woken, dead: times.dead, has_ended: false })
+    }
+
+    /// Sends a request, and reads the whole answer.
+    pub fn request(&mut self, request: Request<Full<Bytes>>, stop: &AtomicBool) -> io::Result<Answer> {
+        let answer = self.sender.send_request(request);
+        self.drive(stop, async move {
+            let (head, mut body) = answer.await.map_err(plain)?.into_parts();
+            let mut octets = Vec::new();
+            while let Some(frame) = body.frame().await {
+                if let Some(data) = frame.map_err(plain)?.data_ref() {
+                    octets.extend(&data[..data.len().min(MAX_ANSWER - octets.len())]);
+                }
+            }
+            Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: octets })
+        })
+    }
+
+    /// Whether another request can follow: the server has not closed the connection, and reads no more of the last
+    /// request.
+    pub fn is_open(&mut self) -> bool {
+        let waker = Waker::from(self.woken.clone());
+        let mut context = Context::from_waker(&waker);
+        self.woken.0.store(true, Ordering::Relaxed);
+        while !self.has_ended && self.woken.0.swap(false, Ordering::Relaxed) {
+            self.has_ended = Pin::new(&mut self.driver).poll(&mut context).is_ready();
+        }
+        !self.has_ended && self.sender.is_ready()
+    }
+
+    /// Waits for a future that this connection serves.
+    fn drive<T>(&mut self, stop: &AtomicBool, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let waker = Waker::from(self.woken.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        let (mut octets, mut since) = (self.state.octets.load(Ordering::Relaxed), Instant::now());
+        loop {
+            self.woken.0.store(false, Ordering::Relaxed);
+            let ended = match self.has_ended {
+                false => Pin::new(&mut self.driver).poll(&mut context),
+                true => Poll::Pending,
+            };
+            self.has_ended |= ended.is_ready();
+            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                return result;
+            }
+            match ended {
+                Poll::Ready(Err(error)) => return Err(plain(error)),
+                Poll::Ready(Ok(())) => return Err(closed()),
+                Poll::Pending => {}
+            }
+            if self.woken.0.load(Ordering::Relaxed) {
+                continue;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let now = self.state.octets.load(Ordering::Relaxed);
+            if now != octets {
+                (octets, since) = (now, Instant::now());
+            }
+            if since.elapsed() >= self.dead {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer in time"));
+            }
+            self.wait();
+        }
+    }
+
+    /// Waits until the socket is ready, for a short time.
+    fn wait(&self) {
+        let mut events = PollFlags::IN;
+        if self.state.waits_to_write.load(Ordering::Relaxed) {
+            events |= PollFlags::OUT;
+        }
+        let timeout = Timespec::try_from(SHORT_WAIT).ok();
+        let _ = poll(&mut [PollFd::new(&self.socket, events)], timeout.as_ref());
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// The result of a future that is ready at once.
+fn wait_for_nothing<T>(future: impl Future<Output = Result<T, hyper::Error>>) -> Result<T, hyper::Error> {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return result;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the server closed the connection")
+}
+
+fn invalid(error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+/// The error behind one of hyper.
+fn plain(error: hyper::Error) -> io::Error {
+    if error.is_parse() {
+        return invalid("it does not answer in HTTP; if it expects TLS, write clickhouse+https://");
+    }
+    if let Some(cause) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        let message = cause.to_string();
+        let message = match cause.kind() {
+            io::ErrorKind::InvalidData if message.contains("InvalidContentType") => {
+                "it does not answer in TLS; if it expects none, write clickhouse+http://".into()
+            }
+            io::ErrorKind::InvalidData if message.contains("UnknownIssuer") => {
+                format!("{message}; ca=FILE names the certificate of who signed that of the server")
+            }
+            _ => message,
+        };
+        return io::Error::new(cause.kind(), message);
+    }
+    if error.is_canceled() || error.is_closed() || error.is_incomplete_message() {
+        return closed();
+    }
+    io::Error::other(error)
+}
+
+impl Stream {
+    /// Whether a write that cannot go on waits until the socket is writable, not readable.
+    fn waits_to_write(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tls(tls) => tls.conn.wants_write(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(octets),
+            Self::Tls(tls) => tls.read(octets),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(octets),
+            Self::Tls(tls) => tls.write(octets),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+impl Io {
+    /// The result of a call that does not wait.
+    fn ready<T>(&mut self, call: impl Fn(&mut Stream) -> io::Result<T>) -> Poll<io::Result<T>> {
+        loop {
+            match call(&mut self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn count(&self, octets: usize) {
+        self.state.octets.fetch_add(octets as u64, Ordering::Relaxed);
+    }
+
+    fn note_write(&self, is_pending: bool) {
+        let waits = match &self.stream {
+            Stream::Plain(_) => is_pending,
+            Stream::Tls(_) => self.stream.waits_to_write(),
+        };
+        self.state.waits_to_write.store(waits, Ordering::Relaxed);
+    }
+}
+
+impl hyper::rt::Read for Io {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let mut octets = [0; 8192];
+        let most = buffer.remaining().min(octets.len());
+        let read = loop {
+            match self.stream.read(&mut octets[..most]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        match read {
+            Ok(length) => {
+                self.count(length);
+                buffer.put_slice(&octets[..length]);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            // A server that closes TLS without a farewell has answered, or not: HTTP knows.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl hyper::rt::Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.ready(|stream| stream.write(octets));
+        if let Poll::Ready(Ok(length)) = written {
+            self.count(length);
+        }
+        self.note_write(written.is_pending());
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.ready(Write::flush);
+        self.note_write(flushed.is_pending());
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Stream::Tls(tls) = &mut self.stream {
+            tls.conn.send_close_notify();
+            let _ = tls.flush();
+        }
+        Poll::Ready(Ok(()))
+    }
+}

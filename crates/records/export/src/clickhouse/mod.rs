@@ -1,0 +1,379 @@
+//! The sink of ClickHouse: rows in the format RowBinary over HTTP.
+//!
+//! ```text
+//! write -> rows -> compressed -> batch ─┬─> waiting batches -> thread of the sender -> server
+//!                                       └─> oldest lost beyond the limit of memory
+//! ```
+//! A batch ends after a number of rows or a time. It is inserted when the server has answered 200 and its whole answer
+//! has no error; only then its records are exported. Each attempt has the same octets and the same token
+//! (`insert_deduplication_token`), by which the server refuses what it has got before.
+
+mod batches;
+mod client;
+mod connection;
+mod sender;
+mod table;
+
+pub(crate) use client::{Client, Credentials};
+pub(crate) use connection::{ConnectionTimes, Endpoint};
+pub use table::TableReport;
+
+use crate::pending_records::{PendingRecords, totals};
+use crate::sink::{Attempts, Error, ExportOptions, Sink};
+use crate::unidirectional::unidirectional;
+use batches::Batch;
+use sender::{Sender, Shared, State};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::warn;
+use weir_clickhouse::{RowEncoder, TableName, insert_statement};
+use weir_fields::Column;
+use weir_flow::FlowRecord;
+use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
+use zstd::stream::write::Encoder as Zstd;
+
+/// Longest sleep between two looks at a deadline.
+const SHORT_WAIT: Duration = Duration::from_millis(50);
+/// Level 3 takes half as much time again, and saves little.
+const ZSTD_LEVEL: i32 = 1;
+
+/// A table of a server, and how rows are sent to it.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSettings {
+    pub table: TableName,
+    pub rows: u64,
+    pub wait: Duration,
+    pub buffer_bytes: usize,
+    pub is_compressed: bool,
+}
+
+/// The rows of the batch that is being filled.
+struct OpenBatch {
+    octets: Octets,
+    records: PendingRecords,
+    altered: u64,
+    began: Instant,
+}
+
+enum Octets {
+    Plain(Vec<u8>),
+    Compressed(Zstd<'static, Vec<u8>>),
+}
+
+/// The sink.
+pub(crate) struct ClickHouseSink {
+    settings: TableSettings,
+    encoder: RowEncoder,
+    uniflow: bool,
+    row: Vec<u8>,
+    open: Option<OpenBatch>,
+    batches: u64,
+    shared: Arc<Shared>,
+    /// Until its thread starts.
+    sender: Option<Sender>,
+    times: Attempts,
+    /// Live traffic: the sink does not wait for the server.
+    is_live: bool,
+    until: Option<Instant>,
+    has_failed: bool,
+    counters: SinkCounters,
+}
+
+impl ClickHouseSink {
+    /// Checks the table, and prepares to send. A probe (`retries`) goes on without an answer.
+    pub fn open(
+        sink: &str,
+        client: Client,
+        settings: TableSettings,
+        columns: Vec<&'static Column>,
+        options: &ExportOptions,
+    ) -> Result<Self, Error> {
+        let is_checked = check_at_start(sink, &client, &settings.table, &columns, options)?;
+        let shared = Arc::<Shared>::default();
+        let sender = Sender {
+            sink: sink.into(),
+            statement: insert_statement(&settings.table, &columns),
+            client,
+            table: settings.table.clone(),
+            run: format!("{}/{}", run_name(), settings.table),
+            encoding: settings.is_compressed.then_some("zstd"),
+            times: options.attempts,
+            ends_when_refused: !options.retries,
+            is_checked,
+            shared: shared.clone(),
+            back_off: options.attempts.reconnect,
+            logged: None,
+            columns: columns.clone(),
+        };
+        Ok(Self {
+            encoder: RowEncoder::new(&columns),
+            settings,
+            uniflow: options.uniflow,
+            row: Vec::new(),
+            open: None,
+            batches: 0,
+            shared,
+            sender: Some(sender),
+            times: options.attempts,
+            is_live: options.retries,
+            until: None,
+            has_failed: false,
+            counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
+        })
+    }
+
+    /// Starts the thread: not before the first call of the thread of the sink, which is restricted.
+    fn start(&mut self) -> Result<(), Error> {
+        let Some(sender) = self.sender.take() else { return Ok(()) };
+        let thread = std::thread::Builder::new().name("weir-clickhouse".into()).spawn(move || sender.run());
+        thread.map(drop).map_err(|error| self.error(error))
+    }
+
+    fn error(&self, error: io::Error) -> Error {
+        Error::Io { sink: self.counters.sink.clone(), error }
+    }
+
+    fn append(&mut self, flow: &FlowRecord) -> io::Result<()> {
+        self.row.clear();
+        let (mut rows, mut fits) = (1, true);
+        if self.uniflow {
+            rows = 0;
+            for (part, _) in unidirectional(flow) {
+                fits &= self.encoder.append(&part, flow, &mut self.row);
+                rows += 1;
+            }
+        } else {
+            fits = self.encoder.append(flow, flow, &mut self.row);
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(OpenBatch::new(self.settings.is_compressed)?),
+        };
+        open.records.merge(PendingRecords { flows: totals(flow), wire_records: rows });
+        open.altered += u64::from(!fits);
+        open.octets.write(&self.row)?;
+        // A batch is a part of the memory, so that what is lost is not all.
+        if open.records.wire_records >= self.settings.rows || open.octets.len() >= self.settings.buffer_bytes / 4 {
+            self.end_batch()?;
+        }
+        Ok(())
+    }
+
+    /// Ends a batch that has waited long enough. While others wait for the server, more rows go into it: the server
+    /// likes few large batches.
+    fn end_due_batch(&mut self) -> io::Result<()> {
+        let is_due = self.open.as_ref().is_some_and(|open| open.began.elapsed() >= self.settings.wait);
+        if is_due && self.shared.lock().batches.is_empty() { self.end_batch() } else { Ok(()) }
+    }
+
+    fn end_batch(&mut self) -> io::Result<()> {
+        let Some(OpenBatch { octets, records, altered, .. }) = self.open.take() else { return Ok(()) };
+        let batch = Batch { id: self.batches, octets: octets.finish()?.into(), records, altered };
+        self.batches += 1;
+        self.shared.lock().batches.push(batch);
+        self.shared.notify();
+        Ok(())
+    }
+
+    /// Counts what was inserted meanwhile.
+    fn count(&mut self) {
+        let inserted = std::mem::take(&mut self.shared.lock().inserted);
+        for batch in inserted {
+            let batch: &Batch = &batch;
+            batch.records.count_exported(&mut self.counters);
+            if batch.altered > 0 {
+                *self.counters.altered.entry("number_beyond_format").or_default() += batch.altered;
+            }
+            self.counters.messages += 1;
+            self.counters.octets += batch.octets.len() as u64;
+        }
+    }
+
+    /// Waits as long as the kind of run permits until no more than this waits; then loses the oldest.
+    fn settle(&mut self, all: bool) {
+        let (start, limit) = (Instant::now(), if all { 0 } else { self.settings.buffer_bytes });
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        while state.failed.is_none() && state.batches.bytes() > limit {
+            let end = match (self.until, state.down_since) {
+                (Some(until), _) => Some(until),
+                (None, _) if self.is_live && !all => Some(start),
+                (None, since) => since.map(|since| if all { since.max(start) } else { since } + self.times.outage),
+            };
+            let left = end.map_or(SHORT_WAIT, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                break;
+            }
+            state = shared.wait(state, left.min(SHORT_WAIT));
+        }
+        self.lose_oldest(state);
+    }
+
+    fn lose_oldest(&mut self, mut state: MutexGuard<'_, State>) {
+        while state.batches.bytes() > self.settings.buffer_bytes
+            && let Some(batch) = state.batches.take_oldest()
+        {
+            state.lost_flows += batch.records.flows.flows;
+            batch.records.count_lost(ExportLossReason::BufferFull, &mut self.counters);
+        }
+    }
+
+    /// Counts all that waits as lost, for a reason.
+    fn lose_all(&mut self, reason: ExportLossReason) {
+        let open = self.open.take().map(|open| open.records);
+        let waiting: Vec<_> = self.shared.lock().batches.take_all().collect();
+        open.into_iter()
+            .chain(waiting.iter().map(|batch| batch.records))
+            .for_each(|records| records.count_lost(reason, &mut self.counters));
+    }
+
+    /// Ends the sink if the server refuses the records for good.
+    fn check(&mut self) -> Result<(), Error> {
+        let Some(failure) = self.shared.lock().failed.take() else { return Ok(()) };
+        self.has_failed = true;
+        self.count();
+        self.lose_all(ExportLossReason::WriteFailed);
+        Err(self.error(failure.into_io()))
+    }
+
+    fn write_flows(&mut self, flows: &[FlowRecord]) -> io::Result<()> {
+        flows.iter().try_for_each(|flow| self.append(flow))?;
+        self.end_due_batch()
+    }
+}
+
+impl Sink for ClickHouseSink {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        if self.has_failed {
+            let mut lost = RecordTotals::default();
+            flows.iter().for_each(|flow| lost.merge(totals(flow)));
+            self.counters.add_lost(ExportLossReason::WriteFailed, lost);
+            return Ok(());
+        }
+        self.start()?;
+        self.write_flows(flows).map_err(|error| self.error(error))?;
+        self.settle(false);
+        self.count();
+        self.check()
+    }
+
+    fn connect(&mut self) -> bool {
+        self.count();
+        false
+    }
+
+    fn tick(&mut self) {
+        // Memory takes every octet.
+        if let Err(error) = self.end_due_batch() {
+            warn!(sink = self.counters.sink, %error, "a batch cannot be ended");
+        }
+        self.count();
+    }
+
+    fn drain(&mut self, _flows: u64, until: Instant) {
+        self.until = Some(until);
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.shared.lock().is_ending = true;
+        let ended = self.end_batch().map_err(|error| self.error(error)).and_then(|()| self.start());
+        self.shared.notify();
+        self.settle(true);
+        self.count();
+        let is_down = self.shared.lock().down_since.is_some();
+        let checked = self.check();
+        let reason = if is_down { ExportLossReason::CollectorUnreachable } else { ExportLossReason::DrainTimeout };
+        self.lose_all(reason);
+        self.shared.stop();
+        ended.and(checked)
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        &self.counters
+    }
+}
+
+impl Drop for ClickHouseSink {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl OpenBatch {
+    fn new(is_compressed: bool) -> io::Result<Self> {
+        let octets = match is_compressed {
+            true => Octets::Compressed(Zstd::new(Vec::new(), ZSTD_LEVEL)?),
+            false => Octets::Plain(Vec::new()),
+        };
+        Ok(Self { octets, records: PendingRecords::default(), altered: 0, began: Instant::now() })
+    }
+}
+
+impl Octets {
+    fn write(&mut self, row: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(octets) => octets.write_all(row),
+            Self::Compressed(encoder) => encoder.write_all(row),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(octets) => octets.len(),
+            Self::Compressed(encoder) => encoder.get_ref().len(),
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Plain(octets) => Ok(octets),
+            Self::Compressed(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// Asks the server for the table. Returns whether it has answered.
+fn check_at_start(
+    sink: &str,
+    client: &Client,
+    table: &TableName,
+    columns: &[&'static Column],
+    options: &ExportOptions,
+) -> Result<bool, Error> {
+    let (mut client, of_table, columns) = (client.another(), table.clone(), columns.to_vec());
+    let mut ask = move || TableReport::of(&mut client, &of_table, &columns, &AtomicBool::new(false))?.check(&of_table);
+    let answer = match options.retries {
+        false => Some(ask()),
+        // A name server, or the server, may not answer for long: a thread of its own waits for it.
+        true => {
+            let (send, receive) = std::sync::mpsc::channel();
+            let started = std::thread::Builder::new().spawn(move || drop(send.send(ask())));
+            started.map_err(|error| Error::Io { sink: sink.into(), error })?;
+            receive.recv_timeout(options.attempts.connect).ok()
+        }
+    };
+    match answer {
+        Some(Ok(report)) => {
+            if let Some(warning) = report.window_warning() {
+                warn!(sink, "{warning}");
+            }
+            Ok(true)
+        }
+        Some(Err(failure)) if failure.is_permanent() || !options.retries => {
+            Err(Error::Io { sink: sink.into(), error: failure.into_io() })
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The name of this run of this sink: host, time, and a random number.
+fn run_name() -> String {
+    static SINKS: AtomicU64 = AtomicU64::new(0);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let random = RandomState::new().build_hasher().finish();
+    format!("weir/{host}/{time:x}-{random:x}-{}", SINKS.fetch_add(1, Ordering::Relaxed))
+}

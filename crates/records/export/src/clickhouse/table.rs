@@ -1,0 +1,85 @@
+//! Whether the table of a server takes the rows of a sink.
+
+use super::client::{Body, Client, Failure};
+use hyper::body::Bytes;
+use std::sync::atomic::AtomicBool;
+use weir_clickhouse::{Difference, LiveColumn, TableName, Window, compare, quoted_text, window};
+use weir_fields::Column;
+
+/// A table of a server beside the rows of a sink.
+#[derive(Debug)]
+pub struct TableReport {
+    /// Its columns.
+    pub live: Vec<LiveColumn>,
+    /// What it lacks.
+    pub differences: Vec<Difference>,
+    /// Its engine with all settings.
+    pub engine: String,
+    /// Whether it refuses a block that it got before.
+    pub window: Window,
+}
+
+impl TableReport {
+    /// Asks the server.
+    pub(crate) fn of(
+        client: &mut Client,
+        table: &TableName,
+        columns: &[&'static Column],
+        stop: &AtomicBool,
+    ) -> Result<Self, Failure> {
+        let mut rows = |statement: String| {
+            let body = Body { octets: Bytes::new(), encoding: None };
+            client.run(&format!("{statement} FORMAT TSVRaw"), &[], &body, stop)
+        };
+        let (database, name) = (quoted_text(&table.database), quoted_text(&table.table));
+        let engines =
+            rows(format!("SELECT engine_full FROM system.tables WHERE database = {database} AND name = {name}"))?;
+        let Some(engine) = engines.lines().next().map(String::from) else {
+            return Err(Failure::Refused(format!(
+                "there is no table {table}, or the user may not see it; make it with: weir clickhouse schema --database \
+                 {} --table {}",
+                table.database, table.table
+            )));
+        };
+        let text = rows(format!(
+            "SELECT name, type, default_kind FROM system.columns WHERE database = {database} AND table = {name} ORDER BY \
+             position"
+        ))?;
+        let live: Vec<_> = text.lines().filter_map(live_column).collect();
+        Ok(Self { differences: compare(columns, &live), live, window: window(&engine), engine })
+    }
+
+    /// Fails if the table lacks something.
+    pub(crate) fn check(self, table: &TableName) -> Result<Self, Failure> {
+        let Some(first) = self.differences.first() else { return Ok(self) };
+        let others = match self.differences.len() {
+            1 => String::new(),
+            number => format!(" ({} other columns do not fit either)", number - 1),
+        };
+        Err(Failure::Refused(format!(
+            "the table {table} does not fit: {first}{others}; weir clickhouse check shows all, and weir clickhouse schema \
+             prints the statements that make a table"
+        )))
+    }
+
+    /// What a user should know of the window.
+    pub fn window_warning(&self) -> Option<&'static str> {
+        match self.window {
+            Window::Known(_) => None,
+            Window::Off => Some(
+                "the table has no non_replicated_deduplication_window, so rows can be inserted twice after the loss of a \
+                 connection",
+            ),
+            Window::Unknown => Some(
+                "the engine of the table is none that is known to refuse a block that it got before, so rows can be \
+                 inserted twice after the loss of a connection",
+            ),
+        }
+    }
+}
+
+fn live_column(line: &str) -> Option<LiveColumn> {
+    let mut parts = line.split('\t');
+    let mut part = || parts.next().map(String::from);
+    Some(LiveColumn { name: part()?, type_name: part()?, default_kind: part().unwrap_or_default() })
+}
