@@ -1,7 +1,7 @@
 //! Flow records as syslog messages (RFC 5424), one per message, whose text is the JSON of the record.
 //!
 //! ```text
-//! <134>1 2026-11-29T08:56:58.123456Z host weir - flow - {"start":...}
+//! <134>1 2026-11-29T08:56:58.123456Z host weir - flow - {"start_time":...}
 //! ```
 //! Over a connection each message has its length in front (octet counting, RFC 6587 and 5425). Over UDP each has
 //! a datagram of its own (RFC 5426): a record that is too long for one is lost as a whole, not in part.

@@ -160,8 +160,8 @@ impl Waiting {
         flows
     }
 
-    /// The connection is lost: messages that the system has not accepted as a whole are sent again. Those of the
-    /// session do not wait.
+    /// The connection is lost: messages that the system has not accepted as a whole are retransmitted. Those of
+    /// the session do not wait.
     pub fn end_connection(&mut self) {
         self.messages.retain(|message| !message.is_of_session());
         self.bytes = self.messages.iter().map(Message::memory_bytes).sum();

@@ -66,7 +66,7 @@ fn balanced(text: &str) -> Result<Vec<RecordSink>, InvalidOutput> {
 }
 
 /// Splits a list of sinks at each comma that a scheme follows: `json:` or another that exists, or anything with `://`.
-/// Any other comma is part of a sink, as in `fields=src_ip,bytes`.
+/// Any other comma is part of a sink, as in `fields=src_ip,dst_ip`.
 fn split_sinks(text: &str) -> Vec<&str> {
     let begins_sink = |rest: &str| {
         let scheme = rest.split_once(':').map_or("", |(scheme, _)| scheme);

@@ -10,7 +10,7 @@ fn each_flow_goes_to_one_of_the_sinks() {
     let (folder, capture) = (tempfile::tempdir().unwrap(), capture(900));
     let path = |name: &str| folder.path().join(name);
     let (collector, address) = Collector::tcp("127.0.0.1:0");
-    let fields = "start,src_ip,src_port,dst_ip,dst_port,bytes";
+    let fields = "start_time,src_ip,src_port,dst_ip,dst_port";
     let balance = format!(
         "balance:{}?fields={fields},json+tcp://{address}?fields={fields},json:{}?fields={fields}",
         path("a.json").display(),
