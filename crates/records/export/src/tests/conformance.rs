@@ -99,7 +99,8 @@ fn templates_have_ids_scopes_and_lengths_of_the_format() {
             known.insert(id, template);
         }
         for (element, scopes) in scopes {
-            let has = |template: &&Template| template.scopes.is_some() && template.fields.iter().any(|f| f.0 == element);
+            let has =
+                |template: &&Template| template.scopes.is_some() && template.fields.iter().any(|f| f.0 == element);
             let found: Vec<&Template> = known.values().filter(has).collect();
             let is_sent = element != 339 || !settings.is_empty();
             assert_eq!(found.len(), usize::from(is_sent), "{element} {settings}");
