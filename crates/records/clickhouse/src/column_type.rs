@@ -11,7 +11,7 @@
 //! | a list of texts | `Array(String)` |
 //! | other texts | `String`, none is empty; of few values `LowCardinality(String)` |
 //!
-//! Integers and numbers are `Nullable` if 0 and no value differ: not counters that every flow has.
+//! Integers, numbers and times are `Nullable` if 0 and no value differ: not counters that every flow has.
 
 use std::fmt;
 use weir_fields::{Column, ColumnKind, DataType, Origin, elements_of};
@@ -20,7 +20,10 @@ use weir_fields::{Column, ColumnKind, DataType, Origin, elements_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
     /// Nanoseconds since 1970, 64 bits.
-    Time,
+    Time {
+        /// Whether it can have no value.
+        is_nullable: bool,
+    },
     /// An unsigned number.
     Integer {
         /// Its octets: 1, 2, 4 or 8.
@@ -63,7 +66,7 @@ impl ColumnType {
     pub fn of(column: &Column) -> Self {
         let is_list = column.properties.is_list;
         match column.kind {
-            ColumnKind::Time => Self::Time,
+            ColumnKind::Time => Self::Time { is_nullable: !["start_time", "end_time"].contains(&column.name) },
             ColumnKind::Integer => {
                 let is_nullable = !column.has_number_of_none() && !ALWAYS.contains(&column.name);
                 Self::Integer { octets: octets(column), is_nullable }
@@ -96,7 +99,8 @@ fn octets(column: &Column) -> u8 {
 impl fmt::Display for ColumnType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Time => formatter.write_str("DateTime64(9, 'UTC')"),
+            Self::Time { is_nullable: false } => formatter.write_str("DateTime64(9, 'UTC')"),
+            Self::Time { is_nullable: true } => formatter.write_str("Nullable(DateTime64(9, 'UTC'))"),
             Self::Integer { octets, is_nullable: false } => write!(formatter, "UInt{}", 8 * octets),
             Self::Integer { octets, is_nullable: true } => write!(formatter, "Nullable(UInt{})", 8 * octets),
             Self::Number => formatter.write_str("Nullable(Float64)"),
@@ -131,6 +135,7 @@ mod tests {
             ("approximate", "Array(LowCardinality(String))"),
             ("tags", "Array(LowCardinality(String))"),
             ("bps", "Nullable(Float64)"),
+            ("cert_not_before", "Nullable(DateTime64(9, 'UTC'))"),
             ("src_country", "LowCardinality(String)"),
             ("sni", "String"),
             ("alpn_offered", "Array(String)"),

@@ -70,10 +70,14 @@ fn encoding(type_name: &str) -> String {
         plain.remove(start + length);
         plain.replace_range(start..start + "LowCardinality(".len(), "");
     }
-    match plain.strip_prefix("DateTime64(").and_then(|rest| rest.split([',', ')']).next()) {
-        Some(digits) => format!("DateTime64({digits})"),
-        None => plain,
+    // DateTime64(9,'UTC')
+    if let Some(start) = plain.find("DateTime64(")
+        && let Some(zone) = plain[start..].find(",'").map(|at| start + at)
+        && let Some(length) = plain[zone..].find(')')
+    {
+        plain.replace_range(zone..zone + length, "");
     }
+    plain
 }
 
 /// Whether a table refuses a block that it got before.
@@ -137,6 +141,7 @@ mod tests {
             ("fwd_vlan_id", "Nullable(UInt16)", ""),
         ];
         assert_eq!(compare(&columns, &live(&good)), []);
+        assert_eq!(encoding("Nullable(DateTime64(9, 'Europe/Rome'))"), "Nullable(DateTime64(9))");
         let bad = [
             ("start_time", "DateTime64(3, 'UTC')", ""),
             ("src_ip", "IPv4", ""),

@@ -37,10 +37,13 @@ impl RowEncoder {
 
 fn append_value(of_type: ColumnType, value: &FieldValue<'_>, text: &mut Vec<u8>, row: &mut Vec<u8>) -> bool {
     match (of_type, value) {
-        (ColumnType::Time, value) => {
-            let ns = if let FieldValue::Time(ns) = value { *ns } else { 0 };
-            row.extend(i64::try_from(ns).unwrap_or(i64::MAX).to_le_bytes());
-            return i64::try_from(ns).is_ok();
+        (ColumnType::Time { is_nullable }, value) => {
+            let ns = if let FieldValue::Time(ns) = value { Some(*ns) } else { None };
+            row.extend(is_nullable.then_some(u8::from(ns.is_none())));
+            if let Some(ns) = ns.or((!is_nullable).then_some(0)) {
+                row.extend(i64::try_from(ns).unwrap_or(i64::MAX).to_le_bytes());
+                return i64::try_from(ns).is_ok();
+            }
         }
         (ColumnType::Integer { octets, is_nullable }, value) => {
             let number = match value {

@@ -16,7 +16,8 @@ use std::thread;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
 use testbed::{
-    Pcap, SavedCapture, captures, failure, is_installed, ledger_of, number, request_and_response, success, unzstd,
+    Pcap, SavedCapture, captures, command, failure, is_installed, ledger_of, number, read_ledger, request_and_response,
+    signal, success, unzstd, wait_for_thread_of_signals,
 };
 
 /// What a request gets.
@@ -453,6 +454,31 @@ fn a_read_ends_when_the_server_is_away() {
     let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &sink, "--timing", quick]);
     assert_eq!((code, exported(&ledger)), (0, 300), "{err}");
     assert!(err.contains("the server does not answer in time"), "{err}");
+}
+
+#[test]
+fn a_second_signal_ends_a_read_whose_server_does_not_answer() {
+    let (source, folder) = (capture(300), tempfile::tempdir().unwrap());
+    let [stats, log] = ["stats.json", "log"].map(|name| folder.path().join(name));
+    let server = Server::start("store", &[Reply::Done, Reply::Never]);
+    let mut child = command()
+        .args(["read", source.name(), "-o", &format!("{}?rows=100", server.sink()), "--stats"])
+        .arg(&stats)
+        .args(["--timing", "same_signal=50ms,last_records=50ms,drain_grace=50ms"])
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let is_logged = |text: &str| until(text, || fs::read_to_string(&log).unwrap().contains(text));
+    wait_for_thread_of_signals(&child);
+    until("the server has two batches", || server.inserts().len() == 2);
+    signal(&child, libc::SIGTERM);
+    is_logged("another signal loses the records that outputs have not accepted by then");
+    signal(&child, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let ledger = read_ledger(&stats);
+    // The sink is abandoned, perhaps before it has counted the first batch.
+    let lost = lost(&ledger, "drain_timeout");
+    assert!(exported(&ledger) + lost == 300 && lost >= 200, "{ledger:#}");
 }
 
 #[test]
