@@ -6,7 +6,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 31] = [
+const ALLOWED: [(&str, &str); 32] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
@@ -14,11 +14,12 @@ const ALLOWED: [(&str, &str); 31] = [
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),
-    ("export", "dpi fields flow ledger packet store tcp text"),
+    ("export", "dpi fields flow kafka ledger packet store tcp text"),
     ("fields", "dpi flow packet tcp text"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
     ("ipfix-file", "fields flow packet"),
+    ("kafka", ""),
     ("ledger", ""),
     ("ndpi", ""),
     ("nfdump-file", "fields flow ipfix-file"),
@@ -44,9 +45,9 @@ const ALLOWED: [(&str, &str); 31] = [
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture), the flow
-/// cache's memory and prefetch (flow), nDPI (ndpi), DuckDB (sql), the GPU driver (tcp-batch), namespaces and signals of tests
+/// cache's memory and prefetch (flow), nDPI (ndpi), DuckDB (sql), librdkafka (kafka), the GPU driver (tcp-batch), namespaces and signals of tests
 /// (testbed). All others forbid it.
-const MAY_BE_UNSAFE: [&str; 6] = ["capture", "flow", "ndpi", "sql", "tcp-batch", "testbed"];
+const MAY_BE_UNSAFE: [&str; 7] = ["capture", "flow", "kafka", "ndpi", "sql", "tcp-batch", "testbed"];
 
 /// Crates whose files import from each other, not through what the root of the crate re-exports: so each import
 /// shows the way of the data.

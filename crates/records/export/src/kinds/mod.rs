@@ -10,6 +10,7 @@ mod ipfix_udp;
 mod json;
 mod json_tcp;
 mod json_unix;
+mod kafka;
 mod netflow5_udp;
 mod netflow9_udp;
 mod parquet;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 12] = [
+pub const SINK_KINDS: [SinkKind; 13] = [
     table::KIND,
     json::KIND,
     csv::KIND,
@@ -39,6 +40,7 @@ pub const SINK_KINDS: [SinkKind; 12] = [
     ipfix_udp::KIND,
     ipfix_tcp::KIND,
     json_tcp::KIND,
+    kafka::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,
 ];
@@ -127,9 +129,9 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The TCP port to which it connects, again and again while it runs; `None` without TCP.
-    fn tcp_port(&self) -> Option<u16> {
-        None
+    /// The TCP ports to which it connects, again and again while it runs.
+    fn tcp_ports(&self) -> Vec<u16> {
+        Vec::new()
     }
 
     /// Whether it makes files after the start, besides rotated ones.

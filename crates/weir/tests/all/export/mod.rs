@@ -2,6 +2,7 @@ mod anonymise;
 mod arrow;
 mod file_errors;
 mod ipfix_source;
+mod kafka;
 mod options_records;
 mod rotation;
 pub mod store;
