@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
-use weir_fields::{Column, ColumnKind, Element, FieldValue, WEIR_FIRST_NUMBER, fields};
+use weir_fields::{Column, ColumnKind, Element, FieldValue, fields};
 use weir_flow::FlowRecord;
 use weir_packet::Network;
 
@@ -94,13 +94,13 @@ static FIELDS: LazyLock<MessageFields> = LazyLock::new(|| {
     MessageFields { common, weir }
 });
 
-/// The number of a field of Weir: that of its element, plus 1000 for an element of Weir, 2000 for one of IANA, or 3000
-/// for one of ntop. What has no element follows from other fields.
+/// The number of a field of Weir: that of its element, from 1000 on for an element of Weir, plus 2000 for one of IANA,
+/// or 3000 for one of ntop. What has no element follows from other fields.
 fn number(elements: &[Element]) -> Option<u32> {
     let first = |is: fn(&Element) -> bool, base: u32| {
         elements.iter().find(|element| is(element)).map(|element| base + u32::from(element.number))
     };
-    first(|element| element.weir.is_some(), WEIR_FIRST_NUMBER.into())
+    first(|element| element.weir.is_some(), 0)
         .or_else(|| first(|element| element.ntop_reverse.is_none(), IANA_FIRST_NUMBER))
         .or_else(|| first(|_| true, NTOP_FIRST_NUMBER))
 }

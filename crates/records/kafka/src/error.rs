@@ -25,7 +25,8 @@ pub mod code {
 pub enum Error {
     /// The library was not found.
     #[error(
-        "librdkafka is not installed; install the package librdkafka1 (Debian, Ubuntu) or librdkafka (Fedora, RHEL, Alpine) ({0})"
+        "librdkafka is not installed; install the package librdkafka1 (Debian, Ubuntu) or librdkafka (Fedora, RHEL, \
+         Alpine) ({0})"
     )]
     NoLibrary(libloading::Error),
     /// librdkafka refuses an option. The message has no value of it.
