@@ -19,6 +19,7 @@ mod ipfix_file;
 mod json_csv;
 mod json_stream;
 mod kafka;
+mod kafka_options;
 mod kinds;
 mod netflow5;
 mod options_records;
@@ -40,10 +41,10 @@ mod uptime;
 
 pub use compression::Compression;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
-pub use kafka::{InvalidKafkaOption, UnusableOptions};
 pub use json_csv::{
     append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
 };
+pub use kafka_options::{InvalidKafkaOption, UnusableOptions};
 pub use kinds::{SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
 pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};

@@ -32,34 +32,34 @@ const OBSERVATION_DOMAIN: u32 = 70;
 const MPLS_LABEL: u32 = 81;
 const TIME_RECEIVED: u32 = 110;
 
-/// A column that is a field of goflow2: its number, type, name there, and the name of the column.
-type CommonField = (u32, &'static str, &'static str, &'static str);
+/// A column that is a field of goflow2: its number, type and name there, and the IANA element of the column.
+type CommonField = (u32, &'static str, &'static str, u16);
 
 const COMMON: [CommonField; 20] = [
-    (6, "bytes", "src_addr", "src_ip"),
-    (7, "bytes", "dst_addr", "dst_ip"),
-    (9, "uint64", "bytes", "fwd_bytes"),
-    (10, "uint64", "packets", "fwd_packets"),
-    (14, "uint32", "src_as", "src_as"),
-    (15, "uint32", "dst_as", "dst_as"),
-    (18, "uint32", "in_if", "interface"),
-    (20, "uint32", "proto", "protocol_number"),
-    (21, "uint32", "src_port", "src_port"),
-    (22, "uint32", "dst_port", "dst_port"),
-    (23, "uint32", "ip_tos", "fwd_tos"),
-    (25, "uint32", "ip_ttl", "fwd_ttl_min"),
-    (26, "uint32", "tcp_flags", "fwd_tcp_flags_number"),
-    (27, "uint64", "src_mac", "src_mac"),
-    (28, "uint64", "dst_mac", "dst_mac"),
-    (29, "uint32", "vlan_id", "fwd_vlan_id"),
-    (31, "uint32", "icmp_type", "fwd_icmp_type"),
-    (32, "uint32", "icmp_code", "fwd_icmp_code"),
-    (111, "uint64", "time_flow_start_ns", "start_time"),
-    (112, "uint64", "time_flow_end_ns", "end_time"),
+    (6, "bytes", "src_addr", 8),
+    (7, "bytes", "dst_addr", 12),
+    (9, "uint64", "bytes", 1),
+    (10, "uint64", "packets", 2),
+    (14, "uint32", "src_as", 16),
+    (15, "uint32", "dst_as", 17),
+    (18, "uint32", "in_if", 10),
+    (20, "uint32", "proto", 4),
+    (21, "uint32", "src_port", 7),
+    (22, "uint32", "dst_port", 11),
+    (23, "uint32", "ip_tos", 5),
+    (25, "uint32", "ip_ttl", 52),
+    (26, "uint32", "tcp_flags", 6),
+    (27, "uint64", "src_mac", 56),
+    (28, "uint64", "dst_mac", 80),
+    (29, "uint32", "vlan_id", 58),
+    (31, "uint32", "icmp_type", 176),
+    (32, "uint32", "icmp_code", 177),
+    (111, "uint64", "time_flow_start_ns", 152),
+    (112, "uint64", "time_flow_end_ns", 153),
 ];
 
-/// Entries of the catalogue that goflow2's fields have in another form.
-const ELSEWHERE: [&str; 3] = ["ethertype", "mpls_label", "sampling_max"];
+/// IANA elements of what goflow2's fields have in another form: EtherType, label stack, samplingPopulation.
+const ELSEWHERE: [u16; 3] = [256, 70, 310];
 
 /// A column as a field of a message.
 #[derive(Clone, Copy, Debug)]
@@ -77,15 +77,15 @@ struct MessageFields {
 }
 
 static FIELDS: LazyLock<MessageFields> = LazyLock::new(|| {
-    let columns = || fields().flat_map(|entry| entry.columns);
-    let common = COMMON.iter().map(|&(number, _, name, of)| {
-        let column = columns().find(|column| column.name == of).expect("a test compares the names with the catalogue");
-        MessageField { number, name, column }
+    let has = |elements: &[Element], number: u16| elements.iter().any(|element| is_iana(element) && element.number == number);
+    let common = COMMON.iter().map(|&(number, _, name, element)| {
+        let entry = fields().find(|entry| has(entry.elements, element)).expect("a test looks for all elements");
+        MessageField { number, name, column: &entry.columns[0] }
     });
-    let is_common = |column: &Column| COMMON.iter().any(|(_, _, _, name)| *name == column.name);
     let weir = fields().filter_map(|entry| {
         let column = &entry.columns[0];
-        let is_other = is_common(column) || ELSEWHERE.contains(&entry.name);
+        let mut others = COMMON.iter().map(|(_, _, _, element)| *element).chain(ELSEWHERE);
+        let is_other = others.any(|element| has(entry.elements, element));
         let number = number(entry.elements).filter(|_| !is_other)?;
         Some(MessageField { number, name: entry.name, column })
     });
@@ -101,8 +101,12 @@ fn number(elements: &[Element]) -> Option<u32> {
         elements.iter().find(|element| is(element)).map(|element| base + u32::from(element.number))
     };
     first(|element| element.weir.is_some(), 0)
-        .or_else(|| first(|element| element.ntop_reverse.is_none(), IANA_FIRST_NUMBER))
+        .or_else(|| first(is_iana, IANA_FIRST_NUMBER))
         .or_else(|| first(|_| true, NTOP_FIRST_NUMBER))
+}
+
+fn is_iana(element: &Element) -> bool {
+    element.weir.is_none() && element.ntop_reverse.is_none()
 }
 
 /// What a message says besides the flow.
@@ -137,7 +141,7 @@ impl MessageEncoder {
                 let name = column.name;
                 name == field.name || name.strip_prefix("fwd_").or(name.strip_prefix("rev_")) == Some(field.name)
             };
-            list.is_none_or(|list| list.iter().any(|column| is_of(&column)))
+            list.is_none_or(|list| list.iter().any(is_of))
         };
         let weir = FIELDS.weir.iter().filter(|field| has(selected, field) && has(known, field));
         Self { observation_domain, weir: weir.copied().collect(), body: Vec::new(), text: Vec::new() }

@@ -1,7 +1,7 @@
 //! The interface of all sinks, their options and errors.
 
 use crate::element::MIN_MESSAGE_BYTES;
-use crate::kafka::{InvalidKafkaOption, UnusableOptions};
+use crate::kafka_options::{InvalidKafkaOption, UnusableOptions};
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 //! settings: `?NAME=VALUE&...`. It is parsed once.
 
 use crate::compression::Compression;
-use crate::kafka::InvalidKafkaOption;
+use crate::kafka_options::InvalidKafkaOption;
 use crate::kinds::{Destination, SINK_KINDS, SinkFile, SinkKind, SinkSetting, ViewFormat, is_standard_output, split};
 use crate::rotation::RotationSettings;
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};

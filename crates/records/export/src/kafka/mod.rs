@@ -1,10 +1,7 @@
 //! Flow records in a topic of Kafka: a message for each record, protobuf or JSON.
 
-mod options;
 mod output;
 
-pub use options::{InvalidKafkaOption, UnusableOptions};
-pub(crate) use options::{Options, check_visible};
 pub(crate) use output::{Destination, KafkaOutput};
 
 use crate::json_csv::append_part;

@@ -7,7 +7,7 @@
 //! A flow is exported when all of its messages are delivered. The client is made by the thread that writes, so that
 //! its threads are in the sandbox, too.
 
-use super::options::Options;
+use crate::kafka_options::Options;
 use crate::pending_records::PendingRecords;
 use crate::sink::Attempts;
 use std::collections::{BTreeMap, VecDeque};
@@ -95,12 +95,7 @@ pub(crate) struct KafkaOutput {
 
 impl KafkaOutput {
     /// Checks the options. Without `retries`, also that a broker answers and has the topic.
-    pub fn open(
-        sink: &str,
-        mut destination: Destination,
-        retries: bool,
-        times: Attempts,
-    ) -> Result<Self, Error> {
+    pub fn open(sink: &str, mut destination: Destination, retries: bool, times: Attempts) -> Result<Self, Error> {
         let library = Library::load()?;
         let mut first = loop {
             match Producer::new(library, &destination.options.0, &destination.topic) {

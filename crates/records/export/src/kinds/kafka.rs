@@ -4,10 +4,11 @@ use super::collector::parse_host;
 use super::file::FIELDS;
 use super::stream::BUFFER;
 use super::{SinkKind, SinkSetting, WHERE};
-use crate::kafka::{Destination, KafkaOutput, KafkaSink, MessageFormat, Options, check_visible};
+use crate::kafka::{Destination, KafkaOutput, KafkaSink, MessageFormat};
+use crate::kafka_options::{ConnectionTimes, Options, check_visible};
 use crate::protobuf::MessageEncoder;
 use crate::rotation::parse_size;
-use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use crate::sink::{Attempts, Error, ExportOptions, InvalidSink, Sink};
 use crate::stream::DEFAULT_BUFFER_BYTES;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,7 +117,9 @@ impl KafkaTopic {
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
         };
         let brokers: Vec<String> = self.brokers.iter().map(address).collect();
-        let mut all = Options::of_weir(&brokers.join(","), self.buffer_bytes, &options.attempts);
+        let Attempts { reconnect, reconnect_max, connect, .. } = options.attempts;
+        let times = ConnectionTimes { reconnect, reconnect_max, connect };
+        let mut all = Options::of_weir(&brokers.join(","), self.buffer_bytes, times);
         if let Some(path) = &self.options_file {
             all.add_file(path).map_err(failed)?;
         }

@@ -127,7 +127,10 @@ fn compare(message: &BTreeMap<String, String>, line: &Value, schema: &[(u64, Str
         Some(_) => 0x0800,
         None => ethertype,
     };
-    assert_eq!(message.get("etype").cloned().unwrap_or_default(), if of_ip == 0 { String::new() } else { of_ip.to_string() });
+    assert_eq!(
+        message.get("etype").cloned().unwrap_or_default(),
+        if of_ip == 0 { String::new() } else { of_ip.to_string() }
+    );
     assert_eq!(message["sampling_rate"], "1");
     assert_eq!(message["observation_domain_id"], "77");
 }
@@ -193,13 +196,17 @@ fn messages_have_the_values_of_json() {
     let partitions: BTreeSet<i32> = messages.iter().map(|message| message.partition).collect();
     assert_eq!(partitions.len(), PARTITIONS as usize);
     let batches: BTreeSet<&str> = messages.iter().map(|message| message.batch.rsplit_once('-').unwrap().0).collect();
-    assert_eq!((batches.len(), messages[0].batch.rsplit_once('-').unwrap().1), (1, "0"), "the run, and the first batch");
+    assert_eq!(
+        (batches.len(), messages[0].batch.rsplit_once('-').unwrap().1),
+        (1, "0"),
+        "the run, and the first batch"
+    );
 }
 
 #[test]
 fn json_and_selected_fields_are_those_of_files() {
     let Some(cluster) = KafkaCluster::start() else { return };
-    ["json", "uniflow", "selected"].map(|topic| cluster.create(topic, 1));
+    ["json", "uniflow", "selected"].iter().for_each(|topic| cluster.create(topic, 1));
     let folder = tempfile::tempdir().unwrap();
     let flows = folder.path().join("flows.json");
     let json = format!("json:{}?fields=all", flows.display());
@@ -210,7 +217,8 @@ fn json_and_selected_fields_are_those_of_files() {
         let sink = cluster.sink(topic, "?format=json&fields=all&linger.ms=1&compression.type=lz4");
         success([&["read", "-q", web.to_str().unwrap(), "-o", &sink, "-o", &json][..], more].concat());
         let messages = cluster.messages(topic, 1);
-        let lines: Vec<u8> = messages.into_iter().flat_map(|message| [message.value, b"\n".to_vec()].concat()).collect();
+        let lines: Vec<u8> =
+            messages.into_iter().flat_map(|message| [message.value, b"\n".to_vec()].concat()).collect();
         assert_eq!(String::from_utf8(lines).unwrap(), fs::read_to_string(&flows).unwrap());
     }
     let sink = cluster.sink("selected", "?fields=rev_tcp_rtt_count,end_reason&where=tcp");
@@ -326,8 +334,7 @@ fn brokers_that_do_not_return_end_the_run_with_exact_counts() {
     let Some(cluster) = KafkaCluster::start() else { return };
     cluster.set_down(true);
     let (capture, sink) = (capture(200), cluster.sink("flows", ""));
-    let (code, err, ledger) =
-        ledger_of(["probe", "-i", capture.name(), "-o", &sink, "--timing", "sink_outage=200ms"]);
+    let (code, err, ledger) = ledger_of(["probe", "-i", capture.name(), "-o", &sink, "--timing", "sink_outage=200ms"]);
     assert_eq!((code, lost(&ledger, "collector_unreachable")), (2, 200), "{err}\n{ledger}");
     assert!(err.contains("records were not delivered in time"), "{err}");
 }

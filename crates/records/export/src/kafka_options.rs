@@ -3,7 +3,6 @@
 //! Passwords and keys are in a file only, because a command line is visible to all users of a machine. No error has a
 //! value of the file.
 
-use crate::sink::Attempts;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,13 +105,24 @@ pub enum UnusableOptions {
     },
 }
 
+/// Times of a connection to a broker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionTimes {
+    /// From its end to the next attempt.
+    pub reconnect: Duration,
+    /// The longest such time.
+    pub reconnect_max: Duration,
+    /// For a broker to answer.
+    pub connect: Duration,
+}
+
 /// Options by name. The last one of a name counts. It has no `Debug`, because values may be secrets.
 #[derive(Clone)]
 pub(crate) struct Options(pub Vec<(String, String)>);
 
 impl Options {
     /// The defaults of Weir.
-    pub fn of_weir(brokers: &str, buffer_bytes: usize, times: &Attempts) -> Self {
+    pub fn of_weir(brokers: &str, buffer_bytes: usize, times: ConnectionTimes) -> Self {
         let ms = |time: Duration, least: u128| time.as_millis().max(least).to_string();
         // The limit of librdkafka is a little larger than that of the sink, which counts what a message takes besides.
         let kbytes = (buffer_bytes / 1024 + 1024).min(i32::MAX as usize);
@@ -135,8 +145,7 @@ impl Options {
 
     /// Adds the options of a file, one a line.
     pub fn add_file(&mut self, path: &Path) -> Result<(), UnusableOptions> {
-        let text =
-            fs::read_to_string(path).map_err(|error| UnusableOptions::Io { path: path.into(), error })?;
+        let text = fs::read_to_string(path).map_err(|error| UnusableOptions::Io { path: path.into(), error })?;
         for (at, text) in text.lines().enumerate().map(|(at, text)| (at + 1, text.trim())) {
             if text.is_empty() || text.starts_with('#') {
                 continue;
@@ -144,8 +153,7 @@ impl Options {
             let line = || UnusableOptions::Line { path: path.into(), line: at };
             let (name, value) = text.split_once('=').ok_or_else(line)?;
             let name = name.trim();
-            check_name(name)
-                .map_err(|invalid| UnusableOptions::Option { path: path.into(), line: at, invalid })?;
+            check_name(name).map_err(|invalid| UnusableOptions::Option { path: path.into(), line: at, invalid })?;
             self.0.push((name.into(), value.trim().into()));
         }
         Ok(())
