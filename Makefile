@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test ci build query bench benches deny fuzz miri cuda docs captures truth soak clean test-servers
+.PHONY: help demo check test-fast test ci build query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka clean
 
 SECONDS_EACH ?= 30
 
@@ -54,6 +54,9 @@ soak: ## Run a probe for HOURS=1 while its surroundings fail, checked every minu
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --release --locked --bin weir
 	@scripts/soak
+
+test-kafka: ## Send records to a broker of Kafka, fetched on the first run (43 MB; needs mvn and Java 17).
+	@scripts/test-kafka
 
 miri: ## Run tests of unsafe code under Miri (needs nightly Rust with miri).
 	@scripts/miri

@@ -22,7 +22,7 @@ pub enum Target {
     Network,
     /// A collector to which connections are made at any time.
     Tcp {
-        port: u16,
+        ports: Vec<u16>,
     },
 }
 
@@ -31,8 +31,9 @@ impl Target {
         if let Some(folder) = sink.folder() {
             return Self::Folder(folder.into());
         }
-        if let Some(port) = sink.tcp_port() {
-            return Self::Tcp { port };
+        let ports = sink.tcp_ports();
+        if !ports.is_empty() {
+            return Self::Tcp { ports };
         }
         match sink.path() {
             None => Self::Network,
@@ -43,7 +44,7 @@ impl Target {
 
     /// Whether the sink opens it also after the start: files, or connections.
     pub fn is_opened_later(sink: &SinkSpec) -> bool {
-        sink.is_rotated() || sink.tcp_port().is_some()
+        sink.is_rotated() || !sink.tcp_ports().is_empty()
     }
 
     /// Target of a path; `-` is standard output.

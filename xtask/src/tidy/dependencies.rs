@@ -15,11 +15,12 @@ const ALLOWED: [(&str, &str); 32] = [
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),
-    ("export", "clickhouse dpi fields flow ledger packet store tcp text"),
+    ("export", "clickhouse dpi fields flow kafka ledger packet store tcp text"),
     ("fields", "dpi flow packet tcp text"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),
     ("ipfix-file", "fields flow packet"),
+    ("kafka", ""),
     ("ledger", ""),
     ("ndpi", ""),
     ("nfdump-file", "fields flow ipfix-file"),
@@ -45,9 +46,9 @@ const ALLOWED: [(&str, &str); 32] = [
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture), the flow
-/// cache's memory and prefetch (flow), nDPI (ndpi), DuckDB (sql), the GPU driver (tcp-batch), namespaces and signals of tests
+/// cache's memory and prefetch (flow), nDPI (ndpi), DuckDB (sql), librdkafka (kafka), the GPU driver (tcp-batch), namespaces and signals of tests
 /// (testbed). All others forbid it.
-const MAY_BE_UNSAFE: [&str; 6] = ["capture", "flow", "ndpi", "sql", "tcp-batch", "testbed"];
+const MAY_BE_UNSAFE: [&str; 7] = ["capture", "flow", "kafka", "ndpi", "sql", "tcp-batch", "testbed"];
 
 /// Crates whose files import from each other, not through what the root of the crate re-exports: so each import
 /// shows the way of the data.

@@ -6,6 +6,7 @@
 //! * [`running`], [`served`]: a `weir` that is receiving, and one that serves the HTTP interface.
 //! * [`collector`], [`decode`]: nfcapd, and a decoder of IPFIX and NetFlow v9 of its own.
 //! * [`ipfix`]: IPFIX messages, also wrong ones.
+//! * [`kafka`]: a cluster of Kafka, and a decoder of protobuf.
 //! * [`tcpdump`]: tcpdump at an interface or a pipe.
 //! * [`mmdb`]: databases in the MaxMind DB format.
 #![allow(missing_docs)] // The names of these functions are sentences in the tests.
@@ -16,6 +17,7 @@ pub mod decode;
 pub mod frames;
 pub mod host;
 pub mod ipfix;
+pub mod kafka;
 pub mod mmdb;
 pub mod namespace;
 pub mod pcap;

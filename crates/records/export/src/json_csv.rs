@@ -192,6 +192,11 @@ pub fn append_json_record(columns: &[&Column], flow: &FlowRecord, out: &mut Vec<
     append_record(TextFormat::Json, columns, flow, flow, out);
 }
 
+/// Appends some columns of a flow, or of one direction of it, as a JSON object.
+pub(crate) fn append_part(columns: &[&Column], record: &FlowRecord, flow: &FlowRecord, out: &mut Vec<u8>) {
+    append_record(TextFormat::Json, columns, record, flow, out);
+}
+
 /// Appends a TCP connection as a JSON object.
 pub fn append_tcp_json(connection: &FlowRecord, out: &mut Vec<u8>) {
     append_record(TextFormat::Json, tcp_columns(), connection, connection, out);

@@ -1,6 +1,7 @@
 //! Exporters: write flow records in the formats that collectors and people read.
 //!
-//! Input: batches of [`weir_flow::FlowRecord`]. Output: IPFIX, NetFlow v9 and v5, JSON, CSV, rows of ClickHouse.
+//! Input: batches of [`weir_flow::FlowRecord`]. Output: IPFIX, NetFlow v9 and v5, JSON, CSV, rows of
+//! ClickHouse, messages of Kafka.
 //! Invariant: every record that a sink receives is counted in its
 //! [`SinkCounters`](weir_ledger::SinkCounters) as exported, or as lost with a reason.
 //! Not done here: metering, timeouts, queues between threads.
@@ -20,12 +21,15 @@ mod file_output;
 mod ipfix_file;
 mod json_csv;
 mod json_stream;
+mod kafka;
+mod kafka_options;
 mod kinds;
 mod netflow5;
 mod options_records;
 mod path_mtu;
 mod pending_records;
 mod profile;
+mod protobuf;
 mod record_encoder;
 mod rotation;
 mod sink;
@@ -48,6 +52,7 @@ pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
 pub use json_csv::{
     append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
 };
+pub use kafka_options::{InvalidKafkaOption, UnusableOptions};
 pub use kinds::{ClickHouseTable, SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
 pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};

@@ -1,6 +1,7 @@
 //! The interface of all sinks, their options and errors.
 
 use crate::element::MIN_MESSAGE_BYTES;
+use crate::kafka_options::{InvalidKafkaOption, UnusableOptions};
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
 use std::net::SocketAddr;
@@ -197,6 +198,22 @@ pub enum Error {
         /// The error of the operating system.
         error: std::io::Error,
     },
+    /// Kafka cannot be used.
+    #[error("{sink}: {error}")]
+    Kafka {
+        /// The sink as the user wrote it.
+        sink: String,
+        /// Why not.
+        error: weir_kafka::Error,
+    },
+    /// The options of librdkafka cannot be used.
+    #[error("{sink}: {problem}")]
+    KafkaOptions {
+        /// The sink as the user wrote it.
+        sink: String,
+        /// Why not.
+        problem: UnusableOptions,
+    },
 }
 
 impl Error {
@@ -253,8 +270,8 @@ pub enum InvalidSink {
         "not a sink; use a file name that ends with .json, .csv or .ipfix (or with .gz or .zst after that), or table:PATH, json:PATH, csv:PATH, \
          ipfix:PATH, parquet:FOLDER, arrow:PATH, json+unix:PATH, ipfix+udp://HOST:PORT, ipfix+tcp://HOST:PORT, \
          json+tcp://HOST:PORT, ipfix+tls://HOST:PORT, json+tls://HOST:PORT, syslog+udp://HOST:PORT, \
-         syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT, netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT, \
-         clickhouse+http://HOST:PORT/DATABASE.TABLE or clickhouse+https://HOST:PORT/DATABASE.TABLE"
+         syslog+tcp://HOST:PORT, syslog+tls://HOST:PORT, kafka://BROKER/TOPIC, netflow9+udp://HOST:PORT, \
+         netflow5+udp://HOST:PORT, clickhouse+http://HOST:PORT/DATABASE.TABLE or clickhouse+https://HOST:PORT/DATABASE.TABLE"
     )]
     Scheme,
     /// There is no sink of this scheme.
@@ -423,6 +440,21 @@ pub enum InvalidSink {
          password-file=FILE, buffer=64MiB, and with https ca=FILE and name=HOST"
     )]
     ClickHouseSetting(String),
+    /// The name of the topic is none that Kafka has.
+    #[error("a topic has up to 249 letters, digits, dots, underscores and hyphens, not {0:?}")]
+    Topic(String),
+    /// The format of messages is unknown.
+    #[error("format must be protobuf or json, not {0:?}")]
+    KafkaFormat(String),
+    /// The setting of a sink of Kafka is unknown.
+    #[error(
+        "{0:?} is not a setting of Kafka; use format=json, fields=NAME,..., buffer=16MiB, options=FILE, and options of \
+         librdkafka that have a dot in their name"
+    )]
+    KafkaSetting(String),
+    /// The option of librdkafka is not for a sink.
+    #[error(transparent)]
+    KafkaOption(#[from] InvalidKafkaOption),
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),

@@ -2,6 +2,7 @@
 //! settings: `?NAME=VALUE&...`. It is parsed once.
 
 use crate::compression::Compression;
+use crate::kafka_options::InvalidKafkaOption;
 use crate::kinds::{Destination, SINK_KINDS, SinkFile, SinkKind, SinkSetting, ViewFormat, is_standard_output, split};
 use crate::rotation::RotationSettings;
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
@@ -46,7 +47,9 @@ impl SinkSpec {
     /// The scheme, and the settings in effect: those that are given, and the defaults of others. Without
     /// `where`, which selects what the sink gets.
     pub fn settings(&self) -> String {
-        let given: Vec<_> = split(self.name()).1.split('&').filter_map(|setting| setting.split_once('=')).collect();
+        let name = self.name();
+        let text = if self.kind.is_collector() { name.split_once('?').unwrap_or((name, "")).1 } else { split(name).1 };
+        let given: Vec<_> = text.split('&').filter_map(|setting| setting.split_once('=')).collect();
         let values = |of: &str| given.iter().filter(|(name, _)| *name == of).map(|(_, value)| *value).collect();
         let mut settings = Vec::new();
         for SinkSetting { name, default, .. } in self.kind.settings.iter().filter(|setting| !setting.is_of_all()) {
@@ -77,9 +80,9 @@ impl SinkSpec {
         self.path().is_some_and(is_standard_output)
     }
 
-    /// The TCP port to which it connects, also later; `None` without TCP.
-    pub fn tcp_port(&self) -> Option<u16> {
-        self.destination.tcp_port()
+    /// The TCP ports to which it connects, also later.
+    pub fn tcp_ports(&self) -> Vec<u16> {
+        self.destination.tcp_ports()
     }
 
     /// The compression of the file.
@@ -163,6 +166,11 @@ impl Eq for SinkSpec {}
 impl InvalidSpec {
     /// That of a text, without the passwords in it.
     pub fn of(spec: &str, invalid: InvalidSink) -> Self {
+        let spec = match invalid {
+            // The message does not repeat it.
+            InvalidSink::KafkaOption(InvalidKafkaOption::Secret(_)) => spec.split('?').next().unwrap_or(spec),
+            _ => spec,
+        };
         Self { spec: without_secrets(spec), invalid }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use weir_anonymise::KeyError;
 use weir_enrich::Problem;
-use weir_export::UnusableFile;
+use weir_export::{UnusableFile, UnusableOptions};
 
 /// The source of an interface that the user named with or without a scheme.
 pub fn live_source(name: &str) -> String {
@@ -105,7 +105,12 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
              --user with chown, or restart the probe"
         }
         weir_export::Error::Io { error, .. } => advice(error),
-        weir_export::Error::Spec(_) => "",
+        weir_export::Error::Kafka { error, .. } if error.is_unreachable() => {
+            "; is a broker of Kafka there, and are the options right?"
+        }
+        weir_export::Error::Kafka { .. } => "",
+        weir_export::Error::KafkaOptions { problem: UnusableOptions::Io { error, .. }, .. } => input_advice(error),
+        weir_export::Error::Spec(_) | weir_export::Error::KafkaOptions { .. } => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
             UnusableFile::NoReader => "",

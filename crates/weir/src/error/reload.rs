@@ -50,9 +50,9 @@ pub enum IncompleteConfig {
 impl ReloadError {
     /// The sandbox does not permit a new sink.
     pub fn outside(sandbox: &Sandbox, sink: &RecordSink) -> Self {
-        match sink.spec.tcp_port() {
-            Some(_) => Self::OtherTcpPort(sink.to_string()),
-            None => Self::OutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() },
+        match sink.spec.tcp_ports().as_slice() {
+            [_, ..] => Self::OtherTcpPort(sink.to_string()),
+            [] => Self::OutsideSandbox { sink: sink.to_string(), permitted: sandbox.directories() },
         }
     }
 }

@@ -84,8 +84,8 @@ impl Sandbox {
             outputs.iter().filter(|output| matches!(output, Target::Folder(_))).filter_map(writable_path).collect();
         let mut missing = Vec::new();
         let to_collectors =
-            outputs.iter().filter_map(|output| if let Target::Tcp { port } = output { Some(*port) } else { None });
-        let mut ports: Vec<u16> = to_collectors.collect();
+            outputs.iter().filter_map(|output| if let Target::Tcp { ports } = output { Some(ports) } else { None });
+        let mut ports: Vec<u16> = to_collectors.flatten().copied().collect();
         let (port, has_http) = match restrictions {
             Restrictions::FilesAndCalls { accepts } => (None, Some(accepts)),
             Restrictions::Client { port } => (Some(port), Some(true)),
@@ -111,8 +111,8 @@ impl Sandbox {
 
     /// Whether an output can be opened now.
     pub fn permits(&self, output: &Target) -> bool {
-        if let Target::Tcp { port } = output {
-            return self.ports.contains(port);
+        if let Target::Tcp { ports } = output {
+            return ports.iter().all(|port| self.ports.contains(port));
         }
         let writable = if matches!(output, Target::Folder(_)) { &self.folders } else { &self.writable };
         writable_path(output).is_none_or(|path| writable.iter().any(|writable| path.starts_with(writable)))

@@ -74,6 +74,8 @@ const PERMITTED: &[i64] = &[
     libc::SYS_mkdirat,
     libc::SYS_newfstatat,
     libc::SYS_openat,
+    // The threads of librdkafka wake each other by pipes.
+    libc::SYS_pipe2,
     libc::SYS_ppoll,
     libc::SYS_pread64,
     libc::SYS_pselect6,
@@ -106,6 +108,7 @@ const PERMITTED_HERE: &[i64] = &[
     libc::SYS_access,
     libc::SYS_lstat,
     libc::SYS_open,
+    libc::SYS_pipe,
     libc::SYS_poll,
     libc::SYS_readlink,
     libc::SYS_select,

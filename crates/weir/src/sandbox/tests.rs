@@ -146,7 +146,7 @@ fn files_are_written_only_in_the_directories_of_the_outputs() {
         assert!(permits(&folder.path().join("other.csv")) && permits(Path::new("/dev/null")));
         assert!(!permits(&foreign) && !permits(Path::new("/dev/full")));
         assert!(sandbox.permits(&Target::StandardOutput) && sandbox.permits(&Target::Network));
-        assert!(!sandbox.permits(&Target::Tcp { port: 4739 }));
+        assert!(!sandbox.permits(&Target::Tcp { ports: vec![4739] }));
     });
 }
 

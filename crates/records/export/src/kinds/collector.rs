@@ -108,6 +108,12 @@ pub(super) fn parse_collector(
 pub(super) fn parse_endpoint(rest: &str, default_port: Option<u16>) -> Result<(&str, u16, &str), InvalidSink> {
     let text = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"))?;
     let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
+    let (host, port) = parse_host(endpoint, default_port)?;
+    Ok((host, port, settings))
+}
+
+/// Parses `HOST[:PORT]`.
+pub(super) fn parse_host(endpoint: &str, default_port: Option<u16>) -> Result<(&str, u16), InvalidSink> {
     let (host, port) = split_port(endpoint)?;
     if host.is_empty() {
         return Err(InvalidSink::Syntax("the host is missing after //"));
@@ -125,7 +131,7 @@ pub(super) fn parse_endpoint(rest: &str, default_port: Option<u16>) -> Result<(&
             _ => return Err(InvalidSink::Port(port.into())),
         },
     };
-    Ok((host, port, settings))
+    Ok((host, port))
 }
 
 /// Adds a setting of templates. Returns whether it is one. `format`: as for [`parse_collector`].

@@ -13,6 +13,7 @@ mod json;
 mod json_tcp;
 mod json_tls;
 mod json_unix;
+mod kafka;
 mod netflow5_udp;
 mod netflow9_udp;
 mod parquet;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 use weir_fields::Column;
 
 /// All kinds of sinks, in the order of help texts and pages.
-pub const SINK_KINDS: [SinkKind; 19] = [
+pub const SINK_KINDS: [SinkKind; 20] = [
     table::KIND,
     json::KIND,
     csv::KIND,
@@ -52,6 +53,7 @@ pub const SINK_KINDS: [SinkKind; 19] = [
     syslog_udp::KIND,
     syslog_tcp::KIND,
     syslog_tls::KIND,
+    kafka::KIND,
     netflow9_udp::KIND,
     netflow5_udp::KIND,
     clickhouse::KIND_HTTP,
@@ -142,9 +144,9 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The TCP port to which it connects, again and again while it runs; `None` without TCP.
-    fn tcp_port(&self) -> Option<u16> {
-        None
+    /// The TCP ports to which it connects, again and again while it runs.
+    fn tcp_ports(&self) -> Vec<u16> {
+        Vec::new()
     }
 
     /// Whether it makes files after the start, besides rotated ones.

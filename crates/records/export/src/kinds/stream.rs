@@ -84,8 +84,8 @@ impl super::Destination for TcpCollector {
         self.stream.check(name)
     }
 
-    fn tcp_port(&self) -> Option<u16> {
-        self.stream.tcp_port()
+    fn tcp_ports(&self) -> Vec<u16> {
+        self.stream.tcp_port().into_iter().collect()
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
@@ -144,8 +144,8 @@ impl super::Destination for JsonCollector {
         self.columns.as_deref()
     }
 
-    fn tcp_port(&self) -> Option<u16> {
-        self.stream.tcp_port()
+    fn tcp_ports(&self) -> Vec<u16> {
+        self.stream.tcp_port().into_iter().collect()
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {

@@ -5,6 +5,7 @@ mod certificates;
 mod clickhouse;
 mod file_errors;
 mod ipfix_source;
+mod kafka;
 mod options_records;
 mod rotation;
 pub mod store;

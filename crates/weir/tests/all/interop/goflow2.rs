@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use testbed::command;
+use testbed::kafka::KafkaMessage;
 
 const NAMES: &str = "src:src_addr dst:dst_addr src_port:src_port dst_port:dst_port protocol:proto packets:packets \
     bytes:bytes start_ns:time_flow_start_ns end_ns:time_flow_end_ns tcp_flags:tcp_flags tos:ip_tos ttl_min:ip_ttl \
@@ -67,6 +68,18 @@ fn decode(datagrams: &[Vec<u8>], program: &Path) -> Vec<Row> {
         row
     };
     output.stdout.split(|&octet| octet == b'\n').filter(|line| !line.is_empty()).map(decoded).collect()
+}
+
+/// What goflow2's type has of each message of Kafka; `None` if the program could not be built.
+pub fn read_messages(messages: &[KafkaMessage]) -> Option<Vec<Value>> {
+    let program = program()?;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let octets: Vec<u8> = messages.iter().flat_map(|message| message.value.clone()).collect();
+    std::fs::write(file.path(), octets).unwrap();
+    let output = Command::new(program).arg("messages").arg(file.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = output.stdout.split(|&octet| octet == b'\n').filter(|line| !line.is_empty());
+    Some(lines.map(|line| serde_json::from_slice(line).unwrap()).collect())
 }
 
 fn compare(case: Case, more: &[&'static str], differences: &[(&'static str, &str)]) {

@@ -6,7 +6,7 @@
 
 mod applications;
 mod export;
-mod goflow2;
+pub mod goflow2;
 mod ipfixdump;
 mod netflow_parser;
 mod nfdump_source;

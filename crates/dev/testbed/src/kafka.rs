@@ -1,0 +1,299 @@
+//! A cluster of Kafka in this process: the mock cluster of librdkafka, and a consumer of the same library. It shares no
+//! code with the producer of Weir.
+
+use crate::namespace::BOUND;
+use libloading::{Library, Symbol};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+type Handle = *mut c_void;
+
+const PRODUCER: c_int = 0;
+const CONSUMER: c_int = 1;
+const OFFSET_BEGINNING: i64 = -2;
+const PARTITION_EOF: c_int = -191;
+/// The request with which messages are sent.
+const PRODUCE: i16 = 0;
+const BROKERS: c_int = 3;
+
+/// `rd_kafka_message_t`.
+#[repr(C)]
+struct CMessage {
+    error: c_int,
+    topic: Handle,
+    partition: i32,
+    value: *const u8,
+    value_length: usize,
+    key: *const u8,
+    key_length: usize,
+    offset: i64,
+    opaque: Handle,
+}
+
+/// A message of a topic.
+#[derive(Clone, Debug)]
+pub struct KafkaMessage {
+    /// Its partition.
+    pub partition: i32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The content.
+    pub value: Vec<u8>,
+    /// The header `weir.batch`.
+    pub batch: String,
+}
+
+/// librdkafka. Prints that a test is skipped if it is not installed.
+fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    // SAFETY: the initializers of librdkafka have no requirements.
+    let library = LIBRARY.get_or_init(|| unsafe { Library::new("librdkafka.so.1") }.ok()).as_ref();
+    if library.is_none() {
+        eprintln!("SKIPPED: librdkafka is not installed (scripts/bootstrap test installs it)");
+    }
+    library
+}
+
+/// A function of the library.
+///
+/// # Safety
+/// `T` is its type in rdkafka.h or rdkafka_mock.h.
+unsafe fn function<T>(name: &str) -> Symbol<'static, T> {
+    let library = library().expect("the library is loaded");
+    // SAFETY: see above.
+    unsafe { library.get(format!("rd_kafka_{name}\0").as_bytes()) }.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Calls a function of librdkafka: its name, and argument and type of each argument.
+macro_rules! call {
+    ($name:literal, $($argument:expr => $type:ty),* ; $returned:ty) => {{
+        // SAFETY: the types are those of the header; handles are alive and texts end with NUL, as the callers ensure.
+        unsafe { function::<unsafe extern "C" fn($($type),*) -> $returned>($name)($($argument),*) }
+    }};
+}
+
+fn text(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+/// A client with options.
+fn client(kind: c_int, options: &[(&str, &str)]) -> Handle {
+    let conf = call!("conf_new", ; Handle);
+    let mut reason = [0 as c_char; 512];
+    for (name, value) in options {
+        let (name, value) = (text(name), text(value));
+        let status = call!("conf_set", conf => Handle, name.as_ptr() => *const c_char, value.as_ptr() => *const c_char,
+            reason.as_mut_ptr() => *mut c_char, reason.len() => usize; c_int);
+        assert_eq!(status, 0, "{name:?}");
+    }
+    let client = call!("new", kind => c_int, conf => Handle, reason.as_mut_ptr() => *mut c_char,
+        reason.len() => usize; Handle);
+    assert!(!client.is_null());
+    client
+}
+
+/// A cluster of three brokers. Topics are created when a client asks for them, with four partitions.
+pub struct KafkaCluster {
+    client: Handle,
+    cluster: Handle,
+}
+
+impl KafkaCluster {
+    /// Starts it in the network namespace of this thread. Prints that the test is skipped without librdkafka.
+    pub fn start() -> Option<Self> {
+        library()?;
+        let client = client(PRODUCER, &[("log_level", "2")]);
+        let cluster = call!("mock_cluster_new", client => Handle, BROKERS => c_int; Handle);
+        assert!(!cluster.is_null());
+        Some(Self { client, cluster })
+    }
+
+    /// The addresses of its brokers.
+    pub fn brokers(&self) -> String {
+        let brokers = call!("mock_cluster_bootstraps", self.cluster => Handle; *const c_char);
+        // SAFETY: the text belongs to the cluster and does not change.
+        unsafe { CStr::from_ptr(brokers) }.to_str().unwrap().to_owned()
+    }
+
+    /// A sink of Weir.
+    pub fn sink(&self, topic: &str, settings: &str) -> String {
+        format!("kafka://{}/{topic}{settings}", self.brokers())
+    }
+
+    /// Makes a topic.
+    pub fn create(&self, topic: &str, partitions: i32) {
+        let topic = text(topic);
+        let error = call!("mock_topic_create", self.cluster => Handle, topic.as_ptr() => *const c_char,
+            partitions => c_int, BROKERS => c_int; c_int);
+        assert_eq!(error, 0);
+    }
+
+    /// The brokers refuse the next requests that send messages, with these errors.
+    pub fn refuse(&self, errors: &[i32]) {
+        call!("mock_push_request_errors_array", self.cluster => Handle, PRODUCE => i16, errors.len() => usize,
+            errors.as_ptr() => *const c_int; ());
+    }
+
+    /// Answers questions for a topic with an error.
+    pub fn refuse_topic(&self, topic: &str, error: i32) {
+        let topic = text(topic);
+        call!("mock_topic_set_error", self.cluster => Handle, topic.as_ptr() => *const c_char, error => c_int; ());
+    }
+
+    /// Brokers accept no connections from now on, or accept them again.
+    pub fn set_down(&self, is_down: bool) {
+        for broker in 1..=BROKERS {
+            let error = match is_down {
+                true => call!("mock_broker_set_down", self.cluster => Handle, broker => i32; c_int),
+                false => call!("mock_broker_set_up", self.cluster => Handle, broker => i32; c_int),
+            };
+            assert_eq!(error, 0);
+        }
+    }
+
+    /// All messages of a topic, partition by partition.
+    pub fn messages(&self, topic: &str, partitions: i32) -> Vec<KafkaMessage> {
+        read_topic(&self.brokers(), topic, partitions)
+    }
+}
+
+impl Drop for KafkaCluster {
+    fn drop(&mut self) {
+        call!("mock_cluster_destroy", self.cluster => Handle; ());
+        call!("destroy", self.client => Handle; ());
+    }
+}
+
+/// All messages of a topic in the partitions from 0 on. Waits until each has been read to its end.
+pub fn read_topic(brokers: &str, topic: &str, partitions: i32) -> Vec<KafkaMessage> {
+    let options = [
+        ("bootstrap.servers", brokers),
+        ("group.id", "test"),
+        ("enable.auto.commit", "false"),
+        ("enable.partition.eof", "true"),
+        ("fetch.wait.max.ms", "10"),
+        ("log_level", "2"),
+    ];
+    let consumer = client(CONSUMER, &options);
+    call!("poll_set_consumer", consumer => Handle; c_int);
+    let list = call!("topic_partition_list_new", partitions => c_int; Handle);
+    let topic = text(topic);
+    for partition in 0..partitions {
+        call!("topic_partition_list_add", list => Handle, topic.as_ptr() => *const c_char, partition => i32; Handle);
+        call!("topic_partition_list_set_offset", list => Handle, topic.as_ptr() => *const c_char, partition => i32,
+            OFFSET_BEGINNING => i64; c_int);
+    }
+    assert_eq!(call!("assign", consumer => Handle, list => Handle; c_int), 0);
+    let (mut messages, mut ended, end) = (Vec::new(), 0, Instant::now() + BOUND);
+    while ended < partitions {
+        assert!(Instant::now() < end, "the end of {topic:?} was not reached: {} messages", messages.len());
+        let message = call!("consumer_poll", consumer => Handle, 100 => c_int; *mut CMessage);
+        if message.is_null() {
+            continue;
+        }
+        match error_of(message) {
+            0 => messages.push(copied(message)),
+            PARTITION_EOF => ended += 1,
+            _ => {}
+        }
+        call!("message_destroy", message => *mut CMessage; ());
+    }
+    messages.sort_by_key(|message: &KafkaMessage| message.partition);
+    call!("topic_partition_list_destroy", list => Handle; ());
+    call!("consumer_close", consumer => Handle; c_int);
+    call!("destroy", consumer => Handle; ());
+    messages
+}
+
+fn error_of(message: *const CMessage) -> c_int {
+    // SAFETY: the message is alive until it is destroyed.
+    unsafe { (*message).error }
+}
+
+fn copied(message: *mut CMessage) -> KafkaMessage {
+    let mut headers: Handle = std::ptr::null_mut();
+    let (mut value, mut length): (*const u8, usize) = (std::ptr::null(), 0);
+    call!("message_headers", message => *mut CMessage, &raw mut headers => *mut Handle; c_int);
+    if !headers.is_null() {
+        let name = c"weir.batch";
+        call!("header_get_last", headers => Handle, name.as_ptr() => *const c_char, &raw mut value => *mut *const u8,
+            &raw mut length => *mut usize; c_int);
+    }
+    let octets = |start: *const u8, length: usize| match start.is_null() {
+        true => Vec::new(),
+        // SAFETY: key, value and header belong to the message, which is destroyed later.
+        false => unsafe { std::slice::from_raw_parts(start, length) }.to_vec(),
+    };
+    // SAFETY: the message is alive.
+    let message = unsafe { &*message };
+    KafkaMessage {
+        partition: message.partition,
+        key: octets(message.key, message.key_length),
+        value: octets(message.value, message.value_length),
+        batch: String::from_utf8(octets(value, length)).unwrap(),
+    }
+}
+
+/// Number, type and name of each field in a schema of protobuf.
+pub fn proto_fields(schema: &Path) -> Vec<(u64, String, String)> {
+    let text = std::fs::read_to_string(schema).unwrap();
+    let field = |line: &str| {
+        let (declared, number) = line.trim().strip_suffix(';')?.split_once(" = ")?;
+        let words: Vec<&str> = declared.split(' ').collect();
+        let [.., kind, name] = words[..] else { return None };
+        Some((number.parse().ok()?, kind.to_owned(), name.to_owned()))
+    };
+    text.lines().filter_map(field).collect()
+}
+
+/// A value in a message of protobuf.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProtoValue {
+    /// A varint.
+    Number(u64),
+    /// 64 bits.
+    Double(f64),
+    /// With a length.
+    Octets(Vec<u8>),
+}
+
+/// The fields of a message of protobuf with its length before it.
+pub fn proto_message(message: &[u8]) -> Vec<(u64, ProtoValue)> {
+    let mut rest = message;
+    assert_eq!(varint(&mut rest), rest.len() as u64, "the length is before the message");
+    let mut fields = Vec::new();
+    while !rest.is_empty() {
+        let tag = varint(&mut rest);
+        let value = match tag & 7 {
+            0 => ProtoValue::Number(varint(&mut rest)),
+            1 => ProtoValue::Double(f64::from_le_bytes(take(&mut rest, 8).try_into().unwrap())),
+            2 => {
+                let length = varint(&mut rest) as usize;
+                ProtoValue::Octets(take(&mut rest, length).to_vec())
+            }
+            other => panic!("wire type {other}"),
+        };
+        fields.push((tag >> 3, value));
+    }
+    fields
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (taken, after) = rest.split_at(length);
+    *rest = after;
+    taken
+}
+
+fn varint(rest: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let octet = take(rest, 1)[0];
+        number |= u64::from(octet & 0x7f) << shift;
+        if octet < 0x80 {
+            return number;
+        }
+    }
+    panic!("a varint has at most 10 octets")
+}
