@@ -6,7 +6,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 31] = [
+const ALLOWED: [(&str, &str); 32] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
@@ -28,6 +28,7 @@ const ALLOWED: [(&str, &str); 31] = [
     ("query", "dpi export fields flow ledger packet tcp text"),
     ("recorder", "capture egress fields flow ledger packet query text"),
     ("rules", "fields flow query text"),
+    ("spool", "ledger"),
     ("sql", "fields"),
     ("store", "fields flow ledger text"),
     ("tcp", "packet"),
