@@ -12,6 +12,7 @@
 extern crate self as weir_export;
 
 mod compression;
+mod connection;
 mod element;
 mod element_selection;
 mod file_output;
@@ -35,6 +36,7 @@ mod tests;
 mod udp;
 mod unidirectional;
 mod uptime;
+mod waiting;
 
 pub use compression::Compression;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};

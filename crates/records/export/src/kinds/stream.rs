@@ -3,10 +3,11 @@
 use super::SinkSetting;
 use super::collector::{parse_endpoint, parse_template_setting};
 use super::file::split;
+use crate::connection::Peer;
 use crate::json_stream::JsonStreamSink;
 use crate::rotation::parse_size;
 use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
-use crate::stream::{DEFAULT_BUFFER_BYTES, Peer, StreamOutput, StreamSettings};
+use crate::stream::{DEFAULT_BUFFER_BYTES, StreamOutput, StreamSettings};
 use crate::template::{TemplateSettings, TemplateSink, Transport};
 use std::io;
 use weir_fields::{Column, Format, select_columns};
