@@ -116,6 +116,10 @@ reasons! {
         CollectorUnreachable = "collector_unreachable",
         /// Too many records waited for the connection to the collector (`?buffer=`): the oldest were lost.
         BufferFull = "buffer_full",
+        /// The spool had reached its limit (`spool=`): its oldest records were dropped.
+        SpoolFull = "spool_full",
+        /// A file of the spool was damaged or missing when it was read.
+        SpoolDamaged = "spool_damaged",
         /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
         /// The reader of the output closed it.

@@ -14,7 +14,7 @@ const ALLOWED: [(&str, &str); 32] = [
     ("dpi", "ledger"),
     ("egress", "capture ledger packet text"),
     ("enrich", "dpi flow"),
-    ("export", "dpi fields flow ledger packet store tcp text"),
+    ("export", "dpi fields flow ledger packet spool store tcp text"),
     ("fields", "dpi flow packet tcp text"),
     ("flow", "dpi ledger ndpi packet tcp"),
     ("host", ""),

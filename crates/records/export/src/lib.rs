@@ -29,6 +29,7 @@ mod record_encoder;
 mod rotation;
 mod sink;
 mod sink_spec;
+mod spooled;
 mod stream;
 mod template;
 #[cfg(test)]

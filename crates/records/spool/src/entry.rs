@@ -120,9 +120,7 @@ pub fn find(file: &File, mut offset: u64, end: u64) -> io::Result<Found> {
             return if error.kind() == io::ErrorKind::UnexpectedEof { Ok(Found::End) } else { Err(error) };
         }
         let starts = window.windows(MAGIC.len()).enumerate().filter(|(_, octets)| **octets == MAGIC);
-        if let Some((at, header)) =
-            starts.map(|(at, _)| at).find_map(|at| Some((at, Header::decode(&window[at..])?)))
-        {
+        if let Some((at, header)) = starts.map(|(at, _)| at).find_map(|at| Some((at, Header::decode(&window[at..])?))) {
             return payload_of(file, offset + at as u64, header, end);
         }
         // A header may begin in the last octets of the window.

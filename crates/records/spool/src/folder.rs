@@ -1,7 +1,9 @@
 //! The folder of a spool: its names, files without links, the lock.
 
 use crate::error::Error;
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, mkdirat, openat, renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
@@ -171,7 +173,7 @@ impl Folder {
         let file = self.create(&part)?;
         self.write_at(&file, octets, 0)?;
         file.sync_all()?;
-        renameat(&self.folder, part.as_str(), &self.folder, name)?;
+        renameat_with(&self.folder, part.as_str(), &self.folder, name, RenameFlags::empty())?;
         self.sync()?;
         Ok(file)
     }

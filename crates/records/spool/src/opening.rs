@@ -96,7 +96,7 @@ impl Spool {
             synced_at: None,
             folder,
             acks,
-            lock,
+            _lock: lock,
         };
         spool.leave_gone_segments();
         spool.sync()?;

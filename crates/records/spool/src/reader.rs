@@ -51,9 +51,7 @@ impl Spool {
     pub fn next(&mut self) -> Result<Option<Batch>, Error> {
         while let Some(flight) = self.rewound.pop_front() {
             match self.find_entry(flight.place.segment, flight.place.offset, u64::MAX) {
-                Ok(Found::Entry(offset, header, octets))
-                    if header.id == flight.id && offset == flight.place.offset =>
-                {
+                Ok(Found::Entry(offset, header, octets)) if header.id == flight.id && offset == flight.place.offset => {
                     let batch = self.batch(&header, octets, flight.context.clone());
                     self.in_flight.push_back(flight);
                     return Ok(Some(batch));

@@ -98,7 +98,7 @@ pub(crate) struct Active {
 #[derive(Debug)]
 pub struct Spool {
     pub(crate) folder: Folder,
-    pub(crate) lock: File,
+    pub(crate) _lock: File,
     pub(crate) limit: u64,
     pub(crate) segment_bytes: u64,
     pub(crate) acks: Acks,
@@ -251,7 +251,9 @@ impl Spool {
             self.place = Place { segment: number + 1, offset: 0 };
         }
         let border = self.border;
-        while let Some(flight) = self.rewound.pop_front_if(|flight| flight.place.segment <= number) {
+        while self.rewound.front().is_some_and(|flight| flight.place.segment <= number)
+            && let Some(flight) = self.rewound.pop_front()
+        {
             self.dropped.merge(flight.split(border));
         }
         self.delete_oldest();
@@ -273,11 +275,22 @@ impl Spool {
     /// The batch and all that were read before it are delivered.
     pub fn release(&mut self, id: BatchId) -> Result<(), Error> {
         let border = self.border;
-        while let Some(flight) = self.in_flight.pop_front_if(|flight| flight.id <= id.0) {
+        while self.in_flight.front().is_some_and(|flight| flight.id <= id.0)
+            && let Some(flight) = self.in_flight.pop_front()
+        {
             self.released.merge(flight.split(border));
             self.last_gone = self.last_gone.max(flight.id);
         }
         self.acknowledge().map_err(|error| self.error(error))
+    }
+
+    /// The last batch that was read cannot be used: it counts as damaged.
+    pub fn reject(&mut self, id: BatchId) {
+        if self.in_flight.back().is_some_and(|flight| flight.id == id.0)
+            && let Some(flight) = self.in_flight.pop_back()
+        {
+            self.damaged.merge(flight.split(self.border));
+        }
     }
 
     /// Batches that were read and not released are read again, before all others: the connection is lost.

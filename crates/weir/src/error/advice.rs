@@ -105,7 +105,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
              --user with chown, or restart the probe"
         }
         weir_export::Error::Io { error, .. } => advice(error),
-        weir_export::Error::Spec(_) => "",
+        weir_export::Error::Spec(_) | weir_export::Error::Spool { .. } => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
             UnusableFile::NoReader => "",

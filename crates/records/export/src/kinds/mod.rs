@@ -127,6 +127,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The folder in which records wait for the collector.
+    fn spool(&self) -> Option<&Path> {
+        None
+    }
+
     /// The TCP port to which it connects, again and again while it runs; `None` without TCP.
     fn tcp_port(&self) -> Option<u16> {
         None
@@ -134,7 +139,7 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
 
     /// Whether it makes files after the start, besides rotated ones.
     fn makes_files(&self) -> bool {
-        self.folder().is_some()
+        self.folder().is_some() || self.spool().is_some()
     }
 
     /// What it takes beside its queue, bytes, with these default columns. `runs_on`: until a signal.

@@ -6,17 +6,35 @@ use super::file::split;
 use crate::connection::Peer;
 use crate::json_stream::JsonStreamSink;
 use crate::rotation::parse_size;
-use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use crate::sink::{Error, ExportOptions, InvalidSink, Owner, Sink};
+use crate::spooled::{DEFAULT_LIMIT, SpoolSettings, Spooled};
 use crate::stream::{DEFAULT_BUFFER_BYTES, StreamOutput, StreamSettings};
 use crate::template::{TemplateSettings, TemplateSink, Transport};
+use crate::waiting::READ_AHEAD_BYTES;
 use std::io;
+use std::path::{Path, PathBuf};
 use weir_fields::{Column, Format, select_columns};
+use weir_spool::SMALLEST_LIMIT;
 
 pub(super) const BUFFER: SinkSetting = SinkSetting {
     name: "buffer",
     value: "16MiB",
     default: "16MiB",
     effect: "connections: memory for records that wait for the collector, from 64KiB",
+};
+
+pub(super) const SPOOL: SinkSetting = SinkSetting {
+    name: "spool",
+    value: "FOLDER",
+    default: "",
+    effect: "connections: folder for records that wait while the collector is away or slow, also for the next run",
+};
+
+pub(super) const LIMIT: SinkSetting = SinkSetting {
+    name: "limit",
+    value: "10GiB",
+    default: "",
+    effect: "size of the spool, from 1MiB: then its oldest records are lost",
 };
 
 /// A collector of IPFIX over TCP.
@@ -41,18 +59,23 @@ impl TcpCollector {
         }
         let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
         templates.check()?;
+        stream.check_settings()?;
         Ok(Self { stream, templates })
     }
 }
 
 impl super::Destination for TcpCollector {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
-        let stream = Transport::Stream(self.stream.open(name, options)?);
+        let stream = Transport::Stream(self.stream.open("ipfix", name, options)?);
         Ok(Box::new(TemplateSink::new(name, Format::Ipfix, self.templates.clone(), stream, options)?))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        self.stream.check(name)
+        self.stream.check("ipfix", name)
+    }
+
+    fn spool(&self) -> Option<&Path> {
+        self.stream.spool.as_ref().map(|spool| spool.folder.as_path())
     }
 
     fn tcp_port(&self) -> Option<u16> {
@@ -60,7 +83,7 @@ impl super::Destination for TcpCollector {
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.stream.buffer_bytes as u64
+        self.stream.memory_bytes()
     }
 }
 
@@ -93,6 +116,7 @@ impl JsonCollector {
                 _ => return Err(InvalidSink::StreamSetting(setting.into())),
             }
         }
+        stream.check_settings()?;
         Ok(Self { stream, columns })
     }
 }
@@ -100,11 +124,15 @@ impl JsonCollector {
 impl super::Destination for JsonCollector {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let columns = self.columns.clone().unwrap_or_else(|| options.columns.clone());
-        Ok(Box::new(JsonStreamSink::new(name, self.stream.open(name, options)?, columns, options)))
+        Ok(Box::new(JsonStreamSink::new(name, self.stream.open("json", name, options)?, columns, options)))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        self.stream.check(name)
+        self.stream.check("json", name)
+    }
+
+    fn spool(&self) -> Option<&Path> {
+        self.stream.spool.as_ref().map(|spool| spool.folder.as_path())
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {
@@ -116,31 +144,75 @@ impl super::Destination for JsonCollector {
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.stream.buffer_bytes as u64
+        self.stream.memory_bytes()
     }
 }
 
 impl StreamSettings {
     fn of(peer: Peer) -> Self {
-        Self { peer, buffer_bytes: DEFAULT_BUFFER_BYTES as usize }
+        Self { peer, buffer_bytes: DEFAULT_BUFFER_BYTES as usize, spool: None }
     }
 
-    /// Returns whether it has this setting.
+    /// Returns whether it has this setting. `spool=FOLDER,limit=SIZE` is the same as `spool=FOLDER&limit=SIZE`.
     fn set(&mut self, name: &str, value: &str) -> Result<bool, InvalidSink> {
-        if name != BUFFER.name {
-            return Ok(false);
+        let spool = || SpoolSettings { folder: PathBuf::new(), limit: DEFAULT_LIMIT };
+        match name {
+            "buffer" => {
+                let bytes = parse_size(value).and_then(|bytes| bytes.try_into().ok());
+                self.buffer_bytes = bytes.ok_or_else(|| InvalidSink::Buffer(value.into()))?;
+            }
+            "spool" => {
+                let (folder, limit) = value.rsplit_once(",limit=").map_or((value, None), |(a, b)| (a, Some(b)));
+                if folder.is_empty() {
+                    return Err(InvalidSink::Syntax("the folder of the spool is missing: spool=FOLDER"));
+                }
+                self.spool.get_or_insert_with(spool).folder = folder.into();
+                if let Some(limit) = limit {
+                    return self.set("limit", limit);
+                }
+            }
+            "limit" => {
+                let limit = parse_size(value).filter(|&limit| limit >= SMALLEST_LIMIT);
+                let limit = limit.ok_or_else(|| InvalidSink::SpoolLimit(value.into()))?;
+                self.spool.get_or_insert_with(spool).limit = limit;
+            }
+            _ => return Ok(false),
         }
-        let bytes = parse_size(value).and_then(|bytes| bytes.try_into().ok());
-        self.buffer_bytes = bytes.ok_or_else(|| InvalidSink::Buffer(value.into()))?;
         Ok(true)
     }
 
-    fn open(&self, name: &str, options: &ExportOptions) -> Result<StreamOutput, Error> {
-        let error = |error: io::Error| Error::Io { sink: name.into(), error };
-        StreamOutput::open(name, self.clone(), options.retries, options.attempts).map_err(error)
+    fn check_settings(&self) -> Result<(), InvalidSink> {
+        if self.spool.as_ref().is_some_and(|spool| spool.folder.as_os_str().is_empty()) {
+            return Err(InvalidSink::Syntax("limit= is the size of a spool; add spool=FOLDER"));
+        }
+        Ok(())
     }
 
-    fn check(&self, name: &str) -> Result<(), Error> {
+    /// The collector, as spools name it: the format and the other end.
+    fn collector(&self, format: &str) -> String {
+        match &self.peer {
+            Peer::Tcp { host, port } => format!("{format}+tcp://{host}:{port}"),
+            Peer::Unix(path) => format!("{format}+unix:{}", path.display()),
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.buffer_bytes as u64 + if self.spool.is_some() { READ_AHEAD_BYTES as u64 } else { 0 }
+    }
+
+    fn open(&self, format: &str, name: &str, options: &ExportOptions) -> Result<StreamOutput, Error> {
+        let error = |error: io::Error| Error::Io { sink: name.into(), error };
+        let owner = options.file_owner.map(|Owner { user, group }| (user, group));
+        let spool = self.spool.as_ref().map(|spool| Spooled::open(name, spool.of_sink(&self.collector(format), owner)));
+        let spool = spool.transpose().map_err(|error| Error::Spool { sink: name.into(), error })?;
+        StreamOutput::open(name, self.clone(), options.retries, options.attempts, spool).map_err(error)
+    }
+
+    fn check(&self, format: &str, name: &str) -> Result<(), Error> {
+        if let Some(spool) = &self.spool {
+            let checked = weir_spool::check(&spool.of_sink(&self.collector(format), None));
+            checked.map_err(|error| Error::Spool { sink: name.into(), error })?;
+        }
         self.peer.addresses().map(drop).map_err(|error| Error::Io { sink: name.into(), error })
     }
 
@@ -163,6 +235,9 @@ mod tests {
             ("ipfix+tcp:h", "//HOST:PORT must follow"),
             ("json+tcp://h", "the port is missing"),
             ("json+tcp://h:1?template=full", "\"template=full\" is not a setting of this sink; use fields=NAME,..."),
+            ("json+tcp://h:1?limit=1G", "limit= is the size of a spool; add spool=FOLDER"),
+            ("json+tcp://h:1?spool=", "the folder of the spool is missing"),
+            ("ipfix+tcp://h?spool=a,limit=9k", "limit must be a size from 1MiB, such as 20GiB, not \"9k\""),
             ("json+unix:", "the path of the Unix socket is missing"),
             ("json+unix:a?rotate=5m", "\"rotate=5m\" is not a setting of this sink"),
         ] {

@@ -164,7 +164,8 @@ fn a_batch_larger_than_the_limit_is_refused_and_one_larger_than_a_segment_is_not
 #[test]
 fn data_is_synced_when_it_is_due() {
     let parent = tempfile::tempdir().unwrap();
-    let (mut spool, _) = Spool::open(Settings { limit: 1 << 30, segment_bytes: 1 << 30, ..settings(parent.path()) }).unwrap();
+    let (mut spool, _) =
+        Spool::open(Settings { limit: 1 << 30, segment_bytes: 1 << 30, ..settings(parent.path()) }).unwrap();
     let unsynced = |spool: &Spool| spool.active.as_ref().map(|active| active.unsynced);
     let start = Instant::now();
     append(&mut spool, 1);

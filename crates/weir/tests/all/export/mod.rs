@@ -4,6 +4,7 @@ mod file_errors;
 mod ipfix_source;
 mod options_records;
 mod rotation;
+mod spool;
 pub mod store;
 mod tcp_export;
 mod udp_export;

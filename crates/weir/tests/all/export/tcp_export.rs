@@ -19,13 +19,13 @@ use testbed::{
 };
 
 /// Octets of each connection, in order.
-type Sessions = Vec<Vec<u8>>;
+pub(super) type Sessions = Vec<Vec<u8>>;
 
 /// A listening socket that does not block: the next connection.
 type Accept = Box<dyn FnMut() -> Option<Box<dyn Read + Send>> + Send>;
 
 /// A collector that reads all connections until it is stopped.
-struct Collector {
+pub(super) struct Collector {
     sessions: Arc<Mutex<Sessions>>,
     must_stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -57,7 +57,7 @@ impl Collector {
         Self { sessions, must_stop, thread }
     }
 
-    fn tcp(address: &str) -> (Self, String) {
+    pub fn tcp(address: &str) -> (Self, String) {
         let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -69,7 +69,7 @@ impl Collector {
         (Self::start(Box::new(accept)), address)
     }
 
-    fn unix(path: &Path) -> Self {
+    pub fn unix(path: &Path) -> Self {
         let listener = UnixListener::bind(path).unwrap();
         listener.set_nonblocking(true).unwrap();
         Self::start(Box::new(move || {
@@ -79,12 +79,12 @@ impl Collector {
         }))
     }
 
-    fn sessions(&self) -> Sessions {
+    pub fn sessions(&self) -> Sessions {
         self.sessions.lock().unwrap().clone()
     }
 
     /// Closes all sockets.
-    fn stop(self) -> Sessions {
+    pub fn stop(self) -> Sessions {
         self.must_stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
         std::mem::take(&mut self.sessions.lock().unwrap())
@@ -92,7 +92,7 @@ impl Collector {
 }
 
 /// The records of a session of IPFIX, whose sequence numbers begin at 0. The last message may be incomplete.
-fn decoded(session: &[u8]) -> (Vec<Record>, Decoder) {
+pub(super) fn decoded(session: &[u8]) -> (Vec<Record>, Decoder) {
     let (mut decoder, mut records, mut rest, mut sequence) = (Decoder::new(), Vec::new(), session, 0);
     while rest.len() >= 4 && rest.len() >= usize::from(u16::from_be_bytes([rest[2], rest[3]])) {
         let (message, after) = rest.split_at(usize::from(u16::from_be_bytes([rest[2], rest[3]])));
@@ -105,35 +105,35 @@ fn decoded(session: &[u8]) -> (Vec<Record>, Decoder) {
     (records, decoder)
 }
 
-fn lines(session: &[u8]) -> Vec<Value> {
+pub(super) fn lines(session: &[u8]) -> Vec<Value> {
     let text = String::from_utf8(session.to_vec()).unwrap();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Number of flow records of a session.
-fn count(scheme: &str, session: &[u8]) -> usize {
+pub(super) fn count(scheme: &str, session: &[u8]) -> usize {
     if scheme.starts_with("ipfix") { decoded(session).0.len() } else { lines(session).len() }
 }
 
 /// An address at which no program listens.
-fn free_address() -> String {
+pub(super) fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-fn capture(flows: u16) -> SavedCapture {
+pub(super) fn capture(flows: u16) -> SavedCapture {
     Pcap::of(&(0..flows).flat_map(request_and_response).collect::<Vec<_>>()).saved()
 }
 
-fn lost(ledger: &Value, reason: &str) -> u64 {
+pub(super) fn lost(ledger: &Value, reason: &str) -> u64 {
     number(&ledger["sinks"][0]["lost"][reason]["flows"])
 }
 
-fn exported(ledger: &Value) -> u64 {
+pub(super) fn exported(ledger: &Value) -> u64 {
     number(&ledger["sinks"][0]["exported"]["flows"])
 }
 
-const OPTIONS: [&str; 6] = [
+pub(super) const OPTIONS: [&str; 6] = [
     "--idle",
     "100ms",
     "--status",
@@ -142,11 +142,11 @@ const OPTIONS: [&str; 6] = [
     "sink_reconnect=20ms,sink_reconnect_max=50ms,sink_tick=20ms,sink_retry=20ms",
 ];
 const LOST: &str = "connection to the collector is lost";
-const AGAIN: &str = "connected to the collector again";
+pub(super) const AGAIN: &str = "connected to the collector again";
 const UNREACHABLE: &str = "collector cannot be reached";
 
 /// Waits until the sinks after the first have this number of records, which the first has too then.
-fn wait_for_file(flows: &Path, number: usize) {
+pub(super) fn wait_for_file(flows: &Path, number: usize) {
     until("the other sink has all records", || read_flows(flows).len() == number);
 }
 
@@ -239,7 +239,7 @@ fn a_collector_that_comes_back_gets_templates_and_what_has_waited() {
 }
 
 /// Records of a flow in both directions.
-fn records(scheme: &str) -> usize {
+pub(super) fn records(scheme: &str) -> usize {
     if scheme.starts_with("ipfix") { 2 } else { 1 }
 }
 
