@@ -369,6 +369,12 @@ pub struct SinkCounters {
     /// of a run.
     #[serde(skip_serializing_if = "is_default")]
     pub waiting: RecordTotals,
+    /// Waits on disk for the collector (`spool=`): the next run with this spool delivers it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spooled: RecordTotals,
+    /// Records of earlier runs that waited in the spool when it was opened; none of them is in the other totals.
+    #[serde(skip_serializing_if = "is_default")]
+    pub earlier: EarlierCounters,
     /// Not delivered, by key of the [`ExportLossReason`].
     pub lost: BTreeMap<&'static str, RecordTotals>,
     /// Exported records of which the format cannot represent a value, by kind of change.
@@ -379,6 +385,37 @@ pub struct SinkCounters {
     pub messages: u64,
     /// Octets written.
     pub octets: u64,
+}
+
+/// Records of earlier runs in the spool of a sink. `found = delivered + spooled + lost`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EarlierCounters {
+    /// Waited when the spool was opened.
+    pub found: RecordTotals,
+    /// Accepted by the system for the collector.
+    pub delivered: RecordTotals,
+    /// Still wait.
+    pub spooled: RecordTotals,
+    /// Not delivered, by key of the [`ExportLossReason`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<&'static str, RecordTotals>,
+}
+
+impl EarlierCounters {
+    fn merge(&mut self, other: Self) {
+        self.found.merge(other.found);
+        self.delivered.merge(other.delivered);
+        self.spooled.merge(other.spooled);
+        other.lost.into_iter().for_each(|(reason, lost)| self.lost.entry(reason).or_default().merge(lost));
+    }
+
+    /// All outcomes. Equals `found` if the ledger balances.
+    pub fn outcomes(&self) -> RecordTotals {
+        let mut all = self.delivered;
+        all.merge(self.spooled);
+        self.lost.values().for_each(|&lost| all.merge(lost));
+        all
+    }
 }
 
 impl SinkCounters {
@@ -393,6 +430,8 @@ impl SinkCounters {
         self.filtered.merge(other.filtered);
         self.not_open.merge(other.not_open);
         self.waiting.merge(other.waiting);
+        self.spooled.merge(other.spooled);
+        self.earlier.merge(other.earlier);
         other.lost.into_iter().for_each(|(reason, lost)| self.lost.entry(reason).or_default().merge(lost));
         other.altered.into_iter().for_each(|(kind, count)| *self.altered.entry(kind).or_default() += count);
         self.wire_records += other.wire_records;
@@ -400,13 +439,14 @@ impl SinkCounters {
         self.octets += other.octets;
     }
 
-    /// All records: exported, filtered, lost, waiting, and those that ended while the sink was not
+    /// All records of this run: exported, filtered, lost, waiting, spooled, and those that ended while the sink was not
     /// open.
     pub fn total(&self) -> RecordTotals {
         let mut all = self.exported;
         all.merge(self.filtered);
         all.merge(self.not_open);
         all.merge(self.waiting);
+        all.merge(self.spooled);
         self.lost.values().for_each(|&lost| all.merge(lost));
         all
     }

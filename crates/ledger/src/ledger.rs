@@ -113,12 +113,20 @@ impl Ledger {
             all.merge(self.live);
             let name = &sink.sink;
             equal(
-                format!("{name}: flows created = exported + filtered + lost + live + waiting + not open"),
+                format!("{name}: flows created = exported + filtered + lost + live + waiting + spooled + not open"),
                 self.flows_created,
                 all.flows,
             );
             equal(format!("{name}: packets metered = in records"), self.packets.metered, all.packets);
             equal(format!("{name}: bytes metered = in records"), self.bytes.metered, all.bytes);
+            let (found, outcomes) = (sink.earlier.found, sink.earlier.outcomes());
+            for (what, found, outcomes) in [
+                ("flows", found.flows, outcomes.flows),
+                ("packets", found.packets, outcomes.packets),
+                ("bytes", found.bytes, outcomes.bytes),
+            ] {
+                equal(format!("{name}: {what} found in the spool = delivered + spooled + lost"), found, outcomes);
+            }
         }
         wrong
     }
@@ -159,8 +167,10 @@ impl Ledger {
             balanced: bool,
         }
         // `flows` has the counters of the sink that misses the most records; `sinks` has all sinks.
-        let worst =
-            self.sinks.iter().min_by_key(|sink| sink.exported.flows + sink.filtered.flows + sink.not_open.flows);
+        let worst = self
+            .sinks
+            .iter()
+            .min_by_key(|sink| sink.exported.flows + sink.spooled.flows + sink.filtered.flows + sink.not_open.flows);
         Json {
             packets: &self.packets,
             bytes: &self.bytes,

@@ -118,6 +118,10 @@ reasons! {
         BufferFull = "buffer_full",
         /// The record needs more than the longest datagram (`?size=`).
         TooLong = "too_long",
+        /// The spool had reached its limit (`spool=`): its oldest records were dropped.
+        SpoolFull = "spool_full",
+        /// A file of the spool was damaged or missing when it was read.
+        SpoolDamaged = "spool_damaged",
         /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
         /// The reader of the output closed it.

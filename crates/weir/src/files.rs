@@ -42,6 +42,16 @@ impl Target {
         }
     }
 
+    /// The folder in which records wait for the collector of the sink.
+    pub fn spool_of(sink: &SinkSpec) -> Option<Self> {
+        sink.spool().map(|folder| Self::Folder(folder.into()))
+    }
+
+    /// All targets of a sink: where it writes, and its spool.
+    pub fn all_of(sink: &SinkSpec) -> impl Iterator<Item = Self> {
+        std::iter::once(Self::of_sink(sink)).chain(Self::spool_of(sink))
+    }
+
     /// Whether the sink opens it also after the start: files, or connections.
     pub fn is_opened_later(sink: &SinkSpec) -> bool {
         sink.is_rotated() || !sink.tcp_ports().is_empty()

@@ -3,8 +3,8 @@
 use crate::protocols::link_type;
 use std::fmt::Display;
 use weir_ledger::{
-    ActionCounters, ClockCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger, OutputDropReason,
-    OverloadCounters, PacketTotals, RecordTotals, RefusalReason, RuleCounters, TrafficCounters,
+    ActionCounters, ClockCounters, EarlierCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger,
+    OutputDropReason, OverloadCounters, PacketTotals, RecordTotals, RefusalReason, RuleCounters, TrafficCounters,
 };
 
 /// Whether packets were dropped or could not be read because of their link type, or records were not
@@ -13,10 +13,10 @@ pub fn has_problems(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
     packets.refused.get(RefusalReason::LinkType) > 0
         || packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue + packets.dropped_cache_full > 0
-        || ledger
-            .sinks
-            .iter()
-            .any(|sink| sink.lost.keys().any(|&reason| reason != ExportLossReason::OutputClosed.key()))
+        || ledger.sinks.iter().any(|sink| {
+            !sink.earlier.lost.is_empty()
+                || sink.lost.keys().any(|&reason| reason != ExportLossReason::OutputClosed.key())
+        })
         || ledger.actions.as_ref().is_some_and(has_lost_packets)
         || !ledger.balanced()
 }
@@ -99,6 +99,9 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
         if sink.waiting.flows > 0 {
             rows.add("  + waiting", &totals(sink.waiting));
         }
+        if sink.spooled.flows > 0 {
+            rows.add("  + spooled, waiting on disk", &totals(sink.spooled));
+        }
         if sink.not_open.flows > 0 {
             rows.add("  + while the sink was not open", &totals(sink.not_open));
         }
@@ -108,8 +111,25 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
         for (what, &flows) in &sink.altered {
             rows.add(format!("  of the exported, {what}"), &[flows]);
         }
+        add_earlier(&mut rows, &sink.earlier);
     }
     rows.text(terminal_columns)
+}
+
+/// Adds what became of the records that earlier runs have left in a spool.
+fn add_earlier(rows: &mut Rows, earlier: &EarlierCounters) {
+    if earlier.found.flows == 0 {
+        return;
+    }
+    let totals = |RecordTotals { flows, packets, bytes }: RecordTotals| [flows, packets, bytes];
+    rows.add("  earlier runs, found in the spool", &totals(earlier.found));
+    rows.add("  = delivered", &totals(earlier.delivered));
+    if earlier.spooled.flows > 0 {
+        rows.add("    + spooled, waiting on disk", &totals(earlier.spooled));
+    }
+    for (reason, &records) in &earlier.lost {
+        rows.add(format!("    + lost, {reason}"), &totals(records));
+    }
 }
 
 /// Adds what inspection left out.

@@ -116,8 +116,11 @@ impl Outputs {
             bytes: view.max_memory_bytes() * views(&sinks) as u64,
             store_bytes: 0,
         });
-        let mut targets: Vec<_> =
-            sinks.iter().map(|sink| (format!("-o {sink}"), Target::of_sink(&sink.spec))).collect();
+        let of_sink = |sink: &RecordSink| {
+            let name = format!("-o {sink}");
+            Target::all_of(&sink.spec).map(|target| (name.clone(), target)).collect::<Vec<_>>()
+        };
+        let mut targets: Vec<_> = sinks.iter().flat_map(of_sink).collect();
         if let Some(path) = stats {
             targets.push((stats_option(path), Target::of_path(path)));
         }
@@ -145,7 +148,7 @@ impl Outputs {
 
     /// The targets of the sinks.
     pub fn sink_targets(&self) -> Vec<Target> {
-        self.sinks.iter().map(|sink| Target::of_sink(&sink.spec)).collect()
+        self.sinks.iter().flat_map(|sink| Target::all_of(&sink.spec)).collect()
     }
 
     pub fn table_on_standard_output(&self) -> bool {

@@ -94,7 +94,7 @@ fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error>
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         let later = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| Target::is_opened_later(spec));
-        let later: Vec<_> = later.map(Target::of_sink).collect();
+        let later: Vec<_> = later.flat_map(Target::all_of).collect();
         Sandbox::enter(&later, &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();

@@ -67,7 +67,7 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     // Files are opened one after the other.
     if !read.hardening.no_sandbox {
         let targets = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| Target::is_opened_later(spec));
-        let targets: Vec<_> = targets.map(Target::of_sink).collect();
+        let targets: Vec<_> = targets.flat_map(Target::all_of).collect();
         // Of a folder, all files.
         let inside: Vec<PathBuf> =
             paths.iter().map(|path| if path.is_dir() { path.join("inside") } else { path.clone() }).collect();

@@ -179,8 +179,13 @@ impl Decoder {
         let mut seen = 0;
         while reader.0.len() >= 4 {
             let id = reader.number(2) as u16;
-            assert!(id >= 256);
             let count = reader.number(2);
+            if (id, count) == (2, 0) {
+                // All are withdrawn (RFC 7011 section 8.1).
+                self.templates.clear();
+                continue;
+            }
+            assert!(id >= 256);
             let fields = (0..count).map(|_| field(&mut reader, version)).collect();
             self.templates.insert(id, fields);
             seen += 1;
@@ -192,6 +197,11 @@ impl Decoder {
 
     /// Reads the options template of a set.
     fn options(&mut self, set: &[u8], version: u64) -> usize {
+        if set == [0, 3, 0, 0] {
+            self.options_templates.clear();
+            self.types_id = None;
+            return 0;
+        }
         let mut reader = Reader(set);
         let id = reader.number(2) as u16;
         let (first, second) = (reader.number(2), reader.number(2));

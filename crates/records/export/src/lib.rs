@@ -35,6 +35,7 @@ mod rotation;
 mod sink;
 mod sink_spec;
 mod socket;
+mod spooled;
 mod stream;
 mod syslog;
 mod template;

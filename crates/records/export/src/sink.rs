@@ -190,6 +190,14 @@ pub enum Error {
         /// Why not.
         problem: UnusableFile,
     },
+    /// The spool cannot be used.
+    #[error("{sink}: {error}")]
+    Spool {
+        /// The sink as the user wrote it.
+        sink: String,
+        /// Why not.
+        error: weir_spool::Error,
+    },
     /// The operating system reported an error.
     #[error("{sink}: {error}")]
     Io {
@@ -324,6 +332,9 @@ pub enum InvalidSink {
     /// The size of the buffer is not a size, or too small.
     #[error("buffer must be a size from 64KiB, such as 16MiB, not {0:?}")]
     Buffer(String),
+    /// The size of the spool is not a size, or too small.
+    #[error("limit must be a size from 1MiB, such as 20GiB, not {0:?}")]
+    SpoolLimit(String),
     /// The selection of fields is invalid.
     #[error(transparent)]
     Fields(#[from] InvalidFields),

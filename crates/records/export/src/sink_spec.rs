@@ -70,6 +70,11 @@ impl SinkSpec {
         self.destination.folder()
     }
 
+    /// The folder in which records wait for the collector; `None` without one.
+    pub fn spool(&self) -> Option<&Path> {
+        self.destination.spool()
+    }
+
     /// The path of the file, or a name of standard output; `None` for a collector and a folder.
     pub fn path(&self) -> Option<&str> {
         self.destination.file().map(|file| file.path.as_str())

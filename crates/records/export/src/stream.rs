@@ -16,7 +16,8 @@
 
 use crate::connection::{Connection, Peer};
 use crate::pending_records::PendingRecords;
-use crate::sink::Attempts;
+use crate::sink::{Attempts, ExportOptions};
+use crate::spooled::{SpoolSettings, Spooled};
 use crate::tls::{Tls, TlsSettings};
 use crate::waiting::Waiting;
 use socket2::SockAddr;
@@ -45,6 +46,8 @@ pub(crate) struct StreamSettings {
     pub buffer_bytes: usize,
     /// Longest time from one attempt to connect to the next; `None` for that of all sinks.
     pub retry: Option<Duration>,
+    /// Where messages beyond the limit wait.
+    pub spool: Option<SpoolSettings>,
 }
 
 enum State {
@@ -86,20 +89,24 @@ pub(crate) struct StreamOutput {
     lost_flows: u64,
     /// End of the time for the last records of the run.
     until: Option<Instant>,
+    /// There is a connection, and the messages of its session come first.
+    is_new_session: bool,
 }
 
 impl StreamOutput {
     /// Connects to the collector. With `retries`, a collector that cannot be reached is no error. A name is left
     /// to [`StreamOutput::connect`] then, because a name server may not answer for long, and so is TLS, because what
     /// a collector sends is not for the privileges of the start.
+    /// With a spool, records wait there, so such a collector is no error either.
     pub fn open(
         sink: &str,
         settings: StreamSettings,
         tls: Option<Tls>,
-        retries: bool,
-        mut times: Attempts,
+        options: &ExportOptions,
+        spool: Option<Spooled>,
     ) -> io::Result<Self> {
-        let now = Instant::now();
+        let (retries, mut times) = (options.retries, options.attempts);
+        let (now, has_spool) = (Instant::now(), spool.is_some());
         if let Some(retry) = settings.retry {
             (times.reconnect, times.reconnect_max) = (times.reconnect.min(retry), retry);
         }
@@ -113,23 +120,42 @@ impl StreamOutput {
             back_off: times.reconnect,
             down_since: Some(now),
             is_logged: false,
-            waiting: Waiting::default(),
+            waiting: Waiting::with_spool(spool),
             lost_flows: 0,
             until: None,
+            is_new_session: false,
         };
         if retries {
             if !output.settings.peer.is_name() && output.tls.is_none() {
-                output.advance(SHORT_WAIT);
+                output.is_new_session = output.advance(SHORT_WAIT) && has_spool;
             }
             return Ok(output);
         }
         loop {
             match output.try_to_connect(SHORT_WAIT) {
-                Progress::Connected => return Ok(output),
+                Progress::Connected => {
+                    output.is_new_session = has_spool;
+                    return Ok(output);
+                }
                 Progress::Pending => {}
+                Progress::Failed(error) if has_spool => {
+                    output.is_logged = true;
+                    warn!(sink, %error, "collector cannot be reached, trying again, its records wait in the spool");
+                    output.retry_later();
+                    return Ok(output);
+                }
                 Progress::Failed(error) => return Err(error),
             }
         }
+    }
+
+    pub fn has_spool(&self) -> bool {
+        self.waiting.has_spool()
+    }
+
+    /// The messages with the templates of this run, for those in the spool.
+    pub fn set_context(&mut self, context: &[u8]) {
+        self.waiting.set_context(context);
     }
 
     pub fn is_connected(&self) -> bool {
@@ -160,13 +186,17 @@ impl StreamOutput {
     /// continues an attempt to connect. Returns whether a new session begins.
     pub fn connect(&mut self, counters: &mut SinkCounters) -> bool {
         self.flush(counters);
-        self.advance(Duration::ZERO)
+        let is_new = std::mem::take(&mut self.is_new_session) || self.advance(Duration::ZERO);
+        self.waiting.settle(counters);
+        is_new
     }
 
     /// The same while there are no records: waits for the socket for a short time if messages wait for it.
     pub fn tick(&mut self, counters: &mut SinkCounters) -> bool {
         let end = Instant::now() + TICK_WAIT;
-        matches!(self.send_until(0, |_| Some(end), counters), Outcome::NewSession)
+        let outcome = self.send_until(0, |_| Some(end), counters);
+        self.waiting.settle(counters);
+        matches!(outcome, Outcome::NewSession)
     }
 
     /// Sends until the waiting messages are within their limit; with `all`, until there are none. Waits for
@@ -179,6 +209,7 @@ impl StreamOutput {
         if matches!(outcome, Outcome::Late) {
             self.lost_flows += self.waiting.lose_oldest(self.settings.buffer_bytes, counters);
         }
+        self.waiting.settle(counters);
         matches!(outcome, Outcome::NewSession)
     }
 
@@ -186,6 +217,13 @@ impl StreamOutput {
     /// that accepts nothing.
     fn deadline(&self, start: Instant, all: bool) -> Option<Instant> {
         let is_live = self.is_live && !all;
+        if self.waiting.has_spool() && self.down_since.is_some() {
+            // What waits is safe on disk: only a connection that is being made is waited for.
+            return match self.state {
+                State::Connecting { until, .. } if all => Some(self.until.map_or(until, |end| end.min(until))),
+                _ => Some(start),
+            };
+        }
         match (self.until, self.down_since) {
             (Some(until), _) => Some(until),
             (None, Some(_)) if is_live => Some(start),
@@ -202,6 +240,9 @@ impl StreamOutput {
         counters: &mut SinkCounters,
     ) -> Outcome {
         loop {
+            if std::mem::take(&mut self.is_new_session) {
+                return Outcome::NewSession;
+            }
             self.flush(counters);
             if self.waiting.bytes() <= limit {
                 return Outcome::Sent;
@@ -229,8 +270,15 @@ impl StreamOutput {
 
     fn write(&mut self, counters: &mut SinkCounters) -> io::Result<()> {
         let State::Up { connection, .. } = &mut self.state else { return Ok(()) };
+        if self.is_new_session {
+            return Ok(());
+        }
         connection.check_end()?;
-        while !self.waiting.is_empty() {
+        loop {
+            self.waiting.refill();
+            if self.waiting.is_empty() {
+                break;
+            }
             let written = connection.write(&self.waiting.slices())?;
             self.waiting.take(written.taken);
             self.waiting.count_accepted(written.accepted, counters);

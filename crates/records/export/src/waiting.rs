@@ -2,37 +2,23 @@
 //!
 //! ```text
 //! push -> messages -> slices -> the connection takes octets -> the system accepts them: exported
-//!             └> oldest lost beyond the limit, but none of which the connection has taken a part
+//!             └> oldest lost beyond the limit, but none of which the connection has taken a part;
+//!                with a spool, all go to the disk, and newer ones behind them
 //! ```
 //! IPFIX messages are numbered when they are sent, from 0 in each connection (RFC 7011 section 3.1).
 
 use crate::pending_records::PendingRecords;
+use crate::spooled::{Context, Message, Spooled, change_of_templates};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Most messages that a connection gets at once.
 const MAX_SLICES: usize = 64;
+/// With a spool: messages in memory while it is read, bytes.
+pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
 /// Offset of the sequence number in an IPFIX message (RFC 7011 section 3.1).
 const SEQUENCE_OFFSET: usize = 8;
-
-struct Message {
-    octets: Box<[u8]>,
-    pending: PendingRecords,
-    /// IPFIX data records, by which the next message is numbered; `None` in other formats.
-    data_records: Option<u32>,
-}
-
-impl Message {
-    /// Whether it has templates and options only, which each connection gets anew.
-    fn is_of_session(&self) -> bool {
-        self.pending.wire_records == 0
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.octets.len() + size_of::<Self>()
-    }
-}
 
 /// Messages that wait for a connection, or for its system to accept them.
 #[derive(Default)]
@@ -47,12 +33,33 @@ pub(crate) struct Waiting {
     sequence: u32,
     /// While a session begins: where its next message goes.
     session_end: Option<usize>,
+    spool: Option<Spooled>,
+    /// Templates of an earlier run that the connection has; `None` for those of this run.
+    present: Option<Context>,
+    /// Whether there may be messages that need others.
+    has_foreign: bool,
 }
 
 impl Waiting {
-    /// Memory that the messages take, bytes.
+    /// Messages beyond the limit wait on disk.
+    pub fn with_spool(spool: Option<Spooled>) -> Self {
+        Self { spool, ..Self::default() }
+    }
+
+    pub fn has_spool(&self) -> bool {
+        self.spool.is_some()
+    }
+
+    /// Sets the messages with the templates of this run, which its batches in the spool need.
+    pub fn set_context(&mut self, context: &[u8]) {
+        if let Some(spool) = self.spool.as_mut().filter(|spool| *spool.context != *context) {
+            spool.context = context.into();
+        }
+    }
+
+    /// What the messages take, in memory and on disk, bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.spool.as_ref().map_or(0, Spooled::bytes)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -61,7 +68,50 @@ impl Waiting {
 
     /// Flows of all messages.
     pub fn flows(&self) -> u64 {
-        self.messages.iter().map(|message| message.pending.flows.flows).sum()
+        let in_memory = self.messages.iter().filter(|message| !message.is_spooled);
+        let in_memory: u64 = in_memory.map(|message| message.pending.flows.flows).sum();
+        in_memory + self.spool.as_ref().map_or(0, Spooled::flows)
+    }
+
+    /// Fetches messages from the spool, if there is room for them in memory.
+    pub fn refill(&mut self) {
+        while self.bytes < READ_AHEAD_BYTES
+            && let Some(spool) = self.spool.as_mut().filter(|spool| spool.is_behind())
+        {
+            let messages = spool.next();
+            if messages.is_empty() {
+                break;
+            }
+            self.bytes += messages.iter().map(Message::memory_bytes).sum::<usize>();
+            self.has_foreign |= messages.iter().any(|message| message.context.is_some());
+            self.messages.extend(messages);
+        }
+        if self.has_foreign {
+            self.change_templates();
+        }
+    }
+
+    /// Puts templates between messages of different runs.
+    fn change_templates(&mut self) {
+        let own = self.spool.as_ref().map(|spool| spool.context.clone()).unwrap_or_default();
+        let (mut at, mut present) = (0, self.present.clone());
+        self.has_foreign = present.is_some();
+        while let Some(message) = self.messages.get(at) {
+            let (context, is_change) = (message.context.clone(), message.is_change);
+            if is_change || !message.is_of_session {
+                self.has_foreign |= context.is_some();
+                if !is_change && context != present {
+                    for change in change_of_templates(context.as_ref().unwrap_or(&own)) {
+                        let change = Message { context: context.clone(), ..change };
+                        self.bytes += change.memory_bytes();
+                        self.messages.insert(at, change);
+                        at += 1;
+                    }
+                }
+                present = context;
+            }
+            at += 1;
+        }
     }
 
     /// From now to [`Waiting::end_session`], messages go in front of those that wait.
@@ -74,19 +124,29 @@ impl Waiting {
     }
 
     /// Adds a message. `data_records`: of an IPFIX message. Without a connection, messages of a session
-    /// are left out, because the next one begins with them.
+    /// are left out, because the next one begins with them; also behind the templates of an earlier run, because
+    /// all of this one's follow those.
     pub fn push(&mut self, octets: &[u8], pending: PendingRecords, data_records: Option<u32>, is_connected: bool) {
-        let message = Message { octets: octets.into(), pending, data_records };
-        if message.is_of_session() && !is_connected {
+        let message = Message::new(octets, pending, data_records);
+        if let Some(at) = &mut self.session_end {
+            self.bytes += message.memory_bytes();
+            self.messages.insert(*at, message);
+            *at += 1;
             return;
         }
-        self.bytes += message.memory_bytes();
-        match &mut self.session_end {
-            Some(at) => {
-                self.messages.insert(*at, message);
-                *at += 1;
+        let is_behind = self.spool.as_ref().is_some_and(Spooled::is_behind);
+        let last = self.messages.iter().rfind(|message| message.is_change || !message.is_of_session);
+        let is_foreign = last.map_or(&self.present, |message| &message.context).is_some();
+        if message.is_of_session && (!is_connected || is_foreign) {
+            return;
+        }
+        let is_behind = is_behind && !message.is_of_session;
+        match self.spool.as_mut().filter(|_| is_behind) {
+            Some(spool) => spool.push(message),
+            None => {
+                self.bytes += message.memory_bytes();
+                self.messages.push_back(message);
             }
-            None => self.messages.push_back(message),
         }
     }
 
@@ -134,23 +194,67 @@ impl Waiting {
             self.accepted_octets -= message.octets.len();
             self.taken_octets -= message.octets.len();
             self.bytes -= message.memory_bytes();
-            message.pending.count_exported(counters);
             if let Some(data_records) = message.data_records {
                 self.sequence = self.sequence.wrapping_add(data_records);
                 counters.messages += 1;
             }
+            if message.is_change || !message.is_of_session {
+                self.present.clone_from(&message.context);
+            }
+            let (mut pending, end_of) = (message.pending, message.end_of);
             self.messages.pop_front();
+            if let (Some((batch, is_earlier)), Some(spool)) = (end_of, &mut self.spool) {
+                spool.release(batch, pending.flows.flows);
+                // The spool counts these.
+                pending.flows = if is_earlier { RecordTotals::default() } else { pending.flows };
+            }
+            pending.count_exported(counters);
+        }
+    }
+
+    /// Moves all messages with records to the spool, but those of which the connection has taken a part. What the
+    /// spool does not take stays in memory up to `limit` bytes. Returns the number of flows that are lost.
+    pub fn spill(&mut self, limit: usize, counters: &mut SinkCounters) -> u64 {
+        let (whole, part) = self.first_not_taken();
+        let first = whole + usize::from(part > 0);
+        let (mut rest, mut moved) = (self.messages.split_off(first.min(self.messages.len())), Vec::new());
+        for message in rest.drain(..) {
+            if message.is_of_session || message.is_spooled {
+                self.messages.push_back(message);
+            } else {
+                self.bytes -= message.memory_bytes();
+                moved.push(message);
+            }
+        }
+        let Some(spool) = &mut self.spool else { return 0 };
+        let left = spool.spill(moved);
+        spool.keep(left);
+        spool.lose_oldest(limit, counters)
+    }
+
+    /// Writes to the spool what waits behind it, and brings it to the disk when this is due.
+    pub fn settle(&mut self, counters: &mut SinkCounters) {
+        if let Some(spool) = &mut self.spool {
+            if spool.is_behind() {
+                let left = spool.spill(Vec::new());
+                spool.keep(left);
+            }
+            spool.settle(false, counters);
         }
     }
 
     /// Loses the oldest messages with records until the others take no more than `limit` bytes. A message of
-    /// which the connection has taken a part stays. Returns the number of flows.
+    /// which the connection has taken a part stays. With a spool, they go there instead. Returns the number of flows
+    /// that are lost.
     pub fn lose_oldest(&mut self, limit: usize, counters: &mut SinkCounters) -> u64 {
+        if self.spool.is_some() {
+            return self.spill(limit, counters);
+        }
         let (whole, part) = self.first_not_taken();
         let first = whole + usize::from(part > 0);
         let mut flows = 0;
         while self.bytes > limit
-            && let Some(at) = (first..self.messages.len()).find(|&at| !self.messages[at].is_of_session())
+            && let Some(at) = (first..self.messages.len()).find(|&at| !self.messages[at].is_of_session)
             && let Some(message) = self.messages.remove(at)
         {
             self.bytes -= message.memory_bytes();
@@ -163,19 +267,34 @@ impl Waiting {
     /// The connection is lost: messages that the system has not accepted as a whole are retransmitted. Those of
     /// the session do not wait.
     pub fn end_connection(&mut self) {
-        self.messages.retain(|message| !message.is_of_session());
+        self.messages.retain(|message| !message.is_of_session);
         self.bytes = self.messages.iter().map(Message::memory_bytes).sum();
         (self.taken_octets, self.accepted_octets, self.sequence) = (0, 0, 0);
+        self.present = None;
     }
 
-    /// Counts all messages as lost. Returns their flows.
+    /// Counts all messages as lost, or spooled. Returns their flows.
     pub fn lose_all(&mut self, reason: ExportLossReason, counters: &mut SinkCounters) -> RecordTotals {
         let mut lost = RecordTotals::default();
+        let (mut in_memory, mut unsent) = (Vec::new(), 0);
         for message in self.messages.drain(..) {
+            unsent += u64::from(message.is_spooled);
             lost.merge(message.pending.flows);
-            message.pending.count_lost(reason, counters);
+            match &self.spool {
+                Some(_) if message.is_of_session || message.is_spooled => {}
+                Some(_) => in_memory.push(message),
+                None => message.pending.count_lost(reason, counters),
+            }
         }
         (self.bytes, self.taken_octets, self.accepted_octets) = (0, 0, 0);
+        if let Some(spool) = &mut self.spool {
+            // Whatever is left in a spool is not sent.
+            lost.flows += unsent + spool.flows();
+            let left = spool.spill(in_memory);
+            spool.keep(left);
+            spool.lose_all(reason, counters);
+            spool.settle(true, counters);
+        }
         lost
     }
 }

@@ -93,6 +93,11 @@ const OF_SINKS: &[Figure<SinkCounters>] = &[
         of.filtered.flows
     }),
     ("weir_records_not_open_total", "Flow records that ended while the sink was not open", |of| of.not_open.flows),
+    ("weir_records_spooled", "Flow records of this run that wait on disk", |of| of.spooled.flows),
+    ("weir_records_earlier_spooled", "Flow records of earlier runs that wait on disk", |of| of.earlier.spooled.flows),
+    ("weir_records_earlier_delivered_total", "Flow records of earlier runs delivered from the spool", |of| {
+        of.earlier.delivered.flows
+    }),
     ("weir_sink_records_written_total", "Records as the format counts them", |of| of.wire_records),
     ("weir_sink_messages_total", "Messages or datagrams written", |of| of.messages),
     ("weir_sink_bytes_total", "Octets written", |of| of.octets),

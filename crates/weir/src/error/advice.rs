@@ -110,7 +110,7 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
         }
         weir_export::Error::Kafka { .. } => "",
         weir_export::Error::KafkaOptions { problem: UnusableOptions::Io { error, .. }, .. } => input_advice(error),
-        weir_export::Error::Spec(_) | weir_export::Error::KafkaOptions { .. } => "",
+        weir_export::Error::Spec(_) | weir_export::Error::Spool { .. } | weir_export::Error::KafkaOptions { .. } => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
             UnusableFile::NoReader => "",

@@ -286,8 +286,11 @@ impl Effective {
             return Err(ReloadError::ChangesOpenFile(sink.to_string()).into());
         }
         if let Some(sandbox) = &self.sandbox
-            && let Some(sink) =
-                outputs.sinks.iter().filter(is_new).find(|sink| !sandbox.permits(&Target::of_sink(&sink.spec)))
+            && let Some(sink) = outputs
+                .sinks
+                .iter()
+                .filter(is_new)
+                .find(|sink| Target::all_of(&sink.spec).any(|target| !sandbox.permits(&target)))
         {
             return Err(ReloadError::outside(sandbox, sink).into());
         }

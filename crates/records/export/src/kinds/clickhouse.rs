@@ -289,8 +289,8 @@ impl Destination for ClickHouseTable {
         usable.map_err(|error| Error::Io { sink: name.into(), error })
     }
 
-    fn tcp_port(&self) -> Option<u16> {
-        Some(self.port)
+    fn tcp_ports(&self) -> Vec<u16> {
+        vec![self.port]
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {

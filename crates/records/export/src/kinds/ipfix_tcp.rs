@@ -1,7 +1,7 @@
 //! `ipfix+tcp://HOST:PORT`: IPFIX (RFC 7011 section 10.4) over TCP.
 
 use super::collector::{ELEMENTS, TEMPLATE};
-use super::stream::{BUFFER, RETRY, TcpCollector};
+use super::stream::{BUFFER, LIMIT, RETRY, SPOOL, TcpCollector};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: "://HOST:PORT",
     writes: "IPFIX (RFC 7011) over TCP; default port 4739",
     example: "ipfix+tcp://192.0.2.1:4739",
-    settings: &[TEMPLATE, ELEMENTS, BUFFER, RETRY, WHERE],
+    settings: &[TEMPLATE, ELEMENTS, BUFFER, SPOOL, LIMIT, RETRY, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(TcpCollector::parse(text, 4739, false)?)),

@@ -1,7 +1,7 @@
 //! `json+tcp://HOST:PORT`: one JSON object per line over TCP.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, JsonCollector, RETRY};
+use super::stream::{BUFFER, JsonCollector, LIMIT, RETRY, SPOOL};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: "://HOST:PORT",
     writes: "one JSON object per line over TCP",
     example: "json+tcp://192.0.2.1:5170",
-    settings: &[FIELDS, BUFFER, RETRY, WHERE],
+    settings: &[FIELDS, BUFFER, SPOOL, LIMIT, RETRY, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(JsonCollector::parse_tcp(text, false)?)),

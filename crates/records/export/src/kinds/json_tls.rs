@@ -1,7 +1,7 @@
 //! `json+tls://HOST:PORT`: one JSON object per line over TLS.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, CA, CERTIFICATE, JsonCollector, KEY, NAME, RETRY};
+use super::stream::{BUFFER, CA, CERTIFICATE, JsonCollector, KEY, LIMIT, NAME, RETRY, SPOOL};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: "://HOST:PORT",
     writes: "one JSON object per line over TLS",
     example: "json+tls://192.0.2.1:5171?ca=ca.pem",
-    settings: &[FIELDS, BUFFER, RETRY, CA, NAME, CERTIFICATE, KEY, WHERE],
+    settings: &[FIELDS, BUFFER, SPOOL, LIMIT, RETRY, CA, NAME, CERTIFICATE, KEY, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(JsonCollector::parse_tcp(text, true)?)),

@@ -1,7 +1,7 @@
 //! `json+unix:PATH`: one JSON object per line over a Unix socket.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, JsonCollector, RETRY};
+use super::stream::{BUFFER, JsonCollector, LIMIT, RETRY, SPOOL};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: ":PATH",
     writes: "one JSON object per line over a Unix socket",
     example: "json+unix:/run/collector.socket",
-    settings: &[FIELDS, BUFFER, RETRY, WHERE],
+    settings: &[FIELDS, BUFFER, SPOOL, LIMIT, RETRY, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(JsonCollector::parse_unix(text)?)),

@@ -144,6 +144,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The folder in which records wait for the collector.
+    fn spool(&self) -> Option<&Path> {
+        None
+    }
+
     /// The TCP ports to which it connects, again and again while it runs.
     fn tcp_ports(&self) -> Vec<u16> {
         Vec::new()
@@ -151,7 +156,7 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
 
     /// Whether it makes files after the start, besides rotated ones.
     fn makes_files(&self) -> bool {
-        self.folder().is_some()
+        self.folder().is_some() || self.spool().is_some()
     }
 
     /// What it takes beside its queue, bytes, with these default columns. `runs_on`: until a signal.

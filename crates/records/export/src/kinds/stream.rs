@@ -7,13 +7,17 @@ use super::file::split;
 use crate::connection::Peer;
 use crate::json_stream::JsonStreamSink;
 use crate::rotation::parse_size;
-use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use crate::sink::{Error, ExportOptions, InvalidSink, Owner, Sink};
+use crate::spooled::{DEFAULT_LIMIT, SpoolSettings, Spooled};
 use crate::stream::{DEFAULT_BUFFER_BYTES, StreamOutput, StreamSettings};
 use crate::template::{TemplateSettings, TemplateSink, Transport};
 use crate::tls::{Tls, TlsSettings, is_server_name};
+use crate::waiting::READ_AHEAD_BYTES;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_fields::{Column, Format, select_columns};
+use weir_spool::SMALLEST_LIMIT;
 use weir_text::units::parse_duration;
 
 pub(super) const BUFFER: SinkSetting = SinkSetting {
@@ -21,6 +25,20 @@ pub(super) const BUFFER: SinkSetting = SinkSetting {
     value: "16MiB",
     default: "16MiB",
     effect: "connections: memory for records that wait for the collector, from 64KiB",
+};
+
+pub(super) const SPOOL: SinkSetting = SinkSetting {
+    name: "spool",
+    value: "FOLDER",
+    default: "",
+    effect: "connections: folder for records that wait while the collector is away or slow, also for the next run",
+};
+
+pub(super) const LIMIT: SinkSetting = SinkSetting {
+    name: "limit",
+    value: "10GiB",
+    default: "",
+    effect: "size of the spool, from 1MiB: then its oldest records are lost",
 };
 
 pub(super) const RETRY: SinkSetting = SinkSetting {
@@ -67,21 +85,25 @@ impl TcpCollector {
                 return Err(InvalidSink::TcpSetting { setting: shown(name, value), of_tls: of_tls(is_tls) });
             }
         }
-        stream.check_settings()?;
         let templates = templates.unwrap_or(TemplateSettings::COLLECTOR);
         templates.check()?;
+        stream.check_settings()?;
         Ok(Self { stream, templates })
     }
 }
 
 impl super::Destination for TcpCollector {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
-        let stream = Transport::Stream(self.stream.open(name, options)?);
+        let stream = Transport::Stream(self.stream.open("ipfix", name, options)?);
         Ok(Box::new(TemplateSink::new(name, Format::Ipfix, self.templates.clone(), stream, options)?))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        self.stream.check(name)
+        self.stream.check("ipfix", name)
+    }
+
+    fn spool(&self) -> Option<&Path> {
+        self.stream.spool_folder()
     }
 
     fn tcp_ports(&self) -> Vec<u16> {
@@ -89,7 +111,7 @@ impl super::Destination for TcpCollector {
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.stream.buffer_bytes as u64
+        self.stream.memory_bytes()
     }
 }
 
@@ -133,11 +155,15 @@ impl JsonCollector {
 impl super::Destination for JsonCollector {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let columns = self.columns.clone().unwrap_or_else(|| options.columns.clone());
-        Ok(Box::new(JsonStreamSink::new(name, self.stream.open(name, options)?, columns, options)))
+        Ok(Box::new(JsonStreamSink::new(name, self.stream.open("json", name, options)?, columns, options)))
     }
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        self.stream.check(name)
+        self.stream.check("json", name)
+    }
+
+    fn spool(&self) -> Option<&Path> {
+        self.stream.spool_folder()
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {
@@ -149,13 +175,13 @@ impl super::Destination for JsonCollector {
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.stream.buffer_bytes as u64
+        self.stream.memory_bytes()
     }
 }
 
 impl StreamSettings {
     fn of(peer: Peer, tls: Option<TlsSettings>) -> Self {
-        Self { peer, tls, buffer_bytes: DEFAULT_BUFFER_BYTES as usize, retry: None }
+        Self { peer, tls, buffer_bytes: DEFAULT_BUFFER_BYTES as usize, retry: None, spool: None }
     }
 
     pub(super) fn tcp(host: &str, port: u16, is_tls: bool) -> Self {
@@ -175,6 +201,7 @@ impl StreamSettings {
                 let time = time.filter(|time| (least..=most).contains(time));
                 self.retry = Some(time.ok_or_else(|| InvalidSink::Retry(value.into()))?);
             }
+            ("spool" | "limit", _) => self.set_spool(name, value)?,
             ("ca" | "cert" | "key", Some(_)) if value.is_empty() => return Err(InvalidSink::NoFile(name.into())),
             ("ca", Some(tls)) => tls.ca = Some(value.into()),
             ("cert", Some(tls)) => tls.certificate = Some(value.into()),
@@ -190,18 +217,77 @@ impl StreamSettings {
         Ok(true)
     }
 
+    /// `spool=FOLDER,limit=SIZE` is the same as `spool=FOLDER&limit=SIZE`.
+    fn set_spool(&mut self, name: &str, value: &str) -> Result<(), InvalidSink> {
+        let spool = self.spool.get_or_insert_with(|| SpoolSettings { folder: PathBuf::new(), limit: DEFAULT_LIMIT });
+        if name == "limit" {
+            let limit = parse_size(value).filter(|&limit| limit >= SMALLEST_LIMIT);
+            spool.limit = limit.ok_or_else(|| InvalidSink::SpoolLimit(value.into()))?;
+            return Ok(());
+        }
+        let (folder, limit) = value.rsplit_once(",limit=").map_or((value, None), |(a, b)| (a, Some(b)));
+        if folder.is_empty() {
+            return Err(InvalidSink::Syntax("the folder of the spool is missing: spool=FOLDER"));
+        }
+        spool.folder = folder.into();
+        limit.map_or(Ok(()), |limit| self.set_spool("limit", limit))
+    }
+
     /// Checks the settings together.
     pub(super) fn check_settings(&self) -> Result<(), InvalidSink> {
         let has_one = |tls: &TlsSettings| tls.certificate.is_some() != tls.key.is_some();
-        let is_invalid = self.tls.as_ref().is_some_and(has_one);
-        let reason = "cert= and key= go together: the client certificate and its key, or neither";
-        if is_invalid { Err(InvalidSink::Syntax(reason)) } else { Ok(()) }
+        if self.tls.as_ref().is_some_and(has_one) {
+            let reason = "cert= and key= go together: the client certificate and its key, or neither";
+            return Err(InvalidSink::Syntax(reason));
+        }
+        if self.spool.as_ref().is_some_and(|spool| spool.folder.as_os_str().is_empty()) {
+            return Err(InvalidSink::Syntax("limit= is the size of a spool; add spool=FOLDER"));
+        }
+        Ok(())
     }
 
     /// Reads the files of TLS.
     fn load_tls(&self) -> io::Result<Option<Tls>> {
         let (Some(settings), Peer::Tcp { host, .. }) = (&self.tls, &self.peer) else { return Ok(None) };
         Tls::load(host, settings).map(Some)
+    }
+
+    /// The collector, as spools name it: the format and the other end.
+    fn collector(&self, format: &str) -> String {
+        match &self.peer {
+            Peer::Tcp { host, port } => {
+                let carrier = if self.tls.is_some() { "tls" } else { "tcp" };
+                format!("{format}+{carrier}://{host}:{port}")
+            }
+            Peer::Unix(path) => format!("{format}+unix:{}", path.display()),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.buffer_bytes as u64 + if self.spool.is_some() { READ_AHEAD_BYTES as u64 } else { 0 }
+    }
+
+    pub(super) fn spool_folder(&self) -> Option<&Path> {
+        self.spool.as_ref().map(|spool| spool.folder.as_path())
+    }
+
+    /// Connects, with the files of TLS and the spool of a sink of this format.
+    pub(super) fn open(&self, format: &str, name: &str, options: &ExportOptions) -> Result<StreamOutput, Error> {
+        let error = |error: io::Error| Error::Io { sink: name.into(), error };
+        let tls = self.load_tls().map_err(error)?;
+        let owner = options.file_owner.map(|Owner { user, group }| (user, group));
+        let spool = self.spool.as_ref().map(|spool| Spooled::open(name, spool.of_sink(&self.collector(format), owner)));
+        let spool = spool.transpose().map_err(|error| Error::Spool { sink: name.into(), error })?;
+        StreamOutput::open(name, self.clone(), tls, options, spool).map_err(error)
+    }
+
+    pub(super) fn check(&self, format: &str, name: &str) -> Result<(), Error> {
+        if let Some(spool) = &self.spool {
+            let checked = weir_spool::check(&spool.of_sink(&self.collector(format), None));
+            checked.map_err(|error| Error::Spool { sink: name.into(), error })?;
+        }
+        let checked = self.load_tls().and_then(|_| self.peer.addresses());
+        checked.map(drop).map_err(|error| Error::Io { sink: name.into(), error })
     }
 
     pub(super) fn open(&self, name: &str, options: &ExportOptions) -> Result<StreamOutput, Error> {
@@ -267,6 +353,9 @@ mod tests {
             ("ipfix+tcp:h", "//HOST:PORT must follow"),
             ("json+tcp://h", "the port is missing"),
             ("json+tcp://h:1?template=full", "\"template=full\" is not a setting of this sink; use fields=NAME,..."),
+            ("json+tcp://h:1?limit=1G", "limit= is the size of a spool; add spool=FOLDER"),
+            ("json+tcp://h:1?spool=", "the folder of the spool is missing"),
+            ("ipfix+tcp://h?spool=a,limit=9k", "limit must be a size from 1MiB, such as 20GiB, not \"9k\""),
             ("json+unix:", "the path of the Unix socket is missing"),
             ("json+unix:a?rotate=5m", "\"rotate=5m\" is not a setting of this sink"),
         ] {

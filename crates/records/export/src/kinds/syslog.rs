@@ -7,6 +7,7 @@ use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::stream::StreamSettings;
 use crate::syslog::{MIN_DATAGRAM_BYTES, SyslogOutput, SyslogSink};
 use crate::udp::Collector;
+use std::path::Path;
 use weir_fields::{Column, select_columns};
 
 pub(super) const FACILITY: SinkSetting = SinkSetting {
@@ -108,7 +109,7 @@ impl SyslogReceiver {
                 (name, receiver) => {
                     let others = match receiver {
                         Receiver::Udp(..) => "size=N, rate=N",
-                        Receiver::Stream(_) => "buffer=16MiB, retry=1m",
+                        Receiver::Stream(_) => "buffer=16MiB, spool=FOLDER, limit=10GiB, retry=1m",
                     };
                     let setting = shown(name, value);
                     return Err(InvalidSink::SyslogSetting { setting, others, of_tls: of_tls(is_tls) });
@@ -125,7 +126,7 @@ impl SyslogReceiver {
 impl super::Destination for SyslogReceiver {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let output = match &self.receiver {
-            Receiver::Stream(stream) => SyslogOutput::Stream(stream.open(name, options)?),
+            Receiver::Stream(stream) => SyslogOutput::Stream(stream.open("syslog", name, options)?),
             Receiver::Udp(collector, size) => {
                 SyslogOutput::Udp(connect(collector, name, MIN_DATAGRAM_BYTES, options)?, *size)
             }
@@ -136,7 +137,7 @@ impl super::Destination for SyslogReceiver {
 
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
         match &self.receiver {
-            Receiver::Stream(stream) => stream.check(name),
+            Receiver::Stream(stream) => stream.check("syslog", name),
             Receiver::Udp(collector, _) => resolve(collector, name),
         }
     }
@@ -145,12 +146,17 @@ impl super::Destination for SyslogReceiver {
         self.columns.as_deref()
     }
 
-    fn tcp_port(&self) -> Option<u16> {
-        if let Receiver::Stream(stream) = &self.receiver { stream.tcp_port() } else { None }
+    fn spool(&self) -> Option<&Path> {
+        if let Receiver::Stream(stream) = &self.receiver { stream.spool_folder() } else { None }
+    }
+
+    fn tcp_ports(&self) -> Vec<u16> {
+        let port = if let Receiver::Stream(stream) = &self.receiver { stream.tcp_port() } else { None };
+        port.into_iter().collect()
     }
 
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        if let Receiver::Stream(stream) = &self.receiver { stream.buffer_bytes as u64 } else { 0 }
+        if let Receiver::Stream(stream) = &self.receiver { stream.memory_bytes() } else { 0 }
     }
 }
 

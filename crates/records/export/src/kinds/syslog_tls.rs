@@ -1,7 +1,7 @@
 //! `syslog+tls://HOST:PORT`: syslog messages (RFC 5424) over TLS.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, CA, CERTIFICATE, KEY, NAME, RETRY};
+use super::stream::{BUFFER, CA, CERTIFICATE, KEY, LIMIT, NAME, RETRY, SPOOL};
 use super::syslog::{Carrier, FACILITY, SyslogReceiver};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: "://HOST:PORT",
     writes: "syslog (RFC 5424) over TLS, a JSON object per message; default port 6514",
     example: "syslog+tls://192.0.2.1:6514?ca=ca.pem",
-    settings: &[FIELDS, FACILITY, BUFFER, RETRY, CA, NAME, CERTIFICATE, KEY, WHERE],
+    settings: &[FIELDS, FACILITY, BUFFER, SPOOL, LIMIT, RETRY, CA, NAME, CERTIFICATE, KEY, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(SyslogReceiver::parse(text, 6514, Carrier::Tls)?)),

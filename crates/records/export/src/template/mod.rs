@@ -22,6 +22,7 @@ use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::RecordEncoder;
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
+use crate::spooled::append_to_context;
 use flow_encoder::{FlowEncoder, Limits};
 pub(crate) use message::write_header;
 use message::{MAX_PADDING, MessageBuilder};
@@ -91,7 +92,7 @@ impl TemplateSink {
         if options.known.is_some() && uniflow {
             warn!(sink = name, "the times of each direction are not stored: records have those of the flow");
         }
-        Ok(Self {
+        let mut sink = Self {
             format,
             domain: options.observation_domain,
             key: options.key,
@@ -102,7 +103,9 @@ impl TemplateSink {
             transport,
             status: MeteringStatus::default(),
             counters: SinkCounters { sink: name.into(), ..SinkCounters::default() },
-        })
+        };
+        sink.set_context();
+        Ok(sink)
     }
 
     /// Begins a file that has these templates already. All others are added when records need them.
@@ -125,10 +128,45 @@ impl TemplateSink {
     /// Begins a new connection with all templates and options, in front of the messages that wait
     /// (RFC 7011 section 8: templates are those of a transport session).
     fn begin_session(&mut self) {
+        self.set_context();
         self.transport.stream().into_iter().for_each(|stream| stream.begin_session());
         self.schedule.restart();
         self.send_templates_if_due();
         self.transport.stream().into_iter().for_each(|stream| stream.end_session());
+    }
+
+    /// Gives the templates to the spool of the connection, for the batches in it: type information, and all
+    /// templates.
+    fn set_context(&mut self) {
+        if !self.transport.stream().is_some_and(|stream| stream.has_spool()) {
+            return;
+        }
+        let mut records = Vec::new();
+        let types: Vec<_> = self.flow.encoder.type_information().collect();
+        if !types.is_empty() {
+            records.push((OPTIONS_TEMPLATE_SET, type_information_template()));
+            records.extend(types.into_iter().map(|record| (FIRST_TEMPLATE_ID, record)));
+        }
+        let set = self.format.template_set();
+        records.extend(self.templates.records(&self.flow.encoder).into_iter().map(|template| (set, template)));
+        let applications = self.flow.encoder.has_applications();
+        let of_options = options_templates(self.format, applications).into_iter();
+        records.extend(of_options.map(|template| (self.format.options_template_set(), template)));
+        let (mut message, mut context) = (MessageBuilder::new(self.format, self.domain), Vec::new());
+        let limit = self.transport.max_message_bytes();
+        let mut end = |message: &mut MessageBuilder| {
+            message.close();
+            append_to_context(&mut context, message.octets(), message.data_records);
+            message.start_next(false);
+        };
+        for (set, record) in records {
+            if message.is_too_full_for(set, &record, limit) {
+                end(&mut message);
+            }
+            message.append(set, &record);
+        }
+        end(&mut message);
+        self.transport.stream().into_iter().for_each(|stream| stream.set_context(&context));
     }
 
     /// Sends over a connection what waits beyond its limit, or `all`.
@@ -272,6 +310,7 @@ impl TemplateSink {
         self.append_record(self.format.template_set(), template);
         if is_stream {
             self.send();
+            self.set_context();
         }
     }
 

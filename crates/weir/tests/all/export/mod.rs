@@ -8,6 +8,7 @@ mod ipfix_source;
 mod kafka;
 mod options_records;
 mod rotation;
+mod spool;
 pub mod store;
 mod syslog;
 mod tcp_export;

@@ -69,7 +69,7 @@ impl Collector {
         (Self::start(Box::new(accept)), address)
     }
 
-    fn unix(path: &Path) -> Self {
+    pub fn unix(path: &Path) -> Self {
         let listener = UnixListener::bind(path).unwrap();
         listener.set_nonblocking(true).unwrap();
         Self::start(Box::new(move || {

@@ -1,0 +1,165 @@
+//! Opens a spool: what earlier runs have left, up to where it is whole.
+
+use crate::acks::Acks;
+use crate::count::{Count, Split};
+use crate::entry::{Found, find};
+use crate::error::Error;
+use crate::folder::{Content, Folder, segment_name};
+use crate::identity::Identity;
+use crate::reader::Place;
+use crate::spool::{BATCH_BITS, Segment, Settings, Spool};
+use std::collections::VecDeque;
+
+/// What earlier runs have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Batches that wait. What is damaged among them is known when it is read.
+    pub waiting: Count,
+    /// Octets without a whole entry that were cut from the end, or deleted.
+    pub octets_cut: u64,
+}
+
+/// Whether the folder is empty, missing or a spool of this sink that no other process has open. Changes nothing.
+pub fn check(settings: &Settings) -> Result<(), Error> {
+    match Folder::of(&settings.folder, None) {
+        Ok(folder) => {
+            check_content(&folder, &settings.sink)?;
+            folder.check_lock()
+        }
+        Err(Error::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_content(folder: &Folder, sink: &str) -> Result<(Content, u32), Error> {
+    let content = folder.content()?;
+    if let Some(name) = content.foreign {
+        return Err(Error::Foreign { folder: folder.path().into(), name });
+    }
+    if !content.has_identity {
+        if content.has_acks || !content.segments.is_empty() {
+            return Err(Error::NoIdentity(folder.path().into()));
+        }
+        return Ok((content, 0));
+    }
+    let identity = Identity::read(folder)?;
+    if identity.sink != sink {
+        let (found, wanted) = (identity.sink, sink.to_owned());
+        return Err(Error::OtherSink { folder: folder.path().into(), found, wanted });
+    }
+    Ok((content, identity.runs))
+}
+
+impl Spool {
+    /// Opens a spool, or starts one in an empty folder. Nothing is written to the folder of another program.
+    pub fn open(settings: Settings) -> Result<(Self, Recovered), Error> {
+        let folder = Folder::open(&settings.folder, settings.owner)?;
+        check_content(&folder, &settings.sink)?;
+        let lock = folder.lock()?;
+        let (content, runs) = check_content(&folder, &settings.sink)?;
+        let mut recovered = Recovered::default();
+        let (segments, end, last_id) = scan(&folder, &content, &mut recovered)?;
+        if !content.has_identity {
+            // Without it, the other files would be those of a spool of nobody.
+            Identity { sink: settings.sink.clone(), runs }.write(&folder)?;
+        }
+        let acks = Acks::open(&folder, content.has_acks)?;
+        let last_id = acks.last.map_or(0, |ack| ack.id).max(last_id);
+        let runs = runs.max((last_id >> BATCH_BITS) as u32) + 1;
+        Identity { sink: settings.sink, runs }.write(&folder)?;
+        let first = segments.front().map_or(Count::default(), |segment| segment.start);
+        let read = acks.last.map_or(first, |ack| ack.position);
+        let appended = if read.batches > end.batches { read } else { end };
+        recovered.waiting = appended.saturating_sub(read);
+        let mut spool = Self {
+            limit: settings.limit,
+            segment_bytes: Self::segment_limit(settings.limit, settings.segment_bytes),
+            runs,
+            own_batches: 0,
+            octets: segments.iter().map(|segment| segment.octets).sum(),
+            active: None,
+            next_number: content.segments.last().map_or(1, |last| last.saturating_add(1)),
+            place: Place { segment: segments.front().map_or(0, |segment| segment.number), offset: 0 },
+            segments,
+            context: Vec::new().into(),
+            border: appended,
+            appended,
+            read,
+            found: recovered.waiting,
+            last_gone: acks.last.map_or(0, |ack| ack.id),
+            in_flight: VecDeque::new(),
+            rewound: VecDeque::new(),
+            open: crate::reader::Open::default(),
+            released: Split::default(),
+            dropped: Split::default(),
+            damaged: Split::default(),
+            synced_at: None,
+            folder,
+            acks,
+            _lock: lock,
+        };
+        spool.leave_gone_segments();
+        spool.sync()?;
+        Ok((spool, recovered))
+    }
+
+    /// The first segment that is read is the first of which not everything is gone.
+    fn leave_gone_segments(&mut self) {
+        let gone = self.segments.iter().skip(1).take_while(|next| next.start.batches <= self.read.batches).count();
+        if let Some(segment) = self.segments.get(gone) {
+            self.place = Place { segment: segment.number, offset: 0 };
+        }
+    }
+}
+
+/// The segments with whole entries; all batches that they count; the last identifier. Cuts what is behind the last
+/// whole entry.
+fn scan(
+    folder: &Folder,
+    content: &Content,
+    recovered: &mut Recovered,
+) -> Result<(VecDeque<Segment>, Count, u64), Error> {
+    let (mut segments, mut end, mut last_id) = (VecDeque::new(), Count::default(), 0);
+    for &number in &content.segments {
+        let name = segment_name(number);
+        let failed = |error| folder.error(&name, error);
+        let file = folder.read(&name).map_err(failed)?;
+        let octets = file.metadata().map_err(failed)?.len();
+        let first = find(&file, 0, octets).map_err(failed)?;
+        let (Found::Entry(_, header, _) | Found::Damaged(_, header)) = first else {
+            recovered.octets_cut += octets;
+            folder.delete(&name).map_err(failed)?;
+            continue;
+        };
+        last_id = last_id.max(header.id);
+        segments.push_back(Segment { number, octets, start: header.before });
+    }
+    if let Some(last) = segments.back_mut() {
+        let name = segment_name(last.number);
+        let failed = |error| folder.error(&name, error);
+        let file = folder.read_write(&name).map_err(failed)?;
+        let (mut offset, mut whole) = (0, 0);
+        end = last.start;
+        loop {
+            let (at, header, is_whole) = match find(&file, offset, last.octets).map_err(failed)? {
+                Found::Entry(at, header, _) => (at, header, true),
+                Found::Damaged(at, header) => (at, header, at + header.octets() <= last.octets),
+                Found::End => break,
+            };
+            if header.after().batches >= end.batches {
+                end = header.after();
+            }
+            last_id = last_id.max(header.id);
+            offset = at + header.octets();
+            if is_whole {
+                whole = offset;
+            }
+        }
+        if whole < last.octets {
+            file.set_len(whole).and_then(|()| file.sync_data()).map_err(failed)?;
+            recovered.octets_cut += last.octets - whole;
+            last.octets = whole;
+        }
+    }
+    Ok((segments, end, last_id))
+}

@@ -1,0 +1,211 @@
+//! Records that wait on disk for a collector (`spool=`).
+
+use super::tcp_export::{
+    AGAIN, Collector, OPTIONS, capture, count, decoded, exported, free_address, lines, lost, records, wait_for_file,
+};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
+use testbed::running::{Running, send_requests};
+use testbed::{command, failure, ledger_of, number, read_flows};
+
+fn read(capture: &str, sink: &str) -> (i32, String, Value) {
+    ledger_of(["read", capture, "-o", sink])
+}
+
+fn flows(ledger: &Value, name: &str) -> u64 {
+    number(&ledger["sinks"][0][name]["flows"])
+}
+
+/// Delivered, spooled and found records of earlier runs.
+fn earlier(ledger: &Value) -> [u64; 3] {
+    ["delivered", "spooled", "found"].map(|name| number(&ledger["sinks"][0]["earlier"][name]["flows"]))
+}
+
+fn json_of(capture: &str) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.json");
+    read(capture, &format!("json:{}", path.display()));
+    read_flows(&path)
+}
+
+#[test]
+fn the_next_run_delivers_what_has_waited() {
+    let (first, second) = (capture(700), capture(30));
+    let (before, after) = (json_of(first.name()), json_of(second.name()));
+    for scheme in ["json+tcp", "ipfix+tcp"] {
+        let parent = tempfile::tempdir().unwrap();
+        let (address, folder) = (free_address(), parent.path().join("spool"));
+        let sink = format!("{scheme}://{address}?spool={}&limit=20MiB", folder.display());
+        for run in 0..2 {
+            let (code, err, ledger) = read(first.name(), &sink);
+            assert_eq!((code, exported(&ledger), flows(&ledger, "spooled")), (0, 0, 700), "{err} {ledger}");
+            assert_eq!(earlier(&ledger), [0, 700 * run, 700 * run]);
+            assert!(err.contains("records wait in the spool on disk") == (run == 0), "{err}");
+        }
+        let (collector, _) = Collector::tcp(&address);
+        let (code, err, ledger) = read(second.name(), &sink);
+        assert_eq!((code, exported(&ledger), flows(&ledger, "spooled")), (0, 30, 0), "{err} {ledger}");
+        assert_eq!(earlier(&ledger), [1400, 0, 1400], "{err}");
+        assert!(err.contains("the spool is empty again"), "{err}");
+        let sessions = collector.stop();
+        assert_eq!((sessions.len(), count(scheme, &sessions[0])), (1, 1430 * records(scheme)));
+        if scheme == "json+tcp" {
+            assert_eq!(lines(&sessions[0]), [&before[..], &before, &after].concat());
+        }
+        let rest = fs::read_dir(&folder)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().ends_with(".seg"));
+        assert_eq!(rest.count(), 0);
+    }
+}
+
+#[test]
+fn records_of_other_templates_are_sent_with_their_own() {
+    let (first, second) = (capture(40), capture(25));
+    let parent = tempfile::tempdir().unwrap();
+    let (address, folder) = (free_address(), parent.path().join("spool"));
+    let sink = |fields: &str| format!("ipfix+tcp://{address}?fields={fields}&spool={},limit=1MiB", folder.display());
+    let one = "sourceIPv4Address,destinationIPv4Address,packetDeltaCount";
+    let other = "sourceTransportPort,octetDeltaCount,sourceIPv4Address";
+    for fields in [one, other, one] {
+        assert_eq!(read(first.name(), &sink(fields)).0, 0);
+    }
+    let (collector, _) = Collector::tcp(&address);
+    let (code, err, ledger) = read(second.name(), &sink(other));
+    assert_eq!((code, earlier(&ledger), exported(&ledger)), (0, [120, 0, 120], 25), "{err}");
+    let sessions = collector.stop();
+    assert_eq!(sessions.len(), 1);
+    let direct = |capture: &str, fields: &str| {
+        let (collector, address) = Collector::tcp("127.0.0.1:0");
+        assert_eq!(read(capture, &format!("ipfix+tcp://{address}?fields={fields}")).0, 0);
+        decoded(&collector.stop()[0]).0
+    };
+    let expected = [(&first, one), (&first, other), (&first, one), (&second, other)];
+    let expected: Vec<_> = expected.into_iter().flat_map(|(capture, fields)| direct(capture.name(), fields)).collect();
+    assert!(decoded(&sessions[0]).0 == expected);
+}
+
+#[test]
+fn a_probe_delivers_each_record_once_when_the_collector_is_back() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    for scheme in ["ipfix+tcp", "json+tcp"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows.json");
+        let (collector, address) = Collector::tcp("127.0.0.1:0");
+        let sink = format!("{scheme}://{address}?buffer=64KiB&spool={}", folder.path().join("spool").display());
+        let json = format!("json:{}", path.display());
+        let sinks = ["-o", sink.as_str(), "-o", &json];
+        let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&sinks[..], &OPTIONS].concat());
+        send_requests(&mut sender, 0..20);
+        wait_for_file(&path, 20);
+        until("the collector has the first records", || {
+            collector.sessions().first().is_some_and(|session| count(scheme, session) >= 20 * records(scheme))
+        });
+        collector.stop();
+        send_requests(&mut sender, 20..1500);
+        wait_for_file(&path, 1500);
+        until("some are on disk", || flows(&probe.ledger(), "spooled") > 0);
+        let (collector, _) = Collector::tcp(&address);
+        probe.wait_for(AGAIN);
+        send_requests(&mut sender, 1500..1550);
+        wait_for_file(&path, 1550);
+        probe.wait_for("the spool is empty again");
+        let (err, _, ledger) = probe.stop(0);
+        assert_eq!((exported(&ledger), flows(&ledger, "spooled")), (1550, 0), "{err} {ledger}");
+        let session = collector.stop().concat();
+        assert_eq!(count(scheme, &session), 1530 * records(scheme), "{err}");
+        if scheme == "json+tcp" {
+            assert_eq!(lines(&session), read_flows(&path)[20..]);
+        }
+    }
+}
+
+#[test]
+fn a_full_spool_loses_the_oldest_and_counts_them() {
+    let capture = capture(20_000);
+    let parent = tempfile::tempdir().unwrap();
+    let (address, folder) = (free_address(), parent.path().join("spool"));
+    let sink = format!("json+tcp://{address}?buffer=64KiB&spool={},limit=2MiB", folder.display());
+    let (code, err, ledger) = read(capture.name(), &sink);
+    let (spooled, full) = (flows(&ledger, "spooled"), lost(&ledger, "spool_full"));
+    assert_eq!((code, spooled + full), (2, 20_000), "{err} {ledger}");
+    assert!(spooled > 500 && full > 500 && err.matches("the spool is full").count() == 1, "{err}");
+    let octets: u64 = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(octets <= (2 << 20) + 8192);
+    let (collector, _) = Collector::tcp(&address);
+    let (code, err, ledger) = read(capture.name(), &sink);
+    assert_eq!((code, exported(&ledger), earlier(&ledger)), (0, 20_000, [spooled, 0, spooled]), "{err}");
+    let all = json_of(capture.name());
+    assert!(lines(&collector.stop()[0]) == [&all[full as usize..], &all].concat());
+}
+
+#[test]
+fn folders_and_limits_are_checked() {
+    let capture = capture(3);
+    let parent = tempfile::tempdir().unwrap();
+    let (folder, address) = (parent.path().join("spool"), free_address());
+    let sink = format!("json+tcp://{address}?spool={}", folder.display());
+    let (other, small) = (format!("ipfix+tcp://{address}?spool={}", folder.display()), format!("{sink},limit=64KiB"));
+    let err = failure(1, ["read", capture.name(), "-o", &small]);
+    assert!(err.contains("limit must be a size from 1MiB"), "{err}");
+    let err = failure(1, ["read", capture.name(), "-o", &sink, "-o", &other]);
+    assert!(err.contains(&other) && err.contains(&sink), "{err}");
+    assert!(!folder.exists());
+    assert_eq!(read(capture.name(), &sink).0, 0);
+    for arguments in [vec!["read", capture.name()], vec!["probe", "--check", "-i", capture.name()]] {
+        let err = failure(1, [&arguments[..], &["-o", &other]].concat());
+        assert!(err.contains(&format!("the spool belongs to the sink json+tcp://{address}, not to ipfix")), "{err}");
+    }
+    let foreign = format!("json+tcp://{address}?spool={}", Path::new(capture.name()).parent().unwrap().display());
+    let err = failure(1, ["read", capture.name(), "-o", &foreign]);
+    assert!(err.contains("is not part of a spool; name an empty folder"), "{err}");
+}
+
+#[test]
+fn what_is_in_the_spool_survives_kills() {
+    let capture = capture(5000);
+    let all = json_of(capture.name());
+    let parent = tempfile::tempdir().unwrap();
+    let (address, folder) = (free_address(), parent.path().join("spool"));
+    let sink = format!("json+tcp://{address}?buffer=64KiB&spool={}", folder.display());
+    let segments = || {
+        let sizes = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let sizes = sizes.filter(|entry| entry.file_name().to_string_lossy().ends_with(".seg"));
+        sizes.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>()
+    };
+    let kills = std::env::var("SPOOL_KILLS").map_or(10, |kills| kills.parse().unwrap());
+    for kill in 0..kills {
+        let before = segments();
+        let mut process = command();
+        process.args(["read", capture.name(), "-o", &sink]).stderr(Stdio::null());
+        let mut process = process.spawn().unwrap();
+        // Each time a little later.
+        until("it writes, or has ended", || segments() > before || process.try_wait().unwrap().is_some());
+        std::thread::sleep(Duration::from_micros(kill % 20 * 700));
+        let _ = process.kill();
+        process.wait().unwrap();
+    }
+    let (collector, _) = Collector::tcp(&address);
+    let (code, err, ledger) = read(capture.name(), &sink);
+    let [delivered, spooled, found] = earlier(&ledger);
+    assert!(code == 0 && spooled == 0 && delivered == found && found > 0, "{code} {err}");
+    let received = lines(&collector.stop()[0]);
+    assert_eq!(received.len() as u64, found + 5000);
+    // The records of each run are its first ones, in order.
+    let mut expected = 0;
+    for record in &received {
+        if *record != all[expected % 5000] {
+            expected = 0;
+        }
+        assert!(*record == all[expected % 5000]);
+        expected += 1;
+    }
+}
