@@ -290,18 +290,6 @@ impl StreamSettings {
         checked.map(drop).map_err(|error| Error::Io { sink: name.into(), error })
     }
 
-    pub(super) fn open(&self, name: &str, options: &ExportOptions) -> Result<StreamOutput, Error> {
-        let opened = self
-            .load_tls()
-            .and_then(|tls| StreamOutput::open(name, self.clone(), tls, options.retries, options.attempts));
-        opened.map_err(|error| Error::Io { sink: name.into(), error })
-    }
-
-    pub(super) fn check(&self, name: &str) -> Result<(), Error> {
-        let checked = self.load_tls().and_then(|_| self.peer.addresses());
-        checked.map(drop).map_err(|error| Error::Io { sink: name.into(), error })
-    }
-
     pub(super) fn tcp_port(&self) -> Option<u16> {
         if let Peer::Tcp { port, .. } = self.peer { Some(port) } else { None }
     }
