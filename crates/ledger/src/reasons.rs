@@ -110,11 +110,11 @@ reasons! {
         NotIpv4 = "not_ipv4",
         /// The format does not support layer-2 flows.
         NotIp = "not_ip",
-        /// The host of the collector refused the datagram (ICMP port unreachable).
+        /// The host of the collector refused the datagram (ICMP port unreachable), or a broker of Kafka the message.
         CollectorRefused = "collector_refused",
         /// The collector could not be reached: its name has no known address, or there is no route.
         CollectorUnreachable = "collector_unreachable",
-        /// Too many records waited for the connection to the collector (`?buffer=`): the oldest were lost.
+        /// Too many records waited for the connection to the collector (`?buffer=`).
         BufferFull = "buffer_full",
         /// The record needs more than the longest datagram (`?size=`).
         TooLong = "too_long",

@@ -77,7 +77,8 @@ struct MessageFields {
 }
 
 static FIELDS: LazyLock<MessageFields> = LazyLock::new(|| {
-    let has = |elements: &[Element], number: u16| elements.iter().any(|element| is_iana(element) && element.number == number);
+    let has =
+        |elements: &[Element], number: u16| elements.iter().any(|element| is_iana(element) && element.number == number);
     let common = COMMON.iter().map(|&(number, _, name, element)| {
         let entry = fields().find(|entry| has(entry.elements, element)).expect("a test looks for all elements");
         MessageField { number, name, column: &entry.columns[0] }
