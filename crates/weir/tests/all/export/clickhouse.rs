@@ -562,6 +562,7 @@ fn with_certificate(folder: &Path) -> (Server, String) {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=ch", "-addext", "subjectAltName=DNS:ch.example"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
         .output()
         .unwrap();
