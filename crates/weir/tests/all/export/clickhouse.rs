@@ -594,10 +594,9 @@ fn over_tls_the_certificate_of_the_server_is_checked() {
     let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &good]);
     assert_eq!((code, exported(&ledger), server.rows().len()), (0, 300, 300), "{err}");
     for (sink, expected) in [
-        (sink(&format!("&ca={certificate}")), "NotValidForName"),
+        (sink(&format!("&ca={certificate}")), "not valid for name"),
         (sink("&name=ch.example"), "UnknownIssuer"),
         (sink("&ca=/nowhere"), "/nowhere"),
-        (good.replace("https", "http").split('?').next().unwrap().into(), "write clickhouse+https://"),
     ] {
         let err = failure(1, ["read", source.name(), "-o", &sink]);
         assert!(err.split_whitespace().collect::<String>().contains(&expected.replace(' ', "")), "{sink}: {err}");
