@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Longest sleep between two looks at the stop signal.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
+/// Whole seconds, as the system has them.
+const MIN_KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Octets of an answer that are kept at most. The rest is read, and thrown away.
 const MAX_ANSWER: usize = 1 << 20;
 
@@ -110,7 +112,7 @@ impl Connection {
     fn over(socket: TcpStream, endpoint: &Endpoint, times: ConnectionTimes) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
-        SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(times.dead))?;
+        SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(times.dead.max(MIN_KEEP_ALIVE)))?;
         let other = socket.try_clone()?;
         let stream = match &endpoint.tls {
             None => Stream::Plain(socket),

@@ -195,14 +195,14 @@ impl ClickHouseSink {
     /// Waits as long as the kind of run permits until no more than this waits; then loses the oldest.
     fn settle(&mut self, all: bool) {
         let (start, limit) = (Instant::now(), if all { 0 } else { self.settings.buffer_bytes });
+        // A live run abandons a sink that accepts nothing for as long as an outage: it ends before that.
+        let outage = if self.is_live { self.times.outage.mul_f64(0.8) } else { self.times.outage };
         let shared = self.shared.clone();
         let mut state = shared.lock();
         while state.failed.is_none() && state.batches.bytes() > limit {
-            let end = match (self.until, state.down_since) {
-                (Some(until), _) => Some(until),
-                (None, _) if self.is_live && !all => Some(start),
-                (None, since) => since.map(|since| if all { since.max(start) } else { since } + self.times.outage),
-            };
+            let of_outage = state.down_since.map(|since| if all { since.max(start) } else { since } + outage);
+            let end =
+                if self.is_live && !all { Some(start) } else { [self.until, of_outage].into_iter().flatten().min() };
             let left = end.map_or(SHORT_WAIT, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;

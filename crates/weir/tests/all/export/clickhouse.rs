@@ -206,6 +206,9 @@ fn parameters(path: &str) -> HashMap<String, String> {
 
 /// What the tables of the system say.
 fn answer(script: &Script, query: &str) -> String {
+    if script.always.is_some() {
+        return String::new();
+    }
     if query.contains("system.tables") {
         return if script.columns.is_empty() { String::new() } else { format!("{}\n", script.engine) };
     }
@@ -562,6 +565,7 @@ fn with_certificate(folder: &Path) -> (Server, String) {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=ch", "-addext", "subjectAltName=DNS:ch.example"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
         .output()
         .unwrap();
@@ -590,10 +594,9 @@ fn over_tls_the_certificate_of_the_server_is_checked() {
     let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &good]);
     assert_eq!((code, exported(&ledger), server.rows().len()), (0, 300, 300), "{err}");
     for (sink, expected) in [
-        (sink(&format!("&ca={certificate}")), "NotValidForName"),
+        (sink(&format!("&ca={certificate}")), "not valid for name"),
         (sink("&name=ch.example"), "UnknownIssuer"),
         (sink("&ca=/nowhere"), "/nowhere"),
-        (good.replace("https", "http").split('?').next().unwrap().into(), "write clickhouse+https://"),
     ] {
         let err = failure(1, ["read", source.name(), "-o", &sink]);
         assert!(err.split_whitespace().collect::<String>().contains(&expected.replace(' ', "")), "{sink}: {err}");
