@@ -29,9 +29,9 @@ const TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
 /// Where messages go.
 pub(crate) enum SyslogOutput {
-    Stream(StreamOutput),
+    Stream(Box<StreamOutput>),
     /// With the longest datagram, octets.
-    Udp(UdpOutput, usize),
+    Udp(Box<UdpOutput>, usize),
 }
 
 pub(crate) struct SyslogSink {

@@ -94,7 +94,7 @@ impl TcpCollector {
 
 impl super::Destination for TcpCollector {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
-        let stream = Transport::Stream(self.stream.open("ipfix", name, options)?);
+        let stream = Transport::Stream(Box::new(self.stream.open("ipfix", name, options)?));
         Ok(Box::new(TemplateSink::new(name, Format::Ipfix, self.templates.clone(), stream, options)?))
     }
 

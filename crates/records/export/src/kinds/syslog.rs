@@ -126,9 +126,9 @@ impl SyslogReceiver {
 impl super::Destination for SyslogReceiver {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let output = match &self.receiver {
-            Receiver::Stream(stream) => SyslogOutput::Stream(stream.open("syslog", name, options)?),
+            Receiver::Stream(stream) => SyslogOutput::Stream(Box::new(stream.open("syslog", name, options)?)),
             Receiver::Udp(collector, size) => {
-                SyslogOutput::Udp(connect(collector, name, MIN_DATAGRAM_BYTES, options)?, *size)
+                SyslogOutput::Udp(Box::new(connect(collector, name, MIN_DATAGRAM_BYTES, options)?), *size)
             }
         };
         let columns = self.columns.clone().unwrap_or_else(|| options.columns.clone());

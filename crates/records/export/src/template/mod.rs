@@ -150,7 +150,7 @@ impl TemplateSink {
         let set = self.format.template_set();
         records.extend(self.templates.records(&self.flow.encoder).into_iter().map(|template| (set, template)));
         let applications = self.flow.encoder.has_applications();
-        let of_options = options_templates(self.format, applications).into_iter();
+        let of_options = options_templates(self.format, applications);
         records.extend(of_options.map(|template| (self.format.options_template_set(), template)));
         let (mut message, mut context) = (MessageBuilder::new(self.format, self.domain), Vec::new());
         let limit = self.transport.max_message_bytes();

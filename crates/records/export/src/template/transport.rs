@@ -14,7 +14,7 @@ const MAX_STREAM_MESSAGE_BYTES: usize = 64_000;
 
 pub(crate) enum Transport {
     Udp(UdpOutput),
-    Stream(StreamOutput),
+    Stream(Box<StreamOutput>),
     File(FileOutput),
 }
 
