@@ -370,10 +370,10 @@ pub enum InvalidSink {
     #[error("%{0} in the name is the time of a rotated file; add for example ?rotate=1h")]
     TimeWithoutRotation(char),
     /// The setting of a sink of JSON over a connection is unknown.
-    #[error("{0:?} is not a setting of this sink; use fields=NAME,... and buffer=16MiB")]
+    #[error("{0:?} is not a setting of this sink; use fields=NAME,..., buffer=16MiB and spool=FOLDER")]
     StreamSetting(String),
     /// The setting of a sink of IPFIX over a connection is unknown.
-    #[error("{0:?} is not a setting of a TCP connection; use template=NAME, fields=NAME,... and buffer=16MiB")]
+    #[error("{0:?} is not a setting of a TCP connection; use template=NAME, fields=NAME,..., buffer=16MiB and spool=FOLDER")]
     TcpSetting(String),
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
