@@ -4,7 +4,8 @@ use crate::protocols::link_type;
 use std::fmt::Display;
 use weir_ledger::{
     ActionCounters, ClockCounters, EarlierCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger,
-    OutputDropReason, OverloadCounters, PacketTotals, RecordTotals, RefusalReason, RuleCounters, TrafficCounters,
+    OutputDropReason, OverloadCounters, PacketTotals, RecordTotals, RefusalReason, RuleCounters, SinkCounters,
+    TrafficCounters,
 };
 
 /// Whether packets were dropped or could not be read because of their link type, or records were not
@@ -91,29 +92,33 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
     if ledger.live.flows > 0 {
         rows.add("- live", &totals(ledger.live));
     }
-    for sink in &ledger.sinks {
-        rows.add(format!("= {}, exported", sink.sink), &totals(sink.exported));
-        if sink.filtered.flows > 0 {
-            rows.add("  + filtered (where, balance)", &totals(sink.filtered));
-        }
-        if sink.waiting.flows > 0 {
-            rows.add("  + waiting", &totals(sink.waiting));
-        }
-        if sink.spooled.flows > 0 {
-            rows.add("  + spooled, waiting on disk", &totals(sink.spooled));
-        }
-        if sink.not_open.flows > 0 {
-            rows.add("  + while the sink was not open", &totals(sink.not_open));
-        }
-        for (reason, &records) in &sink.lost {
-            rows.add(format!("  + lost, {reason}"), &totals(records));
-        }
-        for (what, &flows) in &sink.altered {
-            rows.add(format!("  of the exported, {what}"), &[flows]);
-        }
-        add_earlier(&mut rows, &sink.earlier);
-    }
+    ledger.sinks.iter().for_each(|sink| add_sink(&mut rows, sink));
     rows.text(terminal_columns)
+}
+
+/// Adds what a sink did with records.
+fn add_sink(rows: &mut Rows, sink: &SinkCounters) {
+    let totals = |RecordTotals { flows, packets, bytes }: RecordTotals| [flows, packets, bytes];
+    rows.add(format!("= {}, exported", sink.sink), &totals(sink.exported));
+    if sink.filtered.flows > 0 {
+        rows.add("  + filtered (where, balance)", &totals(sink.filtered));
+    }
+    if sink.waiting.flows > 0 {
+        rows.add("  + waiting", &totals(sink.waiting));
+    }
+    if sink.spooled.flows > 0 {
+        rows.add("  + spooled, waiting on disk", &totals(sink.spooled));
+    }
+    if sink.not_open.flows > 0 {
+        rows.add("  + while the sink was not open", &totals(sink.not_open));
+    }
+    for (reason, &records) in &sink.lost {
+        rows.add(format!("  + lost, {reason}"), &totals(records));
+    }
+    for (what, &flows) in &sink.altered {
+        rows.add(format!("  of the exported, {what}"), &[flows]);
+    }
+    add_earlier(rows, &sink.earlier);
 }
 
 /// Adds what became of the records that earlier runs have left in a spool.

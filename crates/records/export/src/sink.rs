@@ -401,7 +401,9 @@ pub enum InvalidSink {
     #[error("name must be a host name or an address, not {0:?}")]
     ServerName(String),
     /// The setting of a sink of JSON over a connection is unknown.
-    #[error("{setting:?} is not a setting of this sink; use fields=NAME,..., buffer=16MiB, retry=1m{of_tls}")]
+    #[error(
+        "{setting:?} is not a setting of this sink; use fields=NAME,..., buffer=16MiB, spool=FOLDER, retry=1m{of_tls}"
+    )]
     StreamSetting {
         /// The setting as the user wrote it.
         setting: String,
@@ -411,7 +413,7 @@ pub enum InvalidSink {
     /// The setting of a sink of IPFIX over a connection is unknown.
     #[error(
         "{setting:?} is not a setting of a {} connection; use template=NAME, fields=NAME,..., buffer=16MiB, \
-         retry=1m{of_tls}",
+         spool=FOLDER, retry=1m{of_tls}",
         if of_tls.is_empty() { "TCP" } else { "TLS" }
     )]
     TcpSetting {

@@ -274,9 +274,11 @@ impl StreamOutput {
             return Ok(());
         }
         connection.check_end()?;
+        // A large spool is read between batches of live records, which must not wait for it.
+        let end = (self.is_live && self.waiting.has_spool()).then(|| Instant::now() + LIVE_WAIT / 2);
         loop {
             self.waiting.refill();
-            if self.waiting.is_empty() {
+            if self.waiting.is_empty() || end.is_some_and(|end| Instant::now() >= end) {
                 break;
             }
             let written = connection.write(&self.waiting.slices())?;

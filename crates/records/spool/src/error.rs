@@ -5,7 +5,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is one writer at a time.
-    #[error("{}: the spool is in use by the process {holder}; give each sink and each probe a folder of its own", folder.display())]
+    #[error(
+        "{}: the spool is in use by the process {holder}; give each sink and each probe a folder of its own",
+        folder.display()
+    )]
     Locked {
         /// The folder.
         folder: PathBuf,
@@ -21,7 +24,10 @@ pub enum Error {
         name: String,
     },
     /// Nothing says whose segments these are.
-    #[error("{}: the folder has segments but no file \"spool\", which names their sink; name an empty folder", .0.display())]
+    #[error(
+        "{}: the folder has segments but no file \"spool\", which names their sink; name an empty folder",
+        .0.display()
+    )]
     NoIdentity(PathBuf),
     /// The file `spool` cannot be read.
     #[error("{}: the file \"spool\" is damaged or of another version of Weir; name an empty folder", .0.display())]

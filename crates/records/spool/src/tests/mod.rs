@@ -18,6 +18,11 @@ fn settings(folder: &Path) -> Settings {
     }
 }
 
+/// A folder, in memory if there is one: the tests bring data to the disk thousands of times.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// Batch `n`: octets and totals that follow from it.
 fn batch_of(n: u64) -> (Vec<u8>, RecordTotals) {
     let octets = (0..20 + n % 90).map(|at| (at * 7 + n) as u8).collect();

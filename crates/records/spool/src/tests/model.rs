@@ -1,6 +1,6 @@
 //! Random operations, with a new opening at any point and a disk that is full at any octet, against a list.
 
-use super::{append, assert_balance, batch_of, drain, is_batch, settings};
+use super::{append, assert_balance, batch_of, drain, folder, is_batch, settings};
 use crate::{BatchId, Error, Settings, Spool};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn batches_come_back_in_order_whatever_happens(operations in proptest::collection::vec(operation(), 1..80)) {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = folder();
         let (mut spool, _) = Spool::open(settings(parent.path())).unwrap();
         let mut model = Model::default();
         for operation in operations {
@@ -117,7 +117,7 @@ proptest! {
 
     #[test]
     fn a_full_spool_drops_the_oldest_and_counts_them(operations in proptest::collection::vec(operation(), 1..300)) {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = folder();
         let settings = Settings { limit: 3000, ..settings(parent.path()) };
         let (mut spool, _) = Spool::open(settings.clone()).unwrap();
         let (mut next, mut in_flight, mut last) = (0, VecDeque::new(), None);
@@ -152,7 +152,7 @@ proptest! {
 
 #[test]
 fn a_batch_larger_than_the_limit_is_refused_and_one_larger_than_a_segment_is_not() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = folder();
     let (mut spool, _) = Spool::open(Settings { limit: 4000, ..settings(parent.path()) }).unwrap();
     append(&mut spool, 1);
     assert!(matches!(spool.append(0, &[0; 4000], Default::default()), Err(Error::TooLarge { .. })));
@@ -163,7 +163,7 @@ fn a_batch_larger_than_the_limit_is_refused_and_one_larger_than_a_segment_is_not
 
 #[test]
 fn data_is_synced_when_it_is_due() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = folder();
     let (mut spool, _) =
         Spool::open(Settings { limit: 1 << 30, segment_bytes: 1 << 30, ..settings(parent.path()) }).unwrap();
     let unsynced = |spool: &Spool| spool.active.as_ref().map(|active| active.unsynced);
