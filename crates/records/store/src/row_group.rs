@@ -16,7 +16,7 @@ use weir_flow::FlowRecord;
 /// Rows that are decoded together.
 const CHUNK: usize = 1024;
 /// Rows whose records fit into the cache of a core.
-const SLICE: usize = 64;
+const SLICE: usize = 16;
 
 /// A row group of which the first rows are read.
 pub struct RowGroup {
@@ -86,8 +86,17 @@ impl RowGroup {
         if self.chunk.taken == self.chunk.selected.len() && !self.decode(selection)? {
             return Ok(self.chunk.selected.drain(..).len());
         }
-        let rows = &self.chunk.selected[self.chunk.taken..];
-        let rows = &rows[..most.min(rows.len())];
+        let most = most.min(self.chunk.selected.len() - self.chunk.taken);
+        let mut others = 0;
+        for done in (0..most).step_by(SLICE) {
+            others += self.take(SLICE.min(most - done), records)?;
+        }
+        Ok(others)
+    }
+
+    /// Appends the selected records of some decoded rows. Returns the number of the other rows.
+    fn take(&mut self, rows: usize, records: &mut Vec<FlowRecord>) -> Result<usize> {
+        let rows = &self.chunk.selected[self.chunk.taken..][..rows];
         let selected = rows.iter().filter(|is_selected| **is_selected).count();
         let first = records.len();
         records.resize_with(first + selected, Restored::begin);
