@@ -14,6 +14,6 @@ mod views;
 
 pub use column_type::ColumnType;
 pub use comparison::{Difference, LiveColumn, Window, compare, window};
-pub use names::{TableName, insert_statement, quoted_name, quoted_text};
+pub use names::{MissingField, TableName, insert_statement, quoted_name, quoted_text};
 pub use row_encoder::RowEncoder;
-pub use schema::{MissingField, TableSettings, create_table};
+pub use schema::{TableSettings, create_table};

@@ -4,6 +4,18 @@ use std::fmt;
 use std::str::FromStr;
 use weir_fields::Column;
 
+/// Blocks that a table remembers, so that it refuses them when they come again.
+pub(crate) const WINDOW: &str = "non_replicated_deduplication_window = 1000";
+/// A field that the table needs is not selected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{needed_by} needs the field {field}; add it to --fields")]
+pub struct MissingField {
+    /// The table, or a view.
+    pub needed_by: String,
+    /// The field.
+    pub field: &'static str,
+}
+
 /// The database and the name of a table: letters, digits and underscores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {

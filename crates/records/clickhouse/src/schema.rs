@@ -1,12 +1,10 @@
 //! The statements that make the table.
 
 use crate::column_type::ColumnType;
-use crate::names::{TableName, quoted_name, quoted_text};
+use crate::names::{MissingField, TableName, WINDOW, quoted_name, quoted_text};
 use crate::views::create_views;
 use weir_fields::{Column, ColumnKind};
 
-/// Blocks that a table remembers, so that it refuses them when they come again.
-pub(crate) const WINDOW: &str = "non_replicated_deduplication_window = 1000";
 /// The time by which the table is sorted and partitioned.
 const TIME: &str = "start_time";
 /// What sorts the rows of five minutes. Never before the time: a page over time would read everything.
@@ -23,16 +21,6 @@ pub struct TableSettings {
     pub ttl_seconds: Option<u64>,
     /// With the views.
     pub with_views: bool,
-}
-
-/// A field that the table needs is not selected.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{needed_by} needs the field {field}; add it to --fields")]
-pub struct MissingField {
-    /// The table, or a view.
-    pub needed_by: String,
-    /// The field.
-    pub field: &'static str,
 }
 
 /// The statements that make a database, a table and its views, if they do not exist.

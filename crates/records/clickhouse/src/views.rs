@@ -1,7 +1,6 @@
 //! Materialised views: sums that the server makes of each block that is inserted, and the tables that they fill.
 
-use crate::names::TableName;
-use crate::schema::{MissingField, WINDOW};
+use crate::names::{MissingField, TableName, WINDOW};
 use weir_fields::Column;
 
 /// A table of sums.

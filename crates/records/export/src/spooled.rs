@@ -4,7 +4,7 @@
 //! messages in memory beyond the limit ─► batches in the spool ─► messages again, when the sink takes them
 //! ```
 //! A batch is up to 64 KiB of messages. Its records are exported when the system has accepted all of its messages:
-//! then it is released. After a kill or a loss of power, a batch that was not released is sent again as a whole.
+//! then it is released. After a kill or a loss of power, a batch that was not released is retransmitted as a whole.
 //!
 //! IPFIX: the batches of a run have its templates as their context. Those of an earlier run with other templates
 //! are sent between the withdrawal of all templates and the definition of others (RFC 7011 section 8.1).

@@ -14,7 +14,7 @@ pub struct Share {
 impl Share {
     /// Whether a flow is in this share: it is in exactly one of them.
     pub fn has(self, flow: &FlowRecord) -> bool {
-        self.part == (u128::from(flow_hash(flow)) * self.of as u128 >> 64) as usize
+        self.part == ((u128::from(flow_hash(flow)) * self.of as u128) >> 64) as usize
     }
 }
 

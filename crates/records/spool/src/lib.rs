@@ -27,10 +27,12 @@ mod identity;
 mod opening;
 mod reader;
 mod spool;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub use count::{Count, Split};
 pub use error::Error;
 pub use opening::{Recovered, check};
-pub use spool::{Batch, BatchId, SEGMENT_BYTES, SMALLEST_LIMIT, Settings, Spool, Status};
+pub use spool::{SEGMENT_BYTES, SMALLEST_LIMIT};
+pub use state::{Batch, BatchId, Settings, Spool, Status};

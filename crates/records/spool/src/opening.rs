@@ -6,8 +6,7 @@ use crate::entry::{Found, find};
 use crate::error::Error;
 use crate::folder::{Content, Folder, segment_name};
 use crate::identity::Identity;
-use crate::reader::Place;
-use crate::spool::{BATCH_BITS, Segment, Settings, Spool};
+use crate::state::{BATCH_BITS, Place, Segment, Settings, Spool};
 use std::collections::VecDeque;
 
 /// What earlier runs have left.
@@ -60,7 +59,7 @@ impl Spool {
         let mut recovered = Recovered::default();
         let (segments, end, last_id) = scan(&folder, &content, &mut recovered)?;
         if !content.has_identity {
-            // Without it, the other files would be those of a spool of nobody.
+            // Without it, the other files would belong to no sink.
             Identity { sink: settings.sink.clone(), runs }.write(&folder)?;
         }
         let acks = Acks::open(&folder, content.has_acks)?;

@@ -4,45 +4,10 @@ use crate::count::{Count, Split};
 use crate::entry::{Found, Header, Kind, find, fingerprint};
 use crate::error::Error;
 use crate::folder::segment_name;
-use crate::spool::{Batch, BatchId, Spool};
+use crate::state::{Batch, BatchId, InFlight, Place, Spool};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-
-/// Where the next entry is looked for.
-#[derive(Debug, Default)]
-pub struct Place {
-    pub segment: u32,
-    pub offset: u64,
-}
-
-/// The open segment, and what its batches need.
-#[derive(Debug, Default)]
-pub struct Open {
-    file: Option<(u32, File)>,
-    context: Option<(u64, Arc<[u8]>)>,
-}
-
-/// A batch that was read and not released.
-#[derive(Debug)]
-pub struct InFlight {
-    pub id: u64,
-    pub before: Count,
-    pub count: Count,
-    pub place: Place,
-    context: Arc<[u8]>,
-}
-
-impl InFlight {
-    /// Its count, of this run or of earlier ones.
-    pub fn split(&self, border: Count) -> Split {
-        if self.before.batches < border.batches {
-            Split { earlier: self.count, own: Count::default() }
-        } else {
-            Split { earlier: Count::default(), own: self.count }
-        }
-    }
-}
 
 impl Spool {
     /// Reads the oldest batch that is not read; `None` if there is none. Damage is skipped and counted. An error of

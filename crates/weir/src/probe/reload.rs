@@ -278,22 +278,8 @@ impl Effective {
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
         let position = |sink: &RecordSink| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
         let is_new = |sink: &&RecordSink| position(sink).is_none();
-        let is_file = |sink: &&RecordSink| matches!(Target::of_sink(&sink.spec), Target::File(_) | Target::Folder(_));
-        let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
-        if let Some(sink) = new_files
-            .find(|sink| before.sinks.iter().any(|old| Target::of_sink(&old.spec) == Target::of_sink(&sink.spec)))
-        {
-            return Err(ReloadError::ChangesOpenFile(sink.to_string()).into());
-        }
-        if let Some(sandbox) = &self.sandbox
-            && let Some(sink) = outputs
-                .sinks
-                .iter()
-                .filter(is_new)
-                .find(|sink| Target::all_of(&sink.spec).any(|target| !sandbox.permits(&target)))
-        {
-            return Err(ReloadError::outside(sandbox, sink).into());
-        }
+        let new_sinks: Vec<RecordSink> = outputs.sinks.iter().filter(is_new).cloned().collect();
+        self.check_new(&new_sinks, &before)?;
         let added = outputs.sinks.iter().filter(is_new).count();
         let kept = outputs.sinks.len() - added;
         let views = |outputs: &Outputs, is_counted: &dyn Fn(&&RecordSink) -> bool| {
@@ -307,7 +293,6 @@ impl Effective {
         let closing = closing + before.sinks.len().saturating_sub(kept);
         let queue_batches = Some(self.sink_memory.queue_batches_of_new(kept, closing, added, view_bytes)?);
         let settings = Settings { queue_batches, ..settings };
-        let new_sinks: Vec<RecordSink> = outputs.sinks.iter().filter(is_new).cloned().collect();
         missing_options::warn(
             &new_sinks,
             &Sinks { records: None, by: Vec::new(), ..new.sinks.clone() },
@@ -329,6 +314,20 @@ impl Effective {
         }
         let options = ProbeOptions { sinks: new.sinks, ..self.options.clone() };
         Ok(PreparedConfiguration { settings, sinks, effective: Self { text, options, ..self } })
+    }
+
+    /// Whether new sinks write to no file of another one, and the sandbox permits what they open.
+    fn check_new(&self, new_sinks: &[RecordSink], before: &Outputs) -> Result<(), Error> {
+        let is_file = |sink: &&RecordSink| matches!(Target::of_sink(&sink.spec), Target::File(_) | Target::Folder(_));
+        let is_open = |sink: &&RecordSink| {
+            before.sinks.iter().any(|old| Target::of_sink(&old.spec) == Target::of_sink(&sink.spec))
+        };
+        if let Some(sink) = new_sinks.iter().filter(is_file).find(is_open) {
+            return Err(ReloadError::ChangesOpenFile(sink.to_string()).into());
+        }
+        let Some(sandbox) = &self.sandbox else { return Ok(()) };
+        let is_outside = |sink: &&RecordSink| Target::all_of(&sink.spec).any(|target| !sandbox.permits(&target));
+        new_sinks.iter().find(is_outside).map_or(Ok(()), |sink| Err(ReloadError::outside(sandbox, sink).into()))
     }
 
     /// Checks a new text of the file. Returns its options, with those of the command line.

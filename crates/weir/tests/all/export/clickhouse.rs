@@ -520,7 +520,7 @@ fn a_probe_waits_for_a_server_that_is_away_or_refuses() {
     let server = Server::at(&address, script);
     probe.wait_for(AGAIN);
     until("the server has them", || server.rows().len() == 50);
-    // Somebody removes the table, and makes it again.
+    // The table is removed, and made again.
     server.set(|script| script.always = Some(Reply::Error(404, "Code: 60. DB::Exception: no table")));
     send_requests(&mut sender, 50..100);
     probe.wait_for(REFUSED);
