@@ -6,7 +6,7 @@ use crate::entry::{Found, find};
 use crate::error::Error;
 use crate::folder::{Content, Folder, segment_name};
 use crate::identity::Identity;
-use crate::state::{BATCH_BITS, Place, Segment, Settings, Spool};
+use crate::state::{BATCH_BITS, Open, Place, Segment, Settings, Spool};
 use std::collections::VecDeque;
 
 /// What earlier runs have left.
@@ -88,7 +88,7 @@ impl Spool {
             last_gone: acks.last.map_or(0, |ack| ack.id),
             in_flight: VecDeque::new(),
             rewound: VecDeque::new(),
-            open: crate::reader::Open::default(),
+            open: Open::default(),
             released: Split::default(),
             dropped: Split::default(),
             damaged: Split::default(),

@@ -5,7 +5,6 @@ use crate::entry::{Found, Header, Kind, find, fingerprint};
 use crate::error::Error;
 use crate::folder::segment_name;
 use crate::state::{Batch, BatchId, InFlight, Place, Spool};
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::count::{Count, Split};
 use crate::entry::{HEADER_OCTETS, Header, Kind, fingerprint};
 use crate::error::Error;
 use crate::folder::segment_name;
-use crate::state::{Active, BATCH_BITS, BatchId, InFlight, Segment, Spool, Status};
+use crate::state::{Active, BATCH_BITS, BatchId, Place, Segment, Spool, Status};
 use std::io;
 use std::time::{Duration, Instant};
 use weir_ledger::RecordTotals;

@@ -16,8 +16,8 @@ use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,8 @@ struct SocketState {
     waits_to_write: AtomicBool,
     /// Octets in both directions so far.
     octets: AtomicU64,
+    /// What is wrong with TLS: hyper may report the end of the connection only.
+    failure: Mutex<Option<String>>,
 }
 
 enum Stream {
@@ -132,7 +134,7 @@ impl Connection {
     /// Sends a request, and reads the whole answer.
     pub fn request(&mut self, request: Request<Full<Bytes>>, stop: &AtomicBool) -> io::Result<Answer> {
         let answer = self.sender.send_request(request);
-        self.drive(stop, async move {
+        let result = self.drive(stop, async move {
             let (head, mut body) = answer.await.map_err(plain)?.into_parts();
             let mut octets = Vec::new();
             while let Some(frame) = body.frame().await {
@@ -141,6 +143,11 @@ impl Connection {
                 }
             }
             Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: octets })
+        });
+        result.map_err(|error| {
+            let failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let failure = failure.filter(|_| error.kind() == io::ErrorKind::ConnectionAborted);
+            failure.map_or(error, |message| explained(io::ErrorKind::InvalidData, message))
         })
     }
 
@@ -236,22 +243,26 @@ fn plain(error: hyper::Error) -> io::Error {
         return invalid("it does not answer in HTTP; if it expects TLS, write clickhouse+https://");
     }
     if let Some(cause) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
-        let message = cause.to_string();
-        let message = match cause.kind() {
-            io::ErrorKind::InvalidData if message.contains("InvalidContentType") => {
-                "it does not answer in TLS; if it expects none, write clickhouse+http://".into()
-            }
-            io::ErrorKind::InvalidData if message.contains("UnknownIssuer") => {
-                format!("{message}; ca=FILE names the certificate of who signed that of the server")
-            }
-            _ => message,
-        };
-        return io::Error::new(cause.kind(), message);
+        return explained(cause.kind(), cause.to_string());
     }
     if error.is_canceled() || error.is_closed() || error.is_incomplete_message() {
         return closed();
     }
     io::Error::other(error)
+}
+
+/// An error of the socket or of TLS, with what to do.
+fn explained(kind: io::ErrorKind, message: String) -> io::Error {
+    let message = match kind {
+        io::ErrorKind::InvalidData if message.contains("InvalidContentType") => {
+            "it does not answer in TLS; if it expects none, write clickhouse+http://".into()
+        }
+        io::ErrorKind::InvalidData if message.contains("UnknownIssuer") => {
+            format!("{message}; ca=FILE names the certificate of who signed that of the server")
+        }
+        _ => message,
+    };
+    io::Error::new(kind, message)
 }
 
 impl Stream {
@@ -296,8 +307,19 @@ impl Io {
             match call(&mut self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-                result => return Poll::Ready(result),
+                result => {
+                    result.as_ref().err().into_iter().for_each(|error| self.note_failure(error));
+                    return Poll::Ready(result);
+                }
             }
+        }
+    }
+
+    /// Remembers the first error of TLS.
+    fn note_failure(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            let mut failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert_with(|| error.to_string());
         }
     }
 
@@ -333,7 +355,10 @@ impl hyper::rt::Read for Io {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             // A server that closes TLS without a farewell has answered, or not: HTTP knows.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error)),
+            Err(error) => {
+                self.note_failure(&error);
+                Poll::Ready(Err(error))
+            }
         }
     }
 }

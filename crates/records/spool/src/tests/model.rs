@@ -109,6 +109,7 @@ proptest! {
             let waiting = spool.status().waiting.total().batches;
             prop_assert_eq!(waiting, (model.unread.len() + model.in_flight.len()) as u64);
         }
+        spool.folder.space.set(None);
         spool.rewind();
         model.rewind();
         let rest: Vec<u64> = drain(&mut spool).into_iter().map(u64::from).collect();

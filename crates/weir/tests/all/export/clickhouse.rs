@@ -342,7 +342,7 @@ fn rows_have_the_values_of_json() {
             let sink = format!("{}?fields=all&rows=7&compression={compression}", server.sink());
             let json = format!("json:{}?fields=all", json_file.display());
             let arguments = ["read", source.to_str().unwrap(), "--overwrite", "-o", &sink, "-o", &json];
-            let (code, err, ledger) = ledger_of(&[&arguments, options].concat());
+            let (code, err, ledger) = ledger_of([&arguments, options].concat());
             assert_eq!(code, 0, "{err}");
             let columns = server.script.lock().unwrap().columns.clone();
             let text = fs::read_to_string(&json_file).unwrap();
@@ -377,7 +377,7 @@ fn a_batch_comes_again_with_its_token_until_it_is_inserted() {
     ];
     let server = Server::start("store", &replies);
     let sink = format!("{}?rows=100", server.sink());
-    let (code, err, ledger) = ledger_of(&[&["read", source.name(), "-o", &sink], &QUICK[..]].concat());
+    let (code, err, ledger) = ledger_of([&["read", source.name(), "-o", &sink], &QUICK[..]].concat());
     assert_eq!((code, exported(&ledger)), (0, 1000), "{err}");
     let inserts = server.inserts();
     assert_eq!(inserts.len(), 16);
@@ -432,7 +432,7 @@ fn what_the_server_refuses_for_good_ends_a_read() {
     // The table changes while records come.
     let server = Server::start("store", &[Reply::Done, Reply::Error(404, "Code: 60. DB::Exception: Table is gone")]);
     let sink = format!("{}?rows=100", server.sink());
-    let (code, err, ledger) = ledger_of(&[&["read", source.name(), "-o", &sink], &QUICK[..]].concat());
+    let (code, err, ledger) = ledger_of([&["read", source.name(), "-o", &sink], &QUICK[..]].concat());
     assert_eq!((code, exported(&ledger), lost(&ledger, "write_failed")), (2, 100, 200), "{err}");
     assert!(err.contains("Table is gone"), "{err}");
 }
@@ -449,12 +449,12 @@ fn a_read_ends_when_the_server_is_away() {
     server.set(|script| script.replies = vec![Reply::Error(500, ""); 100_000]);
     let sink = format!("{}?rows=100", server.sink());
     let quick = "sink_reconnect=10ms,sink_reconnect_max=20ms,sink_outage=100ms";
-    let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &sink, "--timing", quick]);
+    let (code, err, ledger) = ledger_of(["read", source.name(), "-o", &sink, "--timing", quick]);
     assert_eq!((code, exported(&ledger), lost(&ledger, "collector_unreachable")), (2, 0, 300), "{err}");
     let server = Server::start("store", &[Reply::Never]);
     let sink = format!("{}?rows=100", server.sink());
     let quick = "sink_reconnect=10ms,sink_reconnect_max=20ms,sink_dead=500ms";
-    let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &sink, "--timing", quick]);
+    let (code, err, ledger) = ledger_of(["read", source.name(), "-o", &sink, "--timing", quick]);
     assert_eq!((code, exported(&ledger)), (0, 300), "{err}");
     assert!(err.contains("the server does not answer in time"), "{err}");
 }
@@ -489,7 +489,7 @@ fn a_table_without_window_is_warned_of() {
     let source = capture(1);
     let server = Server::start("store", &[]);
     server.set(|script| script.engine = "MergeTree ORDER BY a");
-    let (code, err, _) = ledger_of(&["read", source.name(), "-o", &server.sink()]);
+    let (code, err, _) = ledger_of(["read", source.name(), "-o", &server.sink()]);
     assert!(code == 0 && err.contains("the table has no non_replicated_deduplication_window"), "{err}");
     let err = failure(1, ["clickhouse", "check", "-q", &server.sink()]);
     assert!(err.contains("non_replicated_deduplication_window"), "{err}");
@@ -591,7 +591,7 @@ fn over_tls_the_certificate_of_the_server_is_checked() {
     let (server, certificate) = with_certificate(folder.path());
     let sink = |settings: &str| format!("clickhouse+https://{}/weir.flows?rows=100{settings}", server.address);
     let good = sink(&format!("&ca={certificate}&name=ch.example"));
-    let (code, err, ledger) = ledger_of(&["read", source.name(), "-o", &good]);
+    let (code, err, ledger) = ledger_of(["read", source.name(), "-o", &good]);
     assert_eq!((code, exported(&ledger), server.rows().len()), (0, 300, 300), "{err}");
     for (sink, expected) in [
         (sink(&format!("&ca={certificate}")), "not valid for name"),
@@ -604,7 +604,10 @@ fn over_tls_the_certificate_of_the_server_is_checked() {
     let plain = Server::start("store", &[]);
     let sink = format!("clickhouse+https://{}/weir.flows?ca={certificate}&name=ch.example", plain.address);
     let err = failure(1, ["read", source.name(), "-o", &sink]);
-    assert!(err.split_whitespace().collect::<Vec<_>>().join(" ").contains("write clickhouse+http://"), "{err}");
+    // Some servers answer before they close the connection.
+    let err = err.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_said = ["write clickhouse+http://", "closed the connection", "reset"].iter().any(|text| err.contains(text));
+    assert!(is_said, "{err}");
 }
 
 #[test]

@@ -161,7 +161,9 @@ fn folders_and_limits_are_checked() {
     assert!(!folder.exists());
     assert_eq!(read(capture.name(), &sink).0, 0);
     for arguments in [vec!["read", capture.name()], vec!["probe", "--check", "-i", capture.name()]] {
-        let err = failure(1, [&arguments[..], &["-o", &other]].concat());
+        let output = command().args(arguments).args(["-o", &other]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{err}");
         assert!(err.contains(&format!("the spool belongs to the sink json+tcp://{address}, not to ipfix")), "{err}");
     }
     let foreign = format!("json+tcp://{address}?spool={}", Path::new(capture.name()).parent().unwrap().display());
@@ -196,9 +198,12 @@ fn what_is_in_the_spool_survives_kills() {
     let (collector, _) = Collector::tcp(&address);
     let (code, err, ledger) = read(capture.name(), &sink);
     let [delivered, spooled, found] = earlier(&ledger);
-    assert!(code == 0 && spooled == 0 && delivered == found && found > 0, "{code} {err}");
+    // A batch whose octets were on their way to the file is counted as damaged: one for each kill.
+    let damaged = number(&ledger["sinks"][0]["earlier"]["lost"]["spool_damaged"]["flows"]);
+    let most = kills * (64 << 10) / 100;
+    assert!(spooled == 0 && delivered + damaged == found && delivered > 0 && damaged <= most, "{code} {err}");
     let received = lines(&collector.stop()[0]);
-    assert_eq!(received.len() as u64, found + 5000);
+    assert_eq!(received.len() as u64, delivered + 5000);
     // The records of each run are its first ones, in order.
     let mut expected = 0;
     for record in &received {
