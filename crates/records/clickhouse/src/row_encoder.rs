@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(encoded("dst_port,fwd_packets", &flow).0, [&[0xbb, 1][..], &[2, 1, 0, 0, 0, 0, 0, 0]].concat());
         assert_eq!(encoded("protocol,fwd_tcp_flags,rev_tcp_flags", &flow).0, b"\x03tcp\x02SA\x00");
         assert_eq!(encoded("approximate", &flow).0, b"\x02\x08overflow\x0amixed_vlan");
-        assert_eq!(encoded("udp_response_ns,fwd_vlan_id", &flow).0, [1, 0, 0, 0].as_slice());
+        assert_eq!(encoded("udp_response_ns,fwd_vlan_id", &flow).0, [1, 1].as_slice());
         assert_eq!(encoded("src_ip", &flow).0[10..], [0xff, 0xff, 0, 0, 0, 0]);
         let late = FlowRecord { forward: Direction { first_ns: u64::MAX, ..forward }, ..flow };
         assert_eq!(encoded("start_time", &late), (i64::MAX.to_le_bytes().into(), false));

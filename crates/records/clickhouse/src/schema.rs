@@ -108,7 +108,7 @@ mod tests {
         let missing = |settings| create_table(&settings).unwrap_err().to_string();
         assert_eq!(missing(settings("src_ip")), "the table needs the field start_time; add it to --fields");
         let views = TableSettings { with_views: true, ..settings("start_time,protocol,fwd_packets") };
-        assert_eq!(missing(views), "the view flows_minutes needs the field fwd_bytes; add it to --fields");
+        assert_eq!(missing(views), "the view flows_minutes needs the field rev_packets; add it to --fields");
         let all = TableSettings { with_views: true, ..settings("store") };
         let text = create_table(&all).unwrap();
         assert_eq!(text.matches("CREATE MATERIALIZED VIEW").count(), 4);

@@ -191,7 +191,7 @@ fn without_secrets(spec: &str) -> String {
             text.replace_range(start..start + at, SECRET);
         }
     }
-    for name in ["password=", "token=", "key="] {
+    for name in ["password=", "token="] {
         let places = text.match_indices(name).map(|(at, _)| at);
         let places: Vec<usize> = places.filter(|&at| text[..at].ends_with(['?', '&'])).collect();
         for at in places.into_iter().rev() {

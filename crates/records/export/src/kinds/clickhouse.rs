@@ -2,7 +2,7 @@
 
 use super::collector::parse_endpoint;
 use super::file::FIELDS;
-use super::stream::BUFFER;
+use super::stream::{BUFFER, CA, NAME};
 use super::{Destination, SinkKind, SinkSetting, WHERE};
 use crate::clickhouse::{ClickHouseSink, Client, ConnectionTimes, Credentials, Endpoint, TableReport, TableSettings};
 use crate::rotation::parse_size;
@@ -47,18 +47,6 @@ const PASSWORD_FILE: SinkSetting = SinkSetting {
     value: "FILE",
     default: "",
     effect: "ClickHouse: file with the password, which only its owner may read",
-};
-const CA: SinkSetting = SinkSetting {
-    name: "ca",
-    value: "FILE",
-    default: "",
-    effect: "TLS: certificates that sign that of the server (PEM); those of the system without it",
-};
-const NAME: SinkSetting = SinkSetting {
-    name: "name",
-    value: "HOST",
-    default: "",
-    effect: "TLS: name in the certificate; that of the host without it",
 };
 /// Memory for batches: more than for single records.
 const BATCH_BUFFER: SinkSetting =

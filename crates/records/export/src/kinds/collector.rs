@@ -114,6 +114,10 @@ pub(super) fn parse_endpoint(rest: &str, default_port: Option<u16>) -> Result<(&
 
 /// Parses `HOST[:PORT]`.
 pub(super) fn parse_host(endpoint: &str, default_port: Option<u16>) -> Result<(&str, u16), InvalidSink> {
+    // It is not repeated.
+    if endpoint.contains('@') {
+        return Err(InvalidSink::Syntax("a host has no user and no password in front of it"));
+    }
     let (host, port) = split_port(endpoint)?;
     if host.is_empty() {
         return Err(InvalidSink::Syntax("the host is missing after //"));

@@ -341,7 +341,7 @@ mod tests {
             ("ipfix+tcp:h", "//HOST:PORT must follow"),
             ("json+tcp://h", "the port is missing"),
             ("json+tcp://h:1?template=full", "\"template=full\" is not a setting of this sink; use fields=NAME,..."),
-            ("json+tcp://h:1?limit=1G", "limit= is the size of a spool; add spool=FOLDER"),
+            ("json+tcp://h:1?limit=1GiB", "limit= is the size of a spool; add spool=FOLDER"),
             ("json+tcp://h:1?spool=", "the folder of the spool is missing"),
             ("ipfix+tcp://h?spool=a,limit=9k", "limit must be a size from 1MiB, such as 20GiB, not \"9k\""),
             ("json+unix:", "the path of the Unix socket is missing"),
