@@ -146,7 +146,7 @@ impl Connection {
         });
         result.map_err(|error| {
             let failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let failure = failure.filter(|_| error.kind() == io::ErrorKind::ConnectionAborted);
+            let failure = failure.filter(|_| is_end(error.kind()));
             failure.map_or(error, |message| explained(io::ErrorKind::InvalidData, message))
         })
     }
@@ -233,6 +233,12 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the server closed the connection")
 }
 
+/// Whether the server has ended the connection.
+fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&kind)
+}
+
 fn invalid(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
@@ -315,12 +321,17 @@ impl Io {
         }
     }
 
-    /// Remembers the first error of TLS.
+    /// Remembers the first error of TLS. A server that expects none may end the connection without an answer.
     fn note_failure(&self, error: &io::Error) {
-        if error.kind() == io::ErrorKind::InvalidData {
-            let mut failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            failure.get_or_insert_with(|| error.to_string());
-        }
+        let is_handshaking = matches!(&self.stream, Stream::Tls(tls) if tls.conn.is_handshaking());
+        let message = match error.kind() {
+            io::ErrorKind::InvalidData => error.to_string(),
+            kind if is_end(kind) && is_handshaking => {
+                "it ends the connection before TLS begins; if it expects none, write clickhouse+http://".into()
+            }
+            _ => return,
+        };
+        self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(message);
     }
 
     fn count(&self, octets: usize) {
@@ -354,7 +365,10 @@ impl hyper::rt::Read for Io {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             // A server that closes TLS without a farewell has answered, or not: HTTP knows.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.note_failure(&error);
+                Poll::Ready(Ok(()))
+            }
             Err(error) => {
                 self.note_failure(&error);
                 Poll::Ready(Err(error))
