@@ -1,10 +1,12 @@
-//! A cluster of Kafka in this process: the mock cluster of librdkafka, and a consumer of the same library. It shares no
-//! code with the producer of Weir.
+//! A cluster of Kafka: the mock cluster of librdkafka, and a consumer of the same library. It shares no code with the
+//! producer of Weir.
 
 use crate::namespace::BOUND;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -94,75 +96,130 @@ fn client(kind: c_int, options: &[(&str, &str)]) -> Handle {
     client
 }
 
-/// A cluster of three brokers. Topics are created when a client asks for them, with four partitions.
+/// A cluster of three brokers, in a process of its own: librdkafka ends the process if the port of a broker cannot be
+/// bound again, and a process that another test is just starting has a copy of it. Topics are created when a client
+/// asks for them, with four partitions.
 pub struct KafkaCluster {
-    client: Handle,
-    cluster: Handle,
+    process: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+    brokers: String,
 }
 
+/// The environment variable that makes a test the process of a cluster.
+const IS_CLUSTER: &str = "WEIR_TEST_KAFKA_CLUSTER";
+/// What the lines of that process begin with.
+const ANSWER: &str = "cluster: ";
+
 impl KafkaCluster {
-    /// Starts it in the network namespace of this thread. Prints that the test is skipped without librdkafka.
-    pub fn start() -> Option<Self> {
+    /// Starts it in the network namespace of this thread. `test`: the test of this program that calls
+    /// [`serve_cluster`]. Prints that the test is skipped without librdkafka.
+    pub fn start(test: &str) -> Option<Self> {
         library()?;
-        let client = client(PRODUCER, &[("log_level", "2")]);
-        let cluster = call!("mock_cluster_new", client => Handle, BROKERS => c_int; Handle);
-        assert!(!cluster.is_null());
-        Some(Self { client, cluster })
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(IS_CLUSTER, "1");
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut cluster = Self { process, answers, brokers: String::new() };
+        cluster.brokers = cluster.answer();
+        Some(cluster)
+    }
+
+    fn answer(&mut self) -> String {
+        let answer = |line: String| Some(line.split_once(ANSWER)?.1.to_owned());
+        self.answers.by_ref().map_while(Result::ok).find_map(answer).expect("the cluster answers")
+    }
+
+    fn ask(&mut self, request: &str) {
+        writeln!(self.process.stdin.as_ref().unwrap(), "{request}").unwrap();
+        assert_eq!(self.answer(), "0", "{request}");
     }
 
     /// The addresses of its brokers.
-    pub fn brokers(&self) -> String {
-        let brokers = call!("mock_cluster_bootstraps", self.cluster => Handle; *const c_char);
-        // SAFETY: the text belongs to the cluster and does not change.
-        unsafe { CStr::from_ptr(brokers) }.to_str().unwrap().to_owned()
+    pub fn brokers(&self) -> &str {
+        &self.brokers
     }
 
     /// A sink of Weir.
     pub fn sink(&self, topic: &str, settings: &str) -> String {
-        format!("kafka://{}/{topic}{settings}", self.brokers())
+        format!("kafka://{}/{topic}{settings}", self.brokers)
     }
 
     /// Makes a topic.
-    pub fn create(&self, topic: &str, partitions: i32) {
-        let topic = text(topic);
-        let error = call!("mock_topic_create", self.cluster => Handle, topic.as_ptr() => *const c_char,
-            partitions => c_int, BROKERS => c_int; c_int);
-        assert_eq!(error, 0);
+    pub fn create(&mut self, topic: &str, partitions: i32) {
+        self.ask(&format!("create {topic} {partitions}"));
     }
 
     /// The brokers refuse the next requests that send messages, with these errors.
-    pub fn refuse(&self, errors: &[i32]) {
-        call!("mock_push_request_errors_array", self.cluster => Handle, PRODUCE => i16, errors.len() => usize,
-            errors.as_ptr() => *const c_int; ());
+    pub fn refuse(&mut self, errors: &[i32]) {
+        errors.iter().for_each(|error| self.ask(&format!("refuse {error}")));
     }
 
     /// Answers questions for a topic with an error.
-    pub fn refuse_topic(&self, topic: &str, error: i32) {
-        let topic = text(topic);
-        call!("mock_topic_set_error", self.cluster => Handle, topic.as_ptr() => *const c_char, error => c_int; ());
+    pub fn refuse_topic(&mut self, topic: &str, error: i32) {
+        self.ask(&format!("refuse_topic {topic} {error}"));
     }
 
     /// Brokers accept no connections from now on, or accept them again.
-    pub fn set_down(&self, is_down: bool) {
-        for broker in 1..=BROKERS {
-            let error = match is_down {
-                true => call!("mock_broker_set_down", self.cluster => Handle, broker => i32; c_int),
-                false => call!("mock_broker_set_up", self.cluster => Handle, broker => i32; c_int),
-            };
-            assert_eq!(error, 0);
-        }
+    pub fn set_down(&mut self, is_down: bool) {
+        self.ask(if is_down { "down" } else { "up" });
     }
 
     /// All messages of a topic, partition by partition.
     pub fn messages(&self, topic: &str, partitions: i32) -> Vec<KafkaMessage> {
-        read_topic(&self.brokers(), topic, partitions)
+        read_topic(&self.brokers, topic, partitions)
     }
 }
 
 impl Drop for KafkaCluster {
     fn drop(&mut self) {
-        call!("mock_cluster_destroy", self.cluster => Handle; ());
-        call!("destroy", self.client => Handle; ());
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// In the process of a cluster: does what [`KafkaCluster`] asks for, until it is ended. Returns at once in others.
+pub fn serve_cluster() {
+    if std::env::var_os(IS_CLUSTER).is_none() {
+        return;
+    }
+    let client = client(PRODUCER, &[("log_level", "2")]);
+    let cluster = call!("mock_cluster_new", client => Handle, BROKERS => c_int; Handle);
+    assert!(!cluster.is_null());
+    let brokers = call!("mock_cluster_bootstraps", cluster => Handle; *const c_char);
+    // SAFETY: the text belongs to the cluster and does not change.
+    println!("{ANSWER}{}", unsafe { CStr::from_ptr(brokers) }.to_str().unwrap());
+    for line in std::io::stdin().lines() {
+        println!("{ANSWER}{}", obey(cluster, &line.unwrap()));
+    }
+}
+
+/// Returns the error of librdkafka, 0 for none.
+fn obey(cluster: Handle, request: &str) -> c_int {
+    let words: Vec<&str> = request.split(' ').collect();
+    match words[..] {
+        ["create", topic, partitions] => {
+            let (topic, partitions) = (text(topic), partitions.parse().unwrap());
+            call!("mock_topic_create", cluster => Handle, topic.as_ptr() => *const c_char, partitions => c_int,
+                BROKERS => c_int; c_int)
+        }
+        ["refuse", error] => {
+            let error: c_int = error.parse().unwrap();
+            call!("mock_push_request_errors_array", cluster => Handle, PRODUCE => i16, 1 => usize,
+                &raw const error => *const c_int; ());
+            0
+        }
+        ["refuse_topic", topic, error] => {
+            let (topic, error) = (text(topic), error.parse().unwrap());
+            call!("mock_topic_set_error", cluster => Handle, topic.as_ptr() => *const c_char, error => c_int; ());
+            0
+        }
+        ["down"] => (1..=BROKERS)
+            .map(|broker| call!("mock_broker_set_down", cluster => Handle, broker => i32; c_int))
+            .fold(0, |all, error| all | error),
+        ["up"] => (1..=BROKERS)
+            .map(|broker| call!("mock_broker_set_up", cluster => Handle, broker => i32; c_int))
+            .fold(0, |all, error| all | error),
+        _ => panic!("{request:?} is no request"),
     }
 }
 

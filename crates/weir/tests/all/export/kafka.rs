@@ -1,4 +1,4 @@
-//! Export to Kafka: the mock cluster of librdkafka, in the process of the test, and a consumer of the same library.
+//! Export to Kafka: the mock cluster of librdkafka, in a process of its own, and a consumer of the same library.
 
 use crate::interop::goflow2::read_messages;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use testbed::kafka::{KafkaCluster, KafkaMessage, ProtoValue, proto_fields, proto_message, read_topic};
+use testbed::kafka::{KafkaCluster, KafkaMessage, ProtoValue, proto_fields, proto_message, read_topic, serve_cluster};
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
 use testbed::{
@@ -14,6 +14,8 @@ use testbed::{
     text_of, weir,
 };
 
+/// The test that is the process of a cluster, when it is started as one.
+const PROCESS: &str = "export::kafka::a_cluster_is_served_in_a_process_of_its_own";
 /// Partitions of a topic that a client asks for first.
 const PARTITIONS: i32 = 4;
 /// Fields of goflow2 that are named otherwise in JSON.
@@ -157,7 +159,7 @@ fn of_captures(more: &[&str]) -> Vec<String> {
 
 #[test]
 fn messages_have_the_values_of_json() {
-    let Some(cluster) = KafkaCluster::start() else { return };
+    let Some(cluster) = KafkaCluster::start(PROCESS) else { return };
     let folder = tempfile::tempdir().unwrap();
     let json = format!("json:{}?fields=all", folder.path().join("flows.json").display());
     success(of_captures(&["--uniflow", "-o", &json]));
@@ -205,7 +207,7 @@ fn messages_have_the_values_of_json() {
 
 #[test]
 fn json_and_selected_fields_are_those_of_files() {
-    let Some(cluster) = KafkaCluster::start() else { return };
+    let Some(mut cluster) = KafkaCluster::start(PROCESS) else { return };
     ["json", "uniflow", "selected"].iter().for_each(|topic| cluster.create(topic, 1));
     let folder = tempfile::tempdir().unwrap();
     let flows = folder.path().join("flows.json");
@@ -241,12 +243,25 @@ fn assert_restricted(probe: &Running) {
 }
 
 #[test]
-fn brokers_that_come_back_get_what_has_waited() {
+fn a_cluster_is_served_in_a_process_of_its_own() {
+    serve_cluster();
+}
+
+/// A cluster in a network namespace of its own, whose brokers can return. A client that tries the port of a broker must
+/// not get this port for its own end: the broker could not listen there again, and librdkafka ends the process then.
+fn cluster_that_returns() -> Option<KafkaCluster> {
     if !network() {
-        return;
+        return None;
     }
     ip("link set lo up");
-    let Some(cluster) = KafkaCluster::start() else { return };
+    let cluster = KafkaCluster::start(PROCESS)?;
+    fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 30000").unwrap();
+    Some(cluster)
+}
+
+#[test]
+fn brokers_that_come_back_get_what_has_waited() {
+    let Some(mut cluster) = cluster_that_returns() else { return };
     let mut sender = Sender::new(LEFT);
     let folder = tempfile::tempdir().unwrap();
     let flows = folder.path().join("flows.json");
@@ -275,7 +290,7 @@ fn brokers_that_come_back_get_what_has_waited() {
 
 #[test]
 fn refused_messages_are_counted_with_their_flows() {
-    let Some(cluster) = KafkaCluster::start() else { return };
+    let Some(mut cluster) = KafkaCluster::start(PROCESS) else { return };
     cluster.create("flows", 1);
     const TOO_LARGE: i32 = 10;
     const NOT_LEADER: i32 = 6;
@@ -301,11 +316,7 @@ fn refused_messages_are_counted_with_their_flows() {
 
 #[test]
 fn records_beyond_the_buffer_are_lost_and_counted() {
-    if !network() {
-        return;
-    }
-    ip("link set lo up");
-    let Some(cluster) = KafkaCluster::start() else { return };
+    let Some(mut cluster) = cluster_that_returns() else { return };
     let mut sender = Sender::new(LEFT);
     let folder = tempfile::tempdir().unwrap();
     let flows = folder.path().join("flows.json");
@@ -331,7 +342,7 @@ fn records_beyond_the_buffer_are_lost_and_counted() {
 
 #[test]
 fn brokers_that_do_not_return_end_the_run_with_exact_counts() {
-    let Some(cluster) = KafkaCluster::start() else { return };
+    let Some(mut cluster) = KafkaCluster::start(PROCESS) else { return };
     cluster.set_down(true);
     let (capture, sink) = (capture(200), cluster.sink("flows", ""));
     let (code, err, ledger) = ledger_of(["probe", "-i", capture.name(), "-o", &sink, "--timing", "sink_outage=200ms"]);
@@ -355,7 +366,7 @@ fn options_that_cannot_be_used_are_refused() {
     let output = command().args(sink).env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
     let (code, _, err) = text_of(&output);
     assert!(code == 1 && err.contains("librdkafka is not installed; install the package librdkafka1 (Debian"), "{err}");
-    if KafkaCluster::start().is_none() {
+    if KafkaCluster::start(PROCESS).is_none() {
         return;
     }
     let err = read(&format!("?options={}", bad.display()));
