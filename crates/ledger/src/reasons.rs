@@ -112,7 +112,8 @@ reasons! {
         NotIp = "not_ip",
         /// The host of the collector refused the datagram (ICMP port unreachable), or a broker of Kafka the message.
         CollectorRefused = "collector_refused",
-        /// The collector could not be reached: its name has no known address, or there is no route.
+        /// The collector could not be reached: its name has no address, there is no route, or it refuses or ends
+        /// connections.
         CollectorUnreachable = "collector_unreachable",
         /// Too many records waited for the connection to the collector (`?buffer=`).
         BufferFull = "buffer_full",

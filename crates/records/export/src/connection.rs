@@ -176,7 +176,9 @@ impl Connection {
         // Without octets to lose, an end of the connection is as good as one of the TLS session.
         let is_open = match &mut self.tls {
             Some(_) if self.end == End::Done && is_at_end(&self.socket) => Some(false),
-            Some(tls) => tls.receive(&self.socket)?,
+            // It has ended the session. Whether it has read everything, the end of the connection tells.
+            Some(tls) if tls.is_ended() => self.receive()?,
+            Some(tls) => tls.receive(&self.socket)?.map(|_| true),
             None => self.receive()?,
         };
         if is_open.is_none() {

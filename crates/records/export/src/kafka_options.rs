@@ -3,7 +3,9 @@
 //! Passwords and keys are in a file only, because a command line is visible to all users of a machine. No error has a
 //! value of the file.
 
-use std::fs;
+use crate::private_file::check_private;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -145,7 +147,10 @@ impl Options {
 
     /// Adds the options of a file, one a line.
     pub fn add_file(&mut self, path: &Path) -> Result<(), UnusableOptions> {
-        let text = fs::read_to_string(path).map_err(|error| UnusableOptions::Io { path: path.into(), error })?;
+        let failed = |error| UnusableOptions::Io { path: path.into(), error };
+        let mut file = File::open(path).map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
         for (at, text) in text.lines().enumerate().map(|(at, text)| (at + 1, text.trim())) {
             if text.is_empty() || text.starts_with('#') {
                 continue;
@@ -154,6 +159,9 @@ impl Options {
             let (name, value) = text.split_once('=').ok_or_else(line)?;
             let name = name.trim();
             check_name(name).map_err(|invalid| UnusableOptions::Option { path: path.into(), line: at, invalid })?;
+            if SECRETS.contains(&name) {
+                check_private(&file, "file with a password").map_err(failed)?;
+            }
             self.0.push((name.into(), value.trim().into()));
         }
         Ok(())

@@ -28,6 +28,7 @@ mod netflow5;
 mod options_records;
 mod path_mtu;
 mod pending_records;
+mod private_file;
 mod profile;
 mod protobuf;
 mod record_encoder;

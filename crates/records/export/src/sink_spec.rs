@@ -47,9 +47,7 @@ impl SinkSpec {
     /// The scheme, and the settings in effect: those that are given, and the defaults of others. Without
     /// `where`, which selects what the sink gets.
     pub fn settings(&self) -> String {
-        let name = self.name();
-        let text = if self.kind.is_collector() { name.split_once('?').unwrap_or((name, "")).1 } else { split(name).1 };
-        let given: Vec<_> = text.split('&').filter_map(|setting| setting.split_once('=')).collect();
+        let given: Vec<_> = given(self.kind, self.name()).collect();
         let values = |of: &str| given.iter().filter(|(name, _)| *name == of).map(|(_, value)| *value).collect();
         let mut settings = Vec::new();
         for SinkSetting { name, default, .. } in self.kind.settings.iter().filter(|setting| !setting.is_of_all()) {
@@ -130,6 +128,22 @@ impl SinkSpec {
     }
 }
 
+/// The settings in a specification without `where`: names and values.
+fn given<'a>(kind: &SinkKind, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let text = if kind.is_collector() { name.split_once('?').unwrap_or((name, "")).1 } else { split(name).1 };
+    text.split('&').filter_map(|setting| setting.split_once('='))
+}
+
+/// A setting has one value. A file may be rotated by time and by size.
+fn refuse_twice(kind: &SinkKind, name: &str) -> Result<(), InvalidSink> {
+    let names: Vec<&str> = given(kind, name).map(|(name, _)| name).collect();
+    let is_repeated = |(at, name): &(usize, &&str)| **name != "rotate" && names[..*at].contains(*name);
+    match names.iter().enumerate().find(is_repeated) {
+        Some((_, name)) => Err(InvalidSink::Twice((*name).into())),
+        None => Ok(()),
+    }
+}
+
 impl FromStr for SinkSpec {
     type Err = InvalidSpec;
 
@@ -143,6 +157,7 @@ impl FromStr for SinkSpec {
         let text = if has_scheme { text.into() } else { format!("{}:{text}", kind.scheme) };
         let name_length = start_of_where(&text);
         let name = &text[..name_length];
+        refuse_twice(kind, name).map_err(failed(name))?;
         let destination = (kind.parse)(&name[kind.scheme.len() + 1..]).map_err(failed(name))?;
         Ok(Self { name_length, kind, destination, text })
     }
@@ -320,6 +335,20 @@ mod tests {
             let error = spec.parse::<SinkSpec>().expect_err("the sink is invalid").to_string();
             assert!(error.starts_with(&format!("{spec}: {expected}")), "{error}");
         }
+    }
+
+    #[test]
+    fn settings_that_are_given_twice_are_rejected() {
+        for (spec, expected) in [
+            ("clickhouse+http://h/a.b?rows=1&user=a&rows=2", "rows= is given twice"),
+            ("kafka://h/t?linger.ms=1&linger.ms=2", "linger.ms= is given twice"),
+            ("csv:f-%H.csv?rotate=1h&fields=tcp&fields=all", "fields= is given twice"),
+            ("ipfix+udp://h?mtu=1400&mtu=1400", "mtu= is given twice"),
+        ] {
+            let error = spec.parse::<SinkSpec>().expect_err("the sink is invalid").to_string();
+            assert_eq!(error, format!("{spec}: {expected}"));
+        }
+        assert!("csv:f-%H.csv?rotate=1h&rotate=1GiB".parse::<SinkSpec>().is_ok());
     }
 
     #[test]

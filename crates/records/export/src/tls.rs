@@ -93,7 +93,14 @@ impl Tls {
     pub fn session(&self) -> io::Result<TlsSession> {
         let connection = ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
         self.client.is_asked_for.store(false, Ordering::Relaxed);
-        Ok(TlsSession { tls: self.clone(), connection, sent: 0, sealed: VecDeque::new(), answer: Answer::None })
+        Ok(TlsSession {
+            tls: self.clone(),
+            connection,
+            sent: 0,
+            sealed: VecDeque::new(),
+            answer: Answer::None,
+            is_ended: false,
+        })
     }
 
     /// What is wrong and what to do, in a sentence.
@@ -162,6 +169,11 @@ impl Tls {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 "the certificate of the collector is not valid yet; correct the clock of this host or of its CA".into()
             }
+            CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => {
+                "the certificate of the collector is one of a CA, not of a server; give it one that is signed by this \
+                 CA, or make one that is signed by itself with basicConstraints=CA:FALSE (openssl req -addext)"
+                    .into()
+            }
             error => format!(
                 "the certificate of the collector cannot be verified ({error}); give it one that is signed by a CA, for \
                  servers"
@@ -190,6 +202,8 @@ pub(crate) struct TlsSession {
     /// TLS records that it has not accepted as a whole: which octet of TLS follows them, and octets of messages.
     sealed: VecDeque<(u64, usize)>,
     answer: Answer,
+    /// The collector has ended the session (close_notify).
+    is_ended: bool,
 }
 
 impl TlsSession {
@@ -309,7 +323,13 @@ impl TlsSession {
             let read = self.connection.reader().read(&mut octets)?;
             left = if read == 0 { 0 } else { left.saturating_sub(read) };
         }
-        Ok(Some(!state.peer_has_closed()))
+        self.is_ended = state.peer_has_closed();
+        Ok(Some(!self.is_ended))
+    }
+
+    /// Whether the collector has ended the session.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// The connection has ended without an end of the session.

@@ -63,12 +63,14 @@ impl Spool {
             Identity { sink: settings.sink.clone(), runs }.write(&folder)?;
         }
         let acks = Acks::open(&folder, content.has_acks)?;
-        let last_id = acks.last.map_or(0, |ack| ack.id).max(last_id);
+        let last_id = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.id).fold(last_id, u64::max);
         let runs = runs.max((last_id >> BATCH_BITS) as u32) + 1;
         Identity { sink: settings.sink, runs }.write(&folder)?;
         let first = segments.front().map_or(Count::default(), |segment| segment.start);
         let read = acks.last.map_or(first, |ack| ack.position);
-        let appended = if read.batches > end.batches { read } else { end };
+        let known = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.position);
+        let appended =
+            known.fold(end, |appended, known| if known.batches > appended.batches { known } else { appended });
         recovered.waiting = appended.saturating_sub(read);
         let mut spool = Self {
             limit: settings.limit,

@@ -233,6 +233,10 @@ impl Spool {
             self.active = None;
             self.place = Place { segment: self.next_number, offset: 0 };
         }
+        if self.own_batches > 0 && self.has_unread() {
+            let id = u64::from(self.runs) << BATCH_BITS | self.own_batches;
+            self.acks.note_on_disk(&self.folder, Ack { id, position: self.appended });
+        }
         self.acknowledge().and_then(|()| self.acks.sync()).map_err(|error| self.error(error))
     }
 

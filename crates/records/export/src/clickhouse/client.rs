@@ -7,7 +7,10 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_ENCODING, HOST, HeaderValue};
 use std::io;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+/// Longest time for the answer to a question that needs no time.
+const ASK_WAIT: Duration = Duration::from_secs(30);
 /// Octets of the server's message that are shown.
 const MAX_MESSAGE: usize = 400;
 /// Errors of the server that end by themselves, or that say nothing of what was sent (ErrorCodes.cpp).
@@ -155,24 +158,33 @@ impl Client {
         body: &Body,
         stop: &AtomicBool,
     ) -> Result<String, Failure> {
-        let answer = self.request(&path(statement, settings), body, stop).map_err(Failure::Unreachable)?;
+        let (path, dead) = (path(statement, settings), self.times.dead);
+        let answer = self.request(&path, body, dead, stop).map_err(Failure::Unreachable)?;
         outcome(&answer)
     }
 
-    fn request(&mut self, path: &str, body: &Body, stop: &AtomicBool) -> io::Result<Answer> {
+    /// Asks something that needs no time: a server that does not answer soon is not waited for. Returns the lines.
+    pub fn ask(&mut self, question: &str, stop: &AtomicBool) -> Result<String, Failure> {
+        let body = Body { octets: Bytes::new(), encoding: None };
+        let (path, dead) = (path(&format!("{question} FORMAT TSVRaw"), &[]), self.times.dead.min(ASK_WAIT));
+        let answer = self.request(&path, &body, dead, stop).map_err(Failure::Unreachable)?;
+        outcome(&answer)
+    }
+
+    fn request(&mut self, path: &str, body: &Body, dead: Duration, stop: &AtomicBool) -> io::Result<Answer> {
         // The server closes a connection after some time, perhaps just now: once more over a new one. What a
         // statement inserts has a token, so that it is not inserted twice.
         if let Some(mut open) = self.connection.take()
             && open.is_open()
         {
-            match open.request(self.build(path, body)?, stop) {
+            match open.request(self.build(path, body)?, dead, stop) {
                 Ok(answer) => return Ok(self.keep(open, answer)),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut || is_interrupted(&error) => return Err(error),
                 Err(_) => {}
             }
         }
         let mut new = Connection::open(&self.endpoint, self.times, stop)?;
-        let answer = new.request(self.build(path, body)?, stop)?;
+        let answer = new.request(self.build(path, body)?, dead, stop)?;
         Ok(self.keep(new, answer))
     }
 
@@ -239,7 +251,12 @@ fn outcome(answer: &Answer) -> Result<String, Failure> {
     let start = text.find("Code: ").unwrap_or(0);
     let message = match text[start..].trim() {
         "" => format!("the server answers with the status {}", answer.status),
-        message => format!("the server says: {}", shortened(message)),
+        message if code.is_some() => format!("the server says: {}", shortened(message)),
+        message => format!("the server says, with the status {}: {}", answer.status, shortened(message)),
+    };
+    let message = match (code, answer.status) {
+        (None, 401 | 403) => format!("{message}; user=NAME and password-file=FILE name who may write"),
+        _ => message,
     };
     let is_permanent = match code {
         Some(code) if TEMPORARY.contains(&code) => false,
@@ -250,7 +267,7 @@ fn outcome(answer: &Answer) -> Result<String, Failure> {
 }
 
 /// One line, not too long, without control characters.
-fn shortened(message: &str) -> String {
+pub(super) fn shortened(message: &str) -> String {
     let line: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
     match line.char_indices().nth(MAX_MESSAGE) {

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// Whole seconds, as the system has them.
 const MIN_KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// Octets of an answer that are kept at most. The rest is read, and thrown away.
+/// Octets of an answer at most: a server has a few lines to say.
 const MAX_ANSWER: usize = 1 << 20;
 
 /// Where a server listens.
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
 pub(crate) struct ConnectionTimes {
     /// For an address to answer.
     pub connect: Duration,
-    /// Without any octet in either direction.
+    /// From the last octet that is sent to the end of the answer.
     pub dead: Duration,
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct ConnectionTimes {
 struct SocketState {
     /// A write waits until the socket is writable.
     waits_to_write: AtomicBool,
-    /// Octets in both directions so far.
-    octets: AtomicU64,
+    /// Octets that were sent so far.
+    sent: AtomicU64,
     /// What is wrong with TLS: hyper may report the end of the connection only.
     failure: Mutex<Option<String>>,
 }
@@ -81,7 +81,6 @@ pub(crate) struct Connection {
     socket: TcpStream,
     state: Arc<SocketState>,
     woken: Arc<Woken>,
-    dead: Duration,
     has_ended: bool,
 }
 
@@ -128,18 +127,21 @@ impl Connection {
         let handshake = http1::handshake::<_, Full<Bytes>>(io);
         // It waits for nothing: TLS begins with the first request.
         let (sender, driver) = wait_for_nothing(handshake).map_err(plain)?;
-        Ok(Self { sender, driver, socket: other, state, woken, dead: times.dead, has_ended: false })
+        Ok(Self { sender, driver, socket: other, state, woken, has_ended: false })
     }
 
-    /// Sends a request, and reads the whole answer.
-    pub fn request(&mut self, request: Request<Full<Bytes>>, stop: &AtomicBool) -> io::Result<Answer> {
+    /// Sends a request, and reads the whole answer. `dead`: from the last octet that is sent to the end of the answer.
+    pub fn request(&mut self, request: Request<Full<Bytes>>, dead: Duration, stop: &AtomicBool) -> io::Result<Answer> {
         let answer = self.sender.send_request(request);
-        let result = self.drive(stop, async move {
+        let result = self.drive(dead, stop, async move {
             let (head, mut body) = answer.await.map_err(plain)?.into_parts();
             let mut octets = Vec::new();
             while let Some(frame) = body.frame().await {
                 if let Some(data) = frame.map_err(plain)?.data_ref() {
-                    octets.extend(&data[..data.len().min(MAX_ANSWER - octets.len())]);
+                    octets.extend(data);
+                }
+                if octets.len() > MAX_ANSWER {
+                    return Err(invalid("its answer has more than 1 MiB; this is no ClickHouse server"));
                 }
             }
             Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: octets })
@@ -164,11 +166,16 @@ impl Connection {
     }
 
     /// Waits for a future that this connection serves.
-    fn drive<T>(&mut self, stop: &AtomicBool, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    fn drive<T>(
+        &mut self,
+        dead: Duration,
+        stop: &AtomicBool,
+        future: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
         let waker = Waker::from(self.woken.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
-        let (mut octets, mut since) = (self.state.octets.load(Ordering::Relaxed), Instant::now());
+        let (mut sent, mut since) = (self.state.sent.load(Ordering::Relaxed), Instant::now());
         loop {
             self.woken.0.store(false, Ordering::Relaxed);
             let ended = match self.has_ended {
@@ -190,11 +197,11 @@ impl Connection {
             if stop.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            let now = self.state.octets.load(Ordering::Relaxed);
-            if now != octets {
-                (octets, since) = (now, Instant::now());
+            let now = self.state.sent.load(Ordering::Relaxed);
+            if now != sent {
+                (sent, since) = (now, Instant::now());
             }
-            if since.elapsed() >= self.dead {
+            if since.elapsed() >= dead {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer in time"));
             }
             self.wait();
@@ -249,9 +256,12 @@ fn plain(error: hyper::Error) -> io::Error {
         return invalid("it does not answer in HTTP; if it expects TLS, write clickhouse+https://");
     }
     if let Some(cause) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        if cause.kind() == io::ErrorKind::UnexpectedEof {
+            return io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection within its answer");
+        }
         return explained(cause.kind(), cause.to_string());
     }
-    if error.is_canceled() || error.is_closed() || error.is_incomplete_message() {
+    if error.is_body_write_aborted() || error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         return closed();
     }
     io::Error::other(error)
@@ -334,10 +344,6 @@ impl Io {
         self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(message);
     }
 
-    fn count(&self, octets: usize) {
-        self.state.octets.fetch_add(octets as u64, Ordering::Relaxed);
-    }
-
     fn note_write(&self, is_pending: bool) {
         let waits = match &self.stream {
             Stream::Plain(_) => is_pending,
@@ -359,7 +365,6 @@ impl hyper::rt::Read for Io {
         };
         match read {
             Ok(length) => {
-                self.count(length);
                 buffer.put_slice(&octets[..length]);
                 Poll::Ready(Ok(()))
             }
@@ -381,7 +386,7 @@ impl hyper::rt::Write for Io {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.ready(|stream| stream.write(octets));
         if let Poll::Ready(Ok(length)) = written {
-            self.count(length);
+            self.state.sent.fetch_add(length as u64, Ordering::Relaxed);
         }
         self.note_write(written.is_pending());
         written

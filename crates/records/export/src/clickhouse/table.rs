@@ -1,7 +1,6 @@
 //! Whether the table of a server takes the rows of a sink.
 
-use super::client::{Body, Client, Failure};
-use hyper::body::Bytes;
+use super::client::{Client, Failure, shortened};
 use std::sync::atomic::AtomicBool;
 use weir_clickhouse::{Difference, LiveColumn, TableName, Window, compare, quoted_text, window};
 use weir_fields::Column;
@@ -27,13 +26,9 @@ impl TableReport {
         columns: &[&'static Column],
         stop: &AtomicBool,
     ) -> Result<Self, Failure> {
-        let mut rows = |statement: String| {
-            let body = Body { octets: Bytes::new(), encoding: None };
-            client.run(&format!("{statement} FORMAT TSVRaw"), &[], &body, stop)
-        };
         let (database, name) = (quoted_text(&table.database), quoted_text(&table.table));
-        let engines =
-            rows(format!("SELECT engine_full FROM system.tables WHERE database = {database} AND name = {name}"))?;
+        let engines = format!("SELECT engine_full FROM system.tables WHERE database = {database} AND name = {name}");
+        let engines = client.ask(&engines, stop)?;
         let Some(engine) = engines.lines().next().map(String::from) else {
             return Err(Failure::Refused(format!(
                 "there is no table {table}, or the user may not see it; make it with: weir clickhouse schema --database \
@@ -41,11 +36,18 @@ impl TableReport {
                 table.database, table.table
             )));
         };
-        let text = rows(format!(
+        let columns_of_table = format!(
             "SELECT name, type, default_kind FROM system.columns WHERE database = {database} AND table = {name} ORDER BY \
              position"
-        ))?;
+        );
+        let text = client.ask(&columns_of_table, stop)?;
         let live: Vec<_> = text.lines().filter_map(live_column).collect();
+        if live.is_empty() {
+            return Err(Failure::Refused(format!(
+                "the server does not answer as ClickHouse does, but with {:?}",
+                shortened(&engine)
+            )));
+        }
         Ok(Self { differences: compare(columns, &live), live, window: window(&engine), engine })
     }
 

@@ -5,6 +5,7 @@ use super::file::FIELDS;
 use super::stream::{BUFFER, CA, NAME};
 use super::{Destination, SinkKind, SinkSetting, WHERE};
 use crate::clickhouse::{ClickHouseSink, Client, ConnectionTimes, Credentials, Endpoint, TableReport, TableSettings};
+use crate::private_file::check_private;
 use crate::rotation::parse_size;
 use crate::sink::{Attempts, Error, ExportOptions, InvalidSink, Sink};
 use crate::tls;
@@ -14,7 +15,6 @@ use rustls::pki_types::ServerName;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::ToSocketAddrs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -244,17 +244,7 @@ fn header(text: &str) -> Option<HeaderValue> {
 fn read_password(path: &Path) -> io::Result<HeaderValue> {
     let failed = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
-        return Err(failed(
-            "this file of a password belongs to another user; give it to the one that starts weir".into(),
-        ));
-    }
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(failed(
-            "other users may read this file of a password; chmod 600 it, and change the password".into(),
-        ));
-    }
+    check_private(&file, "file of a password").map_err(|error| failed(error.to_string()))?;
     let mut text = String::new();
     file.take(MAX_PASSWORD + 2).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);

@@ -96,6 +96,7 @@ pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
             "flowStartNanoseconds",
             "flowEndNanoseconds",
             "layer2OctetDeltaCount",
+            "gtpuTEid",
             "layer2SegmentId",
             "samplingPopulation",
             "samplingSize",
@@ -400,6 +401,9 @@ fn insert_direction(flow: &FlowRecord, d: &Direction, reverse: bool, record: &mu
     }
     if let (TunnelType::Vxlan, Some(id)) = (d.tunnel_type, d.tunnel_id) {
         insert("layer2SegmentId", Value::Unsigned(1 << 56 | u64::from(id)));
+    }
+    if let (TunnelType::Gtpu, Some(id)) = (d.tunnel_type, d.tunnel_id) {
+        insert("gtpuTEid", Value::Unsigned(id.into()));
     }
     if d.mpls_label != NO_LABEL {
         let [_, octets @ ..] = (d.mpls_label << 4).to_be_bytes();

@@ -24,6 +24,10 @@ fields! {
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
             |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
+    each "tunnel_id", Integer, "", "GTP-U tunnel endpoint identifier.",
+        [Element::iana(507, "gtpuTEid", Unsigned32)],
+        |r| of_packets(r, r.direction.tunnel_type == TunnelType::Gtpu,
+            |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into())));
     flow "sampling_max", Integer, "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2)), profiles: &[Basic];

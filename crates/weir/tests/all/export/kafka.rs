@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use testbed::kafka::{KafkaCluster, KafkaMessage, ProtoValue, proto_fields, proto_message, read_topic, serve_cluster};
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
@@ -355,11 +356,16 @@ fn options_that_cannot_be_used_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let [bad, none] = ["bad", "none"].map(|name| folder.path().join(name));
     fs::write(&bad, "# comment\nsasl.password = s3cret\nno.such.option=s3cret\n").unwrap();
+    let permit = |mode| fs::set_permissions(&bad, fs::Permissions::from_mode(mode)).unwrap();
     let capture = capture(1);
     let read = |settings: &str| failure(1, ["read", capture.name(), "-o", &format!("kafka://127.0.0.1:1/t{settings}")]);
     let err = failure(1, ["read", capture.name(), "-o", "kafka://h/t?sasl.password=s3cret"]);
     assert!(err.contains("kafka://h/t: sasl.password is a secret") && !err.contains("s3cret"), "{err}");
     assert!(read(&format!("?options={}", none.display())).contains("none: No such file"));
+    permit(0o640);
+    let err = read(&format!("?options={}", bad.display()));
+    assert!(err.contains("bad: other users may read this file with a password; chmod 600 it"), "{err}");
+    permit(0o600);
     // Without the library, the sentence that says how to install it.
     fs::write(folder.path().join("librdkafka.so.1"), "no library").unwrap();
     let sink = ["read", capture.name(), "-o", "kafka://127.0.0.1:1/t"];

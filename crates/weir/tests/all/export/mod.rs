@@ -3,6 +3,7 @@ mod arrow;
 mod balance;
 mod certificates;
 mod clickhouse;
+mod clickhouse_answers;
 mod file_errors;
 mod ipfix_source;
 mod kafka;

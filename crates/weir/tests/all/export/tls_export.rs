@@ -5,11 +5,13 @@ use super::tcp_export::{
     AGAIN, Collector, LOST, OPTIONS, UNREACHABLE, capture, count, decoded, exported, free_address, lines, records,
     wait_for_file,
 };
+use rustls::ServerConnection;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::thread;
 use testbed::decode::Decoder;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
@@ -115,6 +117,48 @@ fn a_sentence_says_what_is_wrong_with_certificates() {
     assert_eq!(octets, 0);
     let octets: Vec<bool> = good.stop().iter().map(|session| !session.is_empty()).collect();
     assert_eq!(octets.iter().filter(|has| **has).count(), 1, "{octets:?}");
+}
+
+/// The usual first try: one certificate for both, made with the defaults of openssl, which makes that of a CA.
+#[test]
+fn a_certificate_of_a_ca_is_named_as_such() {
+    if !has_openssl() {
+        return;
+    }
+    let authority = Authority::new();
+    let name = ["-addext", "subjectAltName=IP:127.0.0.1"];
+    authority.openssl(
+        &[&["req", "-x509", "-subj", "/CN=self", "-keyout", "self.key", "-out", "self.pem"][..], &name].concat(),
+    );
+    let (_collector, address, _) = collect("127.0.0.1:0", authority.server("self", None));
+    let err = refused(&format!("json+tls://{address}?ca={}", authority.path("self.pem")), &[]);
+    assert!(err.contains("is one of a CA, not of a server") && err.contains("basicConstraints=CA:FALSE"), "{err}");
+}
+
+/// The collector ends the session and reads nothing: what it lacks is not known, but that it lacks something.
+#[test]
+fn a_session_that_ends_unread_is_noticed() {
+    if !has_openssl() {
+        return;
+    }
+    let (authority, capture) = (Authority::new(), capture(8));
+    authority.sign("server", "IP:127.0.0.1");
+    let config = authority.server("server", None);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut session = ServerConnection::new(config.clone()).unwrap();
+            while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
+            // Records are there.
+            let _ = stream.peek(&mut [0]);
+            session.send_close_notify();
+            let _ = session.write_tls(&mut stream);
+        }
+    });
+    let sink = format!("json+tls://{address}?ca={}", authority.path("ca.pem"));
+    let (_, _, err) = weir(["probe", "-i", capture.name(), "-o", &sink, "--timing", "sink_outage=200ms"]);
+    assert!(err.contains("may lack the last records") || err.contains("connection to the collector is lost"), "{err}");
 }
 
 #[test]
