@@ -7,7 +7,6 @@
 mod ablation;
 mod cesnet;
 mod egress;
-mod encode;
 mod hardware_counters;
 mod hash;
 mod keys;
@@ -24,10 +23,9 @@ use std::time::SystemTime;
 use weir_bench::{NamedTable, Options};
 use weir_text::zone::Zone;
 
-const TABLES: [NamedTable; 11] = [
+const TABLES: [NamedTable; 10] = [
     ("cesnet", "CESNET's Table I: packet sizes and flow counts", cesnet::table),
     ("egress", "cost of forwarding packets, from memory and over interfaces (root)", egress::table),
-    ("encode", "encoding of flow records, beside a copy of the same octets", encode::table),
     ("memory", "memory latency and bandwidth, and what they permit for the meter", memory::table),
     ("streams", "streams of frames from memory: malloc, mmap, locked pages; headers or all octets", streams::table),
     ("stages", "cost of each stage; instructions, cycles and energy where the machine has counters", stages::table),
@@ -46,7 +44,13 @@ const USAGE: &str = "usage: weir-benches [--list] [--quick] [--rounds N] [TABLE]
 
 fn main() -> ExitCode {
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
-    let mut options = Options { tables: Vec::new(), rounds: 5, quick: false, date: Zone::UTC.date_and_time(now_ns).0 };
+    let mut options = Options {
+        tables: Vec::new(),
+        rounds: 5,
+        quick: false,
+        sinks: Vec::new(),
+        date: Zone::UTC.date_and_time(now_ns).0,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {

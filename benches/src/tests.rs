@@ -7,7 +7,7 @@ use weir_bench::{Options, json, run};
 /// Runs tables with small loads, and returns the report.
 fn bench(tables: &[&str]) -> Value {
     let tables = tables.iter().map(|&name| name.to_owned()).collect();
-    let options = Options { tables, rounds: 2, quick: true, date: "now".into() };
+    let options = Options { tables, rounds: 2, quick: true, sinks: Vec::new(), date: "now".into() };
     let report = run(&TABLES, &options, &mut |_| (), &mut |_| ()).unwrap_or_else(|error| panic!("{error}"));
     serde_json::from_str(&json(&report)).unwrap()
 }
@@ -71,25 +71,6 @@ fn memory_is_measured_by_pointer_chase_and_with_the_pattern_of_the_meter() {
     let pattern = figure(&figures, "pattern, 300 TCP flows", "64 packets at a time");
     let [mpps, lines] = ["Mpps", "lines/packet"].map(|fact| pattern["facts"][fact].as_f64().unwrap());
     assert!(mpps > 0.0 && lines == 5.0, "{pattern}");
-}
-
-#[test]
-fn encoding_is_measured_beside_a_copy_of_the_same_octets() {
-    let report = bench(&["encode"]);
-    assert_eq!(report["tables"][0]["item"], "record");
-    let figures = figures(&report);
-    let octets = |row: &str| {
-        for series in ["memcpy", "memcpy and system calls"] {
-            figure(&figures, row, series);
-        }
-        figure(&figures, row, "weir")["facts"]["octets/record"].as_f64().unwrap()
-    };
-    // Two records of 48 octets per connection, and headers.
-    assert!((96.0..100.0).contains(&octets("NetFlow v5")));
-    assert!(octets("IPFIX, basic, UDP") < octets("IPFIX, full, UDP"));
-    assert!(octets("JSON, basic") < octets("JSON, all fields"));
-    octets("NetFlow v9");
-    octets("CSV");
 }
 
 #[test]

@@ -48,8 +48,12 @@ fn run_tables(bench: &Bench) -> Result<RunStatus, Error> {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
         return Ok(print(lines.collect::<String>().as_bytes()));
     }
-    let options =
-        Options { tables: bench.tables.clone(), rounds: bench.rounds.into(), quick: bench.quick, date: date() };
+    let mut tables = bench.tables.clone();
+    if tables.is_empty() && !bench.to.is_empty() {
+        tables.push("encode".into());
+    }
+    let (rounds, sinks) = (bench.rounds.into(), bench.to.clone());
+    let options = Options { tables, rounds, quick: bench.quick, sinks, date: date() };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&TABLES, &options, &mut log_line, show);
     Ok(measure_and_write((bench.json.as_deref(), bench.output_files.mode()), measure, weir_bench::json)?.1)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
 const ALLOWED: [(&str, &str); 34] = [
     ("anonymise", "dpi export fields flow ledger packet"),
-    ("bench", "capture dpi export flow ledger packet probe tcp-batch text trafficgen"),
+    ("bench", "capture clickhouse dpi export fields flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
     ("clickhouse", "fields flow"),
     ("control", "dpi export fields flow ledger packet probe query text"),

@@ -9,6 +9,9 @@ pub enum Error {
     /// No table, or no live source, of that name.
     #[error("{0}")]
     UnknownName(String),
+    /// Sinks without the table that measures them.
+    #[error("--to is for the table encode: weir bench encode --to SINK")]
+    SinksWithoutTable,
     /// Invalid specification of generated traffic.
     #[error(transparent)]
     Traffic(#[from] weir_capture::SettingsError),

@@ -33,6 +33,8 @@ pub use live::{LIVE, LiveOptions, LiveReport, live};
 pub use report::{Report, json};
 pub use tables::{Measure, NamedTable, TABLES};
 
+use weir_export::SinkSpec;
+
 /// Which tables to measure, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -42,6 +44,8 @@ pub struct Options {
     pub rounds: usize,
     /// Use small loads: tests that the benchmark works, and measures nothing.
     pub quick: bool,
+    /// The table `encode` measures these sinks instead of its own.
+    pub sinks: Vec<SinkSpec>,
     /// Date of the run, for the report.
     pub date: String,
 }
@@ -62,8 +66,11 @@ pub fn run(
         &known.iter().map(|(name, ..)| *name).collect::<Vec<_>>(),
         ["table", "tables"],
     )?;
+    if !options.sinks.is_empty() && !chosen.iter().any(|&index| known[index].0 == "encode") {
+        return Err(Error::SinksWithoutTable);
+    }
     let conditions = conditions::Conditions::read(&options.date, options.rounds, options.quick);
-    let mut bench = measure::Bench { rounds: options.rounds.max(1), quick: options.quick, say };
+    let mut bench = measure::Bench { rounds: options.rounds.max(1), quick: options.quick, sinks: &options.sinks, say };
     show(&conditions.to_string());
     let mut tables = Vec::new();
     for (_, _, measure) in chosen.into_iter().map(|index| known[index]) {

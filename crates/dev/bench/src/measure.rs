@@ -4,6 +4,7 @@ use crate::conditions;
 use crate::error::{CountMismatch, Error};
 use crate::report::{Figure, Spread, Table};
 use rustix::time::{ClockId, clock_gettime};
+use weir_export::SinkSpec;
 
 /// Rounds before the measured ones: tables fill, and the kernel maps their memory.
 const WARM_UP_ROUNDS: usize = 1;
@@ -14,6 +15,8 @@ pub struct Bench<'a> {
     pub rounds: usize,
     /// Small loads: measures nothing.
     pub quick: bool,
+    /// Sinks for the table `encode`.
+    pub sinks: &'a [SinkSpec],
     /// Receives progress messages.
     pub say: &'a mut dyn FnMut(&str),
 }

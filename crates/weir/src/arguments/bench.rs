@@ -4,6 +4,7 @@ use super::OutputFiles;
 use super::values::parse_seconds;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use weir_export::SinkSpec;
 use weir_text::units::parse_duration;
 
 /// Benchmark Weir on this machine
@@ -25,6 +26,13 @@ pub struct Bench {
     #[arg(long)]
     pub quick: bool,
 
+    /// Table encode: send made-up records to this sink instead of to receivers that forget them
+    ///
+    /// Repeat it for several sinks. The sink gets 262144 records per round: use a table or topic for tests. The figure
+    /// "end to end" ends when all of them are confirmed.
+    #[arg(long, value_name = "SINK")]
+    pub to: Vec<SinkSpec>,
+
     /// Write figures and conditions as JSON. Use - for standard output, where they replace the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -43,6 +51,7 @@ Examples:
   weir bench flows mix                                  measure two tables
   weir bench --json bench.json                          all tables, as text and JSON
   weir bench flows --quick                              check that it works here
+  weir bench encode --to kafka://192.0.2.1/test         records per second into a broker
   weir bench live                                       live sources (see weir bench live --help)
 
 Exit codes:
