@@ -21,7 +21,7 @@ test: ## Install missing packages, check format and lints, and run all tests.
 	@scripts/bootstrap test
 	@scripts/test
 
-test-servers: ## Test the sink of ClickHouse with its engine (downloads chdb, 181 MB; needs Python).
+test-servers: ## Test the sink of ClickHouse and deploy/ with its engine (downloads chdb, 181 MB; needs Python).
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --locked --bin weir
 	@scripts/test-servers

@@ -5,7 +5,7 @@ use crate::console::{self, print_styled, style};
 use crate::error::{ClickHouseError, Error};
 use crate::run_status::RunStatus;
 use std::collections::HashMap;
-use weir_clickhouse::{ColumnType, Difference, TableSettings, Window, create_table};
+use weir_clickhouse::{Difference, RowColumn, TableSettings, Window, create_table, row_columns};
 use weir_export::{Attempts, ClickHouseTable, InvalidSpec, TableReport};
 use weir_ledger::Timing;
 use weir_text::columns::{Column, lines};
@@ -24,6 +24,7 @@ fn print_schema(schema: &ClickHouseSchema) -> Result<RunStatus, Error> {
         columns: schema.fields.0.clone(),
         ttl_seconds: schema.ttl_seconds,
         with_views: schema.views,
+        topic: schema.kafka.clone(),
     };
     let text = create_table(&settings).map_err(ClickHouseError::Field)?;
     Ok(console::print(text.as_bytes()))
@@ -34,14 +35,13 @@ fn compare(check: &ClickHouseCheck) -> Result<RunStatus, Error> {
         Some(parsed) => parsed.map_err(|invalid| weir_export::Error::from(InvalidSpec::of(&check.sink, invalid)))?,
         None => return Err(ClickHouseError::NoTable.into()),
     };
-    let columns = table.columns().unwrap_or(&check.fields.0);
-    let report = table.report(columns, Attempts::from(&Timing::default()));
+    let columns = row_columns(table.columns().unwrap_or(&check.fields.0), table.has_probe());
+    let report = table.report(&columns, Attempts::from(&Timing::default()));
     let report = report.map_err(|error| weir_export::Error::Io { sink: check.sink.clone(), error })?;
     if !check.quiet {
-        print_styled(&table_of(columns, &report), style::table);
+        print_styled(&table_of(&columns, &report), style::table);
     }
-    let problems = report.differences.iter().map(ToString::to_string).chain(report.window_warning().map(String::from));
-    let problems: Vec<_> = problems.collect();
+    let problems = report.problems(table.table());
     if problems.is_empty() {
         let window = match report.window {
             Window::Known(Some(blocks)) => format!("the last {blocks} batches"),
@@ -55,7 +55,7 @@ fn compare(check: &ClickHouseCheck) -> Result<RunStatus, Error> {
 }
 
 /// Each column of Weir beside that of the table, and then the others of the table.
-fn table_of(columns: &[&'static weir_fields::Column], report: &TableReport) -> String {
+fn table_of(columns: &[RowColumn], report: &TableReport) -> String {
     let of_difference = |difference: &Difference| match difference {
         Difference::Missing { name, .. } => (*name, "missing"),
         Difference::Type { name, .. } => (*name, "another type"),
@@ -65,7 +65,7 @@ fn table_of(columns: &[&'static weir_fields::Column], report: &TableReport) -> S
     let found = |name: &str| report.live.iter().find(|live| live.name == name).map_or("-", |live| &live.type_name);
     let own = columns.iter().map(|column| {
         let state = states.get(column.name).copied().unwrap_or("fits");
-        [column.name.to_owned(), ColumnType::of(column).to_string(), found(column.name).to_owned(), state.to_owned()]
+        [column.name.to_owned(), column.of_type.to_string(), found(column.name).to_owned(), state.to_owned()]
     });
     let is_other = |live: &&weir_clickhouse::LiveColumn| columns.iter().all(|column| column.name != live.name);
     let others = report.live.iter().filter(is_other);

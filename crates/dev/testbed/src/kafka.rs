@@ -45,6 +45,8 @@ pub struct KafkaMessage {
     pub value: Vec<u8>,
     /// The header `weir.batch`.
     pub batch: String,
+    /// The header `weir.probe`; empty without it.
+    pub probe: String,
 }
 
 /// librdkafka. Prints that a test is skipped if it is not installed.
@@ -271,25 +273,29 @@ fn error_of(message: *const CMessage) -> c_int {
 
 fn copied(message: *mut CMessage) -> KafkaMessage {
     let mut headers: Handle = std::ptr::null_mut();
-    let (mut value, mut length): (*const u8, usize) = (std::ptr::null(), 0);
     call!("message_headers", message => *mut CMessage, &raw mut headers => *mut Handle; c_int);
-    if !headers.is_null() {
-        let name = c"weir.batch";
-        call!("header_get_last", headers => Handle, name.as_ptr() => *const c_char, &raw mut value => *mut *const u8,
-            &raw mut length => *mut usize; c_int);
-    }
+    let header = |name: &CStr| {
+        let (mut value, mut length): (*const u8, usize) = (std::ptr::null(), 0);
+        if !headers.is_null() {
+            call!("header_get_last", headers => Handle, name.as_ptr() => *const c_char, &raw mut value => *mut *const u8,
+                &raw mut length => *mut usize; c_int);
+        }
+        (value, length)
+    };
     let octets = |start: *const u8, length: usize| match start.is_null() {
         true => Vec::new(),
         // SAFETY: key, value and header belong to the message, which is destroyed later.
         false => unsafe { std::slice::from_raw_parts(start, length) }.to_vec(),
     };
+    let text = |(start, length)| String::from_utf8(octets(start, length)).unwrap();
     // SAFETY: the message is alive.
     let message = unsafe { &*message };
     KafkaMessage {
         partition: message.partition,
         key: octets(message.key, message.key_length),
         value: octets(message.value, message.value_length),
-        batch: String::from_utf8(octets(value, length)).unwrap(),
+        batch: text(header(c"weir.batch")),
+        probe: text(header(c"weir.probe")),
     }
 }
 

@@ -1,7 +1,6 @@
 //! A table of a server beside the table that Weir fills.
 
-use crate::column_type::ColumnType;
-use weir_fields::Column;
+use crate::column_type::RowColumn;
 
 /// A column of a table, as `system.columns` has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +45,9 @@ pub enum Difference {
 }
 
 /// What a table lacks for rows of these columns, in their order. It may have others, and any order.
-pub fn compare(columns: &[&'static Column], live: &[LiveColumn]) -> Vec<Difference> {
-    let difference = |column: &&'static Column| {
-        let (name, expected) = (column.name, ColumnType::of(column).to_string());
+pub fn compare(columns: &[RowColumn], live: &[LiveColumn]) -> Vec<Difference> {
+    let difference = |column: &RowColumn| {
+        let (name, expected) = (column.name, column.of_type.to_string());
         let Some(found) = live.iter().find(|live| live.name == name) else {
             return Some(Difference::Missing { name, expected });
         };
@@ -117,6 +116,7 @@ pub fn window(engine: &str) -> Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::column_type::row_columns;
     use weir_fields::select_columns;
 
     fn live(columns: &[(&str, &str, &str)]) -> Vec<LiveColumn> {
@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_column_fits_if_its_values_have_the_same_octets() {
-        let columns = select_columns("start_time,src_ip,dst_port,protocol,approximate,fwd_vlan_id").unwrap();
+        let fields = select_columns("start_time,src_ip,dst_port,protocol,approximate,fwd_vlan_id").unwrap();
+        let columns = row_columns(&fields, false);
         let good = [
             ("note", "String", ""),
             ("start_time", "DateTime64(9)", ""),
@@ -161,6 +162,9 @@ mod tests {
                 "its column fwd_vlan_id is UInt16, not Nullable(UInt16)",
             ]
         );
+        let with_probe: Vec<_> = compare(&row_columns(&fields, true), &live(&good));
+        let expected = "LowCardinality(String)".into();
+        assert_eq!(with_probe, [Difference::Missing { name: "probe", expected }]);
     }
 
     #[test]

@@ -7,13 +7,15 @@
 
 mod column_type;
 mod comparison;
+mod kafka;
 mod names;
 mod row_encoder;
 mod schema;
 mod views;
 
-pub use column_type::ColumnType;
+pub use column_type::{ColumnType, PROBE, RowColumn, row_columns};
 pub use comparison::{Difference, LiveColumn, Window, compare, window};
+pub use kafka::Topic;
 pub use names::{MissingField, TableName, insert_statement, quoted_name, quoted_text};
 pub use row_encoder::RowEncoder;
 pub use schema::{TableSettings, create_table};

@@ -11,26 +11,34 @@ use weir_flow::FlowRecord;
 /// Encodes flow records.
 pub struct RowEncoder {
     columns: Vec<(&'static Column, ColumnType)>,
+    /// The value of the column of the probe, encoded; empty if rows have none.
+    probe: Vec<u8>,
     text: Vec<u8>,
 }
 
 impl RowEncoder {
-    /// An encoder of these columns.
-    pub fn new(columns: &[&'static Column]) -> Self {
+    /// An encoder of the columns of these fields, and of the name of the probe behind them, as
+    /// [`row_columns`](crate::row_columns) has them.
+    pub fn new(columns: &[&'static Column], probe: Option<&str>) -> Self {
         let typed = |&column: &&'static Column| (column, ColumnType::of(column));
-        Self { columns: columns.iter().map(typed).collect(), text: Vec::new() }
+        let mut encoded = Vec::new();
+        if let Some(name) = probe {
+            append_text(name.as_bytes(), &mut encoded);
+        }
+        Self { columns: columns.iter().map(typed).collect(), probe: encoded, text: Vec::new() }
     }
 
     /// Appends a row: a flow, or one direction of it. What is computed from several fields is that of the `flow`.
     /// Returns whether all values fit their types; one that does not becomes the largest.
     pub fn append(&mut self, record: &FlowRecord, flow: &FlowRecord, row: &mut Vec<u8>) -> bool {
-        let Self { columns, text } = self;
+        let Self { columns, probe, text } = self;
         let mut fits = true;
         for (column, of_type) in columns {
             let is_computed = !column.properties.computed_from.is_empty();
             let value = column.read(if is_computed { flow } else { record });
             fits &= append_value(*of_type, &value, text, row);
         }
+        row.extend_from_slice(probe);
         fits
     }
 }
@@ -124,7 +132,7 @@ mod tests {
 
     fn encoded(fields: &str, flow: &FlowRecord) -> (Vec<u8>, bool) {
         let mut row = Vec::new();
-        let fits = RowEncoder::new(&select_columns(fields).unwrap()).append(flow, flow, &mut row);
+        let fits = RowEncoder::new(&select_columns(fields).unwrap(), None).append(flow, flow, &mut row);
         (row, fits)
     }
 
@@ -142,6 +150,9 @@ mod tests {
         assert_eq!(encoded("protocol,fwd_tcp_flags,rev_tcp_flags", &flow).0, b"\x03tcp\x02SA\x00");
         assert_eq!(encoded("approximate", &flow).0, b"\x02\x08overflow\x0amixed_vlan");
         assert_eq!(encoded("udp_response_ns,fwd_vlan_id", &flow).0, [1, 1].as_slice());
+        let mut of_probe = Vec::new();
+        RowEncoder::new(&select_columns("dst_port").unwrap(), Some("p1")).append(&flow, &flow, &mut of_probe);
+        assert_eq!(of_probe, b"\xbb\x01\x02p1");
         assert_eq!(encoded("src_ip", &flow).0[10..], [0xff, 0xff, 0, 0, 0, 0]);
         let late = FlowRecord { forward: Direction { first_ns: u64::MAX, ..forward }, ..flow };
         assert_eq!(encoded("start_time", &late), (i64::MAX.to_le_bytes().into(), false));

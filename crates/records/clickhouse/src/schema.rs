@@ -1,6 +1,7 @@
 //! The statements that make the table.
 
-use crate::column_type::ColumnType;
+use crate::column_type::{ColumnType, PROBE, row_columns};
+use crate::kafka::{Topic, create_kafka};
 use crate::names::{MissingField, TableName, WINDOW, quoted_name, quoted_text};
 use crate::views::create_views;
 use weir_fields::{Column, ColumnKind};
@@ -21,6 +22,8 @@ pub struct TableSettings {
     pub ttl_seconds: Option<u64>,
     /// With the views.
     pub with_views: bool,
+    /// With tables that read a topic of Kafka.
+    pub topic: Option<Topic>,
 }
 
 /// The statements that make a database, a table and its views, if they do not exist.
@@ -28,12 +31,13 @@ pub struct TableSettings {
 /// # Errors
 /// The columns lack one that the table or a view needs.
 pub fn create_table(settings: &TableSettings) -> Result<String, MissingField> {
-    let TableSettings { name, columns, ttl_seconds, with_views } = settings;
+    let TableSettings { name, columns, ttl_seconds, with_views, topic } = settings;
     let has = |name: &str| columns.iter().any(|column| column.name == name);
     if !has(TIME) {
         return Err(MissingField { needed_by: "the table".into(), field: TIME });
     }
     let mut lines: Vec<String> = columns.iter().map(|column| definition(column)).collect();
+    lines.push(format!("    {PROBE} {} COMMENT 'The probe that wrote the row.' CODEC(ZSTD(1))", ColumnType::Word));
     // An address in the destination is found without reading all rows of the time.
     lines.extend(has("dst_ip").then(|| "    INDEX dst_ip_filter dst_ip TYPE bloom_filter(0.01) GRANULARITY 1".into()));
     let sorted_by: Vec<_> = SORTED_BY.into_iter().filter(|name| has(name)).collect();
@@ -53,6 +57,9 @@ pub fn create_table(settings: &TableSettings) -> Result<String, MissingField> {
     );
     if *with_views {
         text += &create_views(name, columns)?;
+    }
+    if let Some(topic) = topic {
+        text += &create_kafka(name, &row_columns(columns, true), topic);
     }
     Ok(text)
 }
@@ -83,7 +90,13 @@ mod tests {
 
     fn settings(fields: &str) -> TableSettings {
         let columns = select_columns(fields).unwrap();
-        TableSettings { name: "weir.flows".parse().unwrap(), columns, ttl_seconds: None, with_views: false }
+        TableSettings {
+            name: "weir.flows".parse().unwrap(),
+            columns,
+            ttl_seconds: None,
+            with_views: false,
+            topic: None,
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Materialised views: sums that the server makes of each block that is inserted, and the tables that they fill.
 
+use crate::column_type::PROBE;
 use crate::names::{MissingField, TableName, WINDOW};
 use weir_fields::Column;
 
@@ -9,7 +10,7 @@ struct View {
     suffix: &'static str,
     /// What it has.
     sentence: &'static str,
-    /// Columns that rows with the same values share.
+    /// Columns that rows with the same values share, besides the probe.
     key: &'static [(&'static str, &'static str)],
     /// The sums.
     sums: &'static [&'static str],
@@ -26,10 +27,10 @@ const VIEWS: [View; 4] = [
         key: &[("time", "DateTime('UTC')"), ("protocol", "LowCardinality(String)")],
         sums: &["flows", "packets", "bytes"],
         fields: &["start_time", "protocol", "fwd_packets", "rev_packets", "fwd_bytes", "rev_bytes"],
-        select: "SELECT toStartOfMinute(start_time) AS time, protocol, count() AS flows,
+        select: "SELECT toStartOfMinute(start_time) AS time, protocol, probe, count() AS flows,
        sum(fwd_packets + rev_packets) AS packets, sum(fwd_bytes + rev_bytes) AS bytes
 FROM {table}
-GROUP BY time, protocol",
+GROUP BY time, protocol, probe",
     },
     View {
         suffix: "hosts",
@@ -38,13 +39,13 @@ GROUP BY time, protocol",
         sums: &["flows", "sent_packets", "received_packets", "sent_bytes", "received_bytes"],
         fields: &["start_time", "src_ip", "dst_ip", "fwd_packets", "rev_packets", "fwd_bytes", "rev_bytes"],
         // A host that sends to itself sends and receives all, but has each flow once.
-        select: "SELECT toStartOfFiveMinutes(start_time) AS time, side.1 AS host, sum(side.2) AS flows,
+        select: "SELECT toStartOfFiveMinutes(start_time) AS time, side.1 AS host, probe, sum(side.2) AS flows,
        sum(side.3) AS sent_packets, sum(side.4) AS received_packets,
        sum(side.5) AS sent_bytes, sum(side.6) AS received_bytes
 FROM {table}
 ARRAY JOIN [(src_ip, 1, fwd_packets, rev_packets, fwd_bytes, rev_bytes),
             (dst_ip, if(src_ip = dst_ip, 0, 1), rev_packets, fwd_packets, rev_bytes, fwd_bytes)] AS side
-GROUP BY time, host",
+GROUP BY time, host, probe",
     },
     View {
         suffix: "tcp",
@@ -79,7 +80,7 @@ GROUP BY time, host",
             "rev_tcp_zero_window",
         ],
         // Flows without TCP analysis have no counts, which sums leave out.
-        select: "SELECT toStartOfFiveMinutes(start_time) AS time, dst_ip AS server, dst_port AS port, count() AS flows,
+        select: "SELECT toStartOfFiveMinutes(start_time) AS time, dst_ip AS server, dst_port AS port, probe, count() AS flows,
        ifNull(sum(fwd_tcp_syn_count + rev_tcp_syn_count + fwd_tcp_in_order_packets + rev_tcp_in_order_packets
            + fwd_tcp_out_of_order + rev_tcp_out_of_order + fwd_tcp_out_of_window + rev_tcp_out_of_window
            + fwd_tcp_zero_window_probes + rev_tcp_zero_window_probes
@@ -93,7 +94,7 @@ GROUP BY time, host",
        countIf(fwd_tcp_syn_count > 0 AND rev_tcp_syn_count = 0) AS failed
 FROM {table}
 WHERE protocol = 'tcp'
-GROUP BY time, server, port",
+GROUP BY time, server, port, probe",
     },
     View {
         suffix: "applications",
@@ -101,10 +102,10 @@ GROUP BY time, server, port",
         key: &[("time", "DateTime('UTC')"), ("application", "LowCardinality(String)")],
         sums: &["flows", "packets", "bytes"],
         fields: &["start_time", "application", "fwd_packets", "rev_packets", "fwd_bytes", "rev_bytes"],
-        select: "SELECT toStartOfFiveMinutes(start_time) AS time, application, count() AS flows,
+        select: "SELECT toStartOfFiveMinutes(start_time) AS time, application, probe, count() AS flows,
        sum(fwd_packets + rev_packets) AS packets, sum(fwd_bytes + rev_bytes) AS bytes
 FROM {table}
-GROUP BY time, application",
+GROUP BY time, application, probe",
     },
 ];
 
@@ -120,10 +121,11 @@ impl View {
         if let Some(field) = self.fields.iter().find(|name| columns.iter().all(|column| column.name != **name)) {
             return Err(MissingField { needed_by: format!("the view {}", sums_table.table), field });
         }
-        let key = self.key.iter().map(|(name, of_type)| format!("    {name} {of_type}"));
+        let key = || self.key.iter().copied().chain([(PROBE, "LowCardinality(String)")]);
+        let columns_of_key = key().map(|(name, of_type)| format!("    {name} {of_type}"));
         let sums = self.sums.iter().map(|name| format!("    {name} UInt64"));
-        let lines: Vec<_> = key.chain(sums).collect();
-        let names: Vec<_> = self.key.iter().map(|(name, _)| *name).collect();
+        let lines: Vec<_> = columns_of_key.chain(sums).collect();
+        let names: Vec<_> = key().map(|(name, _)| name).collect();
         // Rows with the same key are summed up when parts are merged: a query sums again.
         Ok(format!(
             "\n-- {}\nCREATE TABLE IF NOT EXISTS {}\n(\n{}\n)\nENGINE = SummingMergeTree\n\

@@ -18,6 +18,7 @@ mod connection;
 mod element;
 mod element_selection;
 mod file_output;
+mod host;
 mod ipfix_file;
 mod json_csv;
 mod json_stream;

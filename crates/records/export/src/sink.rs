@@ -450,7 +450,7 @@ pub enum InvalidSink {
     /// The setting of a table of ClickHouse is unknown. Its value is not repeated.
     #[error(
         "{0}= is not a setting of ClickHouse; use fields=NAME,..., rows=N, wait=1s, compression=zstd, user=NAME, \
-         password-file=FILE, buffer=64MiB, and with https ca=FILE and name=HOST"
+         password-file=FILE, probe=NAME, buffer=64MiB, and with https ca=FILE and name=HOST"
     )]
     ClickHouseSetting(String),
     /// The name of the topic is none that Kafka has.
@@ -461,7 +461,7 @@ pub enum InvalidSink {
     KafkaFormat(String),
     /// The setting of a sink of Kafka is unknown.
     #[error(
-        "{0:?} is not a setting of Kafka; use format=json, fields=NAME,..., buffer=16MiB, options=FILE, and options of \
+        "{0:?} is not a setting of Kafka; use format=json, fields=NAME,..., probe=NAME, buffer=16MiB, options=FILE, and options of \
          librdkafka that have a dot in their name"
     )]
     KafkaSetting(String),

@@ -6,6 +6,7 @@
 //! Over a connection each message has its length in front (octet counting, RFC 6587 and 5425). Over UDP each has
 //! a datagram of its own (RFC 5426): a record that is too long for one is lost as a whole, not in part.
 
+use crate::host::host_name;
 use crate::json_csv::{TextFormat, append_lines};
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Sink};
@@ -23,8 +24,6 @@ use weir_ledger::{ExportLossReason, SinkCounters};
 pub(crate) const MIN_DATAGRAM_BYTES: usize = 480;
 /// Severity of the messages: informational.
 const SEVERITY: u8 = 6;
-/// Longest host name (RFC 5424 section 6).
-const MAX_HOST_NAME: usize = 255;
 const TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
 /// Where messages go.
@@ -194,11 +193,4 @@ impl Sink for SyslogSink {
 fn time(time_ns: u64) -> String {
     let time = Timestamp::new((time_ns / 1_000_000_000) as i64, (time_ns % 1_000_000_000) as i32);
     TIME.timestamp_to_string(&time.expect("64 bits of ns end in the year 2554"))
-}
-
-/// The name of this host; `-` without one.
-fn host_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let is_valid = (1..=MAX_HOST_NAME).contains(&name.len()) && name.bytes().all(|octet| octet.is_ascii_graphic());
-    if is_valid { name } else { "-".into() }
 }

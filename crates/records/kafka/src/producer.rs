@@ -21,8 +21,8 @@ pub struct Message<'a> {
     pub key: &'a [u8],
     /// The content.
     pub value: &'a [u8],
-    /// Name and value of its header.
-    pub header: (&'a CStr, &'a [u8]),
+    /// Names and values of its headers.
+    pub headers: &'a [(&'a CStr, &'a [u8])],
     /// A number that its report has.
     pub number: usize,
 }
@@ -108,18 +108,20 @@ impl Producer {
     /// Sends a message: it waits in the queue of the client, which copies it.
     pub fn send(&mut self, message: &Message<'_>) -> Outcome {
         let functions = &self.library.functions;
-        let (name, header) = message.header;
-        let arguments = [
+        let mut arguments = vec![
             CArgument::new(argument::TOPIC_HANDLE, [self.topic as usize, 0, 0]),
             CArgument::number(argument::PARTITION, ANY_PARTITION),
             CArgument::number(argument::FLAGS, COPY),
             CArgument::new(argument::VALUE, [message.value.as_ptr() as usize, message.value.len(), 0]),
             CArgument::new(argument::KEY, [message.key.as_ptr() as usize, message.key.len(), 0]),
             CArgument::new(argument::OPAQUE, [message.number, 0, 0]),
-            CArgument::new(argument::HEADER, [name.as_ptr() as usize, header.as_ptr() as usize, header.len()]),
         ];
+        for (name, header) in message.headers {
+            let words = [name.as_ptr() as usize, header.as_ptr() as usize, header.len()];
+            arguments.push(CArgument::new(argument::HEADER, words));
+        }
         // SAFETY: topic and client are alive. The kinds of the arguments say which words they have; the pointers are
-        // those of slices and a text that outlive the call, which copies value (COPY), key and header. Without
+        // those of slices and a text that outlive the call, which copies value (COPY), key and headers. Without
         // F_BLOCK it does not wait. An error is destroyed once.
         unsafe {
             let error = (functions.produceva)(self.client, arguments.as_ptr(), arguments.len());

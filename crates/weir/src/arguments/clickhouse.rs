@@ -2,6 +2,7 @@
 
 use super::values::{FieldList, parse_fields};
 use clap::{Args, Subcommand};
+use weir_clickhouse::Topic;
 use weir_text::units::parse_duration;
 
 /// Print the tables that ClickHouse needs, and check one that it has
@@ -41,6 +42,11 @@ pub struct Schema {
     /// Also make views, which the server fills with sums: of minutes, hosts, TCP quality and applications
     #[arg(long)]
     pub views: bool,
+
+    /// Also make tables by which the server reads this topic of Kafka, which probes fill with -o
+    /// 'kafka://BROKER/TOPIC?format=json&fields=FIELDS', with the fields of the table
+    #[arg(long, value_name = "BROKER[,BROKER]/TOPIC", value_parser = parse_topic)]
+    pub kafka: Option<Topic>,
 }
 
 /// Compare the table of a server with the rows that a sink would send
@@ -63,6 +69,23 @@ pub struct Check {
 /// Ten years.
 const MAX_TTL_SECONDS: u64 = 3650 * 86_400;
 
+/// The brokers get the port of Kafka if they have none.
+fn parse_topic(text: &str) -> Result<Topic, String> {
+    let is_name = |name: &str, others: &str| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || others.contains(letter))
+    };
+    let (brokers, name) = text.split_once('/').ok_or("it must be BROKER/TOPIC")?;
+    if !is_name(name, "._-") || !brokers.split(',').all(|broker| is_name(broker, "._-:[]")) {
+        return Err("brokers and topic have letters, digits, dots, underscores and hyphens".into());
+    }
+    let has_port = |broker: &str| match broker.rsplit_once(']') {
+        Some((_, behind)) => behind.starts_with(':'),
+        None => broker.contains(':'),
+    };
+    let with_port = |broker: &str| if has_port(broker) { broker.to_owned() } else { format!("{broker}:9092") };
+    Ok(Topic { brokers: brokers.split(',').map(with_port).collect::<Vec<_>>().join(","), name: name.into() })
+}
+
 /// Whole seconds.
 fn parse_ttl(text: &str) -> Result<u64, String> {
     match parse_duration(text).map_err(|error| error.to_string())? / 1_000_000_000 {
@@ -78,6 +101,7 @@ Examples:
   weir clickhouse schema --ttl 30d --views > schema.sql            the table weir.flows and its views
   weir clickhouse schema | clickhouse-client --multiquery          make it
   weir clickhouse schema --table tcp --fields store,*_rtt_ns       more fields
+  weir clickhouse schema --views --kafka kafka1,kafka2/flows       filled from a topic of Kafka
 
 Exit codes:
   0  success

@@ -97,7 +97,7 @@ fn server_config() -> io::Result<Arc<ServerConfig>> {
 fn columns() -> String {
     let name = "weir.flows".parse().unwrap_or_else(|_| unreachable!("it has a database and a table"));
     let columns = select_columns("all").unwrap_or_default();
-    let statement = create_table(&TableSettings { name, columns, ttl_seconds: None, with_views: false });
+    let statement = create_table(&TableSettings { name, columns, ttl_seconds: None, with_views: false, topic: None });
     let statement = statement.unwrap_or_default();
     // A line of the statement: four spaces, name, type, COMMENT.
     let lines = statement.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(" COMMENT "));

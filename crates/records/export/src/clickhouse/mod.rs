@@ -18,6 +18,7 @@ pub(crate) use client::{Client, Credentials};
 pub(crate) use connection::{ConnectionTimes, Endpoint};
 pub use table::TableReport;
 
+use crate::host::host_name;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Attempts, Error, ExportOptions, Sink};
 use crate::unidirectional::unidirectional;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::warn;
-use weir_clickhouse::{RowEncoder, TableName, insert_statement};
+use weir_clickhouse::{RowColumn, RowEncoder, TableName, insert_statement, row_columns};
 use weir_fields::Column;
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
@@ -48,6 +49,8 @@ pub(crate) struct TableSettings {
     pub wait: Duration,
     pub buffer_bytes: usize,
     pub is_compressed: bool,
+    /// What the column of the probe has; without a name, rows have no such column.
+    pub probe: Option<String>,
 }
 
 /// The rows of the batch that is being filled.
@@ -91,11 +94,12 @@ impl ClickHouseSink {
         columns: Vec<&'static Column>,
         options: &ExportOptions,
     ) -> Result<Self, Error> {
-        let is_checked = check_at_start(sink, &client, &settings.table, &columns, options)?;
+        let of_rows = row_columns(&columns, settings.probe.is_some());
+        let is_checked = check_at_start(sink, &client, &settings.table, &of_rows, options)?;
         let shared = Arc::<Shared>::default();
         let sender = Sender {
             sink: sink.into(),
-            statement: insert_statement(&settings.table, &columns),
+            statement: insert_statement(&settings.table, &of_rows),
             client,
             table: settings.table.clone(),
             run: format!("{}/{}", run_name(), settings.table),
@@ -106,10 +110,10 @@ impl ClickHouseSink {
             shared: shared.clone(),
             back_off: options.attempts.reconnect,
             logged: None,
-            columns: columns.clone(),
+            columns: of_rows,
         };
         Ok(Self {
-            encoder: RowEncoder::new(&columns),
+            encoder: RowEncoder::new(&columns, settings.probe.as_deref()),
             settings,
             uniflow: options.uniflow,
             row: Vec::new(),
@@ -340,7 +344,7 @@ fn check_at_start(
     sink: &str,
     client: &Client,
     table: &TableName,
-    columns: &[&'static Column],
+    columns: &[RowColumn],
     options: &ExportOptions,
 ) -> Result<bool, Error> {
     let (mut client, of_table, columns) = (client.another(), table.clone(), columns.to_vec());
@@ -372,7 +376,7 @@ fn check_at_start(
 /// The name of this run of this sink: host, time, and a random number.
 fn run_name() -> String {
     static SINKS: AtomicU64 = AtomicU64::new(0);
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host_name();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let random = RandomState::new().build_hasher().finish();
     format!("weir/{host}/{time:x}-{random:x}-{}", SINKS.fetch_add(1, Ordering::Relaxed))

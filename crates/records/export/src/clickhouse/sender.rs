@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
-use weir_clickhouse::TableName;
-use weir_fields::Column;
+use weir_clickhouse::{RowColumn, TableName};
 
 /// What the sink and its sender share.
 #[derive(Default)]
@@ -67,7 +66,7 @@ pub(super) struct Sender {
     pub sink: String,
     pub client: Client,
     pub table: TableName,
-    pub columns: Vec<&'static Column>,
+    pub columns: Vec<RowColumn>,
     /// The statement that inserts.
     pub statement: String,
     /// The beginning of all tokens.

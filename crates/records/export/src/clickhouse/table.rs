@@ -2,8 +2,7 @@
 
 use super::client::{Client, Failure, shortened};
 use std::sync::atomic::AtomicBool;
-use weir_clickhouse::{Difference, LiveColumn, TableName, Window, compare, quoted_text, window};
-use weir_fields::Column;
+use weir_clickhouse::{Difference, LiveColumn, PROBE, RowColumn, TableName, Window, compare, quoted_text, window};
 
 /// A table of a server beside the rows of a sink.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ impl TableReport {
     pub(crate) fn of(
         client: &mut Client,
         table: &TableName,
-        columns: &[&'static Column],
+        columns: &[RowColumn],
         stop: &AtomicBool,
     ) -> Result<Self, Failure> {
         let (database, name) = (quoted_text(&table.database), quoted_text(&table.table));
@@ -58,10 +57,27 @@ impl TableReport {
             1 => String::new(),
             number => format!(" ({} other columns do not fit either)", number - 1),
         };
+        if self.lacks_probe() {
+            return Err(Failure::Refused(format!("the table {table} does not fit: {}{others}", no_probe(table))));
+        }
         Err(Failure::Refused(format!(
             "the table {table} does not fit: {first}{others}; weir clickhouse check shows all, and weir clickhouse schema \
              prints the statements that make a table"
         )))
+    }
+
+    /// Whether the first thing that it lacks is the column of the probe: a table that was made before there was one.
+    fn lacks_probe(&self) -> bool {
+        matches!(self.differences.first(), Some(Difference::Missing { name: PROBE, .. }))
+    }
+
+    /// What it lacks, and what to do about it.
+    pub fn problems(&self, table: &TableName) -> Vec<String> {
+        let problem = |difference: &Difference| match difference {
+            Difference::Missing { name: PROBE, .. } => no_probe(table),
+            other => other.to_string(),
+        };
+        self.differences.iter().map(problem).chain(self.window_warning().map(String::from)).collect()
     }
 
     /// What a user should know of the window.
@@ -78,6 +94,15 @@ impl TableReport {
             ),
         }
     }
+}
+
+/// How a table gets the column of the probe, or is filled without it.
+fn no_probe(table: &TableName) -> String {
+    format!(
+        "it has no column {PROBE}, which names the probe that wrote a row; add it with: ALTER TABLE {} ADD COLUMN {PROBE} \
+         LowCardinality(String), or write probe= behind the table to send rows without it",
+        table.quoted()
+    )
 }
 
 fn live_column(line: &str) -> Option<LiveColumn> {

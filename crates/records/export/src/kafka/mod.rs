@@ -27,6 +27,8 @@ pub(crate) enum MessageFormat {
 
 pub(crate) struct KafkaSink {
     format: MessageFormat,
+    /// The name of the probe, or nothing.
+    probe: String,
     uniflow: bool,
     /// Identifies this run of the sink.
     run: u64,
@@ -41,9 +43,16 @@ pub(crate) struct KafkaSink {
 }
 
 impl KafkaSink {
-    pub fn new(sink: &str, output: KafkaOutput, format: MessageFormat, options: &ExportOptions) -> Self {
+    pub fn new(
+        sink: &str,
+        output: KafkaOutput,
+        format: MessageFormat,
+        probe: Option<String>,
+        options: &ExportOptions,
+    ) -> Self {
         Self {
             format,
+            probe: probe.unwrap_or_default(),
             uniflow: options.uniflow,
             run: RandomState::new().build_hasher().finish(),
             batches: 0,
@@ -95,7 +104,8 @@ impl Sink for KafkaSink {
         for flow in flows {
             self.encode(flow, time_ns);
             let key = key(flow).to_be_bytes();
-            let messages = Messages { key: &key, batch: batch.as_bytes(), octets: &self.octets, values: &self.values };
+            let (batch, probe) = (batch.as_bytes(), self.probe.as_bytes());
+            let messages = Messages { key: &key, batch, probe, octets: &self.octets, values: &self.values };
             let pending = PendingRecords::of_flow(flow, self.values.len() as u64);
             self.output.send(&messages, pending, start, &mut self.counters);
         }

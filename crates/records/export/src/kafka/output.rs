@@ -22,7 +22,9 @@ use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// The header with the batch of a message.
 const BATCH_HEADER: &CStr = c"weir.batch";
-/// What a message takes in memory besides its value: its description, key and header.
+/// The header with the name of the probe.
+const PROBE_HEADER: &CStr = c"weir.probe";
+/// What a message takes in memory besides its value and the name of the probe: its description, key and headers.
 const MESSAGE_BYTES: usize = 384;
 /// Longest sleep between two looks at the events.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
@@ -47,6 +49,8 @@ struct FlowInHand {
 pub(crate) struct Messages<'a> {
     pub key: &'a [u8],
     pub batch: &'a [u8],
+    /// The name of the probe; empty for no such header.
+    pub probe: &'a [u8],
     pub octets: &'a [u8],
     /// Where each message is in `octets`.
     pub values: &'a [Range<usize>],
@@ -157,7 +161,9 @@ impl KafkaOutput {
         start: Instant,
         counters: &mut SinkCounters,
     ) {
-        let memory_bytes = messages.octets.len() + messages.values.len() * MESSAGE_BYTES;
+        let headers = [(BATCH_HEADER, messages.batch), (PROBE_HEADER, messages.probe)];
+        let headers = &headers[..if messages.probe.is_empty() { 1 } else { 2 }];
+        let memory_bytes = messages.octets.len() + messages.values.len() * (MESSAGE_BYTES + messages.probe.len());
         let limit = self.destination.buffer_bytes.saturating_sub(memory_bytes);
         self.wait(start, limit, counters);
         let Some(producer) = &mut self.producer else {
@@ -170,8 +176,8 @@ impl KafkaOutput {
         let number = self.first.wrapping_add(self.flows.len());
         let (mut accepted, mut refused) = (0, None);
         for range in messages.values {
-            let (value, header) = (&messages.octets[range.clone()], (BATCH_HEADER, messages.batch));
-            match producer.send(&Message { key: messages.key, value, header, number }) {
+            let value = &messages.octets[range.clone()];
+            match producer.send(&Message { key: messages.key, value, headers, number }) {
                 Outcome::Accepted => accepted += 1,
                 Outcome::Refused(error) => {
                     refused = Some(error);

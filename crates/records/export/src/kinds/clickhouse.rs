@@ -5,6 +5,7 @@ use super::file::FIELDS;
 use super::stream::{BUFFER, CA, NAME};
 use super::{Destination, SinkKind, SinkSetting, WHERE};
 use crate::clickhouse::{ClickHouseSink, Client, ConnectionTimes, Credentials, Endpoint, TableReport, TableSettings};
+use crate::host::host_name;
 use crate::private_file::check_private;
 use crate::rotation::parse_size;
 use crate::sink::{Attempts, Error, ExportOptions, InvalidSink, Sink};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use weir_clickhouse::RowColumn;
 use weir_fields::{Column, select_columns};
 use weir_text::units::parse_duration;
 
@@ -48,6 +50,12 @@ const PASSWORD_FILE: SinkSetting = SinkSetting {
     default: "",
     effect: "ClickHouse: file with the password, which only its owner may read",
 };
+pub(super) const PROBE: SinkSetting = SinkSetting {
+    name: "probe",
+    value: "NAME",
+    default: "the name of the host",
+    effect: "ClickHouse, Kafka: name of this probe, in the column probe, or in the header weir.probe",
+};
 /// Memory for batches: more than for single records.
 const BATCH_BUFFER: SinkSetting =
     SinkSetting { value: "64MiB", default: "64MiB", effect: "ClickHouse: memory for batches that wait", ..BUFFER };
@@ -57,7 +65,7 @@ pub(super) const KIND_HTTP: SinkKind = SinkKind {
     place: "://HOST:PORT/DATABASE.TABLE",
     writes: "a table of ClickHouse over HTTP; default port 8123",
     example: "clickhouse+http://192.0.2.1/weir.flows?user=weir&password-file=/etc/weir/clickhouse",
-    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, BATCH_BUFFER, WHERE],
+    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, PROBE, BATCH_BUFFER, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(ClickHouseTable::parse_behind(text, false)?)),
@@ -67,11 +75,13 @@ pub(super) const KIND_HTTPS: SinkKind = SinkKind {
     scheme: "clickhouse+https",
     writes: "a table of ClickHouse over HTTPS; default port 8443",
     example: "clickhouse+https://clickhouse.example/weir.flows?user=weir&password-file=/etc/weir/clickhouse",
-    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, CA, NAME, BATCH_BUFFER, WHERE],
+    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, PROBE, CA, NAME, BATCH_BUFFER, WHERE],
     parse: |text| Ok(Arc::new(ClickHouseTable::parse_behind(text, true)?)),
     ..KIND_HTTP
 };
 
+/// Octets of the name of a probe at most.
+const MAX_PROBE: usize = 255;
 /// Octets of a password at most.
 const MAX_PASSWORD: u64 = 1024;
 
@@ -127,6 +137,7 @@ impl ClickHouseTable {
                 wait: Duration::from_secs(1),
                 buffer_bytes: 64 << 20,
                 is_compressed: true,
+                probe: Some(host_name()),
             },
             columns: None,
         };
@@ -171,6 +182,7 @@ impl ClickHouseTable {
                 let bytes = parse_size(value).and_then(|bytes| bytes.try_into().ok());
                 settings.buffer_bytes = bytes.ok_or_else(|| InvalidSink::Buffer(value.into()))?;
             }
+            "probe" => settings.probe = parse_probe(value)?,
             "user" if header(value).is_some() && !value.is_empty() => self.user = Some(value.into()),
             "user" => return Err(InvalidSink::Syntax("the name of the user must be of printable ASCII letters")),
             "password-file" | "token-file" => self.password_file = file()?,
@@ -197,11 +209,16 @@ impl ClickHouseTable {
         self.columns.as_deref()
     }
 
+    /// Whether rows name the probe.
+    pub fn has_probe(&self) -> bool {
+        self.settings.probe.is_some()
+    }
+
     /// Asks the server for the table.
     ///
     /// # Errors
     /// A file cannot be used, the server cannot be asked, or there is no such table.
-    pub fn report(&self, columns: &[&'static Column], attempts: Attempts) -> io::Result<TableReport> {
+    pub fn report(&self, columns: &[RowColumn], attempts: Attempts) -> io::Result<TableReport> {
         let report = TableReport::of(&mut self.client(attempts)?, self.table(), columns, &AtomicBool::new(false));
         report.map_err(|failure| failure.into_io())
     }
@@ -231,6 +248,14 @@ impl ClickHouseTable {
         let config = config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
         Ok(Arc::new(config))
     }
+}
+
+/// The name of a probe; nothing stands for none.
+pub(super) fn parse_probe(text: &str) -> Result<Option<String>, InvalidSink> {
+    if text.len() > MAX_PROBE || text.chars().any(char::is_control) {
+        return Err(InvalidSink::Syntax("the name of the probe must have up to 255 octets, and no control characters"));
+    }
+    Ok((!text.is_empty()).then(|| text.into()))
 }
 
 /// A text as the value of a header, which debug output does not show.
@@ -296,6 +321,7 @@ mod tests {
             ("clickhouse+http://h/a.b?rows=500001", "rows must be a number from 1 to 500000"),
             ("clickhouse+http://h/a.b?wait=1ms", "wait must be a time from 10ms to 1h, not \"1ms\""),
             ("clickhouse+http://h/a.b?compression=lz4", "compression must be zstd or none, not \"lz4\""),
+            ("clickhouse+http://h/a.b?probe=a\u{7}", "the name of the probe must have up to 255 octets"),
             ("clickhouse+http://h/a.b?buffer=1", "buffer must be a size from 64KiB"),
             ("clickhouse+http://h/a.b?ca=x", "ca= and name= are settings of clickhouse+https://"),
             ("clickhouse+https://h/a.b?password-file=", "the name of a file is missing"),

@@ -1,9 +1,11 @@
 //! `kafka://BROKER[:PORT][,...]/TOPIC`: a message for each record in a topic of Kafka.
 
+use super::clickhouse::{PROBE, parse_probe};
 use super::collector::parse_host;
 use super::file::FIELDS;
 use super::stream::BUFFER;
 use super::{SinkKind, SinkSetting, WHERE};
+use crate::host::host_name;
 use crate::kafka::{Destination, KafkaOutput, KafkaSink, MessageFormat};
 use crate::kafka_options::{ConnectionTimes, Options, check_visible};
 use crate::protobuf::MessageEncoder;
@@ -42,7 +44,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: "://BROKER/TOPIC",
     writes: "messages of a topic of Kafka, protobuf or JSON",
     example: "kafka://192.0.2.1/flows",
-    settings: &[FORMAT, FIELDS, BUFFER, OPTIONS, COMPRESSION, WHERE],
+    settings: &[FORMAT, FIELDS, PROBE, BUFFER, OPTIONS, COMPRESSION, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(KafkaTopic::parse(text)?)),
@@ -56,6 +58,7 @@ struct KafkaTopic {
     topic: String,
     is_json: bool,
     columns: Option<Vec<&'static Column>>,
+    probe: Option<String>,
     buffer_bytes: usize,
     options: Vec<(String, String)>,
     options_file: Option<PathBuf>,
@@ -76,6 +79,7 @@ impl KafkaTopic {
             topic: topic.into(),
             is_json: false,
             columns: None,
+            probe: Some(host_name()),
             buffer_bytes: DEFAULT_BUFFER_BYTES as usize,
             options: Vec::new(),
             options_file: None,
@@ -99,6 +103,7 @@ impl KafkaTopic {
                 let bytes = parse_size(value).and_then(|bytes| bytes.try_into().ok());
                 self.buffer_bytes = bytes.ok_or_else(|| InvalidSink::Buffer(value.into()))?;
             }
+            ("probe", name) => self.probe = parse_probe(name)?,
             ("options", "") => return Err(InvalidSink::Syntax("the name of the file is missing after options=")),
             ("options", _) => self.options_file = Some(value.into()),
             _ if !name.contains('.') => return Err(unknown()),
@@ -145,7 +150,7 @@ impl super::Destination for KafkaTopic {
                 MessageFormat::Protobuf(MessageEncoder::new(options.observation_domain, selected, known))
             }
         };
-        Ok(Box::new(KafkaSink::new(name, output, format, options)))
+        Ok(Box::new(KafkaSink::new(name, output, format, self.probe.clone(), options)))
     }
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
@@ -190,6 +195,7 @@ mod tests {
             ("kafka://a:b/c", "the port must be a number"),
             ("kafka://a/b?format=avro", "format must be protobuf or json, not \"avro\""),
             ("kafka://a/b?buffer=1", "buffer must be a size from 64KiB"),
+            ("kafka://a/b?probe=\u{1}", "the name of the probe must have up to 255 octets"),
             ("kafka://a/b?linger=1", "\"linger=1\" is not a setting of Kafka; use format=json, fields=NAME,..."),
             ("kafka://a/b?sasl.password=x", "sasl.password is a secret, which other users see in a command line"),
             ("kafka://a/b?message.timeout.ms=1", "message.timeout.ms cannot be set: records wait as long"),

@@ -623,13 +623,17 @@ fn dashboard_and_page_name_the_metrics_that_there_are() {
     let all: std::collections::BTreeSet<String> = help.map(String::from).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     assert_eq!(metric_names(&fs::read_to_string(root.join("docs/control.md")).unwrap()), all, "docs/control.md");
-    let dashboard: Value =
-        serde_json::from_str(&fs::read_to_string(root.join("deploy/grafana/weir.json")).unwrap()).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    assert!(panels.len() > 10);
-    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
-        let names = metric_names(target["expr"].as_str().unwrap());
-        assert!(names.len() == 1 && names.is_subset(&all), "{target}");
+    for (file, number) in [("weir.json", 16), ("weir-clickhouse.json", 3)] {
+        let text = fs::read_to_string(root.join("deploy/grafana").join(file)).unwrap();
+        let dashboard: Value = serde_json::from_str(&text).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+        let expressions: Vec<_> = targets.filter_map(|target| target["expr"].as_str()).collect();
+        assert_eq!(expressions.len(), number, "{file}");
+        for expression in expressions {
+            let names = metric_names(expression);
+            assert!(names.len() == 1 && names.is_subset(&all), "{expression}");
+        }
     }
     served.probe.stop(0);
 }

@@ -280,9 +280,9 @@ fn value(rows: &mut &[u8], of_type: &str) -> Value {
 }
 
 /// A record of JSON as its row has it: what is none has the value of its type.
-fn as_row(record: &Value, columns: &[(String, String)]) -> Value {
+fn as_row(record: &Value, columns: &[(String, String)], probe: &str) -> Value {
     let of_column = |(name, of_type): &(String, String)| {
-        let value = record[name].clone();
+        let value = if name == "probe" { probe.into() } else { record[name].clone() };
         let text = || value.as_str().unwrap_or_default();
         let list = |separator: char| match text() {
             "" => json!([]),
@@ -339,14 +339,15 @@ fn rows_have_the_values_of_json() {
         let source = captures().join(name);
         for compression in ["zstd", "none"] {
             let server = Server::start("all", &[]);
-            let sink = format!("{}?fields=all&rows=7&compression={compression}", server.sink());
+            let sink = format!("{}?fields=all&rows=7&compression={compression}&probe=p 1", server.sink());
             let json = format!("json:{}?fields=all", json_file.display());
             let arguments = ["read", source.to_str().unwrap(), "--overwrite", "-o", &sink, "-o", &json];
             let (code, err, ledger) = ledger_of([&arguments, options].concat());
             assert_eq!(code, 0, "{err}");
             let columns = server.script.lock().unwrap().columns.clone();
             let text = fs::read_to_string(&json_file).unwrap();
-            let expected = text.lines().map(|line| as_row(&serde_json::from_str(line).unwrap(), &columns)).collect();
+            let expected =
+                text.lines().map(|line| as_row(&serde_json::from_str(line).unwrap(), &columns, "p 1")).collect();
             assert_eq!(sorted(server.rows()), sorted(expected), "{name} {options:?}");
             let inserts = server.inserts();
             let of_sink = |at: usize, name: &str| ledger["sinks"][at][name].clone();
@@ -482,6 +483,33 @@ fn a_second_signal_ends_a_read_whose_server_does_not_answer() {
     // The sink is abandoned, perhaps before it has counted the first batch.
     let lost = lost(&ledger, "drain_timeout");
     assert!(exported(&ledger) + lost == 300 && lost >= 200, "{ledger:#}");
+}
+
+#[test]
+fn rows_name_the_probe_if_the_table_has_the_column() {
+    let source = capture(3);
+    let server = Server::start("store", &[]);
+    success(["read", source.name(), "-q", "-o", &server.sink()]);
+    let host = rustix::system::uname();
+    let probes = |server: &Server| server.rows().iter().map(|row| row["probe"].clone()).collect::<Vec<_>>();
+    assert_eq!(probes(&server), vec![Value::from(host.nodename().to_str().unwrap()); 3]);
+    // A table of before.
+    let old = Server::start("store", &[]);
+    old.set(|script| script.columns.retain(|(name, _)| name != "probe"));
+    let plain = |err: String| err.split_whitespace().collect::<Vec<_>>().join(" ");
+    for arguments in [&["read", source.name(), "-o"][..], &["clickhouse", "check", "-q"]] {
+        let err = plain(failure(1, [arguments, &[&old.sink()]].concat()));
+        let remedy = "ALTER TABLE weir.flows ADD COLUMN probe LowCardinality(String), or write probe= behind the table";
+        assert!(err.contains("it has no column probe") && err.contains(remedy), "{err}");
+    }
+    assert_eq!(old.inserts().len(), 0);
+    let without = format!("{}?probe=", old.sink());
+    success(["clickhouse", "check", "-q", &without]);
+    success(["read", source.name(), "-q", "-o", &without]);
+    assert!(old.rows().len() == 3 && probes(&old).iter().all(Value::is_null));
+    // Views make their sums by it.
+    let text = success(["clickhouse", "schema", "--views"]);
+    assert_eq!(text.matches(", probe)\nSETTINGS").count(), 4, "{text}");
 }
 
 #[test]
@@ -632,6 +660,9 @@ fn schema_and_questions_are_printed_for_clickhouse() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+    let text = success(["clickhouse", "schema", "--kafka", "a,[::1],[::1]:9,b:9093/flows"]);
+    let brokers = "kafka_broker_list = 'a:9092,[::1]:9092,[::1]:9,b:9093', kafka_topic_list = 'flows'";
+    assert!(text.contains(brokers) && text.contains("weir.flows_kafka_view TO weir.flows AS"), "{text}");
     let err = failure(1, ["clickhouse", "schema", "--fields", "src_ip"]);
     assert!(err.contains("the table needs the field start_time"), "{err}");
     let err = failure(1, ["clickhouse", "schema", "--table", "a b"]);
@@ -652,6 +683,8 @@ fn schema_and_questions_are_printed_for_clickhouse() {
     assert!(text.contains("toIPv6('192.0.2.1')") && text.ends_with("limit 20;\n"), "{text}");
     for (arguments, expected) in [
         (&["clickhouse", "schema", "--ttl", "36500d"][..], "rows stay at most 3650d"),
+        (&["clickhouse", "schema", "--kafka", "kafka1"], "it must be BROKER/TOPIC"),
+        (&["clickhouse", "schema", "--kafka", "a'/flows"], "brokers and topic have letters"),
         (&["query", "select 1", "--print-sql=clickhouse"][..], "prints a ready question"),
         (&["query", "failed", "--print-sql", "--table", "a.b"], "add --print-sql=clickhouse"),
         (&["query", "failed", "--print-sql=clickhouse", "--table", "x"], "name it DATABASE.TABLE"),

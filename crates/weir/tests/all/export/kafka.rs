@@ -204,6 +204,9 @@ fn messages_have_the_values_of_json() {
         (1, "0"),
         "the run, and the first batch"
     );
+    let host = rustix::system::uname();
+    let host = host.nodename().to_str().unwrap();
+    assert!(messages.iter().all(|message| message.probe == host), "{:?}", messages[0]);
 }
 
 #[test]
