@@ -14,6 +14,22 @@ pub struct LiveColumn {
     pub default_kind: String,
 }
 
+/// A column of the rows that are sent: what decides how they are encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+}
+
+impl RowColumn {
+    /// A column as this version of Weir encodes it.
+    pub fn of(column: &'static Column) -> Self {
+        Self { name: column.name.into(), type_name: ColumnType::of(column).to_string() }
+    }
+}
+
 /// Why a row of Weir does not fit a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
@@ -21,7 +37,7 @@ pub enum Difference {
     #[error("it has no column {name}, which must be {expected}")]
     Missing {
         /// The column.
-        name: &'static str,
+        name: String,
         /// Its type.
         expected: String,
     },
@@ -29,7 +45,7 @@ pub enum Difference {
     #[error("its column {name} is {found}, not {expected}")]
     Type {
         /// The column.
-        name: &'static str,
+        name: String,
         /// Its type.
         expected: String,
         /// That of the table.
@@ -39,16 +55,16 @@ pub enum Difference {
     #[error("its column {name} is computed ({kind}), so nothing can be inserted into it")]
     Computed {
         /// The column.
-        name: &'static str,
+        name: String,
         /// `MATERIALIZED` or `ALIAS`.
         kind: String,
     },
 }
 
 /// What a table lacks for rows of these columns, in their order. It may have others, and any order.
-pub fn compare(columns: &[&'static Column], live: &[LiveColumn]) -> Vec<Difference> {
-    let difference = |column: &&'static Column| {
-        let (name, expected) = (column.name, ColumnType::of(column).to_string());
+pub fn compare(columns: &[RowColumn], live: &[LiveColumn]) -> Vec<Difference> {
+    let difference = |column: &RowColumn| {
+        let (name, expected) = (column.name.clone(), column.type_name.clone());
         let Some(found) = live.iter().find(|live| live.name == name) else {
             return Some(Difference::Missing { name, expected });
         };
@@ -131,6 +147,7 @@ mod tests {
     #[test]
     fn a_column_fits_if_its_values_have_the_same_octets() {
         let columns = select_columns("start_time,src_ip,dst_port,protocol,approximate,fwd_vlan_id").unwrap();
+        let columns: Vec<_> = columns.into_iter().map(RowColumn::of).collect();
         let good = [
             ("note", "String", ""),
             ("start_time", "DateTime64(9)", ""),

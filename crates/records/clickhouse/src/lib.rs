@@ -13,7 +13,7 @@ mod schema;
 mod views;
 
 pub use column_type::ColumnType;
-pub use comparison::{Difference, LiveColumn, Window, compare, window};
+pub use comparison::{Difference, LiveColumn, RowColumn, Window, compare, window};
 pub use names::{MissingField, TableName, insert_statement, quoted_name, quoted_text};
 pub use row_encoder::RowEncoder;
 pub use schema::{TableSettings, create_table};

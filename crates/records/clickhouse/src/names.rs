@@ -1,8 +1,8 @@
 //! Names and texts in SQL, and the statement that inserts rows.
 
+use crate::comparison::RowColumn;
 use std::fmt;
 use std::str::FromStr;
-use weir_fields::Column;
 
 /// Blocks that a table remembers, so that it refuses them when they come again.
 pub(crate) const WINDOW: &str = "non_replicated_deduplication_window = 1000";
@@ -72,8 +72,8 @@ pub fn quoted_text(text: &str) -> String {
 }
 
 /// The statement that inserts rows of these columns.
-pub fn insert_statement(table: &TableName, columns: &[&'static Column]) -> String {
-    let names: Vec<_> = columns.iter().map(|column| quoted_name(column.name)).collect();
+pub fn insert_statement(table: &TableName, columns: &[RowColumn]) -> String {
+    let names: Vec<_> = columns.iter().map(|column| quoted_name(&column.name)).collect();
     format!("INSERT INTO {} ({}) FORMAT RowBinary", table.quoted(), names.join(", "))
 }
 

@@ -3,8 +3,7 @@
 use super::client::{Body, Client, Failure};
 use hyper::body::Bytes;
 use std::sync::atomic::AtomicBool;
-use weir_clickhouse::{Difference, LiveColumn, TableName, Window, compare, quoted_text, window};
-use weir_fields::Column;
+use weir_clickhouse::{Difference, LiveColumn, RowColumn, TableName, Window, compare, quoted_text, window};
 
 /// A table of a server beside the rows of a sink.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ impl TableReport {
     pub(crate) fn of(
         client: &mut Client,
         table: &TableName,
-        columns: &[&'static Column],
+        columns: &[RowColumn],
         stop: &AtomicBool,
     ) -> Result<Self, Failure> {
         let mut rows = |statement: String| {
