@@ -54,18 +54,22 @@ fn compare(check: &ClickHouseCheck) -> Result<RunStatus, Error> {
     Err(ClickHouseError::Differs { table: table.table().to_string(), problems }.into())
 }
 
+/// A column that does not fit, and why.
+fn state_of(difference: &Difference) -> (&str, &'static str) {
+    match difference {
+        Difference::Missing { name, .. } => (name, "missing"),
+        Difference::Type { name, .. } => (name, "another type"),
+        Difference::Computed { name, .. } => (name, "computed"),
+    }
+}
+
 /// Each column of Weir beside that of the table, and then the others of the table.
 fn table_of(columns: &[RowColumn], report: &TableReport) -> String {
-    let of_difference = |difference: &Difference| match difference {
-        Difference::Missing { name, .. } => (*name, "missing"),
-        Difference::Type { name, .. } => (*name, "another type"),
-        Difference::Computed { name, .. } => (*name, "computed"),
-    };
-    let states: HashMap<_, _> = report.differences.iter().map(of_difference).collect();
+    let states: HashMap<_, _> = report.differences.iter().map(state_of).collect();
     let found = |name: &str| report.live.iter().find(|live| live.name == name).map_or("-", |live| &live.type_name);
     let own = columns.iter().map(|column| {
-        let state = states.get(column.name).copied().unwrap_or("fits");
-        [column.name.to_owned(), column.of_type.to_string(), found(column.name).to_owned(), state.to_owned()]
+        let state = states.get(column.name.as_str()).copied().unwrap_or("fits");
+        [column.name.clone(), column.type_name.clone(), found(&column.name).to_owned(), state.to_owned()]
     });
     let is_other = |live: &&weir_clickhouse::LiveColumn| columns.iter().all(|column| column.name != live.name);
     let others = report.live.iter().filter(is_other);

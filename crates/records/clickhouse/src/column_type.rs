@@ -13,6 +13,7 @@
 //!
 //! Integers, numbers and times are `Nullable` if 0 and no value differ: not counters that every flow has.
 
+use crate::comparison::RowColumn;
 use std::fmt;
 use weir_fields::{Column, ColumnKind, DataType, Origin, elements_of};
 
@@ -48,20 +49,11 @@ pub enum ColumnType {
 /// The column of the probe that wrote a row: not a field of a flow, but the same in all rows of a sink.
 pub const PROBE: &str = "probe";
 
-/// A column of the rows of a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowColumn {
-    /// Its name.
-    pub name: &'static str,
-    /// The type of its values.
-    pub of_type: ColumnType,
-}
-
 /// The columns of a row in their order: those of the fields, and then, if there is one, that of the probe.
 pub fn row_columns(fields: &[&'static Column], has_probe: bool) -> Vec<RowColumn> {
-    let of_field = |&column: &&'static Column| RowColumn { name: column.name, of_type: ColumnType::of(column) };
-    let of_probe = has_probe.then_some(RowColumn { name: PROBE, of_type: ColumnType::Word });
-    fields.iter().map(of_field).chain(of_probe).collect()
+    let column = |name: &str, of_type: ColumnType| RowColumn { name: name.into(), type_name: of_type.to_string() };
+    let of_probe = has_probe.then(|| column(PROBE, ColumnType::Word));
+    fields.iter().map(|field| column(field.name, ColumnType::of(field))).chain(of_probe).collect()
 }
 
 /// Integers that every flow has.
@@ -141,7 +133,8 @@ mod tests {
     fn the_probe_is_the_last_column_and_no_field() {
         assert!(column(PROBE).is_err());
         let fields = weir_fields::select_columns("src_ip,dst_ip").unwrap();
-        let names = |has_probe| row_columns(&fields, has_probe).iter().map(|column| column.name).collect::<Vec<_>>();
+        let names =
+            |has_probe| row_columns(&fields, has_probe).into_iter().map(|column| column.name).collect::<Vec<_>>();
         assert_eq!((names(true), names(false)), (vec!["src_ip", "dst_ip", "probe"], vec!["src_ip", "dst_ip"]));
     }
 

@@ -1,7 +1,5 @@
 //! A table of a server beside the table that Weir fills.
 
-use crate::column_type::RowColumn;
-
 /// A column of a table, as `system.columns` has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveColumn {
@@ -13,6 +11,15 @@ pub struct LiveColumn {
     pub default_kind: String,
 }
 
+/// A column of the rows that are sent: what decides how they are encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+}
+
 /// Why a row of Weir does not fit a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
@@ -20,7 +27,7 @@ pub enum Difference {
     #[error("it has no column {name}, which must be {expected}")]
     Missing {
         /// The column.
-        name: &'static str,
+        name: String,
         /// Its type.
         expected: String,
     },
@@ -28,7 +35,7 @@ pub enum Difference {
     #[error("its column {name} is {found}, not {expected}")]
     Type {
         /// The column.
-        name: &'static str,
+        name: String,
         /// Its type.
         expected: String,
         /// That of the table.
@@ -38,7 +45,7 @@ pub enum Difference {
     #[error("its column {name} is computed ({kind}), so nothing can be inserted into it")]
     Computed {
         /// The column.
-        name: &'static str,
+        name: String,
         /// `MATERIALIZED` or `ALIAS`.
         kind: String,
     },
@@ -47,7 +54,7 @@ pub enum Difference {
 /// What a table lacks for rows of these columns, in their order. It may have others, and any order.
 pub fn compare(columns: &[RowColumn], live: &[LiveColumn]) -> Vec<Difference> {
     let difference = |column: &RowColumn| {
-        let (name, expected) = (column.name, column.of_type.to_string());
+        let (name, expected) = (column.name.clone(), column.type_name.clone());
         let Some(found) = live.iter().find(|live| live.name == name) else {
             return Some(Difference::Missing { name, expected });
         };
@@ -164,7 +171,7 @@ mod tests {
         );
         let with_probe: Vec<_> = compare(&row_columns(&fields, true), &live(&good));
         let expected = "LowCardinality(String)".into();
-        assert_eq!(with_probe, [Difference::Missing { name: "probe", expected }]);
+        assert_eq!(with_probe, [Difference::Missing { name: "probe".into(), expected }]);
     }
 
     #[test]

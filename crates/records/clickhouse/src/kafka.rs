@@ -3,9 +3,10 @@
 //! A message is a flow, with the fields of the table. The name of the probe is in its header `weir.probe`. What cannot
 //! be read goes to a table of its own, with the message.
 
-use crate::column_type::{ColumnType, PROBE, RowColumn};
+use crate::column_type::{ColumnType, PROBE};
 use crate::names::{TableName, quoted_name, quoted_text};
 use std::fmt::Write;
+use weir_fields::Column;
 
 /// A topic of Kafka, and the brokers that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +18,11 @@ pub struct Topic {
 }
 
 /// The statements that make the table of Kafka, and the views that fill the tables of flows and of errors.
-pub(crate) fn create_kafka(table: &TableName, columns: &[RowColumn], topic: &Topic) -> String {
+pub(crate) fn create_kafka(table: &TableName, columns: &[&'static Column], topic: &Topic) -> String {
     let [source, errors] = ["kafka", "kafka_errors"].map(|suffix| table.with_suffix(suffix));
-    let of_messages = || columns.iter().filter(|column| column.name != PROBE);
-    let definitions: Vec<_> = of_messages().map(definition).collect();
-    let values: Vec<_> = columns.iter().map(value).collect();
+    let definitions: Vec<_> = columns.iter().map(|column| definition(column)).collect();
+    let of_probe = format!("_headers.value[indexOf(_headers.name, 'weir.{PROBE}')] AS {PROBE}");
+    let values: Vec<_> = columns.iter().map(|column| value(column)).chain([of_probe]).collect();
     let mut text = format!(
         "\n-- Messages of kafka://{}/{}?format=json with the fields of the table, read by all servers that have this.\n\
          CREATE TABLE IF NOT EXISTS {}\n(\n{}\n)\nENGINE = Kafka\n\
@@ -58,8 +59,8 @@ pub(crate) fn create_kafka(table: &TableName, columns: &[RowColumn], topic: &Top
 }
 
 /// A column of messages: lists are texts in them.
-fn definition(column: &RowColumn) -> String {
-    let of_type = match column.of_type {
+fn definition(column: &Column) -> String {
+    let of_type = match ColumnType::of(column) {
         ColumnType::Words(_) | ColumnType::Texts => ColumnType::Text,
         other => other,
     };
@@ -67,14 +68,11 @@ fn definition(column: &RowColumn) -> String {
 }
 
 /// What the table gets.
-fn value(column: &RowColumn) -> String {
+fn value(column: &Column) -> String {
     let name = quoted_name(column.name);
     let list =
         |separator: char| format!("arrayFilter(part -> part != '', splitByChar('{separator}', {name})) AS {name}");
-    match column.of_type {
-        _ if column.name == PROBE => {
-            format!("_headers.value[indexOf(_headers.name, 'weir.{PROBE}')] AS {PROBE}")
-        }
+    match ColumnType::of(column) {
         ColumnType::Words(separator) => list(char::from(separator)),
         ColumnType::Texts => list(','),
         _ => name,
@@ -84,12 +82,11 @@ fn value(column: &RowColumn) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::column_type::row_columns;
     use weir_fields::select_columns;
 
     #[test]
     fn lists_are_taken_apart_and_the_probe_is_that_of_the_header() {
-        let columns = row_columns(&select_columns("start_time,approximate,cert_names,dst_port").unwrap(), true);
+        let columns = select_columns("start_time,approximate,cert_names,dst_port").unwrap();
         let topic = Topic { brokers: "a:9092,b:9092".into(), name: "it's".into() };
         let text = create_kafka(&"net.f".parse().unwrap(), &columns, &topic);
         for line in [

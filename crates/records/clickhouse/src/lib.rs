@@ -13,8 +13,8 @@ mod row_encoder;
 mod schema;
 mod views;
 
-pub use column_type::{ColumnType, PROBE, RowColumn, row_columns};
-pub use comparison::{Difference, LiveColumn, Window, compare, window};
+pub use column_type::{ColumnType, PROBE, row_columns};
+pub use comparison::{Difference, LiveColumn, RowColumn, Window, compare, window};
 pub use kafka::Topic;
 pub use names::{MissingField, TableName, insert_statement, quoted_name, quoted_text};
 pub use row_encoder::RowEncoder;

@@ -1,6 +1,6 @@
 //! Names and texts in SQL, and the statement that inserts rows.
 
-use crate::column_type::RowColumn;
+use crate::comparison::RowColumn;
 use std::fmt;
 use std::str::FromStr;
 
@@ -73,7 +73,7 @@ pub fn quoted_text(text: &str) -> String {
 
 /// The statement that inserts rows of these columns.
 pub fn insert_statement(table: &TableName, columns: &[RowColumn]) -> String {
-    let names: Vec<_> = columns.iter().map(|column| quoted_name(column.name)).collect();
+    let names: Vec<_> = columns.iter().map(|column| quoted_name(&column.name)).collect();
     format!("INSERT INTO {} ({}) FORMAT RowBinary", table.quoted(), names.join(", "))
 }
 

@@ -1,6 +1,6 @@
 //! The statements that make the table.
 
-use crate::column_type::{ColumnType, PROBE, row_columns};
+use crate::column_type::{ColumnType, PROBE};
 use crate::kafka::{Topic, create_kafka};
 use crate::names::{MissingField, TableName, WINDOW, quoted_name, quoted_text};
 use crate::views::create_views;
@@ -59,7 +59,7 @@ pub fn create_table(settings: &TableSettings) -> Result<String, MissingField> {
         text += &create_views(name, columns)?;
     }
     if let Some(topic) = topic {
-        text += &create_kafka(name, &row_columns(columns, true), topic);
+        text += &create_kafka(name, columns, topic);
     }
     Ok(text)
 }

@@ -25,6 +25,7 @@ mod json_stream;
 mod kafka;
 mod kafka_options;
 mod kinds;
+mod message;
 mod netflow5;
 mod options_records;
 mod path_mtu;

@@ -335,6 +335,17 @@ pub enum InvalidSink {
     /// The size of the spool is not a size, or too small.
     #[error("limit must be a size from 1MiB, such as 20GiB, not {0:?}")]
     SpoolLimit(String),
+    /// The spool cannot hold enough batches.
+    #[error(
+        "limit= must be at least buffer=, {buffer} octets, not {limit}: a batch is a quarter of buffer=, and the spool \
+         has to hold some"
+    )]
+    BatchSpoolLimit {
+        /// Limit of the spool, octets.
+        limit: u64,
+        /// Memory for batches, octets.
+        buffer: usize,
+    },
     /// The selection of fields is invalid.
     #[error(transparent)]
     Fields(#[from] InvalidFields),
@@ -450,7 +461,7 @@ pub enum InvalidSink {
     /// The setting of a table of ClickHouse is unknown. Its value is not repeated.
     #[error(
         "{0}= is not a setting of ClickHouse; use fields=NAME,..., rows=N, wait=1s, compression=zstd, user=NAME, \
-         password-file=FILE, probe=NAME, buffer=64MiB, and with https ca=FILE and name=HOST"
+         password-file=FILE, probe=NAME, buffer=64MiB, spool=FOLDER, and with https ca=FILE and name=HOST"
     )]
     ClickHouseSetting(String),
     /// The name of the topic is none that Kafka has.

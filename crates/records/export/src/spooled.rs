@@ -1,31 +1,18 @@
-//! Messages that wait on disk: how a connection uses its spool.
+//! Records that wait on disk: how a sink uses its spool.
 //!
 //! ```text
-//! messages in memory beyond the limit ─► batches in the spool ─► messages again, when the sink takes them
+//! items in memory beyond the limit ─► batches in the spool ─► items again, when the sink takes them
 //! ```
-//! A batch is up to 64 KiB of messages. Its records are exported when the system has accepted all of its messages:
-//! then it is released. After a kill or a loss of power, a batch that was not released is retransmitted as a whole.
-//!
-//! IPFIX: the batches of a run have its templates as their context. Those of an earlier run with other templates
-//! are sent between the withdrawal of all templates and the definition of others (RFC 7011 section 8.1).
+//! An item is what the sink sends as a whole: a message, a batch of rows, the messages of a flow. The spool is used by
+//! the thread of the sink only, so that no one else waits for the disk.
 
 use crate::pending_records::PendingRecords;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tracing::{info, warn};
 use weir_ledger::{EarlierCounters, ExportLossReason, RecordTotals, SinkCounters};
-use weir_spool::{BatchId, Error, SEGMENT_BYTES, Settings, Spool};
-
-/// Limit of a spool without a setting, octets.
-pub(crate) const DEFAULT_LIMIT: u64 = 10 << 30;
-/// Octets of messages in a batch.
-const BATCH_OCTETS: usize = 64 << 10;
-/// The form of a batch: messages, each with its length, its records and its IPFIX data records.
-const FORMAT: u16 = 1;
-const NO_DATA_RECORDS: u32 = u32::MAX;
-/// Offset of the export time in an IPFIX message.
-const TIME_OFFSET: usize = 4;
+use weir_spool::{Batch, BatchId, Error, Settings, Spool};
 
 /// Where records wait on disk for a collector.
 #[derive(Clone, Debug)]
@@ -35,130 +22,45 @@ pub(crate) struct SpoolSettings {
     pub limit: u64,
 }
 
-impl SpoolSettings {
-    /// `sink`: the collector, whose records these are.
-    pub fn of_sink(&self, sink: &str, owner: Option<(u32, u32)>) -> Settings {
-        Settings {
-            folder: self.folder.clone(),
-            sink: sink.into(),
-            limit: self.limit,
-            segment_bytes: SEGMENT_BYTES,
-            owner,
-        }
-    }
-}
-
-/// Templates of an earlier run, as messages.
+/// What the batches of a run need, such as templates.
 pub(crate) type Context = Arc<[u8]>;
 
-/// A message that waits.
-pub(crate) struct Message {
-    pub octets: Box<[u8]>,
-    pub pending: PendingRecords,
-    /// IPFIX data records, by which the next message is numbered; `None` in other formats.
-    pub data_records: Option<u32>,
-    /// Whether it has templates and options only, which each connection gets anew.
-    pub is_of_session: bool,
-    /// The templates that it needs, if they are those of an earlier run.
-    pub context: Option<Context>,
-    /// Whether it replaces the templates before.
-    pub is_change: bool,
-    /// Whether it comes from the spool.
-    pub is_spooled: bool,
-    /// It is the last message of a batch: of an earlier run or of this one.
-    pub end_of: Option<(BatchId, bool)>,
+/// Where a batch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfSpool {
+    pub batch: BatchId,
+    /// An earlier run has left it: the spool counts its records.
+    pub is_earlier: bool,
 }
 
-impl Message {
-    pub fn new(octets: &[u8], pending: PendingRecords, data_records: Option<u32>) -> Self {
-        let is_of_session = pending.wire_records == 0;
-        let octets = octets.into();
-        Self {
-            octets,
-            pending,
-            data_records,
-            is_of_session,
-            context: None,
-            is_change: false,
-            is_spooled: false,
-            end_of: None,
-        }
-    }
+/// What waits.
+pub(crate) trait Item: Sized {
+    /// The form of a batch.
+    const FORMAT: u16;
+    /// Octets of the items of a batch at most, if it has more than one.
+    const BATCH_OCTETS: usize;
 
-    pub fn memory_bytes(&self) -> usize {
-        self.octets.len() + size_of::<Self>()
-    }
+    fn memory_bytes(&self) -> usize;
+
+    /// What it adds to a batch, octets.
+    fn octets(&self) -> usize;
+
+    fn pending(&self) -> PendingRecords;
+
+    fn append_to(&self, batch: &mut Vec<u8>);
+
+    /// The items of a batch; `None` if these are none. `own`: the context of this run.
+    fn of_batch(batch: Batch, own: &Context) -> Option<Vec<Self>>;
 }
 
-/// Messages with the templates of a run, for [`Spool::set_context`]. They are sent with other times and numbers.
-pub(crate) fn append_to_context(context: &mut Vec<u8>, message: &[u8], data_records: u32) {
-    let start = context.len();
-    append_frame(context, message, 0, Some(data_records));
-    context[start + FRAME_OCTETS + TIME_OFFSET..][..8].fill(0);
-}
-
-/// Octets in front of a message in a batch: its length, its records, its data records.
-const FRAME_OCTETS: usize = 4 + 8 + 4;
-
-fn append_frame(batch: &mut Vec<u8>, message: &[u8], wire_records: u64, data_records: Option<u32>) {
-    batch.extend((message.len() as u32).to_be_bytes());
-    batch.extend(wire_records.to_be_bytes());
-    batch.extend(data_records.unwrap_or(NO_DATA_RECORDS).to_be_bytes());
-    batch.extend(message);
-}
-
-/// The messages of a batch; `None` if these are no messages.
-fn messages_of(mut batch: &[u8]) -> Option<Vec<Message>> {
-    let mut messages = Vec::new();
-    while !batch.is_empty() {
-        let (frame, rest) = batch.split_at_checked(FRAME_OCTETS)?;
-        let octets = u32::from_be_bytes(frame[..4].try_into().ok()?) as usize;
-        let wire_records = u64::from_be_bytes(frame[4..12].try_into().ok()?);
-        let data_records = u32::from_be_bytes(frame[12..].try_into().ok()?);
-        let (message, rest) = rest.split_at_checked(octets)?;
-        let data_records = (data_records != NO_DATA_RECORDS).then_some(data_records);
-        // IPFIX messages are numbered in place.
-        if data_records.is_some() && octets < 16 {
-            return None;
-        }
-        let pending = PendingRecords { flows: RecordTotals::default(), wire_records };
-        messages.push(Message {
-            is_spooled: true,
-            is_of_session: false,
-            ..Message::new(message, pending, data_records)
-        });
-        batch = rest;
-    }
-    Some(messages)
-}
-
-/// The messages that begin another set of templates: all others are withdrawn first.
-pub(crate) fn change_of_templates(context: &[u8]) -> Vec<Message> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as u32;
-    let mut messages = messages_of(context).unwrap_or_default();
-    let Some(domain) = messages.first().map(|message| message.octets[12..16].to_vec()) else { return messages };
-    // Version, length, time, sequence, domain; sets 2 and 3, 8 octets each: the set's own number and no fields.
-    for set in [3u8, 2] {
-        let mut octets = vec![0, 10, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0];
-        octets.extend(&domain);
-        octets.extend([0, set, 0, 8, 0, set, 0, 0]);
-        messages.insert(0, Message::new(&octets, PendingRecords::default(), Some(0)));
-    }
-    for message in &mut messages {
-        message.octets[TIME_OFFSET..][..4].copy_from_slice(&now.to_be_bytes());
-        (message.is_of_session, message.is_change, message.is_spooled) = (true, true, false);
-    }
-    messages
-}
-
-/// The spool of a connection.
-pub(crate) struct Spooled {
+/// The spool of a sink.
+pub(crate) struct Spooled<T> {
     spool: Spool,
     sink: String,
-    /// Templates of this run.
+    /// Of this run.
     pub context: Context,
     /// Newer than all that is in the spool.
-    tail: Vec<Message>,
+    tail: Vec<T>,
     tail_bytes: usize,
     /// The log says that records wait on disk.
     is_logged: bool,
@@ -169,7 +71,7 @@ pub(crate) struct Spooled {
     late_flows: u64,
 }
 
-impl Spooled {
+impl<T: Item> Spooled<T> {
     /// Opens a spool.
     pub fn open(sink: &str, settings: Settings) -> Result<Self, Error> {
         let folder = settings.folder.display().to_string();
@@ -194,7 +96,7 @@ impl Spooled {
         })
     }
 
-    /// Whether new messages wait behind others that are not in memory.
+    /// Whether new items wait behind others that are not in memory.
     pub fn is_behind(&self) -> bool {
         self.spool.has_unread() || !self.tail.is_empty()
     }
@@ -207,34 +109,26 @@ impl Spooled {
 
     /// Flows that wait.
     pub fn flows(&self) -> u64 {
-        let in_tail: u64 = self.tail.iter().map(|message| message.pending.flows.flows).sum();
+        let in_tail: u64 = self.tail.iter().map(|item| item.pending().flows.flows).sum();
         self.spool.status().waiting.total().records.flows + in_tail
     }
 
-    pub fn push(&mut self, message: Message) {
-        self.tail_bytes += message.memory_bytes();
-        self.tail.push(message);
+    pub fn push(&mut self, item: T) {
+        self.tail_bytes += item.memory_bytes();
+        self.tail.push(item);
     }
 
-    /// The next messages: a batch, then what is newer.
-    pub fn next(&mut self) -> Vec<Message> {
+    /// The next items: a batch, then what is newer.
+    pub fn next(&mut self) -> Vec<T> {
         match self.spool.next() {
             Ok(Some(batch)) => {
-                let messages = messages_of(&batch.octets).filter(|messages| !messages.is_empty());
-                let Some(mut messages) = messages.filter(|_| batch.format == FORMAT) else {
+                let (id, format) = (batch.id, batch.format);
+                let items = if format == T::FORMAT { T::of_batch(batch, &self.context) } else { None };
+                items.filter(|items| !items.is_empty()).unwrap_or_else(|| {
                     warn!(sink = self.sink, "a batch in the spool is of another version of Weir, and is lost");
-                    self.spool.reject(batch.id);
-                    return Vec::new();
-                };
-                let is_foreign = batch.is_earlier && *batch.context != *self.context && !batch.context.is_empty();
-                for message in &mut messages {
-                    message.context = is_foreign.then(|| batch.context.clone());
-                }
-                if let Some(last) = messages.last_mut() {
-                    last.pending.flows = batch.records;
-                    last.end_of = Some((batch.id, batch.is_earlier));
-                }
-                messages
+                    self.spool.reject(id);
+                    Vec::new()
+                })
             }
             Ok(None) => {
                 self.tail_bytes = 0;
@@ -247,42 +141,48 @@ impl Spooled {
         }
     }
 
-    /// The system has accepted all messages of a batch.
+    /// The system has accepted all items of a batch.
     pub fn release(&mut self, id: BatchId, flows: u64) {
         self.late_flows += flows;
         if let Err(error) = self.spool.release(id) {
             self.report(&error);
         }
-        if self.spool.is_empty() && self.tail.is_empty() && std::mem::take(&mut self.is_logged) {
+        self.log_if_empty();
+    }
+
+    /// Logs that all records of the spool are delivered. The last of them may be released while newer ones wait behind
+    /// it in memory only, which need no release.
+    fn log_if_empty(&mut self) {
+        if self.late_flows > 0 && self.is_logged && self.spool.is_empty() && self.tail.is_empty() {
             let late = std::mem::take(&mut self.late_flows);
-            self.is_full_logged = false;
+            (self.is_logged, self.is_full_logged) = (false, false);
             info!(sink = self.sink, late, "the spool is empty again, its records are delivered");
         }
     }
 
-    /// Writes messages to the spool, in front of them those that are older. Returns those that it did not take, the
+    /// Writes items to the spool, in front of them those that are older. Returns those that it did not take, the
     /// oldest first.
-    pub fn spill(&mut self, mut messages: Vec<Message>) -> Vec<Message> {
-        messages.append(&mut self.tail);
+    pub fn spill(&mut self, mut items: Vec<T>) -> Vec<T> {
+        items.append(&mut self.tail);
         self.tail_bytes = 0;
-        if messages.is_empty() {
-            return messages;
+        if items.is_empty() {
+            return items;
         }
         if !std::mem::replace(&mut self.is_logged, true) {
             info!(sink = self.sink, "records wait in the spool on disk from now on");
         }
         self.spool.set_context(&self.context.clone());
-        let mut rest = messages.into_iter().peekable();
+        let mut rest = items.into_iter().peekable();
         while rest.peek().is_some() {
             let (mut batch, mut records, mut taken) = (Vec::new(), RecordTotals::default(), Vec::new());
-            while let Some(message) =
-                rest.next_if(|message| batch.is_empty() || batch.len() + message.octets.len() <= BATCH_OCTETS)
+            while let Some(item) =
+                rest.next_if(|item| batch.is_empty() || batch.len() + item.octets() <= T::BATCH_OCTETS)
             {
-                append_frame(&mut batch, &message.octets, message.pending.wire_records, message.data_records);
-                records.merge(message.pending.flows);
-                taken.push(message);
+                item.append_to(&mut batch);
+                records.merge(item.pending().flows);
+                taken.push(item);
             }
-            if let Err(error) = self.spool.append(FORMAT, &batch, records) {
+            if let Err(error) = self.spool.append(T::FORMAT, &batch, records) {
                 self.report(&error);
                 taken.extend(rest);
                 return taken;
@@ -295,30 +195,42 @@ impl Spooled {
         Vec::new()
     }
 
-    /// Keeps messages that the spool did not take, as those that are newer than all in it.
-    pub fn keep(&mut self, messages: Vec<Message>) {
-        messages.into_iter().for_each(|message| self.push(message));
+    /// Keeps items that the spool did not take, as those that are newer than all in it.
+    pub fn keep(&mut self, items: Vec<T>) {
+        items.into_iter().for_each(|item| self.push(item));
     }
 
-    /// Loses the oldest messages that are only in memory until these take no more than `limit` bytes.
+    /// Loses the oldest items that are only in memory until these take no more than `limit` bytes.
     pub fn lose_oldest(&mut self, limit: usize, counters: &mut SinkCounters) -> u64 {
         let mut flows = 0;
         let mut lost = 0;
         while self.tail_bytes > limit && lost < self.tail.len() {
-            let message = &self.tail[lost];
-            self.tail_bytes -= message.memory_bytes();
-            flows += message.pending.flows.flows;
-            message.pending.count_lost(ExportLossReason::BufferFull, counters);
+            let item = &self.tail[lost];
+            self.tail_bytes -= item.memory_bytes();
+            flows += item.pending().flows.flows;
+            item.pending().count_lost(ExportLossReason::BufferFull, counters);
             lost += 1;
         }
         self.tail.drain(..lost);
         flows
     }
 
-    /// Loses all messages that are only in memory.
+    /// Loses all items that are only in memory.
     pub fn lose_all(&mut self, reason: ExportLossReason, counters: &mut SinkCounters) {
         self.tail_bytes = 0;
-        self.tail.drain(..).for_each(|message| message.pending.count_lost(reason, counters));
+        self.tail.drain(..).for_each(|item| item.pending().count_lost(reason, counters));
+    }
+
+    /// The run ends: keeps what was in memory and what was read, but not released, for the next one. What the spool does
+    /// not take is lost. Returns the number of flows that wait or are lost.
+    pub fn end(&mut self, in_memory: Vec<T>, reason: ExportLossReason, counters: &mut SinkCounters) -> u64 {
+        let left = self.spill(in_memory);
+        self.keep(left);
+        let flows = self.flows();
+        self.lose_all(reason, counters);
+        self.spool.rewind();
+        self.settle(true, counters);
+        flows
     }
 
     /// Brings batches to the disk when this is due, or `now`. Counts what waits, and what is lost.
@@ -327,6 +239,7 @@ impl Spooled {
         if let Err(error) = result {
             self.report(&error);
         }
+        self.log_if_empty();
         let status = self.spool.status();
         counters.spooled = status.waiting.own.records;
         let set = |of: &mut std::collections::BTreeMap<&'static str, RecordTotals>, dropped, damaged| {

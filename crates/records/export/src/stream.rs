@@ -15,6 +15,7 @@
 //! whether it has to.
 
 use crate::connection::{Connection, Peer};
+use crate::message::Message;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Attempts, ExportOptions};
 use crate::spooled::{SpoolSettings, Spooled};
@@ -103,7 +104,7 @@ impl StreamOutput {
         settings: StreamSettings,
         tls: Option<Tls>,
         options: &ExportOptions,
-        spool: Option<Spooled>,
+        spool: Option<Spooled<Message>>,
     ) -> io::Result<Self> {
         let (retries, mut times) = (options.retries, options.attempts);
         let (now, has_spool) = (Instant::now(), spool.is_some());

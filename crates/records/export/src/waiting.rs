@@ -7,8 +7,9 @@
 //! ```
 //! IPFIX messages are numbered when they are sent, from 0 in each connection (RFC 7011 section 3.1).
 
+use crate::message::{Message, change_of_templates};
 use crate::pending_records::PendingRecords;
-use crate::spooled::{Context, Message, Spooled, change_of_templates};
+use crate::spooled::{Context, Item, OfSpool, Spooled};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
@@ -33,7 +34,7 @@ pub(crate) struct Waiting {
     sequence: u32,
     /// While a session begins: where its next message goes.
     session_end: Option<usize>,
-    spool: Option<Spooled>,
+    spool: Option<Spooled<Message>>,
     /// Templates of an earlier run that the connection has; `None` for those of this run.
     present: Option<Context>,
     /// Whether there may be messages that need others.
@@ -42,7 +43,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Messages beyond the limit wait on disk.
-    pub fn with_spool(spool: Option<Spooled>) -> Self {
+    pub fn with_spool(spool: Option<Spooled<Message>>) -> Self {
         Self { spool, ..Self::default() }
     }
 
@@ -203,7 +204,7 @@ impl Waiting {
             }
             let (mut pending, end_of) = (message.pending, message.end_of);
             self.messages.pop_front();
-            if let (Some((batch, is_earlier)), Some(spool)) = (end_of, &mut self.spool) {
+            if let (Some(OfSpool { batch, is_earlier }), Some(spool)) = (end_of, &mut self.spool) {
                 spool.release(batch, pending.flows.flows);
                 // The spool counts these.
                 pending.flows = if is_earlier { RecordTotals::default() } else { pending.flows };
@@ -289,11 +290,7 @@ impl Waiting {
         (self.bytes, self.taken_octets, self.accepted_octets) = (0, 0, 0);
         if let Some(spool) = &mut self.spool {
             // Whatever is left in a spool is not sent.
-            lost.flows += unsent + spool.flows();
-            let left = spool.spill(in_memory);
-            spool.keep(left);
-            spool.lose_all(reason, counters);
-            spool.settle(true, counters);
+            lost.flows += unsent + spool.end(in_memory, reason, counters);
         }
         lost
     }

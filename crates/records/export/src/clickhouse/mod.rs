@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! write -> rows -> compressed -> batch ─┬─> waiting batches -> thread of the sender -> server
-//!                                       └─> oldest lost beyond the limit of memory
+//!                                       └─> oldest lost beyond the limit of memory;
+//!                                           with a spool, all go to the disk, and newer ones behind them
 //! ```
 //! A batch ends after a number of rows or a time. It is inserted when the server has answered 200 and its whole answer
 //! has no error; only then its records are exported. Each attempt has the same octets and the same token
-//! (`insert_deduplication_token`), by which the server refuses what it has got before.
+//! (`insert_deduplication_token`), by which the server refuses what it has got before. A spool keeps octets, token and
+//! columns, so that this holds for attempts of later runs, too.
 
 mod batches;
 mod client;
 mod connection;
+mod row_form;
 mod sender;
 mod table;
 
@@ -21,8 +24,10 @@ pub use table::TableReport;
 use crate::host::host_name;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Attempts, Error, ExportOptions, Sink};
+use crate::spooled::Spooled;
 use crate::unidirectional::unidirectional;
 use batches::Batch;
+use row_form::RowForm;
 use sender::{Sender, Shared, State};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
@@ -30,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::warn;
-use weir_clickhouse::{RowColumn, RowEncoder, TableName, insert_statement, row_columns};
+use weir_clickhouse::{RowEncoder, TableName};
 use weir_fields::Column;
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
@@ -38,6 +43,8 @@ use zstd::stream::write::Encoder as Zstd;
 
 /// Longest sleep between two looks at a deadline.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
+/// A sink without new records waits this long for the server, to read on in the spool.
+const TICK_WAIT: Duration = Duration::from_millis(200);
 /// Level 3 takes half as much time again, and saves little.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -73,7 +80,11 @@ pub(crate) struct ClickHouseSink {
     uniflow: bool,
     row: Vec<u8>,
     open: Option<OpenBatch>,
+    form: Arc<RowForm>,
+    /// The beginning of all tokens.
+    run: String,
     batches: u64,
+    spool: Option<Spooled<Arc<Batch>>>,
     shared: Arc<Shared>,
     /// Until its thread starts.
     sender: Option<Sender>,
@@ -86,39 +97,42 @@ pub(crate) struct ClickHouseSink {
 }
 
 impl ClickHouseSink {
-    /// Checks the table, and prepares to send. A probe (`retries`) goes on without an answer.
+    /// Checks the table, and prepares to send. A probe (`retries`), or a sink with a spool, goes on without an answer.
     pub fn open(
         sink: &str,
         client: Client,
         settings: TableSettings,
         columns: Vec<&'static Column>,
+        mut spool: Option<Spooled<Arc<Batch>>>,
         options: &ExportOptions,
     ) -> Result<Self, Error> {
-        let of_rows = row_columns(&columns, settings.probe.is_some());
-        let is_checked = check_at_start(sink, &client, &settings.table, &of_rows, options)?;
+        let form = Arc::new(RowForm::new(&columns, settings.probe.is_some(), settings.is_compressed));
+        let is_checked = check_at_start(sink, &client, &settings.table, &form, spool.is_some(), options)?;
+        if let Some(spool) = &mut spool {
+            spool.context = form.to_context().into();
+        }
         let shared = Arc::<Shared>::default();
         let sender = Sender {
             sink: sink.into(),
-            statement: insert_statement(&settings.table, &of_rows),
             client,
             table: settings.table.clone(),
-            run: format!("{}/{}", run_name(), settings.table),
-            encoding: settings.is_compressed.then_some("zstd"),
             times: options.attempts,
             ends_when_refused: !options.retries,
-            is_checked,
+            checked: is_checked.then(|| form.clone()),
             shared: shared.clone(),
             back_off: options.attempts.reconnect,
             logged: None,
-            columns: of_rows,
         };
         Ok(Self {
             encoder: RowEncoder::new(&columns, settings.probe.as_deref()),
+            run: format!("{}/{}", run_name(), settings.table),
             settings,
             uniflow: options.uniflow,
             row: Vec::new(),
             open: None,
+            form,
             batches: 0,
+            spool,
             shared,
             sender: Some(sender),
             times: options.attempts,
@@ -175,9 +189,14 @@ impl ClickHouseSink {
 
     fn end_batch(&mut self) -> io::Result<()> {
         let Some(OpenBatch { octets, records, altered, .. }) = self.open.take() else { return Ok(()) };
-        let batch = Batch { id: self.batches, octets: octets.finish()?.into(), records, altered };
+        let token = format!("{}/{}", self.run, self.batches);
         self.batches += 1;
-        self.shared.lock().batches.push(batch);
+        let (octets, form) = (octets.finish()?.into(), self.form.clone());
+        let batch = Arc::new(Batch { token, form, octets, records, altered, of_spool: None });
+        match self.spool.as_mut().filter(|spool| spool.is_behind()) {
+            Some(spool) => spool.push(batch),
+            None => self.shared.lock().batches.push(batch),
+        }
         self.shared.notify();
         Ok(())
     }
@@ -187,7 +206,14 @@ impl ClickHouseSink {
         let inserted = std::mem::take(&mut self.shared.lock().inserted);
         for batch in inserted {
             let batch: &Batch = &batch;
-            batch.records.count_exported(&mut self.counters);
+            let mut records = batch.records;
+            if let (Some(of_spool), Some(spool)) = (batch.of_spool, &mut self.spool) {
+                spool.release(of_spool.batch, records.flows.flows);
+                if of_spool.is_earlier {
+                    records.flows = RecordTotals::default();
+                }
+            }
+            records.count_exported(&mut self.counters);
             if batch.altered > 0 {
                 *self.counters.altered.entry("number_beyond_format").or_default() += batch.altered;
             }
@@ -196,24 +222,60 @@ impl ClickHouseSink {
         }
     }
 
-    /// Waits as long as the kind of run permits until no more than this waits; then loses the oldest.
+    /// Fetches batches from the spool, if there is room for them in memory.
+    fn refill(&mut self) {
+        let Some(spool) = self.spool.as_mut().filter(|_| !self.has_failed) else { return };
+        while spool.is_behind() && self.shared.lock().batches.bytes() < self.settings.buffer_bytes / 4 {
+            let batches = spool.next();
+            if batches.is_empty() {
+                break;
+            }
+            batches.into_iter().for_each(|batch| self.shared.lock().batches.push(batch));
+            self.shared.notify();
+        }
+    }
+
+    /// Waits as long as the kind of run permits until no more than this waits; then writes to the spool, or loses the
+    /// oldest.
     fn settle(&mut self, all: bool) {
         let (start, limit) = (Instant::now(), if all { 0 } else { self.settings.buffer_bytes });
-        // A live run abandons a sink that accepts nothing for as long as an outage: it ends before that.
-        let outage = if self.is_live { self.times.outage.mul_f64(0.8) } else { self.times.outage };
         let shared = self.shared.clone();
-        let mut state = shared.lock();
-        while state.failed.is_none() && state.batches.bytes() > limit {
-            let of_outage = state.down_since.map(|since| if all { since.max(start) } else { since } + outage);
-            let end =
-                if self.is_live && !all { Some(start) } else { [self.until, of_outage].into_iter().flatten().min() };
+        loop {
+            self.count();
+            self.refill();
+            let on_disk = self.spool.as_ref().map_or(0, Spooled::bytes);
+            let state = shared.lock();
+            if self.has_failed || state.failed.is_some() || state.batches.bytes() + on_disk <= limit {
+                break;
+            }
+            let end = self.deadline(&state, start, all);
             let left = end.map_or(SHORT_WAIT, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
-            state = shared.wait(state, left.min(SHORT_WAIT));
+            if state.inserted.is_empty() {
+                drop(shared.wait(state, left.min(SHORT_WAIT)));
+            }
         }
-        self.lose_oldest(state);
+        let state = shared.lock();
+        if self.spool.is_none() {
+            self.lose_oldest(state);
+        } else if state.batches.bytes() > self.settings.buffer_bytes {
+            drop(state);
+            self.spill();
+        }
+    }
+
+    /// When [`ClickHouseSink::settle`] ends that began at `start`.
+    fn deadline(&self, state: &State, start: Instant, all: bool) -> Option<Instant> {
+        // What waits goes to the disk.
+        if self.is_live && !all || self.spool.is_some() && state.down_since.is_some() {
+            return Some(start);
+        }
+        // A live run abandons a sink that accepts nothing for as long as an outage: it ends before that.
+        let outage = if self.is_live { self.times.outage.mul_f64(0.8) } else { self.times.outage };
+        let of_outage = state.down_since.map(|since| if all { since.max(start) } else { since } + outage);
+        [self.until, of_outage].into_iter().flatten().min()
     }
 
     fn lose_oldest(&mut self, mut state: MutexGuard<'_, State>) {
@@ -225,13 +287,38 @@ impl ClickHouseSink {
         }
     }
 
-    /// Counts all that waits as lost, for a reason.
+    /// Moves the batches that are in memory only to the spool. What it does not take stays in memory up to the limit.
+    fn spill(&mut self) {
+        let Some(spool) = &mut self.spool else { return };
+        let batches = self.shared.lock().batches.take_unsaved();
+        let left = spool.spill(batches);
+        spool.keep(left);
+        let lost = spool.lose_oldest(self.settings.buffer_bytes, &mut self.counters);
+        self.shared.lock().lost_flows += lost;
+    }
+
+    /// Writes to the spool what waits behind it, and brings it to the disk when this is due.
+    fn settle_spool(&mut self) {
+        if self.spool.as_ref().is_some_and(Spooled::is_behind) {
+            self.spill();
+        }
+        if let Some(spool) = &mut self.spool {
+            spool.settle(false, &mut self.counters);
+        }
+    }
+
+    /// Counts all that waits as lost, for a reason; with a spool, it goes there.
     fn lose_all(&mut self, reason: ExportLossReason) {
-        let open = self.open.take().map(|open| open.records);
+        if let Some(open) = self.open.take() {
+            open.records.count_lost(reason, &mut self.counters);
+        }
         let waiting: Vec<_> = self.shared.lock().batches.take_all().collect();
-        open.into_iter()
-            .chain(waiting.iter().map(|batch| batch.records))
-            .for_each(|records| records.count_lost(reason, &mut self.counters));
+        if let Some(spool) = &mut self.spool {
+            let unsaved = waiting.into_iter().filter(|batch| batch.of_spool.is_none()).collect();
+            spool.end(unsaved, reason, &mut self.counters);
+            return;
+        }
+        waiting.iter().for_each(|batch| batch.records.count_lost(reason, &mut self.counters));
     }
 
     /// Ends the sink if the server refuses the records for good.
@@ -239,7 +326,10 @@ impl ClickHouseSink {
         let Some(failure) = self.shared.lock().failed.take() else { return Ok(()) };
         self.has_failed = true;
         self.count();
-        self.lose_all(ExportLossReason::WriteFailed);
+        // With a spool, the records wait there until the table, the user or the address is right.
+        if self.spool.is_none() {
+            self.lose_all(ExportLossReason::WriteFailed);
+        }
         Err(self.error(failure.into_io()))
     }
 
@@ -251,7 +341,7 @@ impl ClickHouseSink {
 
 impl Sink for ClickHouseSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        if self.has_failed {
+        if self.has_failed && self.spool.is_none() {
             let mut lost = RecordTotals::default();
             flows.iter().for_each(|flow| lost.merge(totals(flow)));
             self.counters.add_lost(ExportLossReason::WriteFailed, lost);
@@ -260,6 +350,7 @@ impl Sink for ClickHouseSink {
         self.start()?;
         self.write_flows(flows).map_err(|error| self.error(error))?;
         self.settle(false);
+        self.settle_spool();
         self.count();
         self.check()
     }
@@ -275,6 +366,30 @@ impl Sink for ClickHouseSink {
             warn!(sink = self.counters.sink, %error, "a batch cannot be ended");
         }
         self.count();
+        if self.spool.is_none() {
+            return;
+        }
+        // What earlier runs have left needs no new records.
+        if let Err(error) = self.start() {
+            warn!(%error, "the thread that sends cannot be started, trying again");
+        }
+        let end = Instant::now() + TICK_WAIT;
+        loop {
+            self.refill();
+            let state = self.shared.lock();
+            let left = end.saturating_duration_since(Instant::now());
+            let is_idle = state.batches.is_empty() || state.down_since.is_some() || state.failed.is_some();
+            if is_idle && state.inserted.is_empty() || left.is_zero() {
+                break;
+            }
+            if state.inserted.is_empty() {
+                drop(self.shared.wait(state, left.min(SHORT_WAIT)));
+            } else {
+                drop(state);
+            }
+            self.count();
+        }
+        self.settle_spool();
     }
 
     fn drain(&mut self, _flows: u64, until: Instant) {
@@ -344,10 +459,11 @@ fn check_at_start(
     sink: &str,
     client: &Client,
     table: &TableName,
-    columns: &[RowColumn],
+    form: &RowForm,
+    has_spool: bool,
     options: &ExportOptions,
 ) -> Result<bool, Error> {
-    let (mut client, of_table, columns) = (client.another(), table.clone(), columns.to_vec());
+    let (mut client, of_table, columns) = (client.another(), table.clone(), form.columns.clone());
     let mut ask = move || TableReport::of(&mut client, &of_table, &columns, &AtomicBool::new(false))?.check(&of_table);
     let answer = match options.retries {
         false => Some(ask()),
@@ -366,7 +482,7 @@ fn check_at_start(
             }
             Ok(true)
         }
-        Some(Err(failure)) if failure.is_permanent() || !options.retries => {
+        Some(Err(failure)) if failure.is_permanent() || !options.retries && !has_spool => {
             Err(Error::Io { sink: sink.into(), error: failure.into_io() })
         }
         _ => Ok(false),

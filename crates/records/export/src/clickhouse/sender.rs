@@ -2,13 +2,14 @@
 
 use super::batches::{Batch, Batches};
 use super::client::{Body, Client, Failure};
+use super::row_form::RowForm;
 use super::table::TableReport;
 use crate::sink::Attempts;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
-use weir_clickhouse::{RowColumn, TableName};
+use weir_clickhouse::{TableName, insert_statement};
 
 /// What the sink and its sender share.
 #[derive(Default)]
@@ -66,17 +67,11 @@ pub(super) struct Sender {
     pub sink: String,
     pub client: Client,
     pub table: TableName,
-    pub columns: Vec<RowColumn>,
-    /// The statement that inserts.
-    pub statement: String,
-    /// The beginning of all tokens.
-    pub run: String,
-    pub encoding: Option<&'static str>,
     pub times: Attempts,
     /// An error that stays ends the run.
     pub ends_when_refused: bool,
-    /// The table was checked.
-    pub is_checked: bool,
+    /// The table was found to take rows of this form.
+    pub checked: Option<Arc<RowForm>>,
     pub shared: Arc<Shared>,
     pub back_off: Duration,
     /// The log says that the server takes nothing, and whether this stays.
@@ -93,7 +88,7 @@ impl Sender {
             state.batches.put_back();
             match result {
                 Ok(()) => {
-                    if state.batches.release(batch.id) {
+                    if state.batches.release(&batch) {
                         state.inserted.push(batch);
                     }
                     self.succeed(&mut state);
@@ -130,26 +125,27 @@ impl Sender {
 
     fn attempt(&mut self, batch: &Batch) -> Result<(), Failure> {
         let stop = &self.shared.stop;
-        if !self.is_checked {
-            let report = TableReport::of(&mut self.client, &self.table, &self.columns, stop)?.check(&self.table)?;
-            self.is_checked = true;
+        if self.checked.as_ref() != Some(&batch.form) {
+            let columns = &batch.form.columns;
+            let report = TableReport::of(&mut self.client, &self.table, columns, stop)?.check(&self.table)?;
+            self.checked = Some(batch.form.clone());
             if let Some(warning) = report.window_warning() {
                 warn!(sink = self.sink, "{warning}");
             }
         }
-        let token = format!("{}/{}", self.run, batch.id);
         let settings = [
             // The server would answer before it has inserted.
             ("async_insert", "0"),
             ("wait_end_of_query", "1"),
             ("insert_deduplicate", "1"),
-            ("insert_deduplication_token", token.as_str()),
+            ("insert_deduplication_token", batch.token.as_str()),
             ("deduplicate_blocks_in_dependent_materialized_views", "1"),
             // A capture can have flows of more than 100 days.
             ("max_partitions_per_insert_block", "0"),
         ];
-        let body = Body { octets: batch.octets.clone(), encoding: self.encoding };
-        self.client.run(&self.statement, &settings, &body, stop).map(drop)
+        let body = Body { octets: batch.octets.clone(), encoding: batch.form.is_compressed.then_some("zstd") };
+        let statement = insert_statement(&self.table, &batch.form.columns);
+        self.client.run(&statement, &settings, &body, stop).map(drop)
     }
 
     fn succeed(&mut self, state: &mut State) {
@@ -185,7 +181,7 @@ impl Sender {
             }
         }
         if is_permanent {
-            self.is_checked = false;
+            self.checked = None;
             self.back_off = self.times.reconnect_max;
         }
         self.wait();

@@ -68,13 +68,13 @@ impl TableReport {
 
     /// Whether the first thing that it lacks is the column of the probe: a table that was made before there was one.
     fn lacks_probe(&self) -> bool {
-        matches!(self.differences.first(), Some(Difference::Missing { name: PROBE, .. }))
+        matches!(self.differences.first(), Some(Difference::Missing { name, .. }) if name == PROBE)
     }
 
     /// What it lacks, and what to do about it.
     pub fn problems(&self, table: &TableName) -> Vec<String> {
         let problem = |difference: &Difference| match difference {
-            Difference::Missing { name: PROBE, .. } => no_probe(table),
+            Difference::Missing { name, .. } if name == PROBE => no_probe(table),
             other => other.to_string(),
         };
         self.differences.iter().map(problem).chain(self.window_warning().map(String::from)).collect()

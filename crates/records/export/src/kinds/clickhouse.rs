@@ -2,6 +2,7 @@
 
 use super::collector::parse_endpoint;
 use super::file::FIELDS;
+use super::spool::{LIMIT, SPOOL};
 use super::stream::{BUFFER, CA, NAME};
 use super::{Destination, SinkKind, SinkSetting, WHERE};
 use crate::clickhouse::{ClickHouseSink, Client, ConnectionTimes, Credentials, Endpoint, TableReport, TableSettings};
@@ -9,6 +10,7 @@ use crate::host::host_name;
 use crate::private_file::check_private;
 use crate::rotation::parse_size;
 use crate::sink::{Attempts, Error, ExportOptions, InvalidSink, Sink};
+use crate::spooled::SpoolSettings;
 use crate::tls;
 use hyper::header::HeaderValue;
 use rustls::ClientConfig;
@@ -65,7 +67,7 @@ pub(super) const KIND_HTTP: SinkKind = SinkKind {
     place: "://HOST:PORT/DATABASE.TABLE",
     writes: "a table of ClickHouse over HTTP; default port 8123",
     example: "clickhouse+http://192.0.2.1/weir.flows?user=weir&password-file=/etc/weir/clickhouse",
-    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, PROBE, BATCH_BUFFER, WHERE],
+    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, PROBE, BATCH_BUFFER, SPOOL, LIMIT, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(ClickHouseTable::parse_behind(text, false)?)),
@@ -75,7 +77,21 @@ pub(super) const KIND_HTTPS: SinkKind = SinkKind {
     scheme: "clickhouse+https",
     writes: "a table of ClickHouse over HTTPS; default port 8443",
     example: "clickhouse+https://clickhouse.example/weir.flows?user=weir&password-file=/etc/weir/clickhouse",
-    settings: &[FIELDS, ROWS, WAIT, COMPRESSION, USER, PASSWORD_FILE, PROBE, CA, NAME, BATCH_BUFFER, WHERE],
+    settings: &[
+        FIELDS,
+        ROWS,
+        WAIT,
+        COMPRESSION,
+        USER,
+        PASSWORD_FILE,
+        PROBE,
+        CA,
+        NAME,
+        BATCH_BUFFER,
+        SPOOL,
+        LIMIT,
+        WHERE,
+    ],
     parse: |text| Ok(Arc::new(ClickHouseTable::parse_behind(text, true)?)),
     ..KIND_HTTP
 };
@@ -97,6 +113,7 @@ pub struct ClickHouseTable {
     name: Option<String>,
     settings: TableSettings,
     columns: Option<Vec<&'static Column>>,
+    spool: Option<SpoolSettings>,
 }
 
 impl ClickHouseTable {
@@ -140,15 +157,33 @@ impl ClickHouseTable {
                 probe: Some(host_name()),
             },
             columns: None,
+            spool: None,
         };
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             parsed.set(name, value)?;
         }
+        parsed.check_spool()?;
         if parsed.password_file.is_some() && parsed.user.is_none() {
             parsed.user = Some("default".into());
         }
         Ok(parsed)
+    }
+
+    /// A spool that cannot hold some batches would lose each with the next one.
+    fn check_spool(&self) -> Result<(), InvalidSink> {
+        let Some(spool) = &self.spool else { return Ok(()) };
+        spool.check_settings()?;
+        if spool.limit < self.settings.buffer_bytes as u64 {
+            return Err(InvalidSink::BatchSpoolLimit { limit: spool.limit, buffer: self.settings.buffer_bytes });
+        }
+        Ok(())
+    }
+
+    /// The table, as spools name it.
+    fn collector(&self) -> String {
+        let scheme = if self.is_tls { KIND_HTTPS.scheme } else { KIND_HTTP.scheme };
+        format!("{scheme}://{}:{}/{}", self.host, self.port, self.settings.table)
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidSink> {
@@ -183,6 +218,7 @@ impl ClickHouseTable {
                 settings.buffer_bytes = bytes.ok_or_else(|| InvalidSink::Buffer(value.into()))?;
             }
             "probe" => settings.probe = parse_probe(value)?,
+            "spool" | "limit" => SpoolSettings::set(&mut self.spool, name, value)?,
             "user" if header(value).is_some() && !value.is_empty() => self.user = Some(value.into()),
             "user" => return Err(InvalidSink::Syntax("the name of the user must be of printable ASCII letters")),
             "password-file" | "token-file" => self.password_file = file()?,
@@ -283,10 +319,14 @@ impl Destination for ClickHouseTable {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let client = self.client(options.attempts).map_err(|error| Error::Io { sink: name.into(), error })?;
         let columns = self.columns.clone().unwrap_or_else(|| options.stored_columns.clone());
-        Ok(Box::new(ClickHouseSink::open(name, client, self.settings.clone(), columns, options)?))
+        let spool = self.spool.as_ref().map(|spool| spool.open(name, &self.collector(), options)).transpose()?;
+        Ok(Box::new(ClickHouseSink::open(name, client, self.settings.clone(), columns, spool, options)?))
     }
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        if let Some(spool) = &self.spool {
+            spool.check(name, &self.collector())?;
+        }
         let addresses = (self.host.as_str(), self.port).to_socket_addrs().map(drop);
         let usable = addresses.and_then(|()| self.client(options.attempts).map(drop));
         usable.map_err(|error| Error::Io { sink: name.into(), error })
@@ -296,9 +336,14 @@ impl Destination for ClickHouseTable {
         vec![self.port]
     }
 
+    fn spool(&self) -> Option<&Path> {
+        self.spool.as_ref().map(|spool| spool.folder.as_path())
+    }
+
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        // And the batch that is being filled, with the memory of its compression.
-        self.settings.buffer_bytes as u64 * 5 / 4 + (8 << 20)
+        // And the batch that is being filled, with the memory of its compression; with a spool, the copy that is written.
+        let quarters = if self.spool.is_some() { 7 } else { 5 };
+        self.settings.buffer_bytes as u64 * quarters / 4 + (8 << 20)
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {
@@ -323,6 +368,11 @@ mod tests {
             ("clickhouse+http://h/a.b?compression=lz4", "compression must be zstd or none, not \"lz4\""),
             ("clickhouse+http://h/a.b?probe=a\u{7}", "the name of the probe must have up to 255 octets"),
             ("clickhouse+http://h/a.b?buffer=1", "buffer must be a size from 64KiB"),
+            ("clickhouse+http://h/a.b?limit=1GiB", "limit= is the size of a spool; add spool=FOLDER"),
+            (
+                "clickhouse+http://h/a.b?spool=s&limit=32MiB",
+                "limit= must be at least buffer=, 67108864 octets, not 33554432: a batch is a quarter of buffer=",
+            ),
             ("clickhouse+http://h/a.b?ca=x", "ca= and name= are settings of clickhouse+https://"),
             ("clickhouse+https://h/a.b?password-file=", "the name of a file is missing"),
             ("clickhouse+https://h/a.b?mtu=1", "mtu= is not a setting of ClickHouse; use fields=NAME,..., rows="),

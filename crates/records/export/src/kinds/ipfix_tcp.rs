@@ -1,7 +1,8 @@
 //! `ipfix+tcp://HOST:PORT`: IPFIX (RFC 7011 section 10.4) over TCP.
 
 use super::collector::{ELEMENTS, TEMPLATE};
-use super::stream::{BUFFER, LIMIT, RETRY, SPOOL, TcpCollector};
+use super::spool::{LIMIT, SPOOL};
+use super::stream::{BUFFER, RETRY, TcpCollector};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 

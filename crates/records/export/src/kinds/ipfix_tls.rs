@@ -1,7 +1,8 @@
 //! `ipfix+tls://HOST:PORT`: IPFIX (RFC 7011 sections 10.4 and 11.1) over TLS.
 
 use super::collector::{ELEMENTS, TEMPLATE};
-use super::stream::{BUFFER, CA, CERTIFICATE, KEY, LIMIT, NAME, RETRY, SPOOL, TcpCollector};
+use super::spool::{LIMIT, SPOOL};
+use super::stream::{BUFFER, CA, CERTIFICATE, KEY, NAME, RETRY, TcpCollector};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! `json+tls://HOST:PORT`: one JSON object per line over TLS.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, CA, CERTIFICATE, JsonCollector, KEY, LIMIT, NAME, RETRY, SPOOL};
+use super::spool::{LIMIT, SPOOL};
+use super::stream::{BUFFER, CA, CERTIFICATE, JsonCollector, KEY, NAME, RETRY};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! `json+unix:PATH`: one JSON object per line over a Unix socket.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, JsonCollector, LIMIT, RETRY, SPOOL};
+use super::spool::{LIMIT, SPOOL};
+use super::stream::{BUFFER, JsonCollector, RETRY};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;
 

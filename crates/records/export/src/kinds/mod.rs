@@ -18,6 +18,7 @@ mod netflow5_udp;
 mod netflow9_udp;
 mod parquet;
 mod row_sink;
+mod spool;
 mod stream;
 mod syslog;
 mod syslog_tcp;

@@ -7,17 +7,16 @@ use super::file::split;
 use crate::connection::Peer;
 use crate::json_stream::JsonStreamSink;
 use crate::rotation::parse_size;
-use crate::sink::{Error, ExportOptions, InvalidSink, Owner, Sink};
-use crate::spooled::{DEFAULT_LIMIT, SpoolSettings, Spooled};
+use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use crate::spooled::SpoolSettings;
 use crate::stream::{DEFAULT_BUFFER_BYTES, StreamOutput, StreamSettings};
 use crate::template::{TemplateSettings, TemplateSink, Transport};
 use crate::tls::{Tls, TlsSettings, is_server_name};
 use crate::waiting::READ_AHEAD_BYTES;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use weir_fields::{Column, Format, select_columns};
-use weir_spool::SMALLEST_LIMIT;
 use weir_text::units::parse_duration;
 
 pub(super) const BUFFER: SinkSetting = SinkSetting {
@@ -25,20 +24,6 @@ pub(super) const BUFFER: SinkSetting = SinkSetting {
     value: "16MiB",
     default: "16MiB",
     effect: "connections: memory for records that wait for the collector, from 64KiB",
-};
-
-pub(super) const SPOOL: SinkSetting = SinkSetting {
-    name: "spool",
-    value: "FOLDER",
-    default: "",
-    effect: "connections: folder for records that wait while the collector is away or slow, also for the next run",
-};
-
-pub(super) const LIMIT: SinkSetting = SinkSetting {
-    name: "limit",
-    value: "10GiB",
-    default: "",
-    effect: "size of the spool, from 1MiB: then its oldest records are lost",
 };
 
 pub(super) const RETRY: SinkSetting = SinkSetting {
@@ -201,7 +186,7 @@ impl StreamSettings {
                 let time = time.filter(|time| (least..=most).contains(time));
                 self.retry = Some(time.ok_or_else(|| InvalidSink::Retry(value.into()))?);
             }
-            ("spool" | "limit", _) => self.set_spool(name, value)?,
+            ("spool" | "limit", _) => SpoolSettings::set(&mut self.spool, name, value)?,
             ("ca" | "cert" | "key", Some(_)) if value.is_empty() => return Err(InvalidSink::NoFile(name.into())),
             ("ca", Some(tls)) => tls.ca = Some(value.into()),
             ("cert", Some(tls)) => tls.certificate = Some(value.into()),
@@ -217,22 +202,6 @@ impl StreamSettings {
         Ok(true)
     }
 
-    /// `spool=FOLDER,limit=SIZE` is the same as `spool=FOLDER&limit=SIZE`.
-    fn set_spool(&mut self, name: &str, value: &str) -> Result<(), InvalidSink> {
-        let spool = self.spool.get_or_insert_with(|| SpoolSettings { folder: PathBuf::new(), limit: DEFAULT_LIMIT });
-        if name == "limit" {
-            let limit = parse_size(value).filter(|&limit| limit >= SMALLEST_LIMIT);
-            spool.limit = limit.ok_or_else(|| InvalidSink::SpoolLimit(value.into()))?;
-            return Ok(());
-        }
-        let (folder, limit) = value.rsplit_once(",limit=").map_or((value, None), |(a, b)| (a, Some(b)));
-        if folder.is_empty() {
-            return Err(InvalidSink::Syntax("the folder of the spool is missing: spool=FOLDER"));
-        }
-        spool.folder = folder.into();
-        limit.map_or(Ok(()), |limit| self.set_spool("limit", limit))
-    }
-
     /// Checks the settings together.
     pub(super) fn check_settings(&self) -> Result<(), InvalidSink> {
         let has_one = |tls: &TlsSettings| tls.certificate.is_some() != tls.key.is_some();
@@ -240,10 +209,7 @@ impl StreamSettings {
             let reason = "cert= and key= go together: the client certificate and its key, or neither";
             return Err(InvalidSink::Syntax(reason));
         }
-        if self.spool.as_ref().is_some_and(|spool| spool.folder.as_os_str().is_empty()) {
-            return Err(InvalidSink::Syntax("limit= is the size of a spool; add spool=FOLDER"));
-        }
-        Ok(())
+        self.spool.as_ref().map_or(Ok(()), SpoolSettings::check_settings)
     }
 
     /// Reads the files of TLS.
@@ -275,16 +241,13 @@ impl StreamSettings {
     pub(super) fn open(&self, format: &str, name: &str, options: &ExportOptions) -> Result<StreamOutput, Error> {
         let error = |error: io::Error| Error::Io { sink: name.into(), error };
         let tls = self.load_tls().map_err(error)?;
-        let owner = options.file_owner.map(|Owner { user, group }| (user, group));
-        let spool = self.spool.as_ref().map(|spool| Spooled::open(name, spool.of_sink(&self.collector(format), owner)));
-        let spool = spool.transpose().map_err(|error| Error::Spool { sink: name.into(), error })?;
+        let spool = self.spool.as_ref().map(|spool| spool.open(name, &self.collector(format), options)).transpose()?;
         StreamOutput::open(name, self.clone(), tls, options, spool).map_err(error)
     }
 
     pub(super) fn check(&self, format: &str, name: &str) -> Result<(), Error> {
         if let Some(spool) = &self.spool {
-            let checked = weir_spool::check(&spool.of_sink(&self.collector(format), None));
-            checked.map_err(|error| Error::Spool { sink: name.into(), error })?;
+            spool.check(name, &self.collector(format))?;
         }
         let checked = self.load_tls().and_then(|_| self.peer.addresses());
         checked.map(drop).map_err(|error| Error::Io { sink: name.into(), error })

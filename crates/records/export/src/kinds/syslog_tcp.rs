@@ -1,7 +1,8 @@
 //! `syslog+tcp://HOST:PORT`: syslog messages (RFC 5424) over TCP.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, LIMIT, RETRY, SPOOL};
+use super::spool::{LIMIT, SPOOL};
+use super::stream::{BUFFER, RETRY};
 use super::syslog::{Carrier, FACILITY, SyslogReceiver};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! `syslog+tls://HOST:PORT`: syslog messages (RFC 5424) over TLS.
 
 use super::file::FIELDS;
-use super::stream::{BUFFER, CA, CERTIFICATE, KEY, LIMIT, NAME, RETRY, SPOOL};
+use super::spool::{LIMIT, SPOOL};
+use super::stream::{BUFFER, CA, CERTIFICATE, KEY, NAME, RETRY};
 use super::syslog::{Carrier, FACILITY, SyslogReceiver};
 use super::{SinkKind, WHERE};
 use std::sync::Arc;

@@ -15,6 +15,7 @@ mod table;
 mod transport;
 
 use crate::ipfix_file::{FIRST_TEMPLATE_ID, FileTemplates, OPTIONS_TEMPLATE_SET};
+use crate::message::append_to_context;
 use crate::options_records::{
     MeteringStatus, application_records, flow_keys_record, options_records, options_templates,
 };
@@ -22,7 +23,6 @@ use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::RecordEncoder;
 use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
-use crate::spooled::append_to_context;
 use flow_encoder::{FlowEncoder, Limits};
 pub(crate) use message::write_header;
 use message::{MAX_PADDING, MessageBuilder};
