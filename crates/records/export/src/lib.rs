@@ -17,6 +17,7 @@ mod compression;
 mod connection;
 mod element;
 mod element_selection;
+mod failover;
 mod file_output;
 mod ipfix_file;
 mod json_csv;
@@ -49,6 +50,7 @@ mod waiting;
 
 pub use clickhouse::TableReport;
 pub use compression::Compression;
+pub use failover::FailoverSink;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
 pub use json_csv::{
     append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
@@ -56,5 +58,5 @@ pub use json_csv::{
 pub use kafka_options::{InvalidKafkaOption, UnusableOptions};
 pub use kinds::{ClickHouseTable, SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
-pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
+pub use sink::{Attempts, Error, ExportOptions, FileMode, Intake, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
 pub use sink_spec::SinkSpec;

@@ -12,7 +12,7 @@
 use crate::pending_records::PendingRecords;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tracing::{info, warn};
 use weir_ledger::{EarlierCounters, ExportLossReason, RecordTotals, SinkCounters};
 use weir_spool::{BatchId, Error, SEGMENT_BYTES, Settings, Spool};
@@ -25,7 +25,7 @@ const BATCH_OCTETS: usize = 64 << 10;
 const FORMAT: u16 = 1;
 const NO_DATA_RECORDS: u32 = u32::MAX;
 /// Offset of the export time in an IPFIX message.
-const TIME_OFFSET: usize = 4;
+pub(crate) const TIME_OFFSET: usize = 4;
 
 /// Where records wait on disk for a collector.
 #[derive(Clone, Debug)]
@@ -134,7 +134,6 @@ fn messages_of(mut batch: &[u8]) -> Option<Vec<Message>> {
 
 /// The messages that begin another set of templates: all others are withdrawn first.
 pub(crate) fn change_of_templates(context: &[u8]) -> Vec<Message> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as u32;
     let mut messages = messages_of(context).unwrap_or_default();
     let Some(domain) = messages.first().map(|message| message.octets[12..16].to_vec()) else { return messages };
     // Version, length, time, sequence, domain; sets 2 and 3, 8 octets each: the set's own number and no fields.
@@ -145,7 +144,6 @@ pub(crate) fn change_of_templates(context: &[u8]) -> Vec<Message> {
         messages.insert(0, Message::new(&octets, PendingRecords::default(), Some(0)));
     }
     for message in &mut messages {
-        message.octets[TIME_OFFSET..][..4].copy_from_slice(&now.to_be_bytes());
         (message.is_of_session, message.is_change, message.is_spooled) = (true, true, false);
     }
     messages
@@ -293,6 +291,21 @@ impl Spooled {
             warn!(sink = self.sink, "the spool is full, its oldest records are dropped");
         }
         Vec::new()
+    }
+
+    /// Whether there are messages that the spool has not taken yet.
+    pub fn has_tail(&self) -> bool {
+        !self.tail.is_empty()
+    }
+
+    /// Gives up the newest messages that are only in memory, of at most this number of flows. Returns their flows.
+    pub fn take_back(&mut self, most: u64) -> u64 {
+        let mut flows = 0;
+        while let Some(message) = self.tail.pop_if(|message| flows + message.pending.flows.flows <= most) {
+            self.tail_bytes -= message.memory_bytes();
+            flows += message.pending.flows.flows;
+        }
+        flows
     }
 
     /// Keeps messages that the spool did not take, as those that are newer than all in it.

@@ -19,7 +19,7 @@ pub(crate) use connection::{ConnectionTimes, Endpoint};
 pub use table::TableReport;
 
 use crate::pending_records::{PendingRecords, totals};
-use crate::sink::{Attempts, Error, ExportOptions, Sink};
+use crate::sink::{Attempts, Error, ExportOptions, Intake, Sink};
 use crate::unidirectional::unidirectional;
 use batches::Batch;
 use sender::{Sender, Shared, State};
@@ -293,6 +293,30 @@ impl Sink for ClickHouseSink {
 
     fn counters(&self) -> &SinkCounters {
         &self.counters
+    }
+
+    fn intake(&self) -> Option<Intake> {
+        let state = self.shared.lock();
+        let open = self.open.as_ref().map_or(0, |open| open.octets.len());
+        Some(Intake {
+            is_connected: state.down_since.is_none() && state.failed.is_none() && !self.has_failed,
+            // A server may take long for a batch.
+            is_stalled: false,
+            room: self.settings.buffer_bytes.saturating_sub(state.batches.bytes() + open),
+            gives_back: true,
+        })
+    }
+
+    fn take_back(&mut self, most: u64, all: bool) -> u64 {
+        let mut flows = 0;
+        if let Some(open) = &self.open {
+            flows = open.records.flows.flows;
+            if flows > most {
+                return 0;
+            }
+            self.open = None;
+        }
+        flows + self.shared.lock().batches.take_newest(most - flows, all)
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) const LIMIT: SinkSetting = SinkSetting {
     name: "limit",
     value: "10GiB",
     default: "",
-    effect: "size of the spool, from 1MiB: then its oldest records are lost",
+    effect: "size of the spool, from 1MiB: then its oldest records are lost; 10GiB, or 10G (10^9 octets)",
 };
 
 pub(super) const RETRY: SinkSetting = SinkSetting {
@@ -106,6 +106,10 @@ impl super::Destination for TcpCollector {
         self.stream.spool_folder()
     }
 
+    fn has_intake(&self) -> bool {
+        true
+    }
+
     fn tcp_ports(&self) -> Vec<u16> {
         self.stream.tcp_port().into_iter().collect()
     }
@@ -168,6 +172,10 @@ impl super::Destination for JsonCollector {
 
     fn columns(&self) -> Option<&[&'static Column]> {
         self.columns.as_deref()
+    }
+
+    fn has_intake(&self) -> bool {
+        true
     }
 
     fn tcp_ports(&self) -> Vec<u16> {

@@ -3,6 +3,7 @@ mod arrow;
 mod balance;
 mod certificates;
 mod clickhouse;
+mod failover;
 mod file_errors;
 mod ipfix_source;
 mod kafka;
