@@ -385,6 +385,38 @@ pub struct SinkCounters {
     pub messages: u64,
     /// Octets written.
     pub octets: u64,
+    /// The sinks of `failover:`, of which all other totals are the sum; empty for any other sink.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberCounters>,
+}
+
+/// What became of the records of `failover:` that one of its sinks got. What was moved to another one counts there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemberCounters {
+    /// As the user wrote it.
+    pub sink: String,
+    /// New records go to it.
+    pub is_active: bool,
+    /// How often they began to go to it because another one took none, or because it takes them again.
+    pub takeovers: u64,
+    /// Accepted by the operating system.
+    pub exported: RecordTotals,
+    /// Waits on disk.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spooled: RecordTotals,
+    /// Not delivered, by key of the [`ExportLossReason`].
+    pub lost: BTreeMap<&'static str, RecordTotals>,
+}
+
+impl MemberCounters {
+    /// Adds the counters of the same sink, opened again.
+    fn merge(&mut self, other: Self) {
+        self.is_active = other.is_active;
+        self.takeovers += other.takeovers;
+        self.exported.merge(other.exported);
+        self.spooled.merge(other.spooled);
+        other.lost.into_iter().for_each(|(reason, lost)| self.lost.entry(reason).or_default().merge(lost));
+    }
 }
 
 /// Records of earlier runs in the spool of a sink. `found = delivered + spooled + lost`.
@@ -437,6 +469,12 @@ impl SinkCounters {
         self.wire_records += other.wire_records;
         self.messages += other.messages;
         self.octets += other.octets;
+        for member in other.members {
+            match self.members.iter_mut().find(|same| same.sink == member.sink) {
+                Some(same) => same.merge(member),
+                None => self.members.push(member),
+            }
+        }
     }
 
     /// All records of this run: exported, filtered, lost, waiting, spooled, and those that ended while the sink was not

@@ -127,6 +127,10 @@ impl Ledger {
             ] {
                 equal(format!("{name}: {what} found in the spool = delivered + spooled + lost"), found, outcomes);
             }
+            if !sink.members.is_empty() {
+                let of_members = sink.members.iter().map(|member| member.exported.flows).sum();
+                equal(format!("{name}: flows exported = sum over its sinks"), sink.exported.flows, of_members);
+            }
         }
         wrong
     }

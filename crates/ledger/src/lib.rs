@@ -19,8 +19,8 @@ mod reasons;
 mod timing;
 
 pub use counters::{
-    ActionCounters, ClockCounters, EarlierCounters, InspectionCounters, OutputCounters, OverloadCounters, PacketTotals,
-    RecordTotals, RecorderCounters, RuleCounters, SinkCounters, TrafficCounters,
+    ActionCounters, ClockCounters, EarlierCounters, InspectionCounters, MemberCounters, OutputCounters,
+    OverloadCounters, PacketTotals, RecordTotals, RecorderCounters, RuleCounters, SinkCounters, TrafficCounters,
 };
 pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, OutputDropReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -58,6 +58,9 @@ timing! {
     sink_dead: Duration::from_secs(120),
     /// `weir read`, and the end of a run that has no time limit, wait this long for a lost connection.
     sink_outage: Duration::from_secs(10),
+    /// A sink of `failover:` that takes no records for this time is left for another one, and one before it that takes
+    /// records for this time gets them again.
+    sink_failover: Duration::from_secs(5),
     /// After the last record, a collector has this time to close its connection.
     sink_close: Duration::from_secs(2),
     /// Between two calls that let a sink connect and do what is due, while it gets no records.

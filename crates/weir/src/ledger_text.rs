@@ -118,6 +118,14 @@ fn add_sink(rows: &mut Rows, sink: &SinkCounters) {
     for (what, &flows) in &sink.altered {
         rows.add(format!("  of the exported, {what}"), &[flows]);
     }
+    for member in &sink.members {
+        let now = if member.is_active { ", active" } else { "" };
+        rows.add(format!("  of these {}{now}, exported", member.sink), &totals(member.exported));
+        let lost = member.lost.iter().map(|(reason, &records)| (format!("lost, {reason}"), records));
+        for (what, records) in lost.chain([("spooled".into(), member.spooled)]).filter(|(_, of)| of.flows > 0) {
+            rows.add(format!("    + {what}"), &totals(records));
+        }
+    }
     add_earlier(rows, &sink.earlier);
 }
 

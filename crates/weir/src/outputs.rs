@@ -20,7 +20,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Level, debug, error};
 use weir_anonymise::{Anonymiser, AnonymisingSink};
-use weir_export::{Attempts, Compression, ExportOptions, FileMode, OutputFile, Owner, Sink, SinkSpec, ViewFormat};
+use weir_export::{
+    Attempts, Compression, ExportOptions, FailoverSink, FileMode, OutputFile, Owner, Sink, SinkSpec, ViewFormat,
+};
 use weir_fields::{Column, Profile, Words};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
@@ -92,7 +94,7 @@ impl Outputs {
         for output in &options.outputs {
             match output {
                 Output::Records(sink) => sinks.push(sink.clone()),
-                Output::Balanced(shares) => sinks.extend(shares.iter().cloned()),
+                Output::Balanced(members) | Output::Failover(members) => sinks.extend(members.iter().cloned()),
                 Output::Packets(path) => {
                     invalid.extend(RecordSink::parse(&format!("packets:{}", path.display())).err())
                 }
@@ -159,7 +161,14 @@ impl Outputs {
     /// What views and stores take.
     pub fn memory(&self) -> ViewMemory {
         let stores = self.sinks.iter().map(|sink| sink.spec.memory_bytes(&self.stored_columns, self.retries));
-        ViewMemory { store_bytes: stores.sum(), ..self.view_memory }
+        let failovers = self.units().filter(|unit| unit.len() > 1).count() as u64;
+        let store_bytes = stores.sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64;
+        ViewMemory { store_bytes, ..self.view_memory }
+    }
+
+    /// What runs as one sink: the sinks of a `failover:`, and each other sink.
+    pub fn units(&self) -> impl Iterator<Item = &[RecordSink]> {
+        self.sinks.chunk_by(|_, next| next.failover.is_some_and(|place| place > 0))
     }
 
     /// Whether a sink has a view instead of records.
@@ -179,8 +188,11 @@ impl Outputs {
     }
 
     /// Checks a sink together with the view, without opening it.
-    pub fn check_sink(&self, RecordSink { spec, .. }: &RecordSink) -> Result<(), Error> {
+    pub fn check_sink(&self, RecordSink { spec, failover, .. }: &RecordSink) -> Result<(), Error> {
         let Some(format) = spec.view_format() else { return Ok(()) };
+        if failover.is_some() && self.view.is_some() {
+            return Err(OutputError::ViewOfFailover(spec.to_string()).into());
+        }
         if spec.columns().is_some() && self.view.is_some() {
             return Err(OutputError::FieldsOfView(spec.name().into()).into());
         }
@@ -241,15 +253,16 @@ impl Outputs {
         stop: &AtomicBool,
     ) -> Result<OpenOutputs, Error> {
         self.check_views(options)?;
-        let mut sinks: Vec<_> = self.sinks.iter().map(|_| None).collect();
+        let units: Vec<_> = self.units().collect();
+        let mut sinks: Vec<_> = units.iter().map(|_| None).collect();
         let mut stats = None;
         // Opening files may empty them, so pipes come first: a signal may end the wait for their readers.
         for is_last in [false, true] {
-            for (opened, sink) in sinks.iter_mut().zip(&self.sinks) {
-                if opened.is_none() && (is_last || is_pipe(&Target::of_sink(&sink.spec))) {
-                    let open = || self.open_sink(sink, options, key, mode);
-                    *opened = Some(files::wait_for_reader(&format!("-o {sink}"), stop, open)?);
-                    debug!(%sink, "sink opened");
+            for (opened, unit) in sinks.iter_mut().zip(&units) {
+                if opened.is_none() && (is_last || unit.iter().any(|sink| is_pipe(&Target::of_sink(&sink.spec)))) {
+                    let (name, open) = (name_of(unit), || self.open_unit(unit, options, key, mode));
+                    *opened = Some(files::wait_for_reader(&format!("-o {name}"), stop, open)?);
+                    debug!(sink = name, "sink opened");
                 }
             }
             if let Some(path) = self.stats.as_deref()
@@ -264,7 +277,7 @@ impl Outputs {
         Ok(OpenOutputs { sinks, summary: Arc::default(), stats })
     }
 
-    /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open.
+    /// Opens new sinks while the probe runs. `position` is the position of a unit that stays open.
     ///
     /// # Errors
     /// A sink cannot be opened, or is a pipe without a reader. New files of other sinks are removed
@@ -273,33 +286,43 @@ impl Outputs {
         &self,
         options: &arguments::Sinks,
         key: KeyOptions,
-        position: impl Fn(&RecordSink) -> Option<usize>,
+        position: impl Fn(&[RecordSink]) -> Option<usize>,
     ) -> Result<Vec<SinkChange>, Error> {
         self.check_views(options)?;
-        let open = |sink| {
-            if let Some(position) = position(sink) {
+        let open = |unit| {
+            if let Some(position) = position(unit) {
                 return Ok(SinkChange::Keep(position));
             }
-            let open = || self.open_sink(sink, options, key, FileMode::Append);
-            let opened = files::wait_for_reader(&format!("-o {sink}"), &AtomicBool::new(true), open)?;
+            let open = || self.open_unit(unit, options, key, FileMode::Append);
+            let opened = files::wait_for_reader(&format!("-o {}", name_of(unit)), &AtomicBool::new(true), open)?;
             Ok(SinkChange::Open(opened))
         };
-        self.sinks.iter().map(open).collect()
+        self.units().map(open).collect()
     }
 
     /// Opens a sink that gets only the records that the expressions select.
-    fn open_sink(
+    fn open_unit(
         &self,
-        sink: &RecordSink,
+        unit: &[RecordSink],
         options: &arguments::Sinks,
         key: KeyOptions,
         mode: FileMode,
     ) -> Result<Box<dyn Sink + Send>, Error> {
-        let RecordSink { spec, condition, share } = sink;
+        let export = self.export_options(options, key, mode);
+        let (condition, share) = unit.first().map_or((&None, &None), |sink| (&sink.condition, &sink.share));
         let expressions: Vec<_> = options.records.iter().chain(condition).cloned().collect();
-        let opened = match self.written_at_end(spec) {
-            Some(format) => Box::new(self.open_table(spec, format, options, mode)?),
-            None => spec.open(&self.export_options(options, key, mode))?,
+        let name = name_of(unit);
+        let opened: Box<dyn Sink + Send> = match unit {
+            [RecordSink { spec, .. }] => match self.written_at_end(spec) {
+                Some(format) => Box::new(self.open_table(spec, format, options, mode)?),
+                None => spec.open(&export)?,
+            },
+            members => {
+                // Another sink is there for a collector that is away.
+                let of_member = ExportOptions { retries: true, ..export };
+                let opened = members.iter().map(|sink| sink.spec.open(&of_member)).collect::<Result<_, _>>()?;
+                Box::new(FailoverSink::new(&name, opened, of_member.attempts, self.retries))
+            }
         };
         // Expressions have the true values. No sink is opened without the key.
         let opened: Box<dyn Sink + Send> = match (&options.anonymise, &self.anonymiser) {
@@ -307,7 +330,6 @@ impl Outputs {
             (Some(_), Some(anonymiser)) => Box::new(AnonymisingSink::new(opened, anonymiser.clone())),
             (Some(_), None) => return Err(OutputError::NoAnonymisationKey.into()),
         };
-        let name = spec.to_string();
         let gets_all = expressions.is_empty() && share.is_none();
         Ok(if gets_all { opened } else { Box::new(SelectingSink::new(&name, opened, expressions, *share)) })
     }
@@ -482,6 +504,12 @@ pub fn write_json(mut json: Vec<u8>, path: &Path, file: Option<File>, problem: &
 
 fn stats_option(path: &Path) -> String {
     format!("--stats {}", path.display())
+}
+
+/// The name of a sink in the ledger and in the log.
+fn name_of(unit: &[RecordSink]) -> String {
+    let names: Vec<_> = unit.iter().map(RecordSink::to_string).collect();
+    format!("{}{}", if unit.len() > 1 { "failover:" } else { "" }, names.join(","))
 }
 
 /// Whether an output is a named pipe at present.

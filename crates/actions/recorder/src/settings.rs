@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_ledger::Timing;
-use weir_text::units::parse_duration;
+use weir_text::units::{parse_duration, parse_size};
 
 /// Smallest limit of a file, octets.
 const MIN_SIZE: u64 = 1 << 20;
@@ -69,15 +69,6 @@ impl FolderSettings {
     }
 }
 
-/// A size with a unit, as in `rotate=` of sinks.
-fn parse_size(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u64); 4] = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
-    const BINARY: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let (_, factor) = UNITS.into_iter().chain(BINARY).find(|(unit, _)| *unit == &text[digits.len()..])?;
-    digits.parse::<u64>().ok()?.checked_mul(factor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +90,7 @@ mod tests {
         for (output, problem) in [
             ("folder:", "name a folder"),
             ("folder:x?sise=1GiB", "no setting sise; there are size, time and total"),
-            ("folder:x?size=1G", "size=1G is not a size; write for example size=1GiB"),
+            ("folder:x?size=1X", "size=1X is not a size; write for example size=1GiB"),
             ("folder:x?time=1ms", "time=1ms is not a time"),
             ("folder:x?size=1GiB&total=1GiB", "must be at least twice"),
             ("folder:x?size=1kB", "at least 1MiB"),

@@ -2,7 +2,7 @@
 
 use crate::json_csv::{TextFormat, append_lines};
 use crate::pending_records::PendingRecords;
-use crate::sink::{Error, ExportOptions, Sink};
+use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::stream::StreamOutput;
 use std::time::Instant;
 use weir_fields::Column;
@@ -62,5 +62,13 @@ impl Sink for JsonStreamSink {
 
     fn counters(&self) -> &SinkCounters {
         &self.counters
+    }
+
+    fn intake(&self) -> Option<Intake> {
+        Some(self.output.intake())
+    }
+
+    fn take_back(&mut self, most: u64, all: bool) -> u64 {
+        self.output.take_back(most, all)
     }
 }

@@ -17,6 +17,7 @@ mod compression;
 mod connection;
 mod element;
 mod element_selection;
+mod failover;
 mod file_output;
 mod host;
 mod ipfix_file;
@@ -52,6 +53,7 @@ mod waiting;
 
 pub use clickhouse::TableReport;
 pub use compression::Compression;
+pub use failover::FailoverSink;
 pub use file_output::{OutputFile, UnusedFile, check_file, open_file};
 pub use json_csv::{
     append_csv_text, append_json_record, append_json_text, append_tcp_csv, append_tcp_json, tcp_columns,
@@ -59,5 +61,5 @@ pub use json_csv::{
 pub use kafka_options::{InvalidKafkaOption, UnusableOptions};
 pub use kinds::{ClickHouseTable, SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
-pub use sink::{Attempts, Error, ExportOptions, FileMode, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
+pub use sink::{Attempts, Error, ExportOptions, FileMode, Intake, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
 pub use sink_spec::SinkSpec;

@@ -8,13 +8,12 @@
 
 use crate::pending_records::PendingRecords;
 use crate::spooled::{Context, Item, OfSpool};
-use std::time::{SystemTime, UNIX_EPOCH};
 use weir_ledger::RecordTotals;
 use weir_spool::Batch;
 
 const NO_DATA_RECORDS: u32 = u32::MAX;
 /// Offset of the export time in an IPFIX message.
-const TIME_OFFSET: usize = 4;
+pub(crate) const TIME_OFFSET: usize = 4;
 
 /// A message that waits.
 pub(crate) struct Message {
@@ -129,7 +128,6 @@ fn messages_of(mut batch: &[u8]) -> Option<Vec<Message>> {
 
 /// The messages that begin another set of templates: all others are withdrawn first.
 pub(crate) fn change_of_templates(context: &[u8]) -> Vec<Message> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as u32;
     let mut messages = messages_of(context).unwrap_or_default();
     let Some(domain) = messages.first().map(|message| message.octets[12..16].to_vec()) else { return messages };
     // Version, length, time, sequence, domain; sets 2 and 3, 8 octets each: the set's own number and no fields.
@@ -140,7 +138,6 @@ pub(crate) fn change_of_templates(context: &[u8]) -> Vec<Message> {
         messages.insert(0, Message::new(&octets, PendingRecords::default(), Some(0)));
     }
     for message in &mut messages {
-        message.octets[TIME_OFFSET..][..4].copy_from_slice(&now.to_be_bytes());
         (message.is_of_session, message.is_change, message.is_spooled) = (true, true, false);
     }
     messages

@@ -40,12 +40,7 @@ pub(crate) struct RotationSettings {
 
 /// Parses a size of at least 64 KiB (`100MB`, `1GiB`). Returns bytes.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let sizes = [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
-    let binary_sizes = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-    let (_, factor) = sizes.into_iter().chain(binary_sizes).find(|(name, _)| *name == unit)?;
-    number.parse::<u64>().ok()?.checked_mul(factor).filter(|&bytes| bytes >= MIN_FILE_BYTES)
+    weir_text::units::parse_size(text).filter(|&bytes| bytes >= MIN_FILE_BYTES)
 }
 
 impl RotationSettings {

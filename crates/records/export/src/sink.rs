@@ -62,6 +62,30 @@ pub trait Sink {
     fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         None
     }
+
+    /// How a collector takes records; `None` if the sink does not know, as over UDP.
+    fn intake(&self) -> Option<Intake> {
+        None
+    }
+
+    /// Gives up flows that wait: the last ones that were written, at most this number. Returns how many. They are in no
+    /// counter. `all`: also those that the collector may have in part, which may reach it nevertheless.
+    fn take_back(&mut self, _most: u64, _all: bool) -> u64 {
+        0
+    }
+}
+
+/// How a collector takes records at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intake {
+    /// There is a connection, or nothing shows that there is none.
+    pub is_connected: bool,
+    /// Messages wait for the system to take octets of them, which [`SinkCounters::octets`] counts.
+    pub is_stalled: bool,
+    /// Memory for more that waits, bytes; `usize::MAX` if it waits on disk.
+    pub room: usize,
+    /// Whether [`Sink::take_back`] gives up what waits.
+    pub gives_back: bool,
 }
 
 /// How a regular file that exists is opened. It makes no difference for devices and pipes.
@@ -136,6 +160,8 @@ pub struct Attempts {
     pub dead: Duration,
     /// Without live traffic and at the end of a run, a sink waits this long for a lost connection.
     pub outage: Duration,
+    /// From when a sink of `failover:` takes no records until others get them, and the other way round.
+    pub failover: Duration,
     /// After the last record, for the collector to close the connection.
     pub close: Duration,
 }
@@ -150,6 +176,7 @@ impl From<&Timing> for Attempts {
             connect: timing.sink_connect,
             dead: timing.sink_dead,
             outage: timing.sink_outage,
+            failover: timing.sink_failover,
             close: timing.sink_close,
         }
     }

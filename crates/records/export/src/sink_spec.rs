@@ -73,6 +73,11 @@ impl SinkSpec {
         self.destination.spool()
     }
 
+    /// Whether it knows how its collector takes records ([`Sink::intake`]): over a connection.
+    pub fn has_intake(&self) -> bool {
+        self.destination.has_intake()
+    }
+
     /// The path of the file, or a name of standard output; `None` for a collector and a folder.
     pub fn path(&self) -> Option<&str> {
         self.destination.file().map(|file| file.path.as_str())

@@ -195,6 +195,21 @@ impl<T: Item> Spooled<T> {
         Vec::new()
     }
 
+    /// Whether there are items that the spool has not taken yet.
+    pub fn has_tail(&self) -> bool {
+        !self.tail.is_empty()
+    }
+
+    /// Gives up the newest items that are only in memory, of at most this number of flows. Returns their flows.
+    pub fn take_back(&mut self, most: u64) -> u64 {
+        let mut flows = 0;
+        while let Some(item) = self.tail.pop_if(|item| flows + item.pending().flows.flows <= most) {
+            self.tail_bytes -= item.memory_bytes();
+            flows += item.pending().flows.flows;
+        }
+        flows
+    }
+
     /// Keeps items that the spool did not take, as those that are newer than all in it.
     pub fn keep(&mut self, items: Vec<T>) {
         items.into_iter().for_each(|item| self.push(item));

@@ -17,13 +17,14 @@
 use crate::connection::{Connection, Peer};
 use crate::message::Message;
 use crate::pending_records::PendingRecords;
-use crate::sink::{Attempts, ExportOptions};
+use crate::sink::{Attempts, ExportOptions, Intake};
 use crate::spooled::{SpoolSettings, Spooled};
 use crate::tls::{Tls, TlsSettings};
 use crate::waiting::Waiting;
 use socket2::SockAddr;
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 use weir_ledger::{ExportLossReason, SinkCounters};
@@ -92,6 +93,10 @@ pub(crate) struct StreamOutput {
     until: Option<Instant>,
     /// There is a connection, and the messages of its session come first.
     is_new_session: bool,
+    /// The addresses of the name when it was last resolved; none before.
+    addresses: VecDeque<SockAddr>,
+    /// The log says that the name has none any longer.
+    is_unresolved: bool,
 }
 
 impl StreamOutput {
@@ -125,6 +130,8 @@ impl StreamOutput {
             lost_flows: 0,
             until: None,
             is_new_session: false,
+            addresses: VecDeque::new(),
+            is_unresolved: false,
         };
         if retries {
             if !output.settings.peer.is_name() && output.tls.is_none() {
@@ -163,6 +170,30 @@ impl StreamOutput {
         matches!(self.state, State::Up { .. })
     }
 
+    /// How the collector takes messages.
+    pub fn intake(&self) -> Intake {
+        let room = self.settings.buffer_bytes.saturating_sub(self.waiting.memory_bytes());
+        Intake {
+            is_connected: self.is_connected(),
+            is_stalled: !self.waiting.is_empty(),
+            room: if self.has_spool() { usize::MAX } else { room },
+            gives_back: true,
+        }
+    }
+
+    /// Gives up messages that wait, the newest first; returns the number of their flows. `all`: also those of which the
+    /// connection has a part, which ends it; with a spool, these stay for it.
+    pub fn take_back(&mut self, most: u64, all: bool) -> u64 {
+        if all && !self.has_spool() {
+            if self.is_connected() {
+                self.down_since = Some(Instant::now());
+                self.retry_later();
+            }
+            self.waiting.end_connection();
+        }
+        self.waiting.take_back(most)
+    }
+
     /// The run ends: nothing waits any longer than this.
     pub fn drain(&mut self, until: Instant) {
         self.until = Some(until);
@@ -187,7 +218,7 @@ impl StreamOutput {
     /// continues an attempt to connect. Returns whether a new session begins.
     pub fn connect(&mut self, counters: &mut SinkCounters) -> bool {
         self.flush(counters);
-        let is_new = std::mem::take(&mut self.is_new_session) || self.advance(Duration::ZERO);
+        let is_new = mem::take(&mut self.is_new_session) || self.advance(Duration::ZERO);
         self.waiting.settle(counters);
         is_new
     }
@@ -241,7 +272,7 @@ impl StreamOutput {
         counters: &mut SinkCounters,
     ) -> Outcome {
         loop {
-            if std::mem::take(&mut self.is_new_session) {
+            if mem::take(&mut self.is_new_session) {
                 return Outcome::NewSession;
             }
             self.flush(counters);
@@ -320,14 +351,14 @@ impl StreamOutput {
         match self.try_to_connect(wait) {
             Progress::Connected => {
                 let late = self.waiting.flows();
-                if std::mem::take(&mut self.is_logged) {
+                if mem::take(&mut self.is_logged) {
                     info!(sink = self.sink, late, lost = self.lost_flows, "connected to the collector again");
                 }
                 true
             }
             Progress::Pending => false,
             Progress::Failed(error) => {
-                if !std::mem::replace(&mut self.is_logged, true) {
+                if !mem::replace(&mut self.is_logged, true) {
                     let sink = &self.sink;
                     warn!(sink, %error, "collector cannot be reached, trying again, its records wait until then");
                 }
@@ -343,7 +374,7 @@ impl StreamOutput {
         let mut others = match &mut self.state {
             State::Up { .. } => return Progress::Pending,
             State::Down { next_attempt } if Instant::now() < *next_attempt => return Progress::Pending,
-            State::Down { .. } => match self.settings.peer.addresses() {
+            State::Down { .. } => match self.resolve() {
                 Ok(addresses) => addresses,
                 Err(error) => return Progress::Failed(error),
             },
@@ -351,7 +382,7 @@ impl StreamOutput {
                 Ok(false) => return Progress::Pending,
                 Ok(true) => return self.begin_connection(),
                 Err(error) if others.is_empty() || is_of_tls(&error) => return Progress::Failed(error),
-                Err(_) => std::mem::take(others),
+                Err(_) => mem::take(others),
             },
         };
         let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -373,9 +404,34 @@ impl StreamOutput {
         Progress::Failed(error)
     }
 
+    /// The addresses of the collector now. Logs when its name has others than before, or none.
+    fn resolve(&mut self) -> io::Result<VecDeque<SockAddr>> {
+        let result = self.settings.peer.addresses();
+        if !self.settings.peer.is_name() {
+            return result;
+        }
+        let sink = &self.sink;
+        match &result {
+            Ok(addresses) => {
+                let is_same = addresses.iter().all(|address| self.addresses.contains(address));
+                if !self.addresses.is_empty() && !(is_same && addresses.len() == self.addresses.len()) {
+                    info!(sink, addresses = shown(addresses), "the name of the collector has other addresses now");
+                }
+                self.addresses.clone_from(addresses);
+                self.is_unresolved = false;
+            }
+            Err(error) => {
+                if !self.addresses.is_empty() && !mem::replace(&mut self.is_unresolved, true) {
+                    warn!(sink, %error, "the name of the collector cannot be resolved any longer, trying again");
+                }
+            }
+        }
+        result
+    }
+
     fn begin_connection(&mut self) -> Progress {
         let now = Instant::now();
-        match std::mem::replace(&mut self.state, State::Down { next_attempt: now }) {
+        match mem::replace(&mut self.state, State::Down { next_attempt: now }) {
             State::Connecting { connection, .. } | State::Up { connection, .. } => {
                 (self.state, self.down_since) = (State::Up { connection, since: now }, None);
                 Progress::Connected
@@ -409,6 +465,12 @@ impl StreamOutput {
             warn!(sink = self.sink, %error, "the collector ended the connection early, it may lack the last records");
         }
     }
+}
+
+/// Addresses for the log.
+fn shown(addresses: &VecDeque<SockAddr>) -> String {
+    let texts: Vec<_> = addresses.iter().filter_map(|address| Some(address.as_socket()?.ip().to_string())).collect();
+    texts.join(", ")
 }
 
 /// Whether TLS cannot begin, which is so for all addresses of a collector.

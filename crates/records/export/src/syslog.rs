@@ -9,7 +9,7 @@
 use crate::host::host_name;
 use crate::json_csv::{TextFormat, append_lines};
 use crate::pending_records::PendingRecords;
-use crate::sink::{Error, ExportOptions, Sink};
+use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::stream::StreamOutput;
 use crate::udp::UdpOutput;
 use jiff::Timestamp;
@@ -186,6 +186,14 @@ impl Sink for SyslogSink {
 
     fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         if let SyslogOutput::Udp(udp, _) = &self.output { udp.endpoints() } else { None }
+    }
+
+    fn intake(&self) -> Option<Intake> {
+        if let SyslogOutput::Stream(stream) = &self.output { Some(stream.intake()) } else { None }
+    }
+
+    fn take_back(&mut self, most: u64, all: bool) -> u64 {
+        if let SyslogOutput::Stream(stream) = &mut self.output { stream.take_back(most, all) } else { 0 }
     }
 }
 

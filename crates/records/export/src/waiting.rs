@@ -5,13 +5,15 @@
 //!             └> oldest lost beyond the limit, but none of which the connection has taken a part;
 //!                with a spool, all go to the disk, and newer ones behind them
 //! ```
-//! IPFIX messages are numbered when they are sent, from 0 in each connection (RFC 7011 section 3.1).
+//! IPFIX messages get their number, from 0 in each connection, and their Export Time when they are sent (RFC 7011
+//! section 3.1): no element of Weir's records is relative to it.
 
-use crate::message::{Message, change_of_templates};
+use crate::message::{Message, TIME_OFFSET, change_of_templates};
 use crate::pending_records::PendingRecords;
 use crate::spooled::{Context, Item, OfSpool, Spooled};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Most messages that a connection gets at once.
@@ -61,6 +63,11 @@ impl Waiting {
     /// What the messages take, in memory and on disk, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes + self.spool.as_ref().map_or(0, Spooled::bytes)
+    }
+
+    /// The messages in memory, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
     }
 
     pub fn is_empty(&self) -> bool {
@@ -154,12 +161,17 @@ impl Waiting {
     /// What the connection has not taken of the first messages.
     pub fn slices(&mut self) -> Vec<IoSlice<'_>> {
         let (first, taken_octets) = self.first_not_taken();
+        // Octets that the connection has taken do not change.
+        let untouched = first + usize::from(taken_octets > 0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as u32;
         let mut sequence = self.sequence;
-        for message in self.messages.iter_mut().take(first + MAX_SLICES) {
-            if let Some(data_records) = message.data_records {
+        for (at, message) in self.messages.iter_mut().take(first + MAX_SLICES).enumerate() {
+            let Some(data_records) = message.data_records else { continue };
+            if at >= untouched {
+                message.octets[TIME_OFFSET..][..4].copy_from_slice(&now.to_be_bytes());
                 message.octets[SEQUENCE_OFFSET..][..4].copy_from_slice(&sequence.to_be_bytes());
-                sequence = sequence.wrapping_add(data_records);
             }
+            sequence = sequence.wrapping_add(data_records);
         }
         let messages = self.messages.iter().skip(first).take(MAX_SLICES);
         let mut slices: Vec<_> = messages.map(|message| IoSlice::new(&message.octets)).collect();
@@ -262,6 +274,34 @@ impl Waiting {
             flows += message.pending.flows.flows;
             message.pending.count_lost(ExportLossReason::BufferFull, counters);
         }
+        flows
+    }
+
+    /// Gives up the newest messages of this run in memory, whole ones of at most this number of flows, but none of which
+    /// the connection has taken a part. Returns the number of their flows.
+    pub fn take_back(&mut self, most: u64) -> u64 {
+        let mut flows = self.spool.as_mut().map_or(0, |spool| spool.take_back(most));
+        let (whole, part) = self.first_not_taken();
+        let first = (whole + usize::from(part > 0)).min(self.messages.len());
+        let mut kept = Vec::new();
+        // With messages left behind it in the spool, an older one stays, too.
+        let is_open = |spool: &Spooled<Message>| !spool.has_tail();
+        while self.messages.len() > first
+            && self.spool.as_ref().is_none_or(is_open)
+            && let Some(message) = self.messages.pop_back()
+        {
+            let of_message = message.pending.flows.flows;
+            if message.is_of_session || message.is_spooled {
+                kept.push(message);
+            } else if flows + of_message > most {
+                kept.push(message);
+                break;
+            } else {
+                flows += of_message;
+                self.bytes -= message.memory_bytes();
+            }
+        }
+        self.messages.extend(kept.into_iter().rev());
         flows
     }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::str::FromStr;
 use std::time::Duration;
 use tracing::{debug, info, warn};
-use weir_text::units::time_unit_ns;
+use weir_text::units::{parse_size, time_unit_ns};
 
 const MIN_AGE: Duration = Duration::from_secs(3600);
 const MIN_OCTETS: u64 = 1_000_000;
@@ -31,7 +31,7 @@ impl FromStr for Keep {
     fn from_str(text: &str) -> Result<Self, InvalidKeep> {
         let mut keep = Self::default();
         for limit in text.split(',') {
-            match (time(limit), size(limit)) {
+            match (time(limit), parse_size(limit)) {
                 (Some(age), _) if keep.age.is_none() && age >= MIN_AGE => keep.age = Some(age),
                 (_, Some(octets)) if keep.octets.is_none() && octets >= MIN_OCTETS => keep.octets = Some(octets),
                 _ => return Err(InvalidKeep(text.into())),
@@ -50,18 +50,6 @@ fn number(text: &str) -> Option<(u64, &str)> {
 fn time(text: &str) -> Option<Duration> {
     let (number, unit) = number(text)?;
     time_unit_ns(unit).and_then(|ns| number.checked_mul(ns)).map(Duration::from_nanos)
-}
-
-/// A number of octets with a decimal or a binary unit.
-fn size(text: &str) -> Option<u64> {
-    let (number, unit) = number(text)?;
-    let (letter, factor) = match unit.split_at_checked(1)? {
-        (letter, "" | "B") => (letter, 1000_u64),
-        (letter, "i" | "iB") => (letter, 1024),
-        _ => return None,
-    };
-    let power = ["M", "G", "T"].iter().position(|known| *known == letter)?;
-    number.checked_mul(factor.pow(power as u32 + 2))
 }
 
 /// What was removed.

@@ -13,8 +13,8 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_dpi::printable;
 use weir_ledger::{
-    ActionCounters, ExportLossReason, Ledger, OutputCounters, OutputDropReason, PacketAnomaly, RecorderCounters,
-    RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
+    ActionCounters, ExportLossReason, Ledger, MemberCounters, OutputCounters, OutputDropReason, PacketAnomaly,
+    RecorderCounters, RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
 };
 use weir_probe::GroupStatus;
 
@@ -318,8 +318,26 @@ fn add_actions(page: &mut Page, actions: Option<&ActionCounters>) {
     page.add_all("output", &recorders.collect::<Vec<_>>(), OF_RECORDERS);
 }
 
+/// The sinks of `failover:`. Without one these metrics have no series.
+fn add_members(page: &mut Page, sinks: &[(String, &SinkCounters)]) {
+    let figures: [Figure<MemberCounters>; 3] = [
+        ("weir_failover_active", "1 for the sink that gets the records now", |of| of.is_active.into()),
+        ("weir_failover_takeovers_total", "How often records began to go to this sink", |of| of.takeovers),
+        ("weir_failover_records_exported_total", "Flow records that this sink has sent", |of| of.exported.flows),
+    ];
+    for (name, help, value) in figures {
+        let mut metric = page.metric(name, help);
+        for (sink, counters) in sinks {
+            for member in &counters.members {
+                metric.add(&[("sink", sink), ("member", &member.sink)], value(member));
+            }
+        }
+    }
+}
+
 fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)], on_the_way: u64) {
     page.add_all("sink", sinks, OF_SINKS);
+    add_members(page, sinks);
     let mut metric = page.metric("weir_records_lost_total", "Flow records that were not delivered, by reason");
     for (sink, counters) in sinks {
         for reason in ExportLossReason::ALL.iter().map(|reason| reason.key()) {

@@ -109,6 +109,23 @@ pub fn parse_number(text: &str) -> Result<u64, ParseError> {
     parse_within(text, 0, u64::MAX)
 }
 
+/// Parses a size in octets, with its unit: `k`, `M`, `G` and `T` are decimal (`G` is 10^9), `Ki`, `Mi`, `Gi` and `Ti` binary,
+/// each also with `B`. `None` without a unit.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let prefix = unit.strip_suffix('B').unwrap_or(unit);
+    let (letter, factor) = prefix.strip_suffix('i').map_or((prefix, 1000_u64), |letter| (letter, 1024));
+    let power = match letter {
+        "k" if factor == 1000 => 1,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor.pow(power))
+}
+
 fn parse_within(text: &str, min: u64, max: u64) -> Result<u64, ParseError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
@@ -306,5 +323,30 @@ mod tests {
             assert_eq!(span(ns), text);
         }
         assert!(!span(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn sizes_have_decimal_and_binary_units() {
+        for (text, size) in [
+            ("20G", Some(20_000_000_000)),
+            ("20GB", Some(20_000_000_000)),
+            ("20Gi", Some(20 << 30)),
+            ("20GiB", Some(20 << 30)),
+            ("500M", Some(500_000_000)),
+            ("64k", Some(64_000)),
+            ("64KiB", Some(65_536)),
+            ("2T", Some(2_000_000_000_000)),
+            ("0M", Some(0)),
+            ("20", None),
+            ("20B", None),
+            ("20i", None),
+            ("20Gb", None),
+            ("20g", None),
+            ("20kiB", None),
+            ("1.5G", None),
+            ("99999999999T", None),
+        ] {
+            assert_eq!(parse_size(text), size, "{text}");
+        }
     }
 }

@@ -76,7 +76,7 @@ fn forms<'a>(kinds: impl Iterator<Item = &'a SinkKind>) -> String {
 fn output_help() -> String {
     format!(
         "Sink for flow records; may be repeated. A file name that ends with .json, .csv or .ipfix (and .gz or .zst after \
-         that); {} (use - as PATH for standard output); balance:SINK,SINK,... divides the flows among sinks; see below \
+         that); {} (use - as PATH for standard output); balance:SINK,SINK,... divides the flows among sinks; failover:SINK,SINK,... sends them to the first that takes records; see below \
          [default: table:-]",
         forms(SINK_KINDS.iter())
     )

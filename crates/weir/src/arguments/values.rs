@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use weir_export::{InvalidSpec, SINK_KINDS, SinkSpec};
+use weir_export::{InvalidSpec, SINK_KINDS, SinkSpec, ViewFormat};
 use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
 use weir_probe::{OverloadPolicy, ShedOrder, ShedStep};
@@ -17,6 +17,8 @@ pub enum Output {
     Records(RecordSink),
     /// Sinks that divide the records: `balance:SINK,SINK`.
     Balanced(Vec<RecordSink>),
+    /// Sinks of which one gets the records: `failover:SINK,SINK`.
+    Failover(Vec<RecordSink>),
     /// Decoded packets instead of records: `packets:PATH`.
     Packets(PathBuf),
     Invalid(InvalidOutput),
@@ -26,6 +28,9 @@ impl Output {
     pub fn parse(text: &str) -> Self {
         if let Some(sinks) = text.strip_prefix(BALANCE) {
             return balanced(sinks).map_or_else(Self::Invalid, Self::Balanced);
+        }
+        if let Some(sinks) = text.strip_prefix(FAILOVER) {
+            return failover(sinks).map_or_else(Self::Invalid, Self::Failover);
         }
         match text.strip_prefix("packets:") {
             Some(path) => Self::Packets(path.into()),
@@ -37,31 +42,56 @@ impl Output {
     pub fn sinks(&self) -> &[RecordSink] {
         match self {
             Self::Records(sink) => std::slice::from_ref(sink),
-            Self::Balanced(sinks) => sinks,
+            Self::Balanced(sinks) | Self::Failover(sinks) => sinks,
             Self::Packets(_) | Self::Invalid(_) => &[],
         }
     }
 }
 
 const BALANCE: &str = "balance:";
+const FAILOVER: &str = "failover:";
+/// What cannot be one of several sinks.
+const NO_MEMBERS: [&str; 3] = [BALANCE, FAILOVER, "packets:"];
 
 /// The sinks behind `balance:`, each with its share.
 fn balanced(text: &str) -> Result<Vec<RecordSink>, InvalidOutput> {
-    let texts = split_sinks(text);
-    if let Some(nested) = texts.iter().find(|sink| [BALANCE, "packets:"].iter().any(|start| sink.starts_with(start))) {
-        return Err(InvalidOutput::Nested((*nested).into()));
+    let mut sinks = members(BALANCE, text)?;
+    let of = sinks.len();
+    sinks.iter_mut().enumerate().for_each(|(part, sink)| sink.share = Some(Share { part, of }));
+    Ok(sinks)
+}
+
+/// The sinks behind `failover:`, each with its place.
+fn failover(text: &str) -> Result<Vec<RecordSink>, InvalidOutput> {
+    let mut sinks = members(FAILOVER, text)?;
+    if let Some(sink) = sinks.iter().find(|sink| sink.condition.is_some()) {
+        return Err(InvalidOutput::WhereOfMember(sink.spec.name().into()));
     }
-    let mut sinks = texts.iter().map(|text| RecordSink::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(sink) = sinks.iter().find(|sink| sink.spec.view_format() == Some(ViewFormat::Table)) {
+        return Err(InvalidOutput::Nested { of: FAILOVER, sink: sink.to_string() });
+    }
+    if let Some(sink) = sinks[..sinks.len() - 1].iter().find(|sink| !sink.spec.has_intake()) {
+        return Err(InvalidOutput::NoIntake(sink.to_string()));
+    }
+    sinks.iter_mut().enumerate().for_each(|(place, sink)| sink.failover = Some(place));
+    Ok(sinks)
+}
+
+/// Two or more different sinks.
+fn members(of: &'static str, text: &str) -> Result<Vec<RecordSink>, InvalidOutput> {
+    let texts = split_sinks(text);
+    if let Some(nested) = texts.iter().find(|sink| NO_MEMBERS.iter().any(|start| sink.starts_with(start))) {
+        return Err(InvalidOutput::Nested { of, sink: (*nested).into() });
+    }
+    let sinks = texts.iter().map(|text| RecordSink::parse(text)).collect::<Result<Vec<_>, _>>()?;
     if sinks.len() < 2 {
-        return Err(InvalidOutput::OneSink(text.into()));
+        return Err(InvalidOutput::OneSink { of, sink: text.into() });
     }
     for (at, sink) in sinks.iter().enumerate() {
         if sinks[..at].iter().any(|other| other.spec.name() == sink.spec.name()) {
-            return Err(InvalidOutput::SinkTwice(sink.to_string()));
+            return Err(InvalidOutput::SinkTwice { of, sink: sink.to_string() });
         }
     }
-    let of = sinks.len();
-    sinks.iter_mut().enumerate().for_each(|(part, sink)| sink.share = Some(Share { part, of }));
     Ok(sinks)
 }
 
@@ -71,7 +101,7 @@ fn split_sinks(text: &str) -> Vec<&str> {
     let begins_sink = |rest: &str| {
         let scheme = rest.split_once(':').map_or("", |(scheme, _)| scheme);
         let is_word = !scheme.is_empty() && scheme.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'+');
-        let is_known = [BALANCE, "packets:"].iter().any(|start| rest.starts_with(start))
+        let is_known = NO_MEMBERS.iter().any(|start| rest.starts_with(start))
             || SINK_KINDS.iter().any(|kind| kind.scheme == scheme);
         is_known || is_word && rest[scheme.len()..].starts_with("://")
     };
@@ -92,6 +122,8 @@ pub struct RecordSink {
     pub condition: Option<Expression>,
     /// Its share of the flows, if it divides them with others.
     pub share: Option<Share>,
+    /// Its place in `failover:`, from 0.
+    pub failover: Option<usize>,
 }
 
 impl RecordSink {
@@ -99,7 +131,7 @@ impl RecordSink {
         let spec: SinkSpec = text.parse()?;
         let condition = spec.condition().map(parse_expression).transpose();
         match condition {
-            Ok(condition) => Ok(Self { spec, condition, share: None }),
+            Ok(condition) => Ok(Self { spec, condition, share: None, failover: None }),
             Err(error) => Err(InvalidOutput::Where { sink: spec.name().into(), error: Box::new(error) }),
         }
     }
@@ -107,7 +139,7 @@ impl RecordSink {
     /// A table.
     pub fn table(path: &str) -> Self {
         let spec = format!("table:{path}").parse().expect("a valid table");
-        Self { spec, condition: None, share: None }
+        Self { spec, condition: None, share: None, failover: None }
     }
 }
 
@@ -125,14 +157,21 @@ pub enum InvalidOutput {
     #[error("{sink}: where: {error}")]
     Where { sink: String, error: Box<ExpressionError> },
     #[error(
-        "balance:{0}: there is only one sink; write balance:SINK,SINK, each after the first with its scheme, as in \
-         balance:json+tcp://h1:5170,json+tcp://h2:5170"
+        "{of}{sink}: there is only one sink; write {of}SINK,SINK, each after the first with its scheme, as in \
+         {of}json+tcp://h1:5170,json+tcp://h2:5170"
     )]
-    OneSink(String),
-    #[error("balance: {0} cannot be one of its sinks; name sinks of flow records only")]
-    Nested(String),
-    #[error("balance: {0} is there twice; name each sink once")]
-    SinkTwice(String),
+    OneSink { of: &'static str, sink: String },
+    #[error("{of} {sink} cannot be one of its sinks; name sinks of flow records only")]
+    Nested { of: &'static str, sink: String },
+    #[error("{of} {sink} is there twice; name each sink once")]
+    SinkTwice { of: &'static str, sink: String },
+    #[error(
+        "failover: {0} can only be the last sink, because Weir does not learn whether it takes records; the sinks before \
+         it need a connection, as json+tcp:, ipfix+tls:, clickhouse+http: or kafka:"
+    )]
+    NoIntake(String),
+    #[error("failover: {0}: where= is not for one of its sinks, because each record goes to one of them; use --where")]
+    WhereOfMember(String),
 }
 
 /// Fields of flow records.

@@ -12,6 +12,8 @@ pub enum OutputError {
          with -o table:PATH, and records to an IPFIX file or a collector, or run weir read with --by later"
     )]
     ViewOfProbe(String),
+    #[error("{0}: with --by or --every it has a view of the whole run, which cannot be one of the sinks of failover:")]
+    ViewOfFailover(String),
     #[error("{0}: fields= selects the fields of records; this view has those of --by, and its sums")]
     FieldsOfView(String),
     #[error("--groups limits the groups of --by and the intervals of --every; add one of these, or leave out --groups")]

@@ -154,6 +154,10 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
         if let Some(Share { part, of }) = sink.share {
             facts.add("share", format!("{} of {of}, by a hash of the flow", part + 1));
         }
+        if let Some(place) = sink.failover {
+            let of = if place == 0 { "gets the records" } else { "gets them if those before it take none" };
+            facts.add("failover", format!("{}: {of}", place + 1));
+        }
         facts.add("settings", sink.spec.settings());
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {

@@ -276,8 +276,8 @@ impl Effective {
         let settings = probe_settings(&new)?;
         let same_options =
             Sinks { outputs: self.options.sinks.outputs.clone(), ..new.sinks.clone() } == self.options.sinks;
-        let position = |sink: &RecordSink| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
-        let is_new = |sink: &&RecordSink| position(sink).is_none();
+        let position = |unit: &[RecordSink]| before.units().position(|old| old == unit).filter(|_| same_options);
+        let is_new = |sink: &&RecordSink| !outputs.units().any(|unit| unit.contains(sink) && position(unit).is_some());
         let new_sinks: Vec<RecordSink> = outputs.sinks.iter().filter(is_new).cloned().collect();
         self.check_new(&new_sinks, &before)?;
         let added = outputs.sinks.iter().filter(is_new).count();

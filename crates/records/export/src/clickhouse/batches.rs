@@ -132,6 +132,22 @@ impl Batches {
         taken
     }
 
+    /// Removes the newest batches of at most this number of flows, but none that is being sent, and without `all` not the
+    /// first: it shows whether the server takes batches again. Returns the number of flows.
+    pub fn take_newest(&mut self, most: u64, all: bool) -> u64 {
+        let mut flows = 0;
+        while let Some(last) = self.waiting.back()
+            && (all || self.waiting.len() > 1)
+            && !(self.is_first_sent && self.waiting.len() == 1)
+            && flows + last.records.flows.flows <= most
+        {
+            flows += last.records.flows.flows;
+            self.bytes -= last.memory_bytes();
+            self.waiting.pop_back();
+        }
+        flows
+    }
+
     /// Removes all, also the one that is being sent.
     pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Batch>> {
         (self.bytes, self.is_first_sent) = (0, false);

@@ -23,7 +23,7 @@ pub use table::TableReport;
 
 use crate::host::host_name;
 use crate::pending_records::{PendingRecords, totals};
-use crate::sink::{Attempts, Error, ExportOptions, Sink};
+use crate::sink::{Attempts, Error, ExportOptions, Intake, Sink};
 use crate::spooled::Spooled;
 use crate::unidirectional::unidirectional;
 use batches::Batch;
@@ -412,6 +412,37 @@ impl Sink for ClickHouseSink {
 
     fn counters(&self) -> &SinkCounters {
         &self.counters
+    }
+
+    fn intake(&self) -> Option<Intake> {
+        let state = self.shared.lock();
+        let open = self.open.as_ref().map_or(0, |open| open.octets.len());
+        Some(Intake {
+            is_connected: state.down_since.is_none() && state.failed.is_none() && !self.has_failed,
+            // A server may take long for a batch.
+            is_stalled: false,
+            // With a spool, what waits goes to the disk, and stays with this sink.
+            room: match self.spool {
+                Some(_) => usize::MAX,
+                None => self.settings.buffer_bytes.saturating_sub(state.batches.bytes() + open),
+            },
+            gives_back: self.spool.is_none(),
+        })
+    }
+
+    fn take_back(&mut self, most: u64, all: bool) -> u64 {
+        let mut flows = 0;
+        if self.spool.is_some() {
+            return 0;
+        }
+        if let Some(open) = &self.open {
+            flows = open.records.flows.flows;
+            if flows > most {
+                return 0;
+            }
+            self.open = None;
+        }
+        flows + self.shared.lock().batches.take_newest(most - flows, all)
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) use output::{Destination, KafkaOutput};
 use crate::json_csv::append_part;
 use crate::pending_records::PendingRecords;
 use crate::protobuf::{MessageContext, MessageEncoder};
-use crate::sink::{Error, ExportOptions, Sink};
+use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::unidirectional::unidirectional;
 use output::Messages;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -132,6 +132,10 @@ impl Sink for KafkaSink {
 
     fn counters(&self) -> &SinkCounters {
         &self.counters
+    }
+
+    fn intake(&self) -> Option<Intake> {
+        Some(self.output.intake())
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::kafka_options::Options;
 use crate::pending_records::PendingRecords;
-use crate::sink::Attempts;
+use crate::sink::{Attempts, Intake};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -131,6 +131,16 @@ impl KafkaOutput {
             logged: BTreeMap::new(),
             until: None,
         })
+    }
+
+    /// How the brokers take messages. What librdkafka has stays there.
+    pub fn intake(&self) -> Intake {
+        Intake {
+            is_connected: self.producer.is_some() && (self.down_since.is_none() || self.flows.is_empty()),
+            is_stalled: false,
+            room: self.destination.buffer_bytes.saturating_sub(self.waiting_bytes),
+            gives_back: false,
+        }
     }
 
     /// The run ends: nothing waits any longer than this.

@@ -332,6 +332,10 @@ impl Destination for ClickHouseTable {
         usable.map_err(|error| Error::Io { sink: name.into(), error })
     }
 
+    fn has_intake(&self) -> bool {
+        true
+    }
+
     fn tcp_ports(&self) -> Vec<u16> {
         vec![self.port]
     }

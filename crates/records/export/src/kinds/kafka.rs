@@ -161,6 +161,10 @@ impl super::Destination for KafkaTopic {
         self.columns.as_deref()
     }
 
+    fn has_intake(&self) -> bool {
+        true
+    }
+
     fn tcp_ports(&self) -> Vec<u16> {
         self.brokers.iter().map(|(_, port)| *port).collect()
     }

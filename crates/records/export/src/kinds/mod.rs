@@ -155,6 +155,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether it knows how its collector takes records ([`Sink::intake`]).
+    fn has_intake(&self) -> bool {
+        false
+    }
+
     /// Whether it makes files after the start, besides rotated ones.
     fn makes_files(&self) -> bool {
         self.folder().is_some() || self.spool().is_some()

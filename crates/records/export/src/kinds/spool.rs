@@ -21,7 +21,7 @@ pub(super) const LIMIT: SinkSetting = SinkSetting {
     name: "limit",
     value: "10GiB",
     default: "",
-    effect: "size of the spool, from 1MiB: then its oldest records are lost",
+    effect: "size of the spool, from 1MiB: then its oldest records are lost; 10GiB, or 10G (10^9 octets)",
 };
 
 impl SpoolSettings {

@@ -91,6 +91,10 @@ impl super::Destination for TcpCollector {
         self.stream.spool_folder()
     }
 
+    fn has_intake(&self) -> bool {
+        true
+    }
+
     fn tcp_ports(&self) -> Vec<u16> {
         self.stream.tcp_port().into_iter().collect()
     }
@@ -153,6 +157,10 @@ impl super::Destination for JsonCollector {
 
     fn columns(&self) -> Option<&[&'static Column]> {
         self.columns.as_deref()
+    }
+
+    fn has_intake(&self) -> bool {
+        true
     }
 
     fn tcp_ports(&self) -> Vec<u16> {

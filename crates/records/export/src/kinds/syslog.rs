@@ -150,6 +150,10 @@ impl super::Destination for SyslogReceiver {
         if let Receiver::Stream(stream) = &self.receiver { stream.spool_folder() } else { None }
     }
 
+    fn has_intake(&self) -> bool {
+        matches!(self.receiver, Receiver::Stream(_))
+    }
+
     fn tcp_ports(&self) -> Vec<u16> {
         let port = if let Receiver::Stream(stream) = &self.receiver { stream.tcp_port() } else { None };
         port.into_iter().collect()

@@ -22,7 +22,7 @@ use crate::options_records::{
 use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::RecordEncoder;
-use crate::sink::{Error, ExportOptions, InvalidSink, InvalidSpec, Sink};
+use crate::sink::{Error, ExportOptions, Intake, InvalidSink, InvalidSpec, Sink};
 use flow_encoder::{FlowEncoder, Limits};
 pub(crate) use message::write_header;
 use message::{MAX_PADDING, MessageBuilder};
@@ -440,6 +440,14 @@ impl Sink for TemplateSink {
 
     fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         self.transport.endpoints()
+    }
+
+    fn intake(&self) -> Option<Intake> {
+        if let Transport::Stream(stream) = &self.transport { Some(stream.intake()) } else { None }
+    }
+
+    fn take_back(&mut self, most: u64, all: bool) -> u64 {
+        self.transport.stream().map_or(0, |stream| stream.take_back(most, all))
     }
 }
 

@@ -115,3 +115,30 @@ pub fn collect(address: &str, config: Arc<ServerConfig>) -> (Collector, String, 
     };
     (Collector::start(Box::new(accept)), address, closed)
 }
+
+/// A session whose handshake is made, and of which nothing more is read.
+struct SilentSession(StreamOwned<ServerConnection, TcpStream>);
+
+impl Read for SilentSession {
+    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        if self.0.conn.is_handshaking() || self.0.conn.wants_write() {
+            return self.0.read(octets);
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// A collector over TLS that reads no records, with a small buffer. Returns its address.
+pub fn silent(config: Arc<ServerConfig>) -> (Collector, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let accept = move || {
+        let (stream, _) = listener.accept().ok()?;
+        stream.set_nonblocking(true).unwrap();
+        let stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
+        Some(Box::new(SilentSession(stream)) as Box<dyn Read + Send>)
+    };
+    (Collector::start(Box::new(accept)), address)
+}

@@ -1,5 +1,6 @@
 //! Export to ClickHouse: to a small HTTP server of the test, which is slow, away, or refuses what it gets.
 
+use super::tcp_export::{Collector, lines};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -560,6 +561,49 @@ fn a_probe_waits_for_a_server_that_is_away_or_refuses() {
     let (err, _, ledger) = probe.stop(0);
     assert_eq!(exported(&ledger), 150, "{err}");
     assert_eq!(err.matches(REFUSED).count(), 1, "{err}");
+}
+
+#[test]
+fn while_a_server_refuses_another_sink_gets_the_records() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    let server = Server::start("store", &[]);
+    server.set(|script| script.always = Some(Reply::Error(500, "Code: 999. DB::Exception: away")));
+    let (collector, address) = Collector::tcp("127.0.0.1:0");
+    let sink = format!("failover:{}?wait=20ms,json+tcp://{address}", server.sink());
+    let timing = format!("{},sink_failover=100ms", QUICK[1]);
+    let options = [&["-o", sink.as_str()][..], &OF_PROBE, &[QUICK[0], timing.as_str()]].concat();
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &options);
+    send_requests(&mut sender, 0..50);
+    probe.wait_for("a sink takes no records, they go to another one");
+    send_requests(&mut sender, 50..100);
+    let received = || lines(&collector.sessions().concat()).len();
+    // The first batch stays with the server: it shows whether it takes batches again.
+    until("the other sink has the rest", || {
+        let ledger = probe.ledger();
+        let waiting = number(&ledger["sinks"][0]["waiting"]["flows"]) as usize;
+        received() >= 50 && waiting > 0 && received() + waiting == 100
+    });
+    server.set(|script| script.always = None);
+    probe.wait_for("a sink takes records again, they go there");
+    send_requests(&mut sender, 100..150);
+    until("all are there", || server.rows().len() + received() == 150 && server.rows().len() > 50);
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!(exported(&ledger), 150, "{err}");
+}
+
+#[test]
+fn at_the_end_nothing_stays_with_a_server_that_is_away() {
+    let source = capture(300);
+    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (collector, address) = Collector::tcp("127.0.0.1:0");
+    let sink = format!("failover:clickhouse+http://{away}/weir.flows?rows=100,json+tcp://{address}");
+    let (code, err, ledger) = ledger_of(["read", source.name(), "-o", &sink]);
+    assert_eq!((code, exported(&ledger)), (0, 300), "{err}");
+    assert_eq!(lines(&collector.stop().concat()).len(), 300);
 }
 
 #[test]

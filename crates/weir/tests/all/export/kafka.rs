@@ -1,5 +1,6 @@
 //! Export to Kafka: the mock cluster of librdkafka, in a process of its own, and a consumer of the same library.
 
+use super::tcp_export::{Collector, lines};
 use crate::interop::goflow2::read_messages;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -290,6 +291,30 @@ fn brokers_that_come_back_get_what_has_waited() {
     assert_eq!(times, [1, 1], "{err}");
     assert_eq!((exported(&ledger), number(&ledger["sinks"][0]["wire_records"])), (150, 300), "{err}");
     assert_eq!(cluster.messages("flows", PARTITIONS).len(), 300, "each once");
+}
+
+#[test]
+fn while_no_broker_is_there_another_sink_gets_the_records() {
+    let Some(mut cluster) = cluster_that_returns() else { return };
+    let mut sender = Sender::new(LEFT);
+    let (collector, address) = Collector::tcp("127.0.0.1:0");
+    let sink = format!("failover:{},json+tcp://{address}", cluster.sink("flows", "?linger.ms=0"));
+    let timing = format!("{},sink_failover=100ms", OPTIONS[5]);
+    let options = [&["-o", sink.as_str()], &OPTIONS[..5], &[timing.as_str()]].concat();
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &options);
+    send_requests(&mut sender, 0..50);
+    until("records are delivered", || exported(&probe.ledger()) == 50);
+    cluster.set_down(true);
+    send_requests(&mut sender, 50..100);
+    probe.wait_for("a sink takes no records, they go to another one");
+    send_requests(&mut sender, 100..150);
+    until("the other sink has them", || lines(&collector.sessions().concat()).len() >= 50);
+    cluster.set_down(false);
+    probe.wait_for("a sink takes records again, they go there");
+    until("all are delivered", || exported(&probe.ledger()) == 150);
+    let (err, _, _) = probe.stop(0);
+    let others = lines(&collector.stop().concat()).len();
+    assert_eq!(cluster.messages("flows", PARTITIONS).len(), 2 * (150 - others), "{err}");
 }
 
 #[test]

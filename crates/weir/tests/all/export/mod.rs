@@ -4,6 +4,7 @@ mod balance;
 mod certificates;
 mod clickhouse;
 mod clickhouse_answers;
+mod failover;
 mod file_errors;
 mod ipfix_source;
 mod kafka;

@@ -1,7 +1,9 @@
 //! Records that wait on disk for a collector (`spool=`).
 
+use super::certificates::{Authority, collect};
 use super::tcp_export::{
-    AGAIN, Collector, OPTIONS, capture, count, decoded, exported, free_address, lines, lost, records, wait_for_file,
+    AGAIN, Collector, OPTIONS, capture, count, decoded, exported, free_address, lines, lost, records, unix_seconds,
+    wait_for_file,
 };
 use serde_json::Value;
 use std::fs;
@@ -10,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
-use testbed::{command, failure, ledger_of, number, read_flows};
+use testbed::{command, failure, is_installed, ledger_of, number, permit_all_users, read_flows};
 
 fn read(capture: &str, sink: &str) -> (i32, String, Value) {
     ledger_of(["read", capture, "-o", sink])
@@ -46,6 +48,9 @@ fn the_next_run_delivers_what_has_waited() {
             assert_eq!(earlier(&ledger), [0, 700 * run, 700 * run]);
             assert!(err.contains("records wait in the spool on disk") == (run == 0), "{err}");
         }
+        let made = unix_seconds();
+        until("a second is over", || unix_seconds() > made);
+        let back = unix_seconds();
         let (collector, _) = Collector::tcp(&address);
         let (code, err, ledger) = read(second.name(), &sink);
         assert_eq!((code, exported(&ledger), flows(&ledger, "spooled")), (0, 30, 0), "{err} {ledger}");
@@ -55,6 +60,9 @@ fn the_next_run_delivers_what_has_waited() {
         assert_eq!((sessions.len(), count(scheme, &sessions[0])), (1, 1430 * records(scheme)));
         if scheme == "json+tcp" {
             assert_eq!(lines(&sessions[0]), [&before[..], &before, &after].concat());
+        } else {
+            let messages = decoded(&sessions[0]).1.messages;
+            assert!(messages.iter().all(|message| message.seconds >= back), "messages have the time of their sending");
         }
         let rest = fs::read_dir(&folder)
             .unwrap()
@@ -213,4 +221,58 @@ fn what_is_in_the_spool_survives_kills() {
         assert!(*record == all[expected % 5000]);
         expected += 1;
     }
+}
+
+#[test]
+fn a_restricted_probe_writes_its_spool_and_connects_again_over_tls() {
+    if !is_installed("openssl") || !network() {
+        return eprintln!("SKIPPED: openssl is not installed, or there is no network namespace");
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+    authority.sign("server", "IP:127.0.0.1");
+    permit_all_users(folder.path());
+    let path = |name: &str| folder.path().join(name);
+    let (collector, address, _) = collect("127.0.0.1:0", authority.server("server", None));
+    let ca = authority.path("ca.pem");
+    let sink = format!("json+tls://{address}?ca={ca}&buffer=64KiB&spool={}", path("spool").display());
+    let write = |files: &[&str]| {
+        let files: String = files.iter().map(|file| format!(", 'json:{}'", path(file).display())).collect();
+        fs::write(path("probe.toml"), format!("output = ['{sink}'{files}]\nidle = '100ms'\n")).unwrap();
+        permit_all_users(&path("probe.toml"));
+    };
+    write(&["flows.json"]);
+    let configuration = path("probe.toml").display().to_string();
+    let start = || {
+        let source = format!("af_packet:{RIGHT}");
+        Running::probe(&source, &[&["--config", &configuration][..], &OPTIONS[2..]].concat())
+    };
+    let probe = start();
+    let received =
+        |collector: &Collector| collector.sessions().iter().map(|session| lines(session).len()).sum::<usize>();
+    send_requests(&mut sender, 0..20);
+    until("the collector has the first records", || received(&collector) == 20);
+    assert_eq!([probe.status("NoNewPrivs:"), probe.status("Seccomp:")], ["1", "2"], "it is restricted");
+    collector.stop();
+    send_requests(&mut sender, 20..1500);
+    until("some are on disk", || flows(&probe.ledger(), "spooled") > 0);
+    // A reload that keeps the sink keeps its spool.
+    write(&["flows.json", "others.json"]);
+    probe.signal(libc::SIGHUP);
+    probe.wait_for("configuration reloaded");
+    let (collector, _, _) = collect(&address, authority.server("server", None));
+    probe.wait_for("the spool is empty again");
+    until("all are there", || received(&collector) == 1480);
+    collector.stop();
+    send_requests(&mut sender, 1500..1600);
+    until("they have ended", || number(&probe.ledger()["sinks"][0]["waiting"]["flows"]) + 1500 == 1600);
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!((exported(&ledger), flows(&ledger, "spooled")), (1500, 100), "{err} {ledger}");
+    // The next run delivers what this one has left.
+    let probe = start();
+    let (collector, _, _) = collect(&address, authority.server("server", None));
+    until("the rest is there", || received(&collector) == 100);
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!(earlier(&ledger), [100, 100, 0], "{err}");
 }

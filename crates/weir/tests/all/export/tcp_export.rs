@@ -1,21 +1,23 @@
 //! Export over TCP and Unix sockets: to a collector that closes its connection, is away, or reads nothing.
 
+use super::certificates::{Authority, silent};
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use testbed::decode::{Decoder, Record};
 use testbed::namespace::{BOUND, LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
 use testbed::{
-    Background, Pcap, SavedCapture, command, failure, ledger_of, number, read_flows, read_ledger, request_and_response,
-    signal,
+    Background, Pcap, SavedCapture, command, failure, is_installed, ledger_of, number, permit_all_users, read_flows,
+    read_ledger, request_and_response, signal,
 };
 
 /// Octets of each connection, in order.
@@ -215,6 +217,9 @@ fn a_collector_that_comes_back_gets_templates_and_what_has_waited() {
         send_requests(&mut sender, 50..100);
         wait_for_file(&flows, 100);
         until("they wait", || number(&probe.ledger()["sinks"][0]["waiting"]["flows"]) == 50);
+        let made = unix_seconds();
+        until("a second is over", || unix_seconds() > made);
+        let back = unix_seconds();
         let (collector, _) = Collector::tcp(&address);
         probe.wait_for(AGAIN);
         send_requests(&mut sender, 100..150);
@@ -234,8 +239,53 @@ fn a_collector_that_comes_back_gets_templates_and_what_has_waited() {
             let (_, decoder) = decoded(&second[0]);
             // The first set has templates (RFC 7011 section 3.3.2).
             assert!(decoder.templates_seen > 0 && second[0][16..18] == [0, 2]);
+            // Messages have the time at which they are sent (section 3.1), not that at which they were made.
+            let times: Vec<u32> = decoder.messages.iter().map(|message| message.seconds).collect();
+            assert!(times.is_sorted() && times.iter().all(|&time| time >= back), "{times:?} {back}");
         }
     }
+}
+
+/// The time in seconds since 1970.
+pub fn unix_seconds() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32
+}
+
+#[test]
+fn each_attempt_to_connect_resolves_the_name() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    let folder = tempfile::tempdir().unwrap();
+    let (flows, hosts) = (folder.path().join("flows.json"), folder.path().join("hosts"));
+    fs::write(&hosts, "127.0.0.1 collector.example\n").unwrap();
+    permit_all_users(&hosts);
+    let (collector, address) = Collector::tcp("127.0.0.1:0");
+    let port = address.rsplit_once(':').unwrap().1.to_owned();
+    // The mount is of this process and its children.
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let mut probe = Command::new("unshare");
+    probe.args(["--mount", "sh", "-c", script]).arg(&hosts).arg(command().get_program());
+    let (sink, json) = (format!("json+tcp://collector.example:{port}"), format!("json:{}", flows.display()));
+    let source = format!("af_packet:{RIGHT}");
+    let arguments = ["probe", "-i", &source, "--interval", "200ms", "--flows", "10k", "-o", &sink, "-o", &json];
+    let probe = Running::start_in(probe, &[&arguments[..], &OPTIONS].concat());
+    probe.wait_for("packets_per_second");
+    send_requests(&mut sender, 0..50);
+    until("the collector has the first records", || lines(&collector.sessions().concat()).len() == 50);
+    fs::write(&hosts, "\n").unwrap();
+    collector.stop();
+    probe.wait_for("the name of the collector cannot be resolved any longer");
+    send_requests(&mut sender, 50..100);
+    wait_for_file(&flows, 100);
+    let (collector, _) = Collector::tcp(&format!("127.0.0.2:{port}"));
+    fs::write(&hosts, "127.0.0.2 collector.example\n").unwrap();
+    probe.wait_for(AGAIN);
+    let (err, _, ledger) = probe.stop(0);
+    assert!(err.contains("the name of the collector has other addresses now") && err.contains("127.0.0.2"), "{err}");
+    assert_eq!((exported(&ledger), lines(&collector.stop().concat()).len()), (100, 50), "{err}");
 }
 
 /// Records of a flow in both directions.
@@ -309,8 +359,19 @@ fn a_collector_that_never_reads_delays_the_end_by_no_more_than_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
     let (capture, folder) = (capture(20_000), tempfile::tempdir().unwrap());
-    for scheme in ["ipfix+tcp", "json+tcp"] {
-        let sink = format!("{scheme}://{}?fields=all", listener.local_addr().unwrap());
+    let tls = is_installed("openssl").then(|| {
+        let authority = Authority::new();
+        authority.sign("server", "IP:127.0.0.1");
+        let (collector, address) = silent(authority.server("server", None));
+        (authority, collector, address)
+    });
+    let tcp =
+        ["ipfix+tcp", "json+tcp"].map(|scheme| format!("{scheme}://{}?fields=all", listener.local_addr().unwrap()));
+    let of_tls = |(authority, _, address): &(Authority, Collector, String)| {
+        ["ipfix+tls", "json+tls"]
+            .map(|scheme| format!("{scheme}://{address}?fields=all&ca={}", authority.path("ca.pem")))
+    };
+    for sink in tcp.into_iter().chain(tls.iter().flat_map(of_tls)) {
         let [log, stats] = ["log", "ledger"].map(|name| folder.path().join(name));
         let mut command = command();
         command.args(["probe", "-i", capture.name(), "-o", &sink, "--drain-timeout", "3s", "--timing", "sink_dead=1h"]);
