@@ -202,12 +202,12 @@ impl StoredFigures {
         if !figures.ports.iter().flatten().all(are_ports) {
             return false;
         }
-        let means = figures.sides.iter().filter_map(|side| side.response_mean).map(|place| &rows.columns[place]);
+        let mut means = figures.sides.iter().filter_map(|side| side.response_mean).map(|place| &rows.columns[place]);
         let is_valid = |mean: &StoredColumn| match mean {
             StoredColumn::Float(of) => of.values.iter().all(|mean| mean.is_finite() && *mean >= 0.0),
             _ => true,
         };
-        if !means.map(is_valid).all(|is_valid| is_valid) {
+        if !means.all(is_valid) {
             return false;
         }
         for sums in [&mut self.segments, &mut self.retransmitted, &mut self.unseen] {

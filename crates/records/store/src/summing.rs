@@ -31,6 +31,9 @@ struct Queue<'a> {
     has_ended: bool,
 }
 
+/// A row group of a file.
+type Group = (Arc<Reader>, usize);
+
 /// The sums of a row group, and the rows that are not selected; `None` if it cannot be summed up.
 type Summed<S> = Option<(S, u64)>;
 
@@ -86,7 +89,7 @@ fn work<S: RowSums>(
 ) {
     while !stop.load(Ordering::Relaxed) {
         let Some((at, group)) = take(queue, is_used, most_waiting) else { return };
-        let sum = |(reader, group): (Arc<Reader>, usize)| {
+        let sum = |(reader, group): Group| {
             let mut sums = new();
             let others = guarded(|| sum_up(plan, &reader, group, &mut sums)).ok()?;
             Some((sums, others))
@@ -98,11 +101,7 @@ fn work<S: RowSums>(
 }
 
 /// Takes the next row group and its number; none within if a file cannot be opened.
-fn take(
-    queue: &Mutex<Queue<'_>>,
-    is_used: &Condvar,
-    most_waiting: usize,
-) -> Option<(usize, Option<(Arc<Reader>, usize)>)> {
+fn take(queue: &Mutex<Queue<'_>>, is_used: &Condvar, most_waiting: usize) -> Option<(usize, Option<Group>)> {
     let mut queue = queue.lock();
     while !queue.has_ended && queue.taken >= queue.used + most_waiting {
         is_used.wait(&mut queue);
