@@ -39,6 +39,7 @@ mod signals;
 mod store;
 mod stored;
 mod stored_reader;
+mod stored_sums;
 mod summary;
 mod synth;
 mod table;

@@ -10,7 +10,7 @@ use crate::memory::{self, ViewMemory};
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
-use crate::table::{Content, LargestFlows, Table, ViewTable};
+use crate::table::{Content, LargestFlows, SummedView, Table, ViewTable};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -53,6 +53,8 @@ pub struct Outputs {
     pub stored_form: RowForm,
     /// The view that table, CSV and JSON have instead of records.
     pub view: Option<ViewSettings>,
+    /// The view, if it is computed without records. It is for one sink.
+    pub summed: SummedView,
     /// The memory of the views of all sinks.
     pub view_memory: ViewMemory,
     /// Anonymises the records of all sinks: with `--anonymise`, once its key is read.
@@ -140,6 +142,7 @@ impl Outputs {
             known: None,
             stored_form: RowForm::default(),
             view,
+            summed: SummedView::default(),
             view_memory,
             anonymiser: None,
             owner: None,
@@ -365,6 +368,7 @@ impl Outputs {
             }
         };
         table.compression = compression;
+        table.summed = self.summed.clone();
         Ok(table)
     }
 

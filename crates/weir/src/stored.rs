@@ -13,6 +13,7 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::key_options;
 use crate::signals::StopSignal;
 use crate::stored_reader::{StoredPaths, StoredProblem, StoredReader};
+use crate::stored_sums;
 use crate::summary;
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -24,7 +25,7 @@ use tracing::warn;
 use weir_capture::SourceSpec;
 use weir_export::ViewFormat;
 use weir_fields::{Column, Field, Origin, field};
-use weir_ledger::Ledger;
+use weir_ledger::{Ledger, RecordTotals};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
 use weir_query::{Expression, GroupField, Metric, RecordOrder, View};
 
@@ -88,14 +89,18 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     let exporter =
         Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
     stop_signal.start_thread_with(&timing, exporter.end_soon());
-    let (ledger, status) = export(&mut reader, exporter, &stop, &mut progress);
+    let sums = stored_sums::sum_up(read, &outputs, &mut reader, &stop, &mut progress);
+    let sums = sums.map(|sums| sums.pass_on(&outputs, &open));
+    let (ledger, status) = export(&mut reader, sums, exporter, &stop, &mut progress);
     open.summary.lock().unwrap_or_else(PoisonError::into_inner).not_selected = reader.others();
     Ok(outputs.report(&ledger, open, &read.reporting, status, None))
 }
 
-/// Passes all records to the sinks, until their end, a signal, or until no sink is left.
+/// Passes all records to the sinks, until their end, a signal, or until no sink is left. If the sinks have the sums of
+/// flows, there are no records.
 fn export(
     reader: &mut StoredReader,
+    summed: Option<RecordTotals>,
     mut exporter: Exporter,
     stop: &AtomicBool,
     progress: &mut Progress,
@@ -109,7 +114,10 @@ fn export(
         failures.map(log_sink_failure).count() > 0
     };
     exporter.report_status([pipeline.account()], 1, Vec::new());
-    for batches in 1_u64.. {
+    if let Some(flows) = summed {
+        pipeline.count(flows);
+    }
+    for batches in (1_u64..).take_while(|_| summed.is_none()) {
         match pipeline.export(|records| reader.read(records, StoredPipeline::BATCH)) {
             Ok(true) => {}
             Ok(false) => break,

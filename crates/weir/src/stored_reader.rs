@@ -81,6 +81,7 @@ pub struct StoredReader {
     parquet: FlowReader,
     ipfix: IpfixReader,
     nfdump: NfdumpReader,
+    is_only_parquet: bool,
     is_parquet_read: bool,
     starts_ns: Option<RangeInclusive<u64>>,
     condition: Option<Expression>,
@@ -148,6 +149,7 @@ impl StoredReader {
             parquet,
             ipfix,
             nfdump,
+            is_only_parquet: paths.ipfix.is_empty() && paths.nfdump.is_empty(),
             is_parquet_read: false,
             starts_ns,
             condition: None,
@@ -199,6 +201,11 @@ impl StoredReader {
             self.others -= (records.len() - before) as u64;
         }
         Ok(is_more)
+    }
+
+    /// The reader of Parquet files, if there are no others; and what it selects.
+    pub fn only_parquet(&mut self) -> Option<(&mut FlowReader, Option<&Expression>, Option<RangeInclusive<u64>>)> {
+        self.is_only_parquet.then_some((&mut self.parquet, self.condition.as_ref(), self.starts_ns.clone()))
     }
 
     /// Octets of the files that are read.

@@ -9,6 +9,7 @@ use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, TrafficCounters};
 use weir_packet::Network;
 use weir_probe::RecordObserver;
+use weir_query::{StoredTotals, Sums};
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_report::duplicate_segments;
 use weir_text::units;
@@ -56,6 +57,24 @@ impl TrafficSummary {
         let protocol = (flow.network != Network::Layer2).then_some(flow.protocol);
         *self.protocol_bytes.entry(protocol).or_default() += flow.frame_bytes();
         flow.tcp.iter().flatten().for_each(|report| self.tcp.add(report));
+    }
+
+    /// Adds stored flows that were summed up without records: all that a view has, and the rest.
+    pub fn add_sums(&mut self, sums: &Sums, totals: &StoredTotals) {
+        if sums.flows == 0 {
+            return;
+        }
+        self.first_ns = if self.flows == 0 { sums.first_ns } else { self.first_ns.min(sums.first_ns) };
+        self.flows += sums.flows;
+        self.ip_bytes += sums.all_bytes();
+        self.frame_bytes += sums.l2_bytes;
+        self.last_ns = self.last_ns.max(sums.last_ns);
+        for (protocol, bytes) in &totals.protocol_bytes {
+            *self.protocol_bytes.entry(*protocol).or_default() += bytes;
+        }
+        self.tcp.segments += sums.segments;
+        self.tcp.retransmitted += sums.retransmitted;
+        self.tcp.lost_before_capture += totals.lost_before_capture;
     }
 
     fn duration_ns(&self) -> u64 {

@@ -19,6 +19,8 @@ mod page;
 mod restore;
 mod restored;
 mod selection;
+mod stored_figures;
+mod stored_rows;
 mod value;
 mod words;
 
@@ -43,5 +45,7 @@ pub use page::profiles;
 pub use restore::StoredValue;
 pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};
+pub use stored_figures::{Figures, RowFigures, StoredFigures};
+pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

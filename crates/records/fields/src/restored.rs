@@ -72,6 +72,18 @@ impl Restored {
     /// Leaves out the columns that these fields are not computed from. Those stay that the ledger needs, and that say
     /// whether other fields apply.
     pub fn keep_only(&mut self, needed: &[&'static Column]) {
+        let entries = self.entries_of(needed);
+        self.columns.retain(|column| ALWAYS.iter().chain(&entries).any(|entry| *entry == entry_name(column.name)));
+    }
+
+    /// The stored columns that these fields are computed from.
+    pub fn sources(&self, needed: &[&'static Column]) -> Vec<&'static Column> {
+        let entries = self.entries_of(needed);
+        self.columns.iter().copied().filter(|column| entries.contains(&entry_name(column.name))).collect()
+    }
+
+    /// The names of the entries of these fields, and of all that they are computed from.
+    fn entries_of(&self, needed: &[&'static Column]) -> Vec<&'static str> {
         let mut entries: Vec<&str> = Vec::new();
         let mut waiting: Vec<&str> = needed.iter().map(|column| entry_name(column.name)).collect();
         while let Some(entry) = waiting.pop() {
@@ -82,7 +94,7 @@ impl Restored {
                     .extend(of_entry.flat_map(|column| column.properties.restored_from).map(|name| entry_name(name)));
             }
         }
-        self.columns.retain(|column| ALWAYS.iter().chain(&entries).any(|entry| *entry == entry_name(column.name)));
+        entries
     }
 
     /// A record without values.

@@ -25,6 +25,7 @@ mod parser;
 mod ranges;
 mod selecting_sink;
 mod share;
+mod stored_view;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -39,5 +40,6 @@ pub use literal::protocol_number;
 pub use order::{InvalidOrder, Metric, Order, RecordOrder};
 pub use selecting_sink::SelectingSink;
 pub use share::Share;
+pub use stored_view::{StoredSums, StoredTotals, StoredView};
 pub use sums::Sums;
 pub use view::{Row, Series, View, ViewSettings};

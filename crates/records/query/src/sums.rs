@@ -1,6 +1,6 @@
 //! The sums of a group of records.
 
-use weir_fields::{initial_rtt_ns, server_responses};
+use weir_fields::{RowFigures, initial_rtt_ns, server_responses};
 use weir_flow::FlowRecord;
 
 /// Sums over records. Of the two directions, the first is that of the initiator; in a group of a
@@ -93,6 +93,28 @@ impl Sums {
             (sums.responses, sums.response_sum_ns, sums.response_max_ns) = (times.count, times.sum_ns, times.max_ns);
         }
         sums
+    }
+
+    /// The figures of one stored row.
+    #[inline]
+    pub(crate) fn of_stored(row: &RowFigures) -> Self {
+        Self {
+            flows: 1,
+            packets: row.packets,
+            bytes: row.bytes,
+            l2_bytes: row.l2_bytes,
+            first_ns: row.first_ns,
+            last_ns: row.last_ns,
+            segments: row.segments,
+            retransmitted: row.retransmitted,
+            rtts: u64::from(row.rtt_ns.is_some()),
+            rtt_sum_ns: row.rtt_ns.unwrap_or_default(),
+            rtt_max_ns: row.rtt_ns.unwrap_or_default(),
+            responses: row.responses,
+            response_sum_ns: row.response_sum_ns,
+            response_max_ns: row.response_max_ns,
+            ..Self::NONE
+        }
     }
 
     /// The same from the other side.

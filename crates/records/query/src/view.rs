@@ -98,6 +98,17 @@ pub struct View {
     long_flows: u64,
 }
 
+/// The groups of records with the same values.
+pub(crate) struct KeyRows {
+    /// The values of the fields, behind the start of an interval if there are intervals; of the other side, if it has
+    /// other values.
+    keys: [Vec<FieldValue<'static>>; 2],
+    is_same: bool,
+    has_other: bool,
+    /// The groups of the last interval.
+    rows: Option<(u64, [u32; 2])>,
+}
+
 /// A group with its sums.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -156,11 +167,15 @@ impl View {
         {
             return Err(InvalidOrder::NotStored(metric.name()));
         }
+        Ok(Self::with_order(settings, order))
+    }
+
+    fn with_order(settings: ViewSettings, order: RowOrder) -> Self {
         let count_fields: Vec<_> = settings.counts.iter().map(|count| count.of_sides(&settings.fields)).collect();
         let total_sets = vec![DistinctSet::default(); count_fields.len()];
         let key_values = settings.key_values();
         let has_sides = settings.fields.iter().any(GroupField::has_sides);
-        Ok(Self {
+        Self {
             settings,
             order,
             has_sides,
@@ -181,7 +196,7 @@ impl View {
             total: Sums::NONE,
             spread_flows: 0,
             long_flows: 0,
-        })
+        }
     }
 
     /// Adds a batch of records to their groups.
@@ -197,26 +212,31 @@ impl View {
 
     /// Finds the rows of a record.
     fn find_groups(&mut self, flow: &FlowRecord) {
-        let sums = Sums::of(flow);
-        self.total.merge(&sums);
-        let Some(every_ns) = self.settings.every_ns else { return self.add_to_sides(flow, None, &sums) };
+        self.add_spread(&Sums::of(flow), |view, start_ns, sums| view.add_to_sides(flow, start_ns, sums));
+    }
+
+    /// Adds the figures of a record to the total, and calls a function with those of each of its intervals.
+    #[inline]
+    fn add_spread(&mut self, sums: &Sums, mut add: impl FnMut(&mut Self, Option<u64>, &Sums)) {
+        self.total.merge(sums);
+        let Some(every_ns) = self.settings.every_ns else { return add(self, None, sums) };
         let zone = Zone::current();
         let mut interval = zone.interval(sums.first_ns, every_ns);
         let is_last = |interval: &Range<u64>| sums.last_ns < interval.end || interval.end == u64::MAX;
         if is_last(&interval) {
-            return self.add_to_sides(flow, Some(interval.start), &sums);
+            return add(self, Some(interval.start), sums);
         }
         self.spread_flows += 1;
         if zone.interval(sums.last_ns, every_ns).start - interval.start >= MAX_INTERVALS.saturating_mul(every_ns) {
             self.long_flows += 1;
-            let sums = Sums { spread_bytes: sums.all_bytes(), ..sums };
-            return self.add_to_sides(flow, Some(interval.start), &sums);
+            let sums = Sums { spread_bytes: sums.all_bytes(), ..*sums };
+            return add(self, Some(interval.start), &sums);
         }
         loop {
             let (from_ns, to_ns) = (interval.start.max(sums.first_ns), interval.end.min(sums.last_ns));
             let part = sums.part(from_ns - sums.first_ns, to_ns - sums.first_ns);
             if !part.is_nothing() {
-                self.add_to_sides(flow, Some(interval.start), &part);
+                add(self, Some(interval.start), &part);
             }
             if is_last(&interval) {
                 return;
@@ -314,6 +334,77 @@ impl View {
         rows.push(Sums::NONE);
         self.sets.resize(self.rows.len() * self.count_fields.len(), DistinctSet::default());
         Some(row)
+    }
+
+    /// An empty view of a part of the records, to be merged with [`Self::merge`]. All of its groups fit into memory.
+    pub(crate) fn of_part(&self) -> Self {
+        let settings = ViewSettings { groups: u32::MAX as usize, counts: Vec::new(), ..self.settings.clone() };
+        Self { hasher: self.hasher.clone(), ..Self::with_order(settings, self.order) }
+    }
+
+    /// The groups of records with these values, on the one side and, if the view has sides, on the other.
+    pub(crate) fn key_rows(&mut self, source: &[FieldValue<'_>], other: Option<&[FieldValue<'_>]>) -> KeyRows {
+        let is_same = other == Some(source);
+        let other = other.filter(|_| !is_same);
+        let mut key = KeyRows { keys: Default::default(), is_same, has_other: other.is_some(), rows: None };
+        if self.settings.every_ns.is_none() {
+            let mut row = |key| self.row_of(key).unwrap_or(u32::MAX);
+            let source = row(source);
+            key.rows = Some((0, [source, other.map_or(source, row)]));
+            return key;
+        }
+        let owned = |key: &[FieldValue<'_>]| {
+            let values = key.iter().cloned().map(FieldValue::into_owned);
+            [FieldValue::Time(0)].into_iter().chain(values).collect::<Vec<_>>()
+        };
+        key.keys = [owned(source), other.map(owned).unwrap_or_default()];
+        key
+    }
+
+    /// Adds the figures of a record to its groups.
+    #[inline]
+    pub(crate) fn add_figures(&mut self, sums: &Sums, key: &mut KeyRows) {
+        self.add_spread(sums, |view, start_ns, sums| {
+            let start_ns = start_ns.unwrap_or_default();
+            let rows = match key.rows {
+                Some((of, rows)) if of == start_ns => rows,
+                _ => view.find_rows(start_ns, key),
+            };
+            key.rows = Some((start_ns, rows));
+            let (source, other) =
+                if key.is_same { (sums.of_both_sides(), None) } else { (*sums, Some(sums.of_other_side())) };
+            let pairs = [(rows[0], Some(source)), (rows[1], other.filter(|_| key.has_other))];
+            for (row, sums) in pairs {
+                if let Some(sums) = sums {
+                    view.rows.get_mut(row as usize).unwrap_or(&mut view.others).merge(&sums);
+                }
+            }
+        });
+    }
+
+    fn find_rows(&mut self, start_ns: u64, key: &mut KeyRows) -> [u32; 2] {
+        let mut row = |key: &mut Vec<FieldValue<'static>>| {
+            if self.settings.every_ns.is_some() {
+                key[0] = FieldValue::Time(start_ns);
+            }
+            self.row_of(key).unwrap_or(u32::MAX)
+        };
+        let source = row(&mut key.keys[0]);
+        [source, if key.has_other { row(&mut key.keys[1]) } else { source }]
+    }
+
+    /// Adds a view of records that come behind those of this one. Its groups are those of [`Self::of_part`].
+    pub(crate) fn merge(&mut self, part: Self) {
+        for (row, sums) in part.rows.iter().enumerate() {
+            match self.row_of(&part.keys[row * part.key_values..][..part.key_values]) {
+                Some(row) => self.rows[row as usize].merge(sums),
+                None => self.others.merge(sums),
+            }
+        }
+        self.others.merge(&part.others);
+        self.total.merge(&part.total);
+        self.spread_flows += part.spread_flows;
+        self.long_flows += part.long_flows;
     }
 
     /// A number of a row; it does not apply if it is not known.

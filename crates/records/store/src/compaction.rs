@@ -5,7 +5,7 @@
 
 use crate::folder::{Folder, Hour, StoredFile, create_file};
 use crate::inspection::verify;
-use crate::reading::{guarded, read_column, reader, too_few_values, unknown_type};
+use crate::reading::{Reader, guarded, read_column, reader, too_few_values, unknown_type};
 use crate::replacement::Replacement;
 use crate::schema::{ROW_GROUP_ROWS, RowForm, is_address, is_time, writer_properties};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Ty
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::WriterPropertiesPtr;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, TypePtr};
 use std::fs::File;
@@ -194,7 +194,7 @@ fn write_file(file: File, root: &TypePtr, properties: WriterPropertiesPtr, colum
 
 /// A column of all files, in another order.
 fn sorted_column(
-    readers: &[SerializedFileReader<File>],
+    readers: &[Reader],
     columns: &SchemaDescriptor,
     at: usize,
     order: &[u32],
@@ -211,7 +211,7 @@ fn sorted_column(
 }
 
 fn sorted_column_of<T: DataType>(
-    readers: &[SerializedFileReader<File>],
+    readers: &[Reader],
     columns: &SchemaDescriptor,
     at: usize,
     order: &[u32],
@@ -240,7 +240,7 @@ fn sorted_column_of<T: DataType>(
 }
 
 /// The rows by the first address, then the first time.
-fn order(readers: &[SerializedFileReader<File>], columns: &SchemaDescriptor) -> Result<Vec<u32>> {
+fn order(readers: &[Reader], columns: &SchemaDescriptor) -> Result<Vec<u32>> {
     let place = |is_key: &dyn Fn(&ColumnDescPtr) -> bool| columns.columns().iter().position(is_key);
     let rows: i64 = readers.iter().map(|reader| reader.metadata().file_metadata().num_rows()).sum();
     let mut order: Vec<u32> = (0..u32::try_from(rows).map_err(|_| too_few_values())?).collect();

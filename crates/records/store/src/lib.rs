@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrow;
+mod column_group;
 mod compaction;
 mod error;
 mod folder;
@@ -21,6 +22,7 @@ mod selection;
 mod settings;
 mod single_file;
 mod source;
+mod summing;
 mod writer;
 
 pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows};
@@ -34,4 +36,5 @@ pub use schema::{ANONYMISED_KEY, FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, RowForm, S
 pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
 pub use source::{Damage, FlowReader, Found, columns_of};
+pub use summing::Summing;
 pub use writer::{Writer, memory_bytes};

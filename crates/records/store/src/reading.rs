@@ -1,17 +1,71 @@
 //! Reads the columns of Parquet files.
 
 use crate::schema::FIELDS_KEY;
+use bytes::Bytes;
 use parquet::basic::Type as Physical;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
+
+/// Reads the columns of a file. Several threads may use it at once.
+pub type Reader = SerializedFileReader<SharedFile>;
+
+/// A file that several threads read: each reads at places of its own, while clones of a [`File`] have one place in
+/// common.
+#[derive(Clone)]
+pub struct SharedFile(Arc<File>);
+
+impl From<File> for SharedFile {
+    fn from(file: File) -> Self {
+        Self(Arc::new(file))
+    }
+}
+
+/// Reads a file from a place on.
+pub struct ReadFrom {
+    file: SharedFile,
+    place: u64,
+}
+
+impl Read for ReadFrom {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.0.read_at(buffer, self.place)?;
+        self.place += read as u64;
+        Ok(read)
+    }
+}
+
+impl Length for SharedFile {
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |file| file.len())
+    }
+}
+
+impl ChunkReader for SharedFile {
+    type T = BufReader<ReadFrom>;
+
+    fn get_read(&self, place: u64) -> Result<Self::T> {
+        Ok(BufReader::new(ReadFrom { file: self.clone(), place }))
+    }
+
+    fn get_bytes(&self, place: u64, length: usize) -> Result<Bytes> {
+        // Of a file that is damaged, the length may be any.
+        if place.checked_add(length as u64).is_none_or(|end| end > self.len()) {
+            return Err(ParquetError::EOF(format!("{length} octets at {place} are beyond the end of the file")));
+        }
+        let mut octets = vec![0; length];
+        self.0.read_exact_at(&mut octets, place)?;
+        Ok(octets.into())
+    }
+}
 
 /// The values of a column: where each row's is among those that are not null.
 pub struct Values<T> {
@@ -23,15 +77,16 @@ pub struct Values<T> {
 const NULL: u32 = u32::MAX;
 
 /// Opens a file.
-pub fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
-    reader_of(File::open(path)?)
+pub fn reader(path: &Path) -> Result<Reader> {
+    reader_of(&File::open(path)?.into())
 }
 
 /// Reads an open file.
-pub fn reader_of(file: File) -> Result<SerializedFileReader<File>> {
+pub fn reader_of(shared: &SharedFile) -> Result<Reader> {
     /// Larger than that of a file with all columns and row groups.
     const MAX_FOOTER_OCTETS: u32 = 64 << 20;
     let mut end = [0; 8];
+    let file = &shared.0;
     let length = file.metadata()?.len();
     let is_read = file.read_exact_at(&mut end, length.saturating_sub(8));
     let [a, b, c, d, magic @ ..] = end;
@@ -47,7 +102,7 @@ pub fn reader_of(file: File) -> Result<SerializedFileReader<File>> {
     if u32::from_le_bytes([a, b, c, d]) > MAX_FOOTER_OCTETS {
         return Err(ParquetError::General("its index is too long".into()));
     }
-    let reader = SerializedFileReader::new(file)?;
+    let reader = SerializedFileReader::new(shared.clone())?;
     let entries = reader.metadata().file_metadata().key_value_metadata();
     if !entries.is_some_and(|entries| entries.iter().any(|entry| entry.key == FIELDS_KEY)) {
         return Err(ParquetError::General("this is no file of Weir".into()));
@@ -56,12 +111,7 @@ pub fn reader_of(file: File) -> Result<SerializedFileReader<File>> {
 }
 
 /// Reads all values of a column: there are as many as rows.
-pub fn check_column(
-    readers: &[SerializedFileReader<File>],
-    columns: &SchemaDescriptor,
-    at: usize,
-    rows: u64,
-) -> Result<()> {
+pub fn check_column(readers: &[Reader], columns: &SchemaDescriptor, at: usize, rows: u64) -> Result<()> {
     let found = match columns.column(at).physical_type() {
         Physical::INT32 => read_column::<Int32Type>(readers, at)?.positions.len(),
         Physical::INT64 => read_column::<Int64Type>(readers, at)?.positions.len(),
@@ -73,7 +123,7 @@ pub fn check_column(
 }
 
 /// All values of a column.
-pub fn read_column<T: DataType>(readers: &[SerializedFileReader<File>], at: usize) -> Result<Values<T::T>> {
+pub fn read_column<T: DataType>(readers: &[Reader], at: usize) -> Result<Values<T::T>> {
     let mut column = Values { positions: Vec::new(), values: Vec::new() };
     let mut present = Vec::new();
     for reader in readers {

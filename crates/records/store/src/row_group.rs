@@ -44,7 +44,7 @@ struct RowColumn {
     decides: bool,
 }
 
-enum Values {
+pub enum Values {
     /// Microseconds, and the nanoseconds left.
     Times(Box<(Typed<Int64Type>, Option<Typed<Int32Type>>)>),
     Integers(Typed<Int64Type>),
@@ -54,12 +54,12 @@ enum Values {
 }
 
 /// Rows of a column: the values that are not null, and for each row 1, or 0 for null.
-struct Typed<T: DataType> {
+pub struct Typed<T: DataType> {
     reader: ColumnReaderImpl<T>,
     /// Rows before those that are read next.
     to_skip: usize,
-    present: Vec<i16>,
-    values: Vec<T::T>,
+    pub present: Vec<i16>,
+    pub values: Vec<T::T>,
     /// The first values that were taken.
     taken: usize,
 }
@@ -188,7 +188,7 @@ macro_rules! each {
 }
 
 impl Values {
-    fn open(group: &dyn RowGroupReader, schema: &SchemaDescriptor, column: &Column) -> Result<Self> {
+    pub fn open(group: &dyn RowGroupReader, schema: &SchemaDescriptor, column: &Column) -> Result<Self> {
         let place = |name: &str| schema.columns().iter().position(|of| of.name() == name);
         let at = place(column.name).ok_or_else(too_few_values)?;
         match (column.kind, schema.column(at).physical_type()) {
@@ -211,7 +211,7 @@ impl Values {
     }
 
     /// Whether a row has no value.
-    fn has_null(&self) -> bool {
+    pub fn has_null(&self) -> bool {
         let present = match self {
             Self::Times(times) => &times.0.present,
             Self::Integers(integers) => &integers.present,
@@ -222,13 +222,13 @@ impl Values {
     }
 
     /// Decodes the next rows in place of those before.
-    fn decode(&mut self, rows: usize) -> Result<()> {
+    pub fn decode(&mut self, rows: usize) -> Result<()> {
         each!(self, typed => typed.decode(rows)?);
         Ok(())
     }
 
     /// Leaves out the next rows.
-    fn skip(&mut self, rows: usize) {
+    pub fn skip(&mut self, rows: usize) {
         each!(self, typed => typed.skip(rows));
     }
 
@@ -265,7 +265,7 @@ fn of_type(column: &Column, of: Physical) -> ParquetError {
     ParquetError::General(format!("the column {} has the type {of}, which Weir does not write", column.name))
 }
 
-fn time(micros: i64, rest: i32) -> Option<StoredValue<'static>> {
+pub fn time(micros: i64, rest: i32) -> Option<StoredValue<'static>> {
     let micros = u64::try_from(micros).ok()?.checked_mul(1000)?;
     let rest = u64::try_from(rest).ok().filter(|rest| *rest < 1000)?;
     Some(StoredValue::Unsigned(micros.checked_add(rest)?))
@@ -276,7 +276,7 @@ fn text(octets: &ByteArray) -> Option<StoredValue<'_>> {
 }
 
 /// The address of a text.
-fn address(text: &[u8]) -> Option<IpAddr> {
+pub fn address(text: &[u8]) -> Option<IpAddr> {
     ipv4_address(text).map(IpAddr::V4).or_else(|| std::str::from_utf8(text).ok()?.parse().ok())
 }
 

@@ -1,10 +1,10 @@
 //! Which records are read, and what the index of a file says about those of a row group.
 
+use crate::reading::SharedFile;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 use std::cmp::Ordering;
-use std::fs::File;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use weir_fields::{Bounds, Column, ColumnKind};
@@ -26,7 +26,7 @@ pub struct Selection {
 /// Statistics and Bloom filters of a row group.
 pub struct GroupBounds<'a> {
     pub group: &'a RowGroupMetaData,
-    pub file: &'a File,
+    pub file: &'a SharedFile,
 }
 
 impl GroupBounds<'_> {

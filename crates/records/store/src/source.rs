@@ -5,17 +5,18 @@
 
 use crate::error::Error;
 use crate::folder::{Folder, Hour, StoredFile};
-use crate::reading::{guarded, reader, reader_of};
+use crate::reading::{Reader, SharedFile, guarded, reader, reader_of};
 use crate::row_group::RowGroup;
 use crate::schema::RowForm;
 use crate::selection::{GroupBounds, Selection};
 use parquet::errors::Result;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_fields::{Bounds, Column, Restored, columns};
 use weir_flow::FlowRecord;
 
@@ -58,17 +59,21 @@ pub struct Found {
 }
 
 /// Files of an hour of a store, or a single file.
+#[derive(Clone)]
 struct HourFiles {
     hour: Option<(Folder, Hour)>,
     files: Vec<PathBuf>,
 }
 
+/// Where the reading of row groups began.
+pub(crate) struct Start(VecDeque<HourFiles>);
+
 struct OpenFile {
     path: PathBuf,
     octets: u64,
-    reader: SerializedFileReader<File>,
+    reader: Arc<Reader>,
     /// The same file, for Bloom filters.
-    file: File,
+    file: SharedFile,
     next_group: usize,
     group: Option<RowGroup>,
 }
@@ -172,6 +177,65 @@ impl FlowReader {
         Ok(true)
     }
 
+    /// Row groups are taken from here on by [`Self::next_group`], and all of them may be read again after
+    /// [`Self::restart`].
+    pub(crate) fn start(&self) -> Start {
+        Start(self.hours.clone())
+    }
+
+    /// As if nothing had been read.
+    pub(crate) fn restart(&mut self, Start(hours): Start) {
+        self.hours = hours;
+        self.open.clear();
+        self.damaged.clear();
+        (self.done_octets, self.others) = (0, 0);
+    }
+
+    /// The next row group of which records may be selected, and the columns that are read; `None` at the end.
+    ///
+    /// # Errors
+    /// A file cannot be opened.
+    pub(crate) fn next_group(&mut self) -> std::result::Result<Option<(Arc<Reader>, usize)>, Damage> {
+        loop {
+            let Some(file) = self.open.front_mut() else {
+                let Some(hour) = self.hours.pop_front() else { return Ok(None) };
+                self.open_hour(hour);
+                match self.damaged.pop() {
+                    Some(damage) => return Err(damage),
+                    None => continue,
+                }
+            };
+            if file.next_group == file.reader.num_row_groups() {
+                self.done_octets += file.octets;
+                self.open.pop_front();
+                continue;
+            }
+            let at = file.next_group;
+            file.next_group += 1;
+            let group = file.reader.metadata().row_group(at);
+            let bounds = GroupBounds { group, file: &file.file };
+            if self.selection.as_ref().is_none_or(|selection| (selection.may_match)(&bounds)) {
+                return Ok(Some((file.reader.clone(), at)));
+            }
+            self.others += u64::try_from(group.num_rows()).unwrap_or_default();
+        }
+    }
+
+    /// The columns that are read, and of these the ones that decide about a record.
+    pub(crate) fn columns(&self) -> (&[&'static Column], &[&'static Column]) {
+        (self.restored.columns(), self.selection.as_ref().map_or(&[][..], |selection| selection.columns.as_slice()))
+    }
+
+    /// The stored columns that these fields are computed from.
+    pub fn sources(&self, fields: &[&'static Column]) -> Vec<&'static Column> {
+        self.restored.sources(fields)
+    }
+
+    /// The columns whose values are read from the files, in the order in which they are.
+    pub fn read_columns(&self) -> &[&'static Column] {
+        self.restored.columns()
+    }
+
     /// Opens all files of an hour, so that it is as at one moment: sorted files replace others, with the same records.
     fn open_hour(&mut self, HourFiles { hour, mut files }: HourFiles) {
         /// An hour is seldom replaced, so that even a second attempt finds the same files.
@@ -197,7 +261,8 @@ impl OpenFile {
     fn new(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
         let octets = file.metadata()?.len();
-        let reader = reader_of(file.try_clone()?)?;
+        let file = SharedFile::from(file);
+        let reader = Arc::new(reader_of(&file)?);
         Ok(Self { path: path.into(), octets, reader, file, next_group: 0, group: None })
     }
 

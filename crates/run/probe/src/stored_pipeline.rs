@@ -4,6 +4,7 @@ use crate::account::{Account, totals};
 use crate::exporter::export_handle::ExportHandle;
 use crate::record_output::BATCH;
 use weir_flow::FlowRecord;
+use weir_ledger::RecordTotals;
 
 /// Exports stored records. Their packets and octets count as received and metered.
 pub struct StoredPipeline {
@@ -35,6 +36,12 @@ impl StoredPipeline {
             empty
         });
         result
+    }
+
+    /// Counts records that were not made: the sinks have their sums.
+    pub fn count(&mut self, records: RecordTotals) {
+        self.account.add_sent(records);
+        self.handle.count(records);
     }
 
     /// The account so far.

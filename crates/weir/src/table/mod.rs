@@ -13,11 +13,12 @@ pub use view::ViewTable;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Compression, Error, Sink, UnusedFile};
 use weir_fields::Column;
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
-use weir_query::RecordOrder;
+use weir_query::{RecordOrder, View};
 
 /// A table or a view of nothing.
 const NO_FLOWS: &str = "no flows\n";
@@ -27,6 +28,8 @@ pub struct Table {
     /// All records so far.
     received: RecordTotals,
     output: Box<dyn Write + Send>,
+    /// The view of stored flows, if it is computed without their records.
+    pub summed: SummedView,
     /// The new file, until the table is written.
     pub unused: Option<UnusedFile>,
     /// Compresses the text.
@@ -35,6 +38,9 @@ pub struct Table {
     columns: Option<usize>,
     counters: SinkCounters,
 }
+
+/// A view that is computed while the sink gets no records, and the flows in it.
+pub type SummedView = Arc<Mutex<Option<(View, RecordTotals)>>>;
 
 pub enum Content {
     Largest(LargestFlows),
@@ -89,6 +95,7 @@ impl Table {
             content,
             received: RecordTotals::default(),
             output,
+            summed: SummedView::default(),
             unused: None,
             compression: None,
             columns,
@@ -133,6 +140,11 @@ impl Sink for Table {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.unused.take().into_iter().for_each(UnusedFile::keep);
+        let summed = self.summed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Content::View(table), Some((view, flows))) = (&mut self.content, summed) {
+            table.view = view;
+            self.received.merge(flows);
+        }
         let received = std::mem::take(&mut self.received);
         let (mut text, rows) = self.text(received.flows);
         if let Some(compression) = self.compression {
@@ -165,7 +177,6 @@ impl Sink for Table {
 mod tests {
     use super::render::tests::udp;
     use super::*;
-    use std::sync::{Arc, Mutex};
     use weir_packet::Network;
 
     #[derive(Clone, Default)]

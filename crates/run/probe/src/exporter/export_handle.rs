@@ -83,6 +83,16 @@ impl ExportHandle {
         if accepted { Ok(empty) } else { Err(empty) }
     }
 
+    /// Counts records that the sinks have otherwise.
+    pub(crate) fn count(&self, records: RecordTotals) {
+        let mut sinks = self.sinks.lock();
+        sinks.received.merge(records);
+        for sink in &mut sinks.open {
+            sink.offered.merge(records);
+            sink.state.lock().written.merge(records);
+        }
+    }
+
     fn send_to_all(&mut self, records: Vec<FlowRecord>) -> bool {
         let batch = Arc::new(RecordBatch::new(records, self.enricher.clone(), self.recycle.clone()));
         let totals = batch.totals;

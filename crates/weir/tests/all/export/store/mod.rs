@@ -3,6 +3,7 @@
 mod content;
 mod failures;
 mod source;
+mod sums;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;

@@ -455,7 +455,7 @@ fn what_is_none_of_the_store_is_named() {
 }
 
 /// Copies a Parquet file, and changes one column on the way.
-fn copy_with(from: &Path, to: &Path, changed: &str, mut change: impl FnMut(&mut Changed)) {
+pub fn copy_with(from: &Path, to: &Path, changed: &str, mut change: impl FnMut(&mut Changed)) {
     let reader = SerializedFileReader::new(File::open(from).unwrap()).unwrap();
     let metadata = reader.metadata().file_metadata();
     let properties = WriterProperties::builder().set_key_value_metadata(metadata.key_value_metadata().cloned());
@@ -492,8 +492,47 @@ fn copy_with(from: &Path, to: &Path, changed: &str, mut change: impl FnMut(&mut 
     writer.close().unwrap();
 }
 
+/// Copies a Parquet file into row groups of a few rows.
+pub fn split_groups(from: &Path, to: &Path, most: usize) {
+    let reader = SerializedFileReader::new(File::open(from).unwrap()).unwrap();
+    let metadata = reader.metadata().file_metadata();
+    let properties = WriterProperties::builder().set_key_value_metadata(metadata.key_value_metadata().cloned());
+    let root = Arc::new(metadata.schema().clone());
+    let mut writer = SerializedFileWriter::new(File::create(to).unwrap(), root, properties.build().into()).unwrap();
+    let group = reader.get_row_group(0).unwrap();
+    let rows = group.metadata().num_rows() as usize;
+    assert!(reader.num_row_groups() == 1 && rows > most, "{rows}");
+    for first in (0..rows).step_by(most) {
+        let mut part = writer.next_row_group().unwrap();
+        for at in 0..group.num_columns() {
+            let mut column = part.next_column().unwrap().unwrap();
+            macro_rules! part_of {
+                ($kind:ty) => {{
+                    let (mut present, mut values) = (Vec::new(), Vec::new());
+                    let mut of = get_typed_column_reader::<$kind>(group.get_column_reader(at).unwrap());
+                    of.read_records(rows, Some(&mut present), None, &mut values).unwrap();
+                    let values_of = |rows: &[i16]| rows.iter().filter(|level| **level > 0).count();
+                    let before = values_of(&present[..first]);
+                    let present = &present[first..rows.min(first + most)];
+                    let values = &values[before..][..values_of(present)];
+                    column.typed::<$kind>().write_batch(values, Some(present), None).unwrap();
+                }};
+            }
+            match group.metadata().column(at).column_type() {
+                Type::INT32 => part_of!(Int32Type),
+                Type::INT64 => part_of!(Int64Type),
+                Type::DOUBLE => part_of!(DoubleType),
+                _ => part_of!(ByteArrayType),
+            }
+            column.close().unwrap();
+        }
+        part.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
 /// The values of a column; of integers also 1 for each row that has one.
-enum Changed<'a> {
+pub enum Changed<'a> {
     Rest(&'a mut Vec<i32>),
     Integers(&'a mut Vec<i64>, &'a mut Vec<i16>),
     Numbers(&'a mut Vec<f64>),

@@ -1,0 +1,81 @@
+//! Views of stores by their columns, if that is the only output: without records, on several threads.
+
+use crate::arguments::Read;
+use crate::console::progress::Progress;
+use crate::outputs::{OpenOutputs, Outputs};
+use crate::stored_reader::StoredReader;
+use std::num::NonZero;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use tracing::debug;
+use weir_ledger::RecordTotals;
+use weir_query::{StoredTotals, StoredView, View};
+use weir_store::Summing;
+
+/// More threads wait for the one that merges their sums.
+const MAX_THREADS: usize = 8;
+
+/// A view of all stored flows, and what the summary says beside it.
+pub struct StoredSums {
+    view: View,
+    totals: StoredTotals,
+}
+
+/// Sums up stored flows without records; `None` if something needs records: the reader is at the beginning then.
+pub fn sum_up(
+    read: &Read,
+    outputs: &Outputs,
+    reader: &mut StoredReader,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Option<StoredSums> {
+    let settings = outputs.view.as_ref()?;
+    let [sink] = outputs.sinks.as_slice() else { return None };
+    let needs_records = !outputs.shows_view(sink)
+        || sink.condition.is_some()
+        || sink.share.is_some()
+        || read.sinks.anonymise.is_some()
+        || read.enrichment.columns().next().is_some()
+        || !read.enrichment.tags.is_empty();
+    if needs_records {
+        return None;
+    }
+    let total_bytes = Some(reader.total_octets());
+    let (reader, condition, starts_ns) = reader.only_parquet()?;
+    // What is not selected by the reader is selected by the sink.
+    if condition.is_none() && read.sinks.records.is_some() {
+        return None;
+    }
+    let plan = StoredView::new(settings, condition, starts_ns, reader.read_columns(), |fields| reader.sources(fields))?;
+    let mut view = View::new(settings.clone()).ok()?;
+    let part = View::new(settings.clone()).ok()?;
+    let mut totals = StoredTotals::default();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
+    let summing = Summing { threads, zeros: &plan.zeros(), stop };
+    let is_done = reader.sum_up(
+        &summing,
+        || plan.sums(&part),
+        |sums, done_bytes| {
+            sums.merge_into(&mut view, &mut totals);
+            progress.update(weir_capture::Progress { done_bytes, total_bytes }, || packets(&view));
+        },
+    );
+    is_done.then_some(StoredSums { view, totals })
+}
+
+fn packets(view: &View) -> u64 {
+    view.total().all_packets()
+}
+
+impl StoredSums {
+    /// Gives the view to the sink, and the figures to the summary. Returns the flows that were summed up.
+    pub fn pass_on(self, outputs: &Outputs, open: &OpenOutputs) -> RecordTotals {
+        debug!("the view is summed up from columns, without records");
+        let total = self.view.total();
+        let flows = RecordTotals { flows: total.flows, packets: packets(&self.view), bytes: total.l2_bytes };
+        open.summary.lock().unwrap_or_else(PoisonError::into_inner).add_sums(total, &self.totals);
+        *outputs.summed.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.view, flows));
+        flows
+    }
+}
