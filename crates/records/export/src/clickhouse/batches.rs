@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_the_spool_is_what_was_written() {
-        let form = RowForm::new(&weir_fields::select_columns("start_time,src_ip,approximate").unwrap(), true);
+        let form = RowForm::new(&weir_fields::select_columns("start_time,src_ip,approximate").unwrap(), false, true);
         let written = batch("weir/host/1-2-0/a.b/7", None);
         let mut octets = Vec::new();
         written.append_to(&mut octets);
