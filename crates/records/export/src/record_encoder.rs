@@ -363,10 +363,19 @@ impl EncoderState<'_> {
         }
     }
 
+    /// Whether records may have an element of a field. The first one has this position.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn may_write<const KNOWN: Known>(&self, first: usize, elements: &'static [Element]) -> bool {
+        elements.iter().enumerate().any(|(at, element)| self.is_chosen::<KNOWN>(first + at, element))
+    }
+
     /// Appends the chosen elements of a field that apply to its value. The first one has this position.
-    #[inline(always)]
-    fn write<F: StaticField, const KNOWN: Known>(&mut self, first: usize, value: &FieldValue<'_>) {
-        for (at, element) in F::ELEMENTS.iter().enumerate() {
+    ///
+    /// With debug assertions this is one function for all fields: a copy for each takes half a minute to compile.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    #[cfg_attr(debug_assertions, inline(never))]
+    fn write<const KNOWN: Known>(&mut self, first: usize, elements: &'static [Element], value: &FieldValue<'_>) {
+        for (at, element) in elements.iter().enumerate() {
             let position = first + at;
             if !self.is_chosen::<KNOWN>(position, element) {
                 continue;
@@ -387,7 +396,7 @@ impl EncoderState<'_> {
     /// The same in a function of its own, because all fields and elements in one take minutes to compile.
     #[inline(never)]
     fn write_unknown<F: StaticField>(&mut self, first: usize, value: &FieldValue<'_>) {
-        self.write::<F, UNKNOWN>(first, value);
+        self.write::<UNKNOWN>(first, F::ELEMENTS, value);
     }
 }
 
@@ -401,14 +410,13 @@ impl<const FIRST: usize, const KNOWN: Known> Visitor for Encoder<'_, '_, FIRST, 
             return;
         }
         let first = FIRST + elements_before;
-        let is_chosen = |(at, element)| self.0.is_chosen::<KNOWN>(first + at, element);
-        if !F::ELEMENTS.iter().enumerate().any(is_chosen) {
+        if !self.0.may_write::<KNOWN>(first, F::ELEMENTS) {
             return;
         }
         if KNOWN == UNKNOWN {
             self.0.write_unknown::<F>(first, &value());
         } else {
-            self.0.write::<F, KNOWN>(first, &value());
+            self.0.write::<KNOWN>(first, F::ELEMENTS, &value());
         }
     }
 }
