@@ -7,7 +7,7 @@
 //! Each record is with exactly one sink, and counted by that one. When the active sink has taken none for a time
 //! (no connection, or a connection that accepts nothing) or has no room left, the next sink that takes records becomes
 //! the active one. A sink before it that takes records for the same time gets them again. What the system has accepted
-//! counts as exported, and is not sent again.
+//! counts as exported, and is not retransmitted.
 //!
 //! A sink that knows nothing of its collector (UDP, a file) takes everything. One thread runs all sinks: a name server
 //! that does not answer delays them all.
@@ -27,7 +27,7 @@ use weir_ledger::{ExportLossReason, MemberCounters, SinkCounters};
 /// Records that wait for a sink, and copies of those that the active one has not sent: at most this number each.
 const MAX_HELD: usize = 32_768;
 /// Memory that a record may take in a sink, bytes.
-const RECORD_BYTES: usize = 4096;
+const RECORD_BYTES: usize = 16 << 10;
 /// Records that a sink gets at once.
 const MAX_BATCH: usize = 256;
 /// At the end of a run, a connection that accepts nothing for this time is left.

@@ -852,7 +852,8 @@ fn batches_of_other_columns_are_inserted_with_their_own() {
         .iter()
         .map(|insert| insert.settings["query"].split(['(', ')']).nth(1).unwrap().to_owned())
         .collect();
-    assert_eq!(columns, ["start_time, src_ip", "dst_port, fwd_bytes", "src_ip, dst_ip", "src_ip, dst_ip"]);
+    let expected = ["start_time, src_ip", "dst_port, fwd_bytes", "src_ip, dst_ip", "src_ip, dst_ip"];
+    assert_eq!(columns, expected.map(|fields| format!("{fields}, probe")));
     let all = server.script.lock().unwrap().columns.clone();
     for insert in server.inserts() {
         let names: Vec<_> = insert.settings["query"].split(['(', ')']).nth(1).unwrap().split(", ").collect();
