@@ -91,7 +91,9 @@ impl Tls {
 
     /// Begins a session, of which nothing is sent yet.
     pub fn session(&self) -> io::Result<TlsSession> {
-        let connection = ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
+        let mut connection = ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
+        // What waits is limited by MAX_SEALED. The library's own limit is less, and would end the connection.
+        connection.set_buffer_limit(None);
         self.client.is_asked_for.store(false, Ordering::Relaxed);
         Ok(TlsSession {
             tls: self.clone(),
