@@ -440,7 +440,8 @@ pub enum InvalidSink {
     ServerName(String),
     /// The setting of a sink of JSON over a connection is unknown.
     #[error(
-        "{setting:?} is not a setting of this sink; use fields=NAME,..., buffer=16MiB, spool=FOLDER, retry=1m{of_tls}"
+        "{setting:?} is not a setting of this sink; use fields=NAME,..., buffer=16MiB, spool=FOLDER, limit=10GiB, \
+         retry=1m{of_tls}"
     )]
     StreamSetting {
         /// The setting as the user wrote it.
@@ -451,7 +452,7 @@ pub enum InvalidSink {
     /// The setting of a sink of IPFIX over a connection is unknown.
     #[error(
         "{setting:?} is not a setting of a {} connection; use template=NAME, fields=NAME,..., buffer=16MiB, \
-         spool=FOLDER, retry=1m{of_tls}",
+         spool=FOLDER, limit=10GiB, retry=1m{of_tls}",
         if of_tls.is_empty() { "TCP" } else { "TLS" }
     )]
     TcpSetting {
@@ -488,7 +489,7 @@ pub enum InvalidSink {
     /// The setting of a table of ClickHouse is unknown. Its value is not repeated.
     #[error(
         "{0}= is not a setting of ClickHouse; use fields=NAME,..., rows=N, wait=1s, compression=zstd, user=NAME, \
-         password-file=FILE, probe=NAME, buffer=64MiB, spool=FOLDER, and with https ca=FILE and name=HOST"
+         password-file=FILE, probe=NAME, buffer=64MiB, spool=FOLDER, limit=10GiB, and with https ca=FILE and name=HOST"
     )]
     ClickHouseSetting(String),
     /// The name of the topic is none that Kafka has.

@@ -69,6 +69,8 @@ pub(crate) struct Spooled<T> {
     is_failed_logged: bool,
     /// Flows from the spool that were delivered since it was empty.
     late_flows: u64,
+    /// Flows of which the log says that they are lost by damage.
+    damaged_flows: u64,
 }
 
 impl<T: Item> Spooled<T> {
@@ -93,6 +95,7 @@ impl<T: Item> Spooled<T> {
             is_full_logged: false,
             is_failed_logged: false,
             late_flows: 0,
+            damaged_flows: 0,
         })
     }
 
@@ -256,6 +259,11 @@ impl<T: Item> Spooled<T> {
         }
         self.log_if_empty();
         let status = self.spool.status();
+        let damaged = status.damaged.total().records.flows;
+        if damaged > self.damaged_flows {
+            let flows = damaged - std::mem::replace(&mut self.damaged_flows, damaged);
+            warn!(sink = self.sink, flows, "a file of the spool is damaged or missing, records in it are lost");
+        }
         counters.spooled = status.waiting.own.records;
         let set = |of: &mut std::collections::BTreeMap<&'static str, RecordTotals>, dropped, damaged| {
             for (reason, records) in [(ExportLossReason::SpoolFull, dropped), (ExportLossReason::SpoolDamaged, damaged)]

@@ -83,10 +83,10 @@ fn members(of: &'static str, text: &str) -> Result<Vec<RecordSink>, InvalidOutpu
     if let Some(nested) = texts.iter().find(|sink| NO_MEMBERS.iter().any(|start| sink.starts_with(start))) {
         return Err(InvalidOutput::Nested { of, sink: (*nested).into() });
     }
-    let sinks = texts.iter().map(|text| RecordSink::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    if sinks.len() < 2 {
+    if texts.len() < 2 {
         return Err(InvalidOutput::OneSink { of, sink: text.into() });
     }
+    let sinks = texts.iter().map(|text| RecordSink::parse(text)).collect::<Result<Vec<_>, _>>()?;
     for (at, sink) in sinks.iter().enumerate() {
         if sinks[..at].iter().any(|other| other.spec.name() == sink.spec.name()) {
             return Err(InvalidOutput::SinkTwice { of, sink: sink.to_string() });
@@ -157,7 +157,7 @@ pub enum InvalidOutput {
     #[error("{sink}: where: {error}")]
     Where { sink: String, error: Box<ExpressionError> },
     #[error(
-        "{of}{sink}: there is only one sink; write {of}SINK,SINK, each after the first with its scheme, as in \
+        "{of}{sink}: this is not a list of sinks; write {of}SINK,SINK, each after the first with its scheme, as in \
          {of}json+tcp://h1:5170,json+tcp://h2:5170"
     )]
     OneSink { of: &'static str, sink: String },

@@ -36,6 +36,6 @@ pub enum OutputError {
     NoPipeReader(String),
     #[error("{output} is also the input {input} and would overwrite it; name another file")]
     OverwritesInput { output: String, input: String },
-    #[error("{output} and {other} would be mixed in one file; give each a file of its own")]
+    #[error("{output} and {other} would be mixed in one file or folder; give each one of its own")]
     SharedOutput { output: String, other: String },
 }

@@ -594,7 +594,7 @@ fn packets_and_records_are_not_mixed_in_one_file() {
             let arguments = [command, &["--rules", &to_standard_output], options].concat();
             let refused = failure(1, &arguments);
             assert!(refused.contains("pcap:- of the rules and "), "{arguments:?}: {refused}");
-            assert!(refused.contains("would be mixed in one file; give each a file of its own"), "{refused}");
+            assert!(refused.contains("would be mixed in one file or folder; give each one of its own"), "{refused}");
         }
     }
     // Under other names: a link to a file that does not exist yet, and standard output, here a pipe.

@@ -67,8 +67,11 @@ fn both_directions_of_a_flow_have_one_sink() {
 fn lists_of_sinks_that_cannot_be_divided_are_refused() {
     let refused = |sink: &'static str| ["read", "no.pcap", "-o", sink];
     assert_usage_errors(&[
-        (&refused("balance:json:a"), "there is only one sink; write balance:SINK,SINK"),
-        (&refused("balance:a.json,b.json"), "there is only one sink; write balance:SINK,SINK"),
+        (&refused("balance:"), "balance:: this is not a list of sinks; write balance:SINK,SINK"),
+        (&refused("balance:json+tcp://h:1,"), "this is not a list of sinks; write balance:SINK,SINK"),
+        (&refused("balance:json+tcp://h:1,h:2"), "this is not a list of sinks; write balance:SINK,SINK"),
+        (&refused("balance:json:a"), "this is not a list of sinks; write balance:SINK,SINK"),
+        (&refused("balance:a.json,b.json"), "this is not a list of sinks; write balance:SINK,SINK"),
         (&refused("balance:json:a,json:a"), "balance: json:a is there twice"),
         (&refused("balance:json:a,balance:json:b,json:c"), "balance: balance:json:b cannot be one of its sinks"),
         (&refused("balance:json:a,packets:b"), "balance: packets:b cannot be one of its sinks"),

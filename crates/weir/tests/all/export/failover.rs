@@ -134,7 +134,10 @@ fn records_wait_while_no_sink_takes_them() {
 fn lists_of_sinks_that_cannot_stand_in_are_refused() {
     let refused = |sink: &'static str| ["read", "no.pcap", "-o", sink];
     assert_usage_errors(&[
-        (&refused("failover:json+tcp://h:1"), "failover:json+tcp://h:1: there is only one sink; write failover:SINK"),
+        (
+            &refused("failover:json+tcp://h:1"),
+            "failover:json+tcp://h:1: this is not a list of sinks; write failover:SINK",
+        ),
         (&refused("failover:json+tcp://h:1,json+tcp://h:1"), "failover: json+tcp://h:1 is there twice"),
         (&refused("failover:ipfix+udp://h,json+tcp://h:1"), "ipfix+udp://h can only be the last sink, because"),
         (&refused("failover:json:a,json+tcp://h:1"), "failover: json:a can only be the last sink"),
