@@ -131,6 +131,9 @@ impl StoredProblem {
     }
 }
 
+/// Files of Parquet, the condition by which their flows are selected, and the times of their starts.
+type ParquetReader<'a> = (&'a mut FlowReader, Option<&'a Expression>, Option<RangeInclusive<u64>>);
+
 impl StoredReader {
     /// Finds the files, and the fields that all of them have. Flows that start at other times are not read.
     pub fn open(paths: &StoredPaths, starts_ns: Option<RangeInclusive<u64>>) -> Result<Self, Error> {
@@ -204,7 +207,7 @@ impl StoredReader {
     }
 
     /// The reader of Parquet files, if there are no others; and what it selects.
-    pub fn only_parquet(&mut self) -> Option<(&mut FlowReader, Option<&Expression>, Option<RangeInclusive<u64>>)> {
+    pub fn only_parquet(&mut self) -> Option<ParquetReader<'_>> {
         self.is_only_parquet.then_some((&mut self.parquet, self.condition.as_ref(), self.starts_ns.clone()))
     }
 

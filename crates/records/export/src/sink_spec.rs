@@ -353,7 +353,7 @@ mod tests {
             let error = spec.parse::<SinkSpec>().expect_err("the sink is invalid").to_string();
             assert_eq!(error, format!("{spec}: {expected}"));
         }
-        assert!("csv:f-%H.csv?rotate=1h&rotate=1GiB".parse::<SinkSpec>().is_ok());
+        assert!("csv:f-%Y%m%d-%H.csv?rotate=1h&rotate=1GiB".parse::<SinkSpec>().is_ok());
     }
 
     #[test]

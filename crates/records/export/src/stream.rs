@@ -414,7 +414,7 @@ impl StreamOutput {
         match &result {
             Ok(addresses) => {
                 let is_same = addresses.iter().all(|address| self.addresses.contains(address));
-                if !self.addresses.is_empty() && !(is_same && addresses.len() == self.addresses.len()) {
+                if !(self.addresses.is_empty() || is_same && addresses.len() == self.addresses.len()) {
                     info!(sink, addresses = shown(addresses), "the name of the collector has other addresses now");
                 }
                 self.addresses.clone_from(addresses);

@@ -113,10 +113,10 @@ fn answer_all(stream: impl Read + Write, columns: &str) -> io::Result<()> {
             return Ok(());
         }
         while reader.read_line(&mut line)? > 0 && line != "\r\n" {
-            if let Some((name, value)) = line.split_once(':') {
-                if name.eq_ignore_ascii_case("content-length") {
-                    length = value.trim().parse().map_err(io::Error::other)?;
-                }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().map_err(io::Error::other)?;
             }
             line.clear();
         }

@@ -443,9 +443,9 @@ fn rules_record_what_weir_reads_and_its_packets_are_found() {
     let first = fs::read(fs::read_dir(&recording).unwrap().next().unwrap().unwrap().path()).unwrap();
     assert!(first.windows(9).any(|window| window == b"ip or ip6"));
     // Settings are checked with the rules file.
-    let rules = recording_rules(folder.path(), "size=1G");
+    let rules = recording_rules(folder.path(), "size=1X");
     let err = failure(1, arguments!["rules", "check", rules]);
-    assert!(err.contains("size=1G is not a size; write for example size=1GiB"), "{err}");
+    assert!(err.contains("size=1X is not a size; write for example size=1GiB"), "{err}");
 }
 
 #[test]
