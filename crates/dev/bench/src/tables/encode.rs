@@ -78,7 +78,7 @@ fn all_rows(receivers: &Receivers, folder: &Folder) -> [(&'static str, String); 
         ("JSON, basic, TCP", format!("json+tcp://{tcp}")),
         ("JSON, basic, TLS", format!("json+tls://{tls}?ca={ca}&name=localhost")),
         ("JSON, basic, Unix", format!("json+unix:{unix}")),
-        ("syslog, basic, UDP", format!("syslog+udp://{udp}")),
+        ("syslog, basic, UDP", format!("syslog+udp://{udp}?rate=0")),
         ("syslog, basic, TCP", format!("syslog+tcp://{tcp}")),
         ("CSV, basic, file", "csv:/dev/null".into()),
         ("CSV, profile store, file", "csv:/dev/null?fields=store".into()),
