@@ -105,7 +105,7 @@ mod tests {
         let names: Vec<_> = crate::fields().filter(is_missing).map(|field| format!("`{}`", field.name)).collect();
         assert!(names.len() < 60, "{names:?}");
         let page = std::fs::read_to_string(root().join("docs/store.md")).unwrap().replace('\n', " ");
-        let list = format!("even if a file has them: {}. Weir", names.join(", "));
+        let list = format!("even if a file has them: {}.", names.join(", "));
         assert!(page.replace("  ", " ").contains(&list), "docs/store.md: {list}");
     }
 
