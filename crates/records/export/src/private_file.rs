@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-/// Checks that only its owner may read a file. `what`: what it is, for the message.
+/// Checks that only its owner may read a file. `what` names the file in the message.
 ///
 /// # Errors
 /// It belongs to another user than this one and root, or others may read it.

@@ -31,6 +31,16 @@ struct Queue<'a> {
     has_ended: bool,
 }
 
+/// Lets all threads end when one does, also by a panic.
+struct End<'a, 'b>(&'a Mutex<Queue<'b>>, &'a Condvar);
+
+impl Drop for End<'_, '_> {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.1.notify_all();
+    }
+}
+
 /// A row group of a file.
 type Group = (Arc<Reader>, usize);
 
@@ -62,12 +72,10 @@ impl FlowReader {
                 scope.spawn(move || work(plan, queue, is_used, most_waiting, summing.stop, new, &send));
             }
             drop(send);
-            let result = collect(&receive, &queue, &is_used, &mut use_sums);
-            // Threads that wait for room end.
-            queue.lock().has_ended = true;
-            is_used.notify_all();
-            drop(receive);
-            result
+            let _end = End(&queue, &is_used);
+            // It is dropped here: threads that wait for room in it end.
+            let receive = receive;
+            collect(&receive, &queue, &is_used, &mut use_sums)
         });
         self.others += others;
         if !is_whole {
@@ -87,6 +95,7 @@ fn work<S: RowSums>(
     new: &impl Fn() -> S,
     send: &SyncSender<(usize, Summed<S>)>,
 ) {
+    let _end = End(queue, is_used);
     while !stop.load(Ordering::Relaxed) {
         let Some((at, group)) = take(queue, is_used, most_waiting) else { return };
         let sum = |(reader, group): Group| {

@@ -98,11 +98,10 @@ fn measure(
     receivers: &Receivers,
     (row, sink): (&str, &SinkSpec),
 ) -> Result<(), Error> {
-    let name = sink.name();
-    let is_connection = (name.contains("://") && !name.contains("+udp:")) || name.contains("+unix:");
+    let (is_connection, is_store) = (sink.has_intake(), sink.folder().is_some());
     let of_round = match (is_connection, bench.quick) {
         (true, false) => OVER_CONNECTION,
-        _ if name.starts_with("parquet:") => ROW_GROUP,
+        _ if is_store => ROW_GROUP,
         _ => 1,
     };
     let new = |is_wall| Encoder::new(sink, (of_round / records.len().max(1)).max(1), [is_connection, is_wall]);
@@ -116,7 +115,7 @@ fn measure(
     let io = |error| Error::io("cannot use loopback")(error);
     let output = match is_connection {
         true => Output::Stream(TcpStream::connect(receivers.tcp).map_err(io)?),
-        false if name.contains("://") => {
+        false if sink.path().is_none() && !is_store => {
             let socket =
                 UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.connect(receivers.udp).map(|()| socket));
             Output::Socket(socket.map_err(io)?)

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use weir_clickhouse::{TableSettings, create_table};
+use weir_clickhouse::row_columns;
 use weir_fields::select_columns;
 
 /// A certificate for `localhost` that its own key has signed, and this key: for the receivers of this file only.
@@ -95,13 +95,8 @@ fn server_config() -> io::Result<Arc<ServerConfig>> {
 
 /// What `system.columns` says of a table with all columns: lines of name, type and kind of default.
 fn columns() -> String {
-    let name = "weir.flows".parse().unwrap_or_else(|_| unreachable!("it has a database and a table"));
-    let columns = select_columns("all").unwrap_or_default();
-    let statement = create_table(&TableSettings { name, columns, ttl_seconds: None, with_views: false, topic: None });
-    let statement = statement.unwrap_or_default();
-    // A line of the statement: four spaces, name, type, COMMENT.
-    let lines = statement.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(" COMMENT "));
-    lines.filter_map(|(column, _)| column.split_once(' ')).map(|(name, kind)| format!("{name}\t{kind}\t\n")).collect()
+    let columns = row_columns(&select_columns("all").unwrap_or_default(), true);
+    columns.iter().map(|column| format!("{}\t{}\t\n", column.name, column.type_name)).collect()
 }
 
 /// Answers requests of ClickHouse's HTTP interface: a table is there, and what is inserted is forgotten.

@@ -305,14 +305,14 @@ fn header(text: &str) -> Option<HeaderValue> {
 fn read_password(path: &Path) -> io::Result<HeaderValue> {
     let failed = |problem: String| io::Error::other(format!("{}: {problem}", path.display()));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    check_private(&file, "file of a password").map_err(|error| failed(error.to_string()))?;
+    check_private(&file, "password file").map_err(|error| failed(error.to_string()))?;
     let mut text = String::new();
     file.take(MAX_PASSWORD + 2).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     let is_valid = !line.is_empty() && line.len() as u64 <= MAX_PASSWORD && !line.contains('\n');
     let value = header(line).filter(|_| is_valid);
-    value.ok_or_else(|| failed("a file of a password has one line of up to 1024 printable letters".into()))
+    value.ok_or_else(|| failed("a password file has one line of up to 1024 printable letters".into()))
 }
 
 impl Destination for ClickHouseTable {

@@ -63,7 +63,7 @@ impl TcpCollector {
         let (host, port, settings) = parse_endpoint(rest, Some(default_port))?;
         let mut stream = StreamSettings::tcp(host, port, is_tls);
         let mut templates = None;
-        for (name, value) in once_each(settings)? {
+        for (name, value) in each(settings) {
             let is_known = stream.set(name, value)?
                 || (name != "refresh" && parse_template_setting(name, value, Some(Format::Ipfix), &mut templates)?);
             if !is_known {
@@ -126,7 +126,7 @@ impl JsonCollector {
 
     fn parse(mut stream: StreamSettings, settings: &str) -> Result<Self, InvalidSink> {
         let mut columns = None;
-        for (name, value) in once_each(settings)? {
+        for (name, value) in each(settings) {
             match name {
                 "fields" => columns = Some(select_columns(value)?),
                 _ if stream.set(name, value)? => {}
@@ -266,17 +266,10 @@ impl StreamSettings {
     }
 }
 
-/// The settings, each with its value, and none twice.
-pub(super) fn once_each(settings: &str) -> Result<Vec<(&str, &str)>, InvalidSink> {
-    let mut each: Vec<(&str, &str)> = Vec::new();
-    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
-        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-        if each.iter().any(|(other, _)| *other == name) {
-            return Err(InvalidSink::Twice(name.into()));
-        }
-        each.push((name, value));
-    }
-    Ok(each)
+/// The settings, each with its value.
+pub(super) fn each(settings: &str) -> impl Iterator<Item = (&str, &str)> {
+    let settings = settings.split('&').filter(|setting| !setting.is_empty());
+    settings.map(|setting| setting.split_once('=').unwrap_or((setting, "")))
 }
 
 /// A setting as the user wrote it.

@@ -2,7 +2,7 @@
 
 use super::SinkSetting;
 use super::collector::{RATE, connect, parse_endpoint, resolve};
-use super::stream::{of_tls, once_each, shown};
+use super::stream::{each, of_tls, shown};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::stream::StreamSettings;
 use crate::syslog::{MIN_DATAGRAM_BYTES, SyslogOutput, SyslogSink};
@@ -87,7 +87,7 @@ impl SyslogReceiver {
             Carrier::Tcp | Carrier::Tls => Receiver::Stream(StreamSettings::tcp(host, port, is_tls)),
         };
         let (mut facility, mut columns) = (LOCAL0, None);
-        for (name, value) in once_each(settings)? {
+        for (name, value) in each(settings) {
             if let Receiver::Stream(stream) = &mut receiver
                 && stream.set(name, value)?
             {

@@ -430,7 +430,7 @@ fn what_the_server_refuses_for_good_ends_a_read() {
     }
     fs::set_permissions(&password, fs::Permissions::from_mode(0o644)).unwrap();
     let err = plain(failure(1, ["read", source.name(), "-o", &with_user]));
-    assert!(err.contains("other users may read this file of a password"), "{err}");
+    assert!(err.contains("other users may read this password file"), "{err}");
     // The table changes while records come.
     let server = Server::start("store", &[Reply::Done, Reply::Error(404, "Code: 60. DB::Exception: Table is gone")]);
     let sink = format!("{}?rows=100", server.sink());
