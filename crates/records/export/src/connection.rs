@@ -175,7 +175,7 @@ impl Connection {
         self.continue_end()?;
         // Without octets to lose, an end of the connection is as good as one of the TLS session.
         let is_open = match &mut self.tls {
-            Some(_) if self.end == End::Done && is_at_end(&self.socket) => Some(false),
+            Some(_) if self.end == End::Done && is_at_end(&self.socket)? => Some(false),
             // It has ended the session. Whether it has read everything, the end of the connection tells.
             Some(tls) if tls.is_ended() => self.receive()?,
             Some(tls) => tls.receive(&self.socket)?.map(|_| true),
@@ -190,6 +190,11 @@ impl Connection {
 }
 
 /// Whether the other end has closed a connection, and all is read.
-fn is_at_end(socket: &Socket) -> bool {
-    socket.peek(&mut [MaybeUninit::uninit()]).is_ok_and(|octets| octets == 0)
+fn is_at_end(socket: &Socket) -> io::Result<bool> {
+    match socket.peek(&mut [MaybeUninit::uninit()]) {
+        Ok(octets) => Ok(octets == 0),
+        Err(error) if is_later(&error) => Ok(false),
+        // The system reports it once.
+        Err(error) => Err(error),
+    }
 }
