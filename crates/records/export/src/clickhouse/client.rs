@@ -4,7 +4,7 @@ use super::connection::{Answer, Connection, ConnectionTimes, Endpoint};
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_ENCODING, HOST, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderValue};
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -196,7 +196,9 @@ impl Client {
     fn build(&self, path: &str, body: &Body) -> io::Result<Request<Full<Bytes>>> {
         let Endpoint { host, port, .. } = &self.endpoint;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let mut request = Request::post(path).header(HOST, format!("{host}:{port}"));
+        // hyper leaves out the length of an empty body, and ClickHouse refuses a POST without one (error 381).
+        let length = HeaderValue::from(body.octets.len());
+        let mut request = Request::post(path).header(HOST, format!("{host}:{port}")).header(CONTENT_LENGTH, length);
         if let Some(encoding) = body.encoding {
             request = request.header(CONTENT_ENCODING, encoding);
         }
