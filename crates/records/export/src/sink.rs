@@ -510,6 +510,31 @@ pub enum InvalidSink {
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),
+    /// The setting is unknown, and similar to another one.
+    #[error("{invalid} (did you mean {similar}=?)")]
+    Similar {
+        /// The message of an unknown setting.
+        invalid: Box<Self>,
+        /// The setting that may be meant.
+        similar: &'static str,
+    },
+}
+
+impl InvalidSink {
+    /// The setting that is unknown, as the user wrote it; `None` if something else is wrong.
+    pub(crate) fn unknown_setting(&self) -> Option<&str> {
+        match self {
+            Self::FileSetting(setting)
+            | Self::StoreSetting(setting)
+            | Self::StreamSetting { setting, .. }
+            | Self::TcpSetting { setting, .. }
+            | Self::SyslogSetting { setting, .. }
+            | Self::ClickHouseSetting(setting)
+            | Self::KafkaSetting(setting)
+            | Self::Setting(setting) => Some(setting),
+            _ => None,
+        }
+    }
 }
 
 fn profile_names() -> String {
