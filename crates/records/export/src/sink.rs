@@ -38,8 +38,14 @@ pub trait Sink {
     fn set_metering_status(&mut self, _status: &MeteringStatus) {}
 
     /// Does what is due also without records: sends again what collectors have to get regularly, and
-    /// ends a file whose time is over. Called about once a second while there are no records.
+    /// ends a file whose time is over. Called about once a second while there are no records, and at [`Sink::wakes_at`].
     fn tick(&mut self) {}
+
+    /// When [`Sink::connect`] and [`Sink::tick`] have to be called at the latest while there are no records: for the
+    /// next attempt to connect, or for records that wait. `None` if about once a second is enough.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// Opens the file again by its name, if another program has moved or removed it.
     fn reopen(&mut self) {}
