@@ -345,7 +345,10 @@ fn a_sink_without_records_is_called_when_it_wants_to_be_and_not_otherwise() {
     };
     // A time that has passed is one, too.
     let sinks = vec![waking(&first, Some(Instant::now())), waking(&second, None)];
-    let settings = Settings { timing: Timing { sink_tick: Duration::from_secs(3600), ..Timing::default() }, ..Settings::default() };
+    let settings = Settings {
+        timing: Timing { sink_tick: Duration::from_secs(3600), ..Timing::default() },
+        ..Settings::default()
+    };
     let mut exporter = Exporter::new(sinks, CpuAffinity::default(), BackPressure::Drop, &settings).unwrap();
     while first.load(Ordering::Relaxed) < 5 {
         thread::sleep(Duration::from_millis(1));
