@@ -182,7 +182,7 @@ impl Outputs {
     /// What is wrong with the view and the sinks, which are not opened.
     pub fn problems(&self, options: &arguments::Sinks) -> Vec<Error> {
         let invalid = self.invalid.iter().map(|reason| Err(reason.clone().into()));
-        [self.check_columns(options), self.check_order(options)]
+        [self.check_columns(options), self.check_order(options), self.check_collectors()]
             .into_iter()
             .chain(invalid)
             .chain(self.sinks.iter().map(|sink| self.check_sink(sink)))
@@ -240,10 +240,22 @@ impl Outputs {
         Ok(())
     }
 
+    /// Checks that no collector gets each record twice. Files and folders are checked with all other targets.
+    fn check_collectors(&self) -> Result<(), Error> {
+        for (at, sink) in self.sinks.iter().enumerate() {
+            if let Some(other) = self.sinks[..at].iter().find(|other| sink.repeats(other)) {
+                let (output, other) = (sink.to_string(), other.to_string());
+                return Err(OutputError::SameCollector { output, other }.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the sinks and the view, before any sink is opened.
     fn check_views(&self, options: &arguments::Sinks) -> Result<(), Error> {
         self.check_columns(options)?;
         self.check_order(options)?;
+        self.check_collectors()?;
         self.sinks.iter().try_for_each(|sink| self.check_sink(sink))
     }
 

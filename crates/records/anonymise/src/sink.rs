@@ -42,6 +42,10 @@ impl Sink for AnonymisingSink {
         self.sink.tick();
     }
 
+    fn wakes_at(&self) -> Option<Instant> {
+        self.sink.wakes_at()
+    }
+
     fn reopen(&mut self) {
         self.sink.reopen();
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The other end of the connection.
@@ -25,6 +25,14 @@ impl Peer {
         match self {
             Self::Tcp { host, port } => Ok((host.as_str(), *port).to_socket_addrs()?.map(SockAddr::from).collect()),
             Self::Unix(path) => Ok([SockAddr::unix(path)?].into()),
+        }
+    }
+
+    /// The address as the user wrote it, in one form.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => format!("{}:{port}", host.to_ascii_lowercase()),
+            Self::Unix(path) => path::absolute(path).as_ref().unwrap_or(path).display().to_string(),
         }
     }
 

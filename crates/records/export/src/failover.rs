@@ -270,6 +270,10 @@ impl Sink for FailoverSink {
         self.update_counters();
     }
 
+    fn wakes_at(&self) -> Option<Instant> {
+        self.members.iter().filter_map(|member| member.sink.wakes_at()).min()
+    }
+
     fn reopen(&mut self) {
         self.members.iter_mut().for_each(|member| member.sink.reopen());
         self.update_counters();

@@ -50,6 +50,10 @@ impl Sink for JsonStreamSink {
         self.output.tick(&mut self.counters);
     }
 
+    fn wakes_at(&self) -> Option<Instant> {
+        self.output.wakes_at()
+    }
+
     fn drain(&mut self, _flows: u64, until: Instant) {
         self.output.drain(until);
     }

@@ -38,8 +38,14 @@ pub trait Sink {
     fn set_metering_status(&mut self, _status: &MeteringStatus) {}
 
     /// Does what is due also without records: sends again what collectors have to get regularly, and
-    /// ends a file whose time is over. Called about once a second while there are no records.
+    /// ends a file whose time is over. Called about once a second while there are no records, and at [`Sink::wakes_at`].
     fn tick(&mut self) {}
+
+    /// When [`Sink::connect`] and [`Sink::tick`] have to be called at the latest while there are no records: for the
+    /// next attempt to connect, or for records that wait. `None` if about once a second is enough.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// Opens the file again by its name, if another program has moved or removed it.
     fn reopen(&mut self) {}
@@ -510,6 +516,31 @@ pub enum InvalidSink {
     /// The setting is unknown.
     #[error("{0:?} is not a setting; use mtu=N, rate=N, refresh=N, template=NAME, and fields=NAME,...")]
     Setting(String),
+    /// The setting is unknown, and similar to another one.
+    #[error("{invalid} (did you mean {similar}=?)")]
+    Similar {
+        /// The message of an unknown setting.
+        invalid: Box<Self>,
+        /// The setting that may be meant.
+        similar: &'static str,
+    },
+}
+
+impl InvalidSink {
+    /// The setting that is unknown, as the user wrote it; `None` if something else is wrong.
+    pub(crate) fn unknown_setting(&self) -> Option<&str> {
+        match self {
+            Self::FileSetting(setting)
+            | Self::StoreSetting(setting)
+            | Self::StreamSetting { setting, .. }
+            | Self::TcpSetting { setting, .. }
+            | Self::SyslogSetting { setting, .. }
+            | Self::ClickHouseSetting(setting)
+            | Self::KafkaSetting(setting)
+            | Self::Setting(setting) => Some(setting),
+            _ => None,
+        }
+    }
 }
 
 fn profile_names() -> String {

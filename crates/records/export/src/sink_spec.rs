@@ -11,7 +11,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use weir_fields::Column;
-use weir_text::similarity;
+use weir_text::{most_similar, similarity};
 
 /// The setting with the expression. `&` may be in place of `?`.
 const WHERE: &str = "?where=";
@@ -44,9 +44,37 @@ impl SinkSpec {
         self.kind.view
     }
 
+    /// Whether both write the same to the same place: settings of the way to a collector make no difference. Without
+    /// the setting `where`. Names are not resolved.
+    pub fn writes_same(&self, other: &Self) -> bool {
+        let is_same = self.name() == other.name();
+        is_same || (self.kind.scheme == other.kind.scheme && self.is_collector() && self.written() == other.written())
+    }
+
+    /// The collector, and the settings of the records that it gets.
+    fn written(&self) -> (String, Vec<(&'static str, &str)>) {
+        const OF_RECORDS: [&str; 6] = ["fields", "template", "facility", "format", "probe", "name"];
+        let mut settings = self.settings_in_effect();
+        settings.retain(|(name, _)| OF_RECORDS.contains(name));
+        let place = || self.name().split('?').next().unwrap_or_default().into();
+        (self.destination.collector().unwrap_or_else(place), settings)
+    }
+
+    /// Whether it sends records to another program over a network or a socket.
+    pub fn is_collector(&self) -> bool {
+        self.kind.is_collector() || self.destination.collector().is_some()
+    }
+
     /// The scheme, and the settings in effect: those that are given, and the defaults of others. Without
     /// `where`, which selects what the sink gets.
     pub fn settings(&self) -> String {
+        let settings = self.settings_in_effect().into_iter().map(|(name, value)| format!("{name}={value}"));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        format!("{}: {}", self.kind.scheme, if settings.is_empty() { "none" } else { &settings })
+    }
+
+    /// Names and values, in the order of the kind.
+    fn settings_in_effect(&self) -> Vec<(&'static str, &str)> {
         let given: Vec<_> = given(self.kind, self.name()).collect();
         let values = |of: &str| given.iter().filter(|(name, _)| *name == of).map(|(_, value)| *value).collect();
         let mut settings = Vec::new();
@@ -57,10 +85,9 @@ impl SinkSpec {
             if values.is_empty() && !default.is_empty() && !is_replaced {
                 values.push(default);
             }
-            settings.extend(values.into_iter().map(|value| format!("{name}={value}")));
+            settings.extend(values.into_iter().map(|value| (*name, value)));
         }
-        let settings = if settings.is_empty() { "none".into() } else { settings.join(", ") };
-        format!("{}: {settings}", self.kind.scheme)
+        settings
     }
 
     /// The folder in which it makes files as long as it runs; `None` for a file and a collector.
@@ -163,7 +190,8 @@ impl FromStr for SinkSpec {
         let name_length = start_of_where(&text);
         let name = &text[..name_length];
         refuse_twice(kind, name).map_err(failed(name))?;
-        let destination = (kind.parse)(&name[kind.scheme.len() + 1..]).map_err(failed(name))?;
+        let parsed = (kind.parse)(&name[kind.scheme.len() + 1..]);
+        let destination = parsed.map_err(|invalid| failed(name)(with_similar(kind, invalid)))?;
         Ok(Self { name_length, kind, destination, text })
     }
 }
@@ -221,6 +249,15 @@ fn without_secrets(spec: &str) -> String {
         }
     }
     text
+}
+
+/// An unknown setting, with the most similar one of this kind of sink.
+fn with_similar(kind: &SinkKind, invalid: InvalidSink) -> InvalidSink {
+    let written = invalid.unknown_setting().map(|setting| setting.split('=').next().unwrap_or(setting));
+    match written.and_then(|name| most_similar(name, kind.settings.iter().map(|setting| setting.name))) {
+        Some(similar) => InvalidSink::Similar { invalid: Box::new(invalid), similar },
+        None => invalid,
+    }
 }
 
 /// Where the setting `where` begins, which is the last one: `?where=` or, behind other settings,
@@ -354,6 +391,51 @@ mod tests {
             assert_eq!(error, format!("{spec}: {expected}"));
         }
         assert!("csv:f-%Y%m%d-%H.csv?rotate=1h&rotate=1GiB".parse::<SinkSpec>().is_ok());
+    }
+
+    #[test]
+    fn an_unknown_setting_names_a_similar_one() {
+        for (spec, similar) in [
+            ("clickhouse+http://h/a.b?compresion=zstd", "compression"),
+            ("ipfix+udp://h?tempalte=full", "template"),
+            ("ipfix+tcp://h?bufer=1MiB", "buffer"),
+            ("json+tls://h:1?spol=a", "spool"),
+            ("syslog+udp://h?facilty=daemon", "facility"),
+            ("kafka://h/t?fromat=json", "format"),
+            ("csv:a?feilds=tcp", "fields"),
+            ("parquet:a?kepe=1d", "keep"),
+            ("json:a?were=tcp", "where"),
+        ] {
+            let error = spec.parse::<SinkSpec>().expect_err("the setting is unknown").to_string();
+            assert!(error.ends_with(&format!(" (did you mean {similar}=?)")), "{error}");
+        }
+        for spec in ["ipfix+tcp://h?colour=red", "ipfix+tcp://h?cert=a", "csv:a?mtu=9"] {
+            let error = spec.parse::<SinkSpec>().expect_err("the setting is unknown").to_string();
+            assert!(!error.contains("did you mean"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sinks_that_write_the_same_are_found() {
+        for (one, other, is_same) in [
+            ("ipfix+tcp://h", "ipfix+tcp://H:4739?template=basic&buffer=1MiB", true),
+            ("ipfix+udp://h?mtu=1400", "ipfix+udp://h?rate=0&refresh=5&where=tcp", true),
+            ("clickhouse+http://h/a.b", "clickhouse+http://h:8123/a.b?user=c&rows=5", true),
+            ("kafka://h/t", "kafka://h/t?linger.ms=1&buffer=1MiB", true),
+            ("json+unix:/a/b", "json+unix:/a/./b", true),
+            ("json:a", "json:a", true),
+            ("json:a", "csv:a", false),
+            ("json:a", "json:a?fields=tcp", false),
+            ("ipfix+tcp://h", "ipfix+udp://h", false),
+            ("ipfix+tcp://h", "ipfix+tcp://h:4740", false),
+            ("ipfix+tcp://h", "ipfix+tcp://h?template=full", false),
+            ("json+tcp://h:1", "json+tcp://h:1?fields=tcp", false),
+            ("json+tls://h:1?name=a", "json+tls://h:1?name=b", false),
+            ("clickhouse+http://h/a.b", "clickhouse+http://h/a.c", false),
+        ] {
+            let [a, b] = [one, other].map(|spec| spec.parse::<SinkSpec>().unwrap());
+            assert_eq!([a.writes_same(&b), b.writes_same(&a)], [is_same; 2], "{one} {other}");
+        }
     }
 
     #[test]

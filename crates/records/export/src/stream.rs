@@ -170,6 +170,16 @@ impl StreamOutput {
         matches!(self.state, State::Up { .. })
     }
 
+    /// When the next step is due: towards a connection, or to send what waits. `None` if nothing is.
+    pub fn wakes_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Down { next_attempt } => Some(next_attempt),
+            State::Connecting { until, .. } => Some(until.min(Instant::now() + SHORT_WAIT)),
+            // The next tick waits for the socket.
+            State::Up { .. } => (self.waiting.bytes() > 0).then(Instant::now),
+        }
+    }
+
     /// How the collector takes messages.
     pub fn intake(&self) -> Intake {
         let room = self.settings.buffer_bytes.saturating_sub(self.waiting.memory_bytes());

@@ -162,6 +162,10 @@ impl Sink for SyslogSink {
         }
     }
 
+    fn wakes_at(&self) -> Option<Instant> {
+        if let SyslogOutput::Stream(stream) = &self.output { stream.wakes_at() } else { None }
+    }
+
     fn drain(&mut self, flows: u64, until: Instant) {
         match &mut self.output {
             SyslogOutput::Stream(stream) => stream.drain(until),

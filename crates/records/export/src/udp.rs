@@ -48,6 +48,13 @@ pub(crate) struct Collector {
     pub rate: u32,
 }
 
+impl Collector {
+    /// Host and port as the user wrote them, in one form.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
+    }
+}
+
 /// A connected UDP socket.
 pub(crate) struct UdpOutput {
     sink: String,

@@ -318,6 +318,22 @@ fn times_of_all_kinds_are_those_of_the_flow() {
 }
 
 #[test]
+fn control_bits_have_no_data_offset_and_none_that_one_octet_lacks() {
+    let numbers = |octets: &[u8]| {
+        let fields: Vec<Field> = FLOW.into_iter().chain([(0, 6, octets.len() as u16)]).collect();
+        let mut record = [&flow(1)[..], octets].concat();
+        record[12] = 6;
+        let outcome = read(&file(&[Message::of(1).template(256, &fields).set(256, &record)]));
+        (outcome.values("fwd_tcp_flags_number"), outcome.values("fwd_tcp_flags"))
+    };
+    assert_eq!(numbers(&[0x00, 0x12]), (vec!["18".to_owned()], vec!["SA".to_owned()]));
+    assert_eq!(numbers(&[0xf0, 0x12]), numbers(&[0x00, 0x12]));
+    assert_eq!(numbers(&[0x5f, 0x12]), numbers(&[0x0f, 0x12]));
+    assert_eq!(numbers(&[0x12]), numbers(&[0x00, 0x12]));
+    assert_ne!(numbers(&[0x0f, 0x12]), numbers(&[0x00, 0x12]));
+}
+
+#[test]
 fn a_field_is_known_if_all_records_have_it_or_it_does_not_apply() {
     let icmp: Vec<Field> = FLOW.into_iter().filter(|field| !matches!(field.1, 7 | 11)).chain([(0, 32, 2)]).collect();
     let record = |packets: u32, protocol: u8| {

@@ -68,6 +68,10 @@ impl Sink for SelectingSink {
         self.update_counters();
     }
 
+    fn wakes_at(&self) -> Option<Instant> {
+        self.sink.wakes_at()
+    }
+
     fn reopen(&mut self) {
         self.sink.reopen();
         self.update_counters();

@@ -88,7 +88,7 @@ fn members(of: &'static str, text: &str) -> Result<Vec<RecordSink>, InvalidOutpu
     }
     let sinks = texts.iter().map(|text| RecordSink::parse(text)).collect::<Result<Vec<_>, _>>()?;
     for (at, sink) in sinks.iter().enumerate() {
-        if sinks[..at].iter().any(|other| other.spec.name() == sink.spec.name()) {
+        if sinks[..at].iter().any(|other| other.spec.writes_same(&sink.spec)) {
             return Err(InvalidOutput::SinkTwice { of, sink: sink.to_string() });
         }
     }
@@ -134,6 +134,18 @@ impl RecordSink {
             Ok(condition) => Ok(Self { spec, condition, share: None, failover: None }),
             Err(error) => Err(InvalidOutput::Where { sink: spec.name().into(), error: Box::new(error) }),
         }
+    }
+
+    /// Whether its collector gets the same records from another sink, too.
+    pub fn repeats(&self, other: &Self) -> bool {
+        let is_of_other_flows = match (self.share, other.share) {
+            (Some(share), Some(other)) => share.of == other.of && share.part != other.part,
+            _ => false,
+        };
+        self.spec.is_collector()
+            && self.spec.writes_same(&other.spec)
+            && self.condition == other.condition
+            && !is_of_other_flows
     }
 
     /// A table.

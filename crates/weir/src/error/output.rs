@@ -36,6 +36,11 @@ pub enum OutputError {
     NoPipeReader(String),
     #[error("{output} is also the input {input} and would overwrite it; name another file")]
     OverwritesInput { output: String, input: String },
+    #[error(
+        "-o {output} and -o {other}: the collector would get each record twice; name it once, or give each a where= or \
+         fields= of its own"
+    )]
+    SameCollector { output: String, other: String },
     #[error("{output} and {other} would be mixed in one file or folder; give each one of its own")]
     SharedOutput { output: String, other: String },
 }

@@ -316,6 +316,10 @@ fn read_password(path: &Path) -> io::Result<HeaderValue> {
 }
 
 impl Destination for ClickHouseTable {
+    fn collector(&self) -> Option<String> {
+        Some(format!("{}:{}/{}", self.host.to_ascii_lowercase(), self.port, self.settings.table))
+    }
+
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
         let client = self.client(options.attempts).map_err(|error| Error::Io { sink: name.into(), error })?;
         let columns = self.columns.clone().unwrap_or_else(|| options.stored_columns.clone());

@@ -59,6 +59,10 @@ impl super::Destination for TemplateCollector {
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
         resolve(&self.collector, name)
     }
+
+    fn collector(&self) -> Option<String> {
+        Some(self.collector.address())
+    }
 }
 
 pub(super) fn connect(

@@ -150,6 +150,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The other end, with its port, or the path of its socket; `None` if the specification in front of `?` says it.
+    fn collector(&self) -> Option<String> {
+        None
+    }
+
     /// The TCP ports to which it connects, again and again while it runs.
     fn tcp_ports(&self) -> Vec<u16> {
         Vec::new()

@@ -40,4 +40,8 @@ impl Destination for Netflow5 {
     fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
         resolve(&self.0, name)
     }
+
+    fn collector(&self) -> Option<String> {
+        Some(self.0.address())
+    }
 }

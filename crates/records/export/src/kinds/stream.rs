@@ -91,6 +91,10 @@ impl super::Destination for TcpCollector {
         self.stream.spool_folder()
     }
 
+    fn collector(&self) -> Option<String> {
+        Some(self.stream.peer.address())
+    }
+
     fn has_intake(&self) -> bool {
         true
     }
@@ -153,6 +157,10 @@ impl super::Destination for JsonCollector {
 
     fn spool(&self) -> Option<&Path> {
         self.stream.spool_folder()
+    }
+
+    fn collector(&self) -> Option<String> {
+        Some(self.stream.peer.address())
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {

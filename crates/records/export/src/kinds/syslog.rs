@@ -146,6 +146,13 @@ impl super::Destination for SyslogReceiver {
         self.columns.as_deref()
     }
 
+    fn collector(&self) -> Option<String> {
+        Some(match &self.receiver {
+            Receiver::Stream(stream) => stream.peer.address(),
+            Receiver::Udp(collector, _) => collector.address(),
+        })
+    }
+
     fn spool(&self) -> Option<&Path> {
         if let Receiver::Stream(stream) = &self.receiver { stream.spool_folder() } else { None }
     }

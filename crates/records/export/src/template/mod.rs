@@ -401,6 +401,10 @@ impl Sink for TemplateSink {
         }
     }
 
+    fn wakes_at(&self) -> Option<Instant> {
+        if let Transport::Stream(stream) = &self.transport { stream.wakes_at() } else { None }
+    }
+
     fn reopen(&mut self) {
         self.send();
         let mut templates = FileTemplates::default();

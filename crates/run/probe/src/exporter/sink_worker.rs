@@ -244,7 +244,7 @@ fn next_batch(
         if std::mem::take(&mut state.lock().must_reopen) {
             while_waiting(|| sink.reopen());
         }
-        match batches.recv_timeout(timing.sink_tick) {
+        match batches.recv_timeout(wait_of(sink, timing)) {
             Ok(batch) => {
                 connect(sink, state, timing.sink_filter);
                 return Some(batch);
@@ -257,6 +257,13 @@ fn next_batch(
             Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
+}
+
+/// How long the sink may do nothing without a batch. A sink whose time has passed is not called again and again.
+fn wait_of(sink: &dyn Sink, timing: &Timing) -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(1);
+    let due = sink.wakes_at().map_or(timing.sink_tick, |at| at.saturating_duration_since(Instant::now()));
+    due.max(SHORTEST).min(timing.sink_tick)
 }
 
 /// Connects the sink. Returns when the probe does not meter its datagrams, or after the timeout: metering

@@ -2,7 +2,7 @@ use super::*;
 use crate::account::totals;
 use crate::exporter::export_handle::EMPTY_BATCHES;
 use crate::test_sink::sink;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
@@ -305,6 +305,56 @@ impl Sink for StatusSink {
     fn counters(&self) -> &SinkCounters {
         self.inner.counters()
     }
+}
+
+/// A sink that wants to be called after some time.
+struct WakingSink {
+    inner: Box<dyn Sink + Send>,
+    wakes_at: Option<Instant>,
+    ticks: Arc<AtomicU64>,
+}
+
+impl Sink for WakingSink {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        self.inner.write(flows)
+    }
+
+    fn tick(&mut self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        self.wakes_at = (self.ticks.load(Ordering::Relaxed) < 5).then(|| Instant::now() + Duration::from_millis(20));
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        self.wakes_at
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.inner.finish()
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        self.inner.counters()
+    }
+}
+
+#[test]
+fn a_sink_without_records_is_called_when_it_wants_to_be_and_not_otherwise() {
+    let (first, second) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let waking = |ticks: &Arc<AtomicU64>, wakes_at| -> Box<dyn Sink + Send> {
+        Box::new(WakingSink { inner: good(), wakes_at, ticks: ticks.clone() })
+    };
+    // A time that has passed is one, too.
+    let sinks = vec![waking(&first, Some(Instant::now())), waking(&second, None)];
+    let settings = Settings {
+        timing: Timing { sink_tick: Duration::from_secs(3600), ..Timing::default() },
+        ..Settings::default()
+    };
+    let mut exporter = Exporter::new(sinks, CpuAffinity::default(), BackPressure::Drop, &settings).unwrap();
+    while first.load(Ordering::Relaxed) < 5 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    exporter.finish();
+    assert_eq!([first, second].map(|ticks| ticks.load(Ordering::Relaxed)), [5, 0]);
 }
 
 #[test]

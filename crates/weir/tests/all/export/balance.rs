@@ -73,6 +73,10 @@ fn lists_of_sinks_that_cannot_be_divided_are_refused() {
         (&refused("balance:json:a"), "this is not a list of sinks; write balance:SINK,SINK"),
         (&refused("balance:a.json,b.json"), "this is not a list of sinks; write balance:SINK,SINK"),
         (&refused("balance:json:a,json:a"), "balance: json:a is there twice"),
+        (
+            &refused("balance:ipfix+tcp://h,ipfix+tcp://h:4739?buffer=1MiB"),
+            "balance: ipfix+tcp://h:4739?buffer=1MiB is there",
+        ),
         (&refused("balance:json:a,balance:json:b,json:c"), "balance: balance:json:b cannot be one of its sinks"),
         (&refused("balance:json:a,packets:b"), "balance: packets:b cannot be one of its sinks"),
         (&refused("balance:json:a,jsn+tcp://h:1"), "there is no sink jsn+tcp://; use "),

@@ -139,6 +139,10 @@ fn lists_of_sinks_that_cannot_stand_in_are_refused() {
             "failover:json+tcp://h:1: this is not a list of sinks; write failover:SINK",
         ),
         (&refused("failover:json+tcp://h:1,json+tcp://h:1"), "failover: json+tcp://h:1 is there twice"),
+        (
+            &refused("failover:json+tcp://h:1,json+tcp://H:1?retry=5s"),
+            "failover: json+tcp://H:1?retry=5s is there twice",
+        ),
         (&refused("failover:ipfix+udp://h,json+tcp://h:1"), "ipfix+udp://h can only be the last sink, because"),
         (&refused("failover:json:a,json+tcp://h:1"), "failover: json:a can only be the last sink"),
         (&refused("failover:json+tcp://h:1,table:a"), "failover: table:a cannot be one of its sinks"),

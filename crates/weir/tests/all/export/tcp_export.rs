@@ -413,6 +413,29 @@ fn retry_limits_the_time_between_attempts() {
 }
 
 #[test]
+fn without_traffic_attempts_come_when_they_are_due() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    let address = free_address();
+    let failover = format!("failover:json+tcp://{address},json+tcp://{}", free_address());
+    let times = "sink_reconnect=20ms,sink_reconnect_max=50ms,sink_tick=1h";
+    for sink in [format!("json+tcp://{address}"), format!("ipfix+tcp://{address}"), failover] {
+        let arguments = ["-o", &sink, "--where", "packets > 0", "--idle", "100ms", "--timing", times];
+        let probe = Running::probe(&format!("af_packet:{RIGHT}"), &arguments);
+        send_requests(&mut sender, 0..50);
+        probe.wait_for(UNREACHABLE);
+        let (collector, _) = Collector::tcp(&address);
+        // Nothing else wakes the thread of the sink.
+        until("what has waited arrives", || collector.sessions().iter().any(|session| session.len() > 2000));
+        probe.stop(0);
+        collector.stop();
+    }
+}
+
+#[test]
 fn a_connection_that_reaches_itself_is_refused() {
     if !network() {
         return;

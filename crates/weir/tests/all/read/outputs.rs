@@ -392,3 +392,35 @@ fn file_names_that_mean_something_else_are_refused() {
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), names.len());
 }
+
+#[test]
+fn a_collector_that_would_get_each_record_twice_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    for (one, other) in [
+        ("ipfix+tcp://127.0.0.1:9", "ipfix+tcp://127.0.0.1:9"),
+        ("ipfix+udp://127.0.0.1", "ipfix+udp://127.0.0.1:4739?mtu=1400"),
+        ("balance:json+tcp://127.0.0.1:9,json+tcp://127.0.0.1:8", "json+tcp://127.0.0.1:9?retry=5s"),
+        ("failover:json+tcp://127.0.0.1:9,json+tcp://127.0.0.1:8", "json+tcp://127.0.0.1:8"),
+        ("json+unix:/tmp/a?where=tcp", "json+unix:/tmp/./a?where=tcp"),
+        ("clickhouse+http://127.0.0.1/a.b", "clickhouse+http://127.0.0.1:8123/a.b?user=c"),
+    ] {
+        let expected = "the collector would get each record twice; name it once, or give each a where= or fields= of";
+        let err = failure(1, ["read", "no.pcap", "-o", one, "-o", other]);
+        assert!(err.contains(expected), "{err}");
+        std::fs::write(&file, format!("input = [\"synth:mix\"]\noutput = [\"{one}\", \"{other}\"]\n")).unwrap();
+        let err = failure(1, ["probe", "--check", "--config", file.to_str().unwrap()]);
+        assert!(err.contains(expected), "{err}");
+    }
+    for (one, other) in [
+        ("ipfix+udp://127.0.0.1:9", "ipfix+udp://127.0.0.1:9?where=tcp"),
+        ("json+tcp://127.0.0.1:9?fields=basic", "json+tcp://127.0.0.1:9?fields=tcp"),
+        ("ipfix+udp://127.0.0.1:9", "ipfix+udp://127.0.0.1:9?template=full"),
+        (
+            "balance:ipfix+udp://127.0.0.1:9,ipfix+udp://127.0.0.1:8",
+            "balance:ipfix+udp://127.0.0.1:7,ipfix+udp://127.0.0.1:9",
+        ),
+    ] {
+        success(["probe", "--check", "-i", "synth:mix", "-o", one, "-o", other]);
+    }
+}
