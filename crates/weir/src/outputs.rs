@@ -487,7 +487,10 @@ pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
 }
 
 pub fn log_sink_failure(error: &weir_export::Error) {
-    error!(error = format_args!("{error}{}", sink_advice(error)), "sink failed, unwritten records are counted as lost");
+    error!(
+        error = format_args!("{error}{}", sink_advice(error)),
+        "sink failed, the ledger says what became of its records"
+    );
 }
 
 /// Opens the file of the ledger as JSON; `None` without one, and for standard output. The ledger of an

@@ -77,7 +77,11 @@ impl StopSignal {
         let wait = move || {
             signals.forever().next();
             if let Some(discard) = discard {
-                next(&mut signals, pause, "another signal loses the records that outputs have not accepted by then");
+                next(
+                    &mut signals,
+                    pause,
+                    "another signal loses the records that outputs have not accepted by then; a spool keeps them",
+                );
                 discard();
             }
             let signal =

@@ -3,7 +3,7 @@
 use crate::anonymiser::Anonymiser;
 use std::net::SocketAddr;
 use std::time::Instant;
-use weir_export::{Error, MeteringStatus, Sink};
+use weir_export::{Error, MeteringStatus, Sink, Watch};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
@@ -52,6 +52,10 @@ impl Sink for AnonymisingSink {
 
     fn drain(&mut self, flows: u64, until: Instant) {
         self.sink.drain(flows, until);
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.sink.watch(watch);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -15,6 +15,7 @@
 use crate::options_records::MeteringStatus;
 use crate::pending_records::totals;
 use crate::sink::{Attempts, Error, Intake, Sink};
+use crate::watch::Watch;
 use std::collections::VecDeque;
 use std::mem;
 use std::net::SocketAddr;
@@ -65,6 +66,7 @@ pub struct FailoverSink {
     is_live: bool,
     /// End of the time for the last records.
     until: Option<Instant>,
+    watch: Watch,
     /// The octets of all sinks, and when they last changed.
     progress: (u64, Instant),
     /// Losses of the backlog.
@@ -86,6 +88,7 @@ impl FailoverSink {
             times,
             is_live,
             until: None,
+            watch: Watch::default(),
             progress: (0, Instant::now()),
             counters: own.clone(),
             own,
@@ -127,7 +130,12 @@ impl FailoverSink {
         let must_leave = active.has_ended || is_full || is_away_at_end || is_blocked;
         let others = self.members.iter().enumerate().filter(|(at, _)| *at != self.active);
         let next = match must_leave {
-            true => others.clone().find(|(_, member)| member.takes()),
+            true => {
+                // If none of them takes records, a spool keeps those that would be lost.
+                let keeps = |member: &Member| member.waits_on_disk() && !member.has_ended && !active.waits_on_disk();
+                let taking = others.clone().find(|(_, member)| member.takes());
+                taking.or_else(|| others.clone().find(|(_, member)| (is_full || is_away_at_end) && keeps(member)))
+            }
             false => others.clone().find(|(at, member)| *at < self.active && member.takes_since(now, time) && !is_end),
         };
         if let Some((next, _)) = next {
@@ -226,7 +234,7 @@ impl FailoverSink {
             }
             let is_sent = self.backlog.is_empty() && self.members.iter().all(|member| member.waiting() == 0);
             let is_safe = self.members[self.active].waits_on_disk() && !self.members.iter().any(Member::is_connected);
-            let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+            let is_over = self.watch.must_end() || self.until.is_some_and(|until| Instant::now() >= until);
             if is_sent || is_over || (is_safe && self.backlog.is_empty()) || self.is_outage(start) {
                 return Ok(());
             }
@@ -284,6 +292,11 @@ impl Sink for FailoverSink {
         for (at, member) in self.members.iter_mut().enumerate() {
             member.sink.drain(if at == self.active { flows } else { 0 }, until);
         }
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.watch = watch.clone();
+        self.members.iter_mut().for_each(|member| member.sink.watch(watch));
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use crate::json_csv::{TextFormat, append_lines};
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::stream::StreamOutput;
+use crate::watch::Watch;
 use std::time::Instant;
 use weir_fields::Column;
 use weir_flow::FlowRecord;
@@ -56,6 +57,10 @@ impl Sink for JsonStreamSink {
 
     fn drain(&mut self, _flows: u64, until: Instant) {
         self.output.drain(until);
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.output.watch(watch);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -73,7 +73,11 @@ fn check_name(name: &str) -> Result<(), InvalidKafkaOption> {
 
 /// Checks the name of an option in a sink specification.
 pub(crate) fn check_visible(name: &str) -> Result<(), InvalidKafkaOption> {
-    if SECRETS.contains(&name) { Err(InvalidKafkaOption::Secret(name.into())) } else { check_name(name) }
+    if SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name)) {
+        Err(InvalidKafkaOption::Secret(name.into()))
+    } else {
+        check_name(name)
+    }
 }
 
 /// Why a file of options cannot be used.

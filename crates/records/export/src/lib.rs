@@ -50,6 +50,7 @@ mod udp;
 mod unidirectional;
 mod uptime;
 mod waiting;
+mod watch;
 
 pub use clickhouse::TableReport;
 pub use compression::Compression;
@@ -62,4 +63,5 @@ pub use kafka_options::{InvalidKafkaOption, UnusableOptions};
 pub use kinds::{ClickHouseTable, SINK_KINDS, SinkKind, SinkSetting, ViewFormat};
 pub use options_records::MeteringStatus;
 pub use sink::{Attempts, Error, ExportOptions, FileMode, Intake, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
-pub use sink_spec::SinkSpec;
+pub use sink_spec::{SinkSpec, without_secrets};
+pub use watch::Watch;

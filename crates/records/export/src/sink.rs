@@ -4,6 +4,7 @@ use crate::element::MIN_MESSAGE_BYTES;
 use crate::kafka_options::{InvalidKafkaOption, UnusableOptions};
 use crate::options_records::MeteringStatus;
 use crate::profile::PROFILES;
+use crate::watch::Watch;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_fields::{Column, InvalidFields, Profile, columns, default_columns};
@@ -53,6 +54,10 @@ pub trait Sink {
     /// The run ends: about `flows` records follow, which should be written until a time. A limit of
     /// their rate is exceeded as far as this needs. Called before each batch, and before [`Sink::finish`].
     fn drain(&mut self, _flows: u64, _until: Instant) {}
+
+    /// Called once, before all others: while the sink waits for its collector, it looks at the watch, and tells it of
+    /// progress. A sink without waits needs none.
+    fn watch(&mut self, _watch: &Watch) {}
 
     /// Writes all buffered records.
     ///
@@ -528,8 +533,9 @@ pub enum InvalidSink {
 
 impl InvalidSink {
     /// The setting that is unknown, as the user wrote it; `None` if something else is wrong.
-    pub(crate) fn unknown_setting(&self) -> Option<&str> {
+    pub(crate) fn unknown_setting(&mut self) -> Option<&mut String> {
         match self {
+            Self::Similar { invalid, .. } => invalid.unknown_setting(),
             Self::FileSetting(setting)
             | Self::StoreSetting(setting)
             | Self::StreamSetting { setting, .. }

@@ -216,43 +216,51 @@ impl PartialEq for SinkSpec {
 
 impl Eq for SinkSpec {}
 
+/// In place of a secret.
+const SECRET: &str = "***";
+
 impl InvalidSpec {
     /// That of a text, without the passwords in it.
-    pub fn of(spec: &str, invalid: InvalidSink) -> Self {
+    pub fn of(spec: &str, mut invalid: InvalidSink) -> Self {
         let spec = match invalid {
             // The message does not repeat it.
             InvalidSink::KafkaOption(InvalidKafkaOption::Secret(_)) => spec.split('?').next().unwrap_or(spec),
             _ => spec,
         };
+        if let Some(setting) = invalid.unknown_setting() {
+            *setting = setting_without_secret(setting);
+        }
         Self { spec: without_secrets(spec), invalid }
     }
 }
 
 /// A specification without the user and the password of an address, and without the value of a setting that may be a
 /// password: Weir has none of these, but users of other programs write them.
-fn without_secrets(spec: &str) -> String {
-    const SECRET: &str = "***";
-    let mut text = spec.to_owned();
-    if let Some(start) = text.find("://").map(|at| at + 3) {
-        let end = text[start..].find(['/', '?']).map_or(text.len(), |length| start + length);
-        if let Some(at) = text[start..end].rfind('@') {
-            text.replace_range(start..start + at, SECRET);
-        }
+pub fn without_secrets(spec: &str) -> String {
+    let (place, settings) = spec.split_once('?').map_or((spec, None), |(place, settings)| (place, Some(settings)));
+    let mut text = place.to_owned();
+    // A password may have a slash.
+    if let Some(start) = text.find("://").map(|at| at + 3)
+        && let Some(at) = text[start..].rfind('@')
+    {
+        text.replace_range(start..start + at, SECRET);
     }
-    for name in ["password=", "token="] {
-        let places = text.match_indices(name).map(|(at, _)| at);
-        let places: Vec<usize> = places.filter(|&at| text[..at].ends_with(['?', '&'])).collect();
-        for at in places.into_iter().rev() {
-            let start = at + name.len();
-            let end = text[start..].find('&').map_or(text.len(), |length| start + length);
-            text.replace_range(start..end, SECRET);
-        }
+    if let Some(settings) = settings {
+        let settings: Vec<String> = settings.split('&').map(setting_without_secret).collect();
+        text.extend(["?", &settings.join("&")]);
     }
     text
 }
 
+fn setting_without_secret(setting: &str) -> String {
+    let Some((name, _)) = setting.split_once('=') else { return setting.into() };
+    let lower = name.to_lowercase();
+    let is_secret = ["passw", "pwd", "secret", "token"].iter().any(|word| lower.contains(word));
+    if is_secret && !lower.ends_with("-file") { format!("{name}={SECRET}") } else { setting.into() }
+}
+
 /// An unknown setting, with the most similar one of this kind of sink.
-fn with_similar(kind: &SinkKind, invalid: InvalidSink) -> InvalidSink {
+fn with_similar(kind: &SinkKind, mut invalid: InvalidSink) -> InvalidSink {
     let written = invalid.unknown_setting().map(|setting| setting.split('=').next().unwrap_or(setting));
     match written.and_then(|name| most_similar(name, kind.settings.iter().map(|setting| setting.name))) {
         Some(similar) => InvalidSink::Similar { invalid: Box::new(invalid), similar },

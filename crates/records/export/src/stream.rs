@@ -21,6 +21,7 @@ use crate::sink::{Attempts, ExportOptions, Intake};
 use crate::spooled::{SpoolSettings, Spooled};
 use crate::tls::{Tls, TlsSettings};
 use crate::waiting::Waiting;
+use crate::watch::Watch;
 use socket2::SockAddr;
 use std::collections::VecDeque;
 use std::io;
@@ -91,6 +92,7 @@ pub(crate) struct StreamOutput {
     lost_flows: u64,
     /// End of the time for the last records of the run.
     until: Option<Instant>,
+    watch: Watch,
     /// There is a connection, and the messages of its session come first.
     is_new_session: bool,
     /// The addresses of the name when it was last resolved; none before.
@@ -129,6 +131,7 @@ impl StreamOutput {
             waiting: Waiting::with_spool(spool),
             lost_flows: 0,
             until: None,
+            watch: Watch::default(),
             is_new_session: false,
             addresses: VecDeque::new(),
             is_unresolved: false,
@@ -204,6 +207,11 @@ impl StreamOutput {
         self.waiting.take_back(most)
     }
 
+    /// See [`Sink::watch`](crate::Sink::watch).
+    pub fn watch(&mut self, watch: &Watch) {
+        self.watch = watch.clone();
+    }
+
     /// The run ends: nothing waits any longer than this.
     pub fn drain(&mut self, until: Instant) {
         self.until = Some(until);
@@ -259,6 +267,9 @@ impl StreamOutput {
     /// that accepts nothing.
     fn deadline(&self, start: Instant, all: bool) -> Option<Instant> {
         let is_live = self.is_live && !all;
+        if self.watch.must_end() {
+            return Some(start);
+        }
         if self.waiting.has_spool() && self.down_since.is_some() {
             // What waits is safe on disk: only a connection that is being made is waited for.
             return match self.state {
@@ -326,6 +337,9 @@ impl StreamOutput {
             let written = connection.write(&self.waiting.slices())?;
             self.waiting.take(written.taken);
             self.waiting.count_accepted(written.accepted, counters);
+            if written.accepted > 0 {
+                self.watch.step();
+            }
             if written.taken == 0 && written.accepted == 0 {
                 break;
             }
@@ -457,13 +471,16 @@ impl StreamOutput {
             true => ExportLossReason::DrainTimeout,
             false => ExportLossReason::CollectorUnreachable,
         };
+        if self.has_spool() {
+            self.watch.save();
+        }
         let lost = self.waiting.lose_all(reason, counters);
         let State::Up { connection, .. } = &mut self.state else { return };
         let end = Instant::now() + self.times.close;
         let end = self.until.map_or(end, |until| until.min(end));
         let mut result = connection.shut_down(lost.flows == 0);
         // After a loss, the collector does not read.
-        while result.is_ok() && lost.flows == 0 && Instant::now() < end {
+        while result.is_ok() && lost.flows == 0 && Instant::now() < end && !self.watch.must_end() {
             let left = end.saturating_duration_since(Instant::now());
             match connection.is_closed(left.min(SHORT_WAIT)) {
                 Ok(true) => break,

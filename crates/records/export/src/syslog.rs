@@ -12,6 +12,7 @@ use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::stream::StreamOutput;
 use crate::udp::UdpOutput;
+use crate::watch::Watch;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use std::net::SocketAddr;
@@ -170,6 +171,12 @@ impl Sink for SyslogSink {
         match &mut self.output {
             SyslogOutput::Stream(stream) => stream.drain(until),
             SyslogOutput::Udp(udp, _) => udp.drain(flows, until),
+        }
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        if let SyslogOutput::Stream(stream) = &mut self.output {
+            stream.watch(watch);
         }
     }
 

@@ -20,8 +20,9 @@ use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 const MAX_SLICES: usize = 64;
 /// With a spool: messages in memory while it is read, bytes.
 pub(crate) const READ_AHEAD_BYTES: usize = 1 << 20;
-/// Offset of the sequence number in an IPFIX message (RFC 7011 section 3.1).
+/// Offsets of sequence number and observation domain in an IPFIX message (RFC 7011 section 3.1).
 const SEQUENCE_OFFSET: usize = 8;
+const DOMAIN_OFFSET: usize = 12;
 
 /// Messages that wait for a connection, or for its system to accept them.
 #[derive(Default)]
@@ -33,7 +34,7 @@ pub(crate) struct Waiting {
     /// Octets of the first message that the system has accepted.
     accepted_octets: usize,
     /// IPFIX data records that were sent over this connection.
-    sequence: u32,
+    sequences: Sequences,
     /// While a session begins: where its next message goes.
     session_end: Option<usize>,
     spool: Option<Spooled<Message>>,
@@ -41,6 +42,23 @@ pub(crate) struct Waiting {
     present: Option<Context>,
     /// Whether there may be messages that need others.
     has_foreign: bool,
+}
+
+/// The sequence number of each observation domain: messages of an earlier run may have another one.
+#[derive(Clone, Default)]
+struct Sequences(Vec<(u32, u32)>);
+
+impl Sequences {
+    /// That of the domain of a message.
+    fn of(&mut self, message: &[u8]) -> &mut u32 {
+        let domain = message[DOMAIN_OFFSET..].first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
+        let at = self.0.iter().position(|&(known, _)| known == domain);
+        let at = at.unwrap_or_else(|| {
+            self.0.push((domain, 0));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
 }
 
 impl Waiting {
@@ -164,14 +182,15 @@ impl Waiting {
         // Octets that the connection has taken do not change.
         let untouched = first + usize::from(taken_octets > 0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as u32;
-        let mut sequence = self.sequence;
+        let mut sequences = self.sequences.clone();
         for (at, message) in self.messages.iter_mut().take(first + MAX_SLICES).enumerate() {
             let Some(data_records) = message.data_records else { continue };
+            let sequence = sequences.of(&message.octets);
             if at >= untouched {
                 message.octets[TIME_OFFSET..][..4].copy_from_slice(&now.to_be_bytes());
                 message.octets[SEQUENCE_OFFSET..][..4].copy_from_slice(&sequence.to_be_bytes());
             }
-            sequence = sequence.wrapping_add(data_records);
+            *sequence = sequence.wrapping_add(data_records);
         }
         let messages = self.messages.iter().skip(first).take(MAX_SLICES);
         let mut slices: Vec<_> = messages.map(|message| IoSlice::new(&message.octets)).collect();
@@ -208,7 +227,8 @@ impl Waiting {
             self.taken_octets -= message.octets.len();
             self.bytes -= message.memory_bytes();
             if let Some(data_records) = message.data_records {
-                self.sequence = self.sequence.wrapping_add(data_records);
+                let sequence = self.sequences.of(&message.octets);
+                *sequence = sequence.wrapping_add(data_records);
                 counters.messages += 1;
             }
             if message.is_change || !message.is_of_session {
@@ -310,8 +330,8 @@ impl Waiting {
     pub fn end_connection(&mut self) {
         self.messages.retain(|message| !message.is_of_session);
         self.bytes = self.messages.iter().map(Message::memory_bytes).sum();
-        (self.taken_octets, self.accepted_octets, self.sequence) = (0, 0, 0);
-        self.present = None;
+        (self.taken_octets, self.accepted_octets) = (0, 0);
+        (self.sequences, self.present) = (Sequences::default(), None);
     }
 
     /// Counts all messages as lost, or spooled. Returns their flows.

@@ -4,7 +4,7 @@ use crate::expression::Expression;
 use crate::share::Share;
 use std::net::SocketAddr;
 use std::time::Instant;
-use weir_export::{Error, MeteringStatus, Sink};
+use weir_export::{Error, MeteringStatus, Sink, Watch};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
@@ -79,6 +79,10 @@ impl Sink for SelectingSink {
 
     fn drain(&mut self, flows: u64, until: Instant) {
         self.sink.drain(flows, until);
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.sink.watch(watch);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

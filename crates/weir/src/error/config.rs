@@ -2,11 +2,12 @@
 
 use super::advice::input_advice;
 use std::io;
+use weir_export::without_secrets;
 
 /// The configuration file of `weir probe`.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{path}: {error}")]
+    #[error("{path}: {}", lines_without_secrets(error))]
     Syntax { path: String, error: toml::de::Error },
     #[error("{path}: line {line}: {key}: {problem}")]
     Entry { path: String, line: usize, key: String, problem: ConfigProblem },
@@ -24,4 +25,11 @@ pub enum ConfigProblem {
     WrongType(&'static str),
     #[error("{0}")]
     Value(String),
+}
+
+/// The error shows a line of the file, which may be a sink with a password.
+fn lines_without_secrets(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let lines: Vec<String> = text.lines().map(without_secrets).collect();
+    lines.join("\n")
 }

@@ -17,6 +17,11 @@ pub enum ReloadError {
     )]
     ChangesOpenFile(String),
     #[error(
+        "{0}: a sink with a spool cannot change while the probe runs, because the open one has the folder until its end; \
+         restart the probe, or name another folder"
+    )]
+    ChangesOpenSpool(String),
+    #[error(
         "{sink}: a running probe opens files only in the directories of the outputs that it was started with \
          ({permitted}); restart the probe, or name a file there"
     )]

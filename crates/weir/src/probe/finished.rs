@@ -137,7 +137,10 @@ fn log_late_records(ledger: &Ledger, timeout: &str) {
     let lost: Vec<_> = ledger.sinks.iter().filter_map(late).collect();
     if !lost.is_empty() {
         let lost = lost.join(", ");
-        warn!(lost, "records that sinks did not accept in time (--drain-timeout {timeout}) are lost");
+        warn!(
+            lost,
+            "records that sinks did not accept in time (--drain-timeout {timeout}, or another signal) are lost"
+        );
     }
 }
 

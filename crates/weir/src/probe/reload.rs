@@ -316,7 +316,7 @@ impl Effective {
         Ok(PreparedConfiguration { settings, sinks, effective: Self { text, options, ..self } })
     }
 
-    /// Whether new sinks write to no file of another one, and the sandbox permits what they open.
+    /// Whether new sinks write to no file or spool of another one, and the sandbox permits what they open.
     fn check_new(&self, new_sinks: &[RecordSink], before: &Outputs) -> Result<(), Error> {
         let is_file = |sink: &&RecordSink| matches!(Target::of_sink(&sink.spec), Target::File(_) | Target::Folder(_));
         let is_open = |sink: &&RecordSink| {
@@ -324,6 +324,13 @@ impl Effective {
         };
         if let Some(sink) = new_sinks.iter().filter(is_file).find(is_open) {
             return Err(ReloadError::ChangesOpenFile(sink.to_string()).into());
+        }
+        let has_open_spool = |sink: &&RecordSink| {
+            let spool = Target::spool_of(&sink.spec);
+            spool.is_some() && before.sinks.iter().any(|old| Target::spool_of(&old.spec) == spool)
+        };
+        if let Some(sink) = new_sinks.iter().find(has_open_spool) {
+            return Err(ReloadError::ChangesOpenSpool(sink.to_string()).into());
         }
         let Some(sandbox) = &self.sandbox else { return Ok(()) };
         let is_outside = |sink: &&RecordSink| Target::all_of(&sink.spec).any(|target| !sandbox.permits(&target));

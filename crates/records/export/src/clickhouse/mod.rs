@@ -26,6 +26,7 @@ use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Attempts, Error, ExportOptions, Intake, Sink};
 use crate::spooled::Spooled;
 use crate::unidirectional::unidirectional;
+use crate::watch::Watch;
 use batches::Batch;
 use row_form::RowForm;
 use sender::{Sender, Shared, State};
@@ -92,6 +93,7 @@ pub(crate) struct ClickHouseSink {
     /// Live traffic: the sink does not wait for the server.
     is_live: bool,
     until: Option<Instant>,
+    watch: Watch,
     has_failed: bool,
     counters: SinkCounters,
 }
@@ -138,6 +140,7 @@ impl ClickHouseSink {
             times: options.attempts,
             is_live: options.retries,
             until: None,
+            watch: Watch::default(),
             has_failed: false,
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         })
@@ -213,6 +216,7 @@ impl ClickHouseSink {
                     records.flows = RecordTotals::default();
                 }
             }
+            self.watch.step();
             records.count_exported(&mut self.counters);
             if batch.altered > 0 {
                 *self.counters.altered.entry("number_beyond_format").or_default() += batch.altered;
@@ -269,7 +273,7 @@ impl ClickHouseSink {
     /// When [`ClickHouseSink::settle`] ends that began at `start`.
     fn deadline(&self, state: &State, start: Instant, all: bool) -> Option<Instant> {
         // What waits goes to the disk.
-        if self.is_live && !all || self.spool.is_some() && state.down_since.is_some() {
+        if self.watch.must_end() || self.is_live && !all || self.spool.is_some() && state.down_since.is_some() {
             return Some(start);
         }
         // A live run abandons a sink that accepts nothing for as long as an outage: it ends before that.
@@ -314,6 +318,7 @@ impl ClickHouseSink {
         }
         let waiting: Vec<_> = self.shared.lock().batches.take_all().collect();
         if let Some(spool) = &mut self.spool {
+            self.watch.save();
             let unsaved = waiting.into_iter().filter(|batch| batch.of_spool.is_none()).collect();
             spool.end(unsaved, reason, &mut self.counters);
             return;
@@ -394,6 +399,10 @@ impl Sink for ClickHouseSink {
 
     fn drain(&mut self, _flows: u64, until: Instant) {
         self.until = Some(until);
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.watch = watch.clone();
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -394,6 +394,9 @@ mod tests {
             "clickhouse+http://h/a.b?user=me&password=SECRET&rows=1",
             "clickhouse+http://h/a.b?token=SECRET",
             "clikhouse+http://me:SECRET@h/a.b",
+            "clickhouse+http://h/a.b?Password=SECRET",
+            "json+tcp://h:1?passwd=SECRET",
+            "syslog+tcp://me:SEC/SECRET@h",
             "ipfix+tcp://me:SECRET@h",
         ] {
             let error = spec.parse::<SinkSpec>().expect_err(spec).to_string();

@@ -23,6 +23,7 @@ use crate::pending_records::PendingRecords;
 use crate::profile::{ElementChoice, Layout};
 use crate::record_encoder::RecordEncoder;
 use crate::sink::{Error, ExportOptions, Intake, InvalidSink, InvalidSpec, Sink};
+use crate::watch::Watch;
 use flow_encoder::{FlowEncoder, Limits};
 pub(crate) use message::write_header;
 use message::{MAX_PADDING, MessageBuilder};
@@ -419,6 +420,10 @@ impl Sink for TemplateSink {
             udp.drain(flows, until);
         }
         self.transport.stream().into_iter().for_each(|stream| stream.drain(until));
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.transport.stream().into_iter().for_each(|stream| stream.watch(watch));
     }
 
     fn finish(&mut self) -> Result<(), Error> {

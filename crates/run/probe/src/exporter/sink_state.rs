@@ -3,8 +3,8 @@
 use crate::thread::cpu_time_ns;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
-use weir_export::{Error, MeteringStatus, Sink};
+use std::time::{Duration, Instant};
+use weir_export::{Error, MeteringStatus, Sink, Watch};
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters, Timing};
 
 /// Share of the time for the end of a run in which rate-limited sinks should be done.
@@ -62,6 +62,9 @@ pub(crate) struct SinkState {
     pub status: (MeteringStatus, bool),
     /// The sink has to open its file again, if that was moved.
     pub must_reopen: bool,
+    pub(super) watch: Watch,
+    /// [`Watch::steps`] when it was last looked at.
+    steps: u64,
     /// The probe meters nothing any more.
     pub metering_ended: bool,
     pub(super) timing: Timing,
@@ -86,6 +89,8 @@ impl SinkState {
             filtered: sink.udp_endpoints(),
             status: Default::default(),
             must_reopen: false,
+            watch: Watch::default(),
+            steps: 0,
             metering_ended: false,
             timing,
         }
@@ -141,14 +146,23 @@ impl SinkState {
         self.expected_flows = self.expected_flows.saturating_sub(records.flows);
     }
 
-    /// Abandons a sink that still writes after the deadline and after `since`, when it got its last
-    /// records. Returns whether it is abandoned.
+    /// Ends a sink that still writes after the deadline and after `since`, when it got its last records. Abandons it if
+    /// it does not end soon. Returns whether it is abandoned.
     pub fn check_deadline(&mut self, since: Instant) -> bool {
-        let is_over = |drain: Drain| drain.deadline.max(since).elapsed() > self.timing.drain_grace;
-        if !self.is_finished && self.drain.is_some_and(is_over) {
-            self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
+        let end =
+            self.drain.filter(|drain| !self.is_finished && drain.is_over()).map(|drain| drain.deadline.max(since));
+        if let Some(end) = end {
+            self.watch.end();
+            if end.elapsed() > self.grace() {
+                self.abandoned.get_or_insert(ExportLossReason::DrainTimeout);
+            }
         }
         self.abandoned.is_some()
+    }
+
+    /// The time for a sink that was asked to end.
+    fn grace(&self) -> Duration {
+        if self.watch.is_saving() { self.timing.sink_timeout } else { self.timing.drain_grace }
     }
 
     /// Abandons the sink after a panic of its thread.
@@ -158,10 +172,19 @@ impl SinkState {
         self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
     }
 
-    /// Abandons a sink without progress for the time that it has. Returns whether it is abandoned.
+    /// Ends a sink without progress for the time that it has. Abandons it if it does not end soon. Returns whether it is
+    /// abandoned.
     pub fn check_timeout(&mut self, since: Instant) -> bool {
-        let is_stuck = || self.last_progress.max(since).elapsed() > self.timing.sink_timeout;
-        if self.abandoned.is_none() && !self.is_finished && is_stuck() {
+        let steps = self.watch.steps();
+        if std::mem::replace(&mut self.steps, steps) != steps {
+            self.last_progress = Instant::now();
+        }
+        let without_progress = self.last_progress.max(since).elapsed();
+        let over = without_progress.checked_sub(self.timing.sink_timeout).filter(|_| !self.is_finished);
+        if over.is_some() {
+            self.watch.end();
+        }
+        if self.abandoned.is_none() && over.is_some_and(|over| over > self.grace()) {
             self.abandoned = Some(ExportLossReason::ExporterBehind);
             let limit = self.timing.sink_timeout.as_secs_f64();
             let text = format!("accepted no records for {limit} s; its remaining records are lost");

@@ -155,6 +155,7 @@ impl SinkWorker {
     ) -> io::Result<Self> {
         let (queue, batches) = bounded::<Arc<RecordBatch>>(queue_batches);
         let state = Arc::new(Mutex::new(SinkState::new(&*sink, timing)));
+        sink.watch(&state.lock().watch);
         let shared = state.clone();
         let run = move || {
             while let Some(batch) = next_batch(&batches, &mut *sink, &shared, &timing) {

@@ -41,6 +41,21 @@ fn a_read_sends_everything_to_the_sink_that_is_there() {
 }
 
 #[test]
+fn a_spool_of_the_last_sink_keeps_what_no_sink_takes() {
+    let (many, one, folder) = (capture(20_000), capture(1), tempfile::tempdir().unwrap());
+    let [first, second] = [free_address(), free_address()];
+    let spool = folder.path().join("spool");
+    let of_spool = format!("json+tcp://{second}?spool={}", spool.display());
+    let sink = format!("failover:json+tcp://{first}?buffer=64KiB,{of_spool}");
+    let (code, err, ledger) =
+        ledger_of(["read", many.name(), "-o", &sink, "--timing", "sink_failover=200ms,sink_outage=2s"]);
+    assert_eq!((code, number(&ledger["sinks"][0]["spooled"]["flows"])), (0, 20_000), "{err} {ledger:#}");
+    let (collector, _) = Collector::tcp(&second);
+    let (code, err, _) = ledger_of(["read", one.name(), "-o", &of_spool]);
+    assert_eq!((code, lines(&collector.stop().concat()).len()), (0, 20_001), "{err}");
+}
+
+#[test]
 fn what_a_collector_does_not_read_goes_to_the_other_one() {
     if !is_installed("openssl") {
         return eprintln!("SKIPPED: openssl is not installed");

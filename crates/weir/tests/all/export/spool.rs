@@ -6,13 +6,17 @@ use super::tcp_export::{
     wait_for_file,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
-use testbed::{command, failure, is_installed, ledger_of, number, permit_all_users, read_flows};
+use testbed::{
+    Background, command, failure, is_installed, ledger_of, number, permit_all_users, read_flows, read_ledger, signal,
+};
 
 fn read(capture: &str, sink: &str) -> (i32, String, Value) {
     ledger_of(["read", capture, "-o", sink])
@@ -134,6 +138,77 @@ fn a_probe_delivers_each_record_once_when_the_collector_is_back() {
             assert_eq!(lines(&session), read_flows(&path)[20..]);
         }
     }
+}
+
+#[test]
+fn each_observation_domain_has_sequence_numbers_of_its_own() {
+    let capture = capture(40);
+    let parent = tempfile::tempdir().unwrap();
+    let (address, folder) = (free_address(), parent.path().join("spool"));
+    let sink = format!("ipfix+tcp://{address}?spool={}", folder.display());
+    let run = |domain: &str| ledger_of(["read", capture.name(), "-o", &sink, "--domain", domain]);
+    for domain in ["7", "9", "7"] {
+        assert_eq!(run(domain).0, 0);
+    }
+    let (collector, _) = Collector::tcp(&address);
+    let (code, err, ledger) = run("1");
+    assert_eq!((code, earlier(&ledger), exported(&ledger)), (0, [120, 0, 120], 40), "{err}");
+    let (records, decoder) = decoded(&collector.stop()[0]);
+    let domains: BTreeSet<_> = decoder.messages.iter().map(|message| message.domain).collect();
+    assert_eq!((records.len(), domains), (320, BTreeSet::from([1, 7, 9])));
+}
+
+/// A listener whose system takes little, and no program reads.
+fn deaf() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    listener
+}
+
+#[test]
+fn what_a_collector_does_not_read_until_the_end_goes_to_the_spool() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    for scheme in ["json+tcp", "ipfix+tcp"] {
+        let (folder, deaf) = (tempfile::tempdir().unwrap(), deaf());
+        let spool = folder.path().join("spool");
+        let sink = format!("{scheme}://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
+        let timing = format!("{},sink_timeout=500ms,sink_dead=1h", OPTIONS[5]);
+        let options = [&["-o", sink.as_str()], &OPTIONS[..5], &[timing.as_str()]].concat();
+        let probe = Running::probe(&format!("af_packet:{RIGHT}"), &options);
+        send_requests(&mut sender, 0..3000);
+        until("all have ended", || {
+            let ledger = probe.ledger();
+            exported(&ledger) + number(&ledger["sinks"][0]["waiting"]["flows"]) == 3000
+        });
+        let (err, _, ledger) = probe.stop(0);
+        let kept = flows(&ledger, "spooled");
+        assert!(kept > 0 && exported(&ledger) + kept == 3000, "{err} {ledger}");
+        assert!(!err.contains("are lost"), "{err}");
+    }
+}
+
+#[test]
+fn after_another_signal_what_waits_goes_to_the_spool() {
+    let (capture, folder, deaf) = (capture(20_000), tempfile::tempdir().unwrap(), deaf());
+    let [log, stats, spool] = ["log", "ledger", "spool"].map(|name| folder.path().join(name));
+    let sink = format!("json+tcp://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
+    let mut command = command();
+    command.args(["probe", "-i", capture.name(), "-o", &sink, "--drain-timeout", "1h"]);
+    command.args(["--timing", "sink_timeout=1h,sink_dead=1h,same_signal=50ms"]);
+    command.arg("--stats").arg(&stats).stderr(fs::File::create(&log).unwrap());
+    let mut probe = Background(command.spawn().unwrap());
+    let is_logged = |text: &str| until(text, || fs::read_to_string(&log).unwrap().contains(text));
+    is_logged("waiting for the sinks");
+    signal(&probe.0, libc::SIGTERM);
+    is_logged("another signal");
+    signal(&probe.0, libc::SIGTERM);
+    let (code, ledger) = (probe.0.wait().unwrap().code(), read_ledger(&stats));
+    let kept = flows(&ledger, "spooled");
+    assert!(kept > 0 && exported(&ledger) + kept == 20_000, "{code:?} {ledger}");
 }
 
 #[test]

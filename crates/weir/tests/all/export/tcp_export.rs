@@ -2,6 +2,7 @@
 
 use super::certificates::{Authority, silent};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
@@ -95,13 +96,15 @@ impl Collector {
 
 /// The records of a session of IPFIX, whose sequence numbers begin at 0. The last message may be incomplete.
 pub fn decoded(session: &[u8]) -> (Vec<Record>, Decoder) {
-    let (mut decoder, mut records, mut rest, mut sequence) = (Decoder::new(), Vec::new(), session, 0);
+    let (mut decoder, mut records, mut rest) = (Decoder::new(), Vec::new(), session);
+    let mut sequences = HashMap::new();
     while rest.len() >= 4 && rest.len() >= usize::from(u16::from_be_bytes([rest[2], rest[3]])) {
         let (message, after) = rest.split_at(usize::from(u16::from_be_bytes([rest[2], rest[3]])));
         records.extend(decoder.message(message));
         let header = decoder.messages.last().unwrap();
-        assert_eq!(header.sequence, sequence);
-        sequence += header.data_records;
+        let sequence = sequences.entry(header.domain).or_insert(0);
+        assert_eq!(header.sequence, *sequence);
+        *sequence += header.data_records;
         rest = after;
     }
     (records, decoder)
