@@ -31,7 +31,7 @@ const OF_SINK: [(&str, &str); 13] = [
     ("queue.buffering.max.messages", "use buffer=16MiB"),
     ("message.timeout.ms", "records wait as long as there is room (buffer=)"),
     ("delivery.timeout.ms", "records wait as long as there is room (buffer=)"),
-    ("transactional.id", "Weir has no transactions"),
+    ("transactional.id", "it is a setting of the sink: transactional.id=NAME"),
     ("plugin.library.paths", "a running probe loads no code"),
     ("log.queue", "its log is that of Weir"),
     ("log_level", "its log is that of Weir"),
@@ -147,6 +147,12 @@ impl Options {
             ("log.queue", "true".into()),
         ];
         Self(options.map(|(name, value)| (name.into(), value)).into())
+    }
+
+    /// Records are sent in transactions. Messages wait as long as a transaction may last.
+    pub fn set_transactional(&mut self, id: &str) {
+        self.0.retain(|(name, _)| name != "message.timeout.ms");
+        self.0.push(("transactional.id".into(), id.into()));
     }
 
     /// Adds the options of a file, one a line.

@@ -7,6 +7,7 @@
 //! the thread of the sink only, so that no one else waits for the disk.
 
 use crate::pending_records::PendingRecords;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -71,6 +72,8 @@ pub(crate) struct Spooled<T> {
     late_flows: u64,
     /// Flows of which the log says that they are lost by damage.
     damaged_flows: u64,
+    /// Records of earlier runs in released batches that the collector refused.
+    earlier_lost: BTreeMap<&'static str, RecordTotals>,
 }
 
 impl<T: Item> Spooled<T> {
@@ -96,12 +99,23 @@ impl<T: Item> Spooled<T> {
             is_failed_logged: false,
             late_flows: 0,
             damaged_flows: 0,
+            earlier_lost: BTreeMap::new(),
         })
     }
 
     /// Whether new items wait behind others that are not in memory.
     pub fn is_behind(&self) -> bool {
         self.spool.has_unread() || !self.tail.is_empty()
+    }
+
+    /// Whether there are batches to read.
+    pub fn has_unread(&self) -> bool {
+        self.spool.has_unread()
+    }
+
+    /// A random number, the same in all runs.
+    pub fn number(&self) -> u64 {
+        self.spool.number()
     }
 
     /// Octets on disk and in memory that are to be read.
@@ -151,6 +165,16 @@ impl<T: Item> Spooled<T> {
             self.report(&error);
         }
         self.log_if_empty();
+    }
+
+    /// Records of an earlier run were in a released batch, and the collector refused them.
+    pub fn count_earlier_lost(&mut self, reason: ExportLossReason, records: RecordTotals) {
+        self.earlier_lost.entry(reason.key()).or_default().merge(records);
+    }
+
+    /// What was read and not released is read again: the connection is lost.
+    pub fn rewind(&mut self) {
+        self.spool.rewind();
     }
 
     /// Logs that all records of the spool are delivered. The last of them may be released while newer ones wait behind
@@ -265,7 +289,7 @@ impl<T: Item> Spooled<T> {
             warn!(sink = self.sink, flows, "a file of the spool is damaged or missing, records in it are lost");
         }
         counters.spooled = status.waiting.own.records;
-        let set = |of: &mut std::collections::BTreeMap<&'static str, RecordTotals>, dropped, damaged| {
+        let set = |of: &mut BTreeMap<&'static str, RecordTotals>, dropped, damaged| {
             for (reason, records) in [(ExportLossReason::SpoolFull, dropped), (ExportLossReason::SpoolDamaged, damaged)]
             {
                 if records != RecordTotals::default() {
@@ -278,8 +302,11 @@ impl<T: Item> Spooled<T> {
             found: status.appended.earlier.records,
             delivered: status.released.earlier.records,
             spooled: status.waiting.earlier.records,
-            ..EarlierCounters::default()
+            lost: self.earlier_lost.clone(),
         };
+        for lost in self.earlier_lost.values() {
+            earlier.delivered = earlier.delivered.saturating_sub(*lost);
+        }
         set(&mut earlier.lost, status.dropped.earlier.records, status.damaged.earlier.records);
         counters.earlier = earlier;
     }

@@ -13,6 +13,10 @@ pub type Handle = *mut c_void;
 
 /// `rd_kafka_type_t`: a producer.
 pub const PRODUCER: c_int = 0;
+/// `rd_kafka_type_t`: a consumer.
+pub const CONSUMER: c_int = 1;
+/// `RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`: it has not joined its group.
+pub const NO_CONSUMER_CLOSE: c_int = 0x8;
 /// `rd_kafka_conf_res_t`: success.
 pub const CONF_OK: c_int = 0;
 /// Events (`rd_kafka_event_type_t`).
@@ -93,6 +97,19 @@ pub struct CTopic {
     pub error: c_int,
 }
 
+/// `rd_kafka_topic_partition_t`.
+#[repr(C)]
+pub struct CTopicPartition {
+    topic: *mut c_char,
+    partition: i32,
+    pub offset: i64,
+    metadata: *mut c_void,
+    metadata_octets: usize,
+    opaque: *mut c_void,
+    pub error: c_int,
+    private: *mut c_void,
+}
+
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $returned:ty)?;)*) => {
         /// The functions, by their names without `rd_kafka_`.
@@ -132,6 +149,9 @@ functions! {
     event_log: fn(Handle, *mut *const c_char, *mut *const c_char, *mut c_int) -> c_int;
     produceva: fn(Handle, *const CArgument, usize) -> Handle;
     error_code: fn(Handle) -> c_int;
+    error_string: fn(Handle) -> *const c_char;
+    error_is_retriable: fn(Handle) -> c_int;
+    error_txn_requires_abort: fn(Handle) -> c_int;
     error_destroy: fn(Handle);
     fatal_error: fn(Handle, *mut c_char, usize) -> c_int;
     flush: fn(Handle, c_int) -> c_int;
@@ -139,6 +159,18 @@ functions! {
     metadata: fn(Handle, c_int, Handle, *mut *const CMetadata, c_int) -> c_int;
     metadata_destroy: fn(*const CMetadata);
     err2str: fn(c_int) -> *const c_char;
+    init_transactions: fn(Handle, c_int) -> Handle;
+    begin_transaction: fn(Handle) -> Handle;
+    send_offsets_to_transaction: fn(Handle, Handle, Handle, c_int) -> Handle;
+    commit_transaction: fn(Handle, c_int) -> Handle;
+    abort_transaction: fn(Handle, c_int) -> Handle;
+    consumer_group_metadata_new: fn(*const c_char) -> Handle;
+    consumer_group_metadata_destroy: fn(Handle);
+    topic_partition_list_new: fn(c_int) -> Handle;
+    topic_partition_list_add: fn(Handle, *const c_char, i32) -> *mut CTopicPartition;
+    topic_partition_list_destroy: fn(Handle);
+    committed: fn(Handle, Handle, c_int) -> c_int;
+    destroy_flags: fn(Handle, c_int);
 }
 
 /// librdkafka, which is loaded once and never unloaded.

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::{Duration, Instant};
 
 /// Space for a message of librdkafka.
-const REASON_BYTES: usize = 512;
+pub(crate) const REASON_BYTES: usize = 512;
 /// A request for metadata waits this long at a time: events are looked at in between.
 const METADATA_WAIT: Duration = Duration::from_millis(100);
 
@@ -58,8 +58,8 @@ pub enum Event {
 
 /// A client with a topic.
 pub struct Producer {
-    library: &'static Library,
-    client: Handle,
+    pub(crate) library: &'static Library,
+    pub(crate) client: Handle,
     topic: Handle,
     /// The queue of all events.
     events: Handle,
@@ -256,7 +256,11 @@ impl Drop for Producer {
 ///
 /// # Safety
 /// The configuration is alive, and used by this thread only.
-unsafe fn set_all(library: &Library, configuration: Handle, options: &[(String, String)]) -> Result<(), Error> {
+pub(crate) unsafe fn set_all(
+    library: &Library,
+    configuration: Handle,
+    options: &[(String, String)],
+) -> Result<(), Error> {
     for (name, value) in options {
         let c_name = CString::new(name.as_str()).map_err(|_| Error::Nul("the name of an option"))?;
         let c_value = CString::new(value.as_str()).map_err(|_| Error::Nul("the value of an option"))?;
@@ -281,6 +285,6 @@ unsafe fn set_all(library: &Library, configuration: Handle, options: &[(String, 
     Ok(())
 }
 
-fn milliseconds(time: Duration) -> c_int {
+pub(crate) fn milliseconds(time: Duration) -> c_int {
     time.as_millis().try_into().unwrap_or(c_int::MAX)
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::folder::{Folder, IDENTITY};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 
 const FIRST_LINE: &str = "weir-spool 1";
@@ -13,13 +14,14 @@ pub struct Identity {
     pub sink: String,
     /// Runs that have used the spool, with this one. The first part of the identifiers of batches.
     pub runs: u32,
+    /// A random number by which others know this spool from one that had the same folder before.
+    pub number: u64,
 }
 
 impl Identity {
     fn encode(&self) -> String {
-        let text = format!("{FIRST_LINE}\nsink {}\nruns {}\n", self.sink, self.runs);
-        let crc = crc32fast::hash(text.as_bytes());
-        format!("{text}crc {crc:08x}\n")
+        let text = format!("{FIRST_LINE}\nsink {}\nruns {}\nnumber {:016x}\n", self.sink, self.runs, self.number);
+        with_crc(text)
     }
 
     fn decode(text: &str) -> Option<Self> {
@@ -27,7 +29,13 @@ impl Identity {
         let _ = lines.next()?;
         let sink = lines.next()?.strip_prefix("sink ")?.to_owned();
         let runs = lines.next()?.strip_prefix("runs ")?.parse().ok()?;
-        let identity = Self { sink, runs };
+        let number = lines.next()?.strip_prefix("number ").map(|number| u64::from_str_radix(number, 16));
+        let Some(number) = number else {
+            // Of a version without numbers.
+            let is_valid = with_crc(format!("{FIRST_LINE}\nsink {sink}\nruns {runs}\n")) == text;
+            return is_valid.then(|| Self { sink, runs, number: random() });
+        };
+        let identity = Self { sink, runs, number: number.ok()? };
         (identity.encode() == text).then_some(identity)
     }
 
@@ -42,5 +50,31 @@ impl Identity {
     pub fn write(&self, folder: &Folder) -> Result<(), Error> {
         folder.replace(IDENTITY, self.encode().as_bytes()).map_err(|error| folder.error(IDENTITY, error))?;
         Ok(())
+    }
+}
+
+fn with_crc(text: String) -> String {
+    let crc = crc32fast::hash(text.as_bytes());
+    format!("{text}crc {crc:08x}\n")
+}
+
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_without_a_number_gets_one() {
+        let of_old = with_crc(format!("{FIRST_LINE}\nsink kafka://k/t\nruns 3\n"));
+        let identity = Identity::decode(&of_old).unwrap();
+        assert_eq!((identity.sink.as_str(), identity.runs), ("kafka://k/t", 3));
+        let text = identity.encode();
+        assert_eq!(Identity::decode(&text), Some(identity));
+        for at in 0..text.len() {
+            assert_eq!(Identity::decode(&text[..at]), None);
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::count::{Count, Split};
 use crate::entry::{Found, find};
 use crate::error::Error;
 use crate::folder::{Content, Folder, segment_name};
-use crate::identity::Identity;
+use crate::identity::{Identity, random};
 use crate::state::{BATCH_BITS, Open, Place, Segment, Settings, Spool};
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ pub fn check(settings: &Settings) -> Result<(), Error> {
     }
 }
 
-fn check_content(folder: &Folder, sink: &str) -> Result<(Content, u32), Error> {
+fn check_content(folder: &Folder, sink: &str) -> Result<(Content, Identity), Error> {
     let content = folder.content()?;
     if let Some(name) = content.foreign {
         return Err(Error::Foreign { folder: folder.path().into(), name });
@@ -39,14 +39,14 @@ fn check_content(folder: &Folder, sink: &str) -> Result<(Content, u32), Error> {
         if content.has_acks || !content.segments.is_empty() {
             return Err(Error::NoIdentity(folder.path().into()));
         }
-        return Ok((content, 0));
+        return Ok((content, Identity { sink: sink.into(), runs: 0, number: random() }));
     }
     let identity = Identity::read(folder)?;
     if identity.sink != sink {
         let (found, wanted) = (identity.sink, sink.to_owned());
         return Err(Error::OtherSink { folder: folder.path().into(), found, wanted });
     }
-    Ok((content, identity.runs))
+    Ok((content, identity))
 }
 
 impl Spool {
@@ -55,17 +55,17 @@ impl Spool {
         let folder = Folder::open(&settings.folder, settings.owner)?;
         check_content(&folder, &settings.sink)?;
         let lock = folder.lock()?;
-        let (content, runs) = check_content(&folder, &settings.sink)?;
+        let (content, mut identity) = check_content(&folder, &settings.sink)?;
         let mut recovered = Recovered::default();
         let (segments, end, last_id) = scan(&folder, &content, &mut recovered)?;
         if !content.has_identity {
             // Without it, the other files would belong to no sink.
-            Identity { sink: settings.sink.clone(), runs }.write(&folder)?;
+            identity.write(&folder)?;
         }
         let acks = Acks::open(&folder, content.has_acks)?;
         let last_id = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.id).fold(last_id, u64::max);
-        let runs = runs.max((last_id >> BATCH_BITS) as u32) + 1;
-        Identity { sink: settings.sink, runs }.write(&folder)?;
+        identity.runs = identity.runs.max((last_id >> BATCH_BITS) as u32) + 1;
+        identity.write(&folder)?;
         let first = segments.front().map_or(Count::default(), |segment| segment.start);
         let read = acks.last.map_or(first, |ack| ack.position);
         let known = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.position);
@@ -75,7 +75,8 @@ impl Spool {
         let mut spool = Self {
             limit: settings.limit,
             segment_bytes: Self::segment_limit(settings.limit, settings.segment_bytes),
-            runs,
+            runs: identity.runs,
+            number: identity.number,
             own_batches: 0,
             octets: segments.iter().map(|segment| segment.octets).sum(),
             active: None,

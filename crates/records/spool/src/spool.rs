@@ -240,6 +240,11 @@ impl Spool {
         self.acknowledge().and_then(|()| self.acks.sync()).map_err(|error| self.error(error))
     }
 
+    /// A random number, the same in all runs. A spool that is made later in the same folder has another one.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty() && !self.has_unread()

@@ -90,6 +90,7 @@ pub struct Spool {
     pub(crate) segment_bytes: u64,
     pub(crate) acks: Acks,
     pub(crate) runs: u32,
+    pub(crate) number: u64,
     /// Batches of this run so far.
     pub(crate) own_batches: u64,
     pub(crate) segments: VecDeque<Segment>,

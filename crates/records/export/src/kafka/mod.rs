@@ -1,15 +1,21 @@
 //! Flow records in a topic of Kafka: a message for each record, protobuf or JSON.
 
+mod in_hand;
 mod output;
+mod queued_flow;
+#[cfg(test)]
+mod tests;
+mod transaction;
 
 pub(crate) use output::{Destination, KafkaOutput};
+pub(crate) use queued_flow::QueuedFlow;
 
 use crate::json_csv::append_part;
 use crate::pending_records::PendingRecords;
 use crate::protobuf::{MessageContext, MessageEncoder};
 use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::unidirectional::unidirectional;
-use output::Messages;
+use in_hand::Messages;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -109,6 +115,7 @@ impl Sink for KafkaSink {
             let pending = PendingRecords::of_flow(flow, self.values.len() as u64);
             self.output.send(&messages, pending, start, &mut self.counters);
         }
+        self.output.settle(&mut self.counters);
         Ok(())
     }
 
@@ -118,7 +125,7 @@ impl Sink for KafkaSink {
     }
 
     fn tick(&mut self) {
-        self.output.connect(&mut self.counters);
+        self.output.tick(&mut self.counters);
     }
 
     fn drain(&mut self, _flows: u64, until: Instant) {
@@ -146,24 +153,4 @@ fn key(flow: &FlowRecord) -> u64 {
     let octets = ends.iter().flat_map(|(address, port)| address.iter().copied().chain(port.to_be_bytes()));
     let hash = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
     octets.chain([flow.protocol]).fold(0xcbf2_9ce4_8422_2325, hash)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_directions_have_one_key() {
-        let flow = FlowRecord { source: [1; 16], source_port: 80, protocol: 6, ..FlowRecord::default() };
-        let back = FlowRecord {
-            source: flow.destination,
-            destination: flow.source,
-            source_port: flow.destination_port,
-            destination_port: flow.source_port,
-            ..flow.clone()
-        };
-        let other = FlowRecord { source_port: 81, ..flow.clone() };
-        assert_eq!(key(&flow), key(&back));
-        assert_ne!(key(&flow), key(&other));
-    }
 }

@@ -2,23 +2,28 @@
 //!
 //! ```text
 //! send -> librdkafka's queue -> broker -> report: exported, or lost with a reason
-//!     └> newest lost beyond the limit
+//!     └> newest lost beyond the limit;
+//!        with a spool, they go to the disk, and newer ones behind them
 //! ```
-//! A flow is exported when all of its messages are delivered. The client is made by the thread that writes, so that
-//! its threads are in the sandbox, too.
+//! A flow is exported when all of its messages are delivered. librdkafka gives nothing back: with a spool, a copy of
+//! what it has stays here, and goes to the spool at the end of the run. The client is made by the thread that writes, so
+//! that its threads are in the sandbox, too.
 
+use super::in_hand::{FlowInHand, InHand, MessageOutcome, Messages, Origin};
+use super::queued_flow::QueuedFlow;
+use super::transaction::Transactions;
 use crate::kafka_options::Options;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Attempts, Intake};
-use std::collections::{BTreeMap, VecDeque};
+use crate::spooled::{Item, Spooled};
+use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use weir_kafka::{Error, Event, Library, Message, Outcome, Producer, Report, code};
-use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
+use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// The header with the batch of a message.
 const BATCH_HEADER: &CStr = c"weir.batch";
@@ -31,35 +36,17 @@ const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// A sink of live traffic whose messages exceed the limit waits this long for a batch.
 const LIVE_WAIT: Duration = Duration::from_millis(2);
 
-/// The broker did not answer in time.
-const TIMED_OUT: i32 = -192;
-
-/// A flow whose messages are with librdkafka.
-struct FlowInHand {
-    pending: PendingRecords,
-    octets: usize,
-    memory_bytes: usize,
-    /// Messages without a report.
-    messages: usize,
-    /// Why one of them was not delivered.
-    lost: Option<ExportLossReason>,
-}
-
-/// The messages of a flow.
-pub(crate) struct Messages<'a> {
-    pub key: &'a [u8],
-    pub batch: &'a [u8],
-    /// The name of the probe; empty for no such header.
-    pub probe: &'a [u8],
-    pub octets: &'a [u8],
-    /// Where each message is in `octets`.
-    pub values: &'a [Range<usize>],
-}
+/// A sink without new records waits this long for brokers, to read on in the spool.
+const TICK_WAIT: Duration = Duration::from_millis(200);
+/// At the end of a run with a spool, brokers that are away may return within this time.
+const RETURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the messages go, and what they may take.
 #[derive(Clone)]
 pub(crate) struct Destination {
     pub topic: String,
+    /// With it, records are sent in transactions.
+    pub transactional_id: Option<String>,
     pub options: Options,
     /// Limit of what waits, bytes.
     pub buffer_bytes: usize,
@@ -67,26 +54,24 @@ pub(crate) struct Destination {
 
 /// A client, and the flows that it has in hand.
 pub(crate) struct KafkaOutput {
-    sink: String,
-    library: &'static Library,
-    destination: Destination,
-    times: Attempts,
+    pub(super) sink: String,
+    pub(super) library: &'static Library,
+    pub(super) destination: Destination,
+    pub(super) times: Attempts,
     /// Live traffic: the sink waits for short times only.
-    is_live: bool,
-    producer: Option<Producer>,
+    pub(super) is_live: bool,
+    pub(super) producer: Option<Producer>,
     /// When a client is made, if there is none.
     next_attempt: Instant,
-    flows: VecDeque<FlowInHand>,
-    /// The number of the first flow.
-    first: usize,
-    waiting_bytes: usize,
+    pub(super) in_hand: InHand,
+    pub(super) spool: Option<Spooled<QueuedFlow>>,
     /// Since when no broker can be reached.
     down_since: Option<Instant>,
     /// The log says so.
     is_logged: bool,
     last_delivery: Option<Instant>,
     /// The last error of a connection.
-    last_error: String,
+    pub(super) last_error: String,
     /// The client can do nothing any longer.
     has_failed: bool,
     /// Flows that were lost since no broker could be reached.
@@ -95,11 +80,25 @@ pub(crate) struct KafkaOutput {
     logged: BTreeMap<i32, Instant>,
     /// End of the time for the last records of the run.
     until: Option<Instant>,
+    /// No more records follow.
+    pub(super) is_draining: bool,
+    /// The client sends nothing any longer.
+    is_ending: bool,
+    pub(super) transactions: Option<Transactions>,
+    /// The log says that batches were in the topic already.
+    pub(super) is_skip_logged: bool,
 }
 
 impl KafkaOutput {
-    /// Checks the options. Without `retries`, also that a broker answers and has the topic.
-    pub fn open(sink: &str, mut destination: Destination, retries: bool, times: Attempts) -> Result<Self, Error> {
+    /// Checks the options. Without `retries`, also that a broker answers and has the topic. With a spool, records wait
+    /// there until a broker answers.
+    pub fn open(
+        sink: &str,
+        mut destination: Destination,
+        spool: Option<Spooled<QueuedFlow>>,
+        retries: bool,
+        times: Attempts,
+    ) -> Result<Self, Error> {
         let library = Library::load()?;
         let mut first = loop {
             match Producer::new(library, &destination.options.0, &destination.topic) {
@@ -109,8 +108,17 @@ impl KafkaOutput {
         };
         let checked = if retries { Ok(()) } else { first.check(&destination.topic, times.connect) };
         end(first, times.close);
-        checked?;
+        match checked {
+            Err(error) if error.is_unreachable() && spool.is_some() => {
+                warn!(sink, %error, "collector cannot be reached, trying again, its records wait in the spool");
+            }
+            result => result?,
+        }
         debug!(version = library.version(), "librdkafka is loaded");
+        let transactions = match (&destination.transactional_id, &spool) {
+            (Some(id), Some(spool)) => Some(Transactions::new(id, &destination.topic, spool)?),
+            _ => None,
+        };
         Ok(Self {
             sink: sink.into(),
             library,
@@ -119,9 +127,8 @@ impl KafkaOutput {
             is_live: retries,
             producer: None,
             next_attempt: Instant::now(),
-            flows: VecDeque::new(),
-            first: 0,
-            waiting_bytes: 0,
+            in_hand: InHand::default(),
+            spool,
             down_since: None,
             is_logged: false,
             last_delivery: None,
@@ -130,17 +137,30 @@ impl KafkaOutput {
             lost_flows: 0,
             logged: BTreeMap::new(),
             until: None,
+            is_draining: false,
+            is_ending: false,
+            transactions,
+            is_skip_logged: false,
         })
     }
 
     /// How the brokers take messages. What librdkafka has stays there.
     pub fn intake(&self) -> Intake {
+        let is_idle = self.in_hand.is_empty() && !self.is_behind();
         Intake {
-            is_connected: self.producer.is_some() && (self.down_since.is_none() || self.flows.is_empty()),
+            is_connected: self.producer.is_some() && (self.down_since.is_none() || is_idle),
             is_stalled: false,
-            room: self.destination.buffer_bytes.saturating_sub(self.waiting_bytes),
+            room: match self.spool {
+                Some(_) => usize::MAX,
+                None => self.destination.buffer_bytes.saturating_sub(self.in_hand.bytes()),
+            },
             gives_back: false,
         }
+    }
+
+    /// Whether new flows wait behind others in the spool.
+    fn is_behind(&self) -> bool {
+        self.spool.as_ref().is_some_and(Spooled::is_behind)
     }
 
     /// The run ends: nothing waits any longer than this.
@@ -163,7 +183,7 @@ impl KafkaOutput {
     }
 
     /// Sends the messages of a flow. If they exceed the limit, waits as long as the kind of run permits; then the flow
-    /// is lost. `start`: when the batch began.
+    /// goes to the spool, or is lost. `start`: when the batch began.
     pub fn send(
         &mut self,
         messages: &Messages<'_>,
@@ -171,54 +191,167 @@ impl KafkaOutput {
         start: Instant,
         counters: &mut SinkCounters,
     ) {
-        let headers = [(BATCH_HEADER, messages.batch), (PROBE_HEADER, messages.probe)];
-        let headers = &headers[..if messages.probe.is_empty() { 1 } else { 2 }];
-        let memory_bytes = messages.octets.len() + messages.values.len() * (MESSAGE_BYTES + messages.probe.len());
+        let must_wait = |spool: &&mut Spooled<QueuedFlow>| self.transactions.is_some() || spool.is_behind();
+        if let Some(spool) = self.spool.as_mut().filter(must_wait) {
+            return spool.push(QueuedFlow::new(messages, pending.flows));
+        }
+        let copy = self.spool.is_some().then(|| QueuedFlow::new(messages, pending.flows));
+        let memory_bytes = memory_bytes(messages) + copy.as_ref().map_or(0, Item::memory_bytes);
         let limit = self.destination.buffer_bytes.saturating_sub(memory_bytes);
         self.wait(start, limit, counters);
-        let Some(producer) = &mut self.producer else {
-            return pending.count_lost(ExportLossReason::WriteFailed, counters);
-        };
-        if self.waiting_bytes > limit {
-            self.lost_flows += pending.flows.flows;
-            return pending.count_lost(ExportLossReason::BufferFull, counters);
-        }
-        let number = self.first.wrapping_add(self.flows.len());
-        let (mut accepted, mut refused) = (0, None);
-        for range in messages.values {
-            let value = &messages.octets[range.clone()];
-            match producer.send(&Message { key: messages.key, value, headers, number }) {
-                Outcome::Accepted => accepted += 1,
-                Outcome::Refused(error) => {
-                    refused = Some(error);
-                    break;
-                }
+        let is_full = self.in_hand.bytes() > limit;
+        match (copy, &mut self.spool) {
+            (Some(copy), Some(spool)) if is_full || self.producer.is_none() => spool.push(copy),
+            _ if self.producer.is_none() => pending.count_lost(ExportLossReason::WriteFailed, counters),
+            _ if is_full => {
+                self.lost_flows += pending.flows.flows;
+                pending.count_lost(ExportLossReason::BufferFull, counters);
             }
-        }
-        let lost = refused.map(reason);
-        if let Some(error) = refused {
-            self.has_failed |= error == code::FATAL;
-            self.warn(error, "Kafka refuses records, they are lost", &self.library.sentence(error));
-        }
-        match (accepted, lost) {
-            (0, Some(reason)) => pending.count_lost(reason, counters),
-            (messages_in_hand, _) => {
-                self.waiting_bytes += memory_bytes;
-                let octets = messages.octets.len();
-                self.flows.push_back(FlowInHand { pending, octets, memory_bytes, messages: messages_in_hand, lost });
+            (copy, _) => {
+                let flow = self.submit(messages, pending, memory_bytes);
+                let origin = copy.map_or(Origin::Memory, Origin::Copy);
+                self.in_hand.add(FlowInHand { origin, ..flow }, counters);
             }
         }
     }
 
+    /// Gives the messages of a flow to librdkafka.
+    fn submit(&mut self, messages: &Messages<'_>, pending: PendingRecords, memory_bytes: usize) -> FlowInHand {
+        let headers = [(BATCH_HEADER, messages.batch), (PROBE_HEADER, messages.probe)];
+        let headers = &headers[..if messages.probe.is_empty() { 1 } else { 2 }];
+        let number = self.in_hand.next_number();
+        let mut flow = FlowInHand::new(pending, memory_bytes);
+        for range in messages.values {
+            let value = &messages.octets[range.clone()];
+            flow.octets += value.len();
+            let message = Message { key: messages.key, value, headers, number };
+            let outcome = match self.producer.as_mut().map(|producer| producer.send(&message)) {
+                Some(Outcome::Accepted) => {
+                    flow.messages += 1;
+                    continue;
+                }
+                Some(Outcome::Refused(error)) => self.outcome(error),
+                None => MessageOutcome::Unsent,
+            };
+            flow.note(outcome);
+            break;
+        }
+        flow
+    }
+
+    /// What an error says of a message. With a spool, one of the client says nothing of it.
+    fn outcome(&mut self, error: i32) -> MessageOutcome {
+        self.has_failed |= error == code::FATAL;
+        if self.spool.is_some() && code::is_of_client(error) {
+            // What it has is sent by another client, or in another transaction.
+            self.has_failed |= !self.is_ending && self.transactions.is_none();
+            return MessageOutcome::Unsent;
+        }
+        self.warn(error, "Kafka refuses records, they are lost", &self.library.sentence(error));
+        MessageOutcome::Lost(reason(error))
+    }
+
     /// Waits until no more than this waits, or as long as the kind of run permits.
     fn wait(&mut self, start: Instant, limit: usize, counters: &mut SinkCounters) {
-        while self.waiting_bytes > limit {
+        while self.in_hand.bytes() > limit {
             self.take_events(Duration::ZERO, counters);
             let left = self.deadline(start, false).saturating_duration_since(Instant::now());
-            if self.waiting_bytes <= limit || left.is_zero() || self.producer.is_none() {
+            if self.in_hand.bytes() <= limit || left.is_zero() || self.producer.is_none() {
                 return;
             }
             self.take_events(left.min(SHORT_WAIT), counters);
+        }
+    }
+
+    /// A batch of flows was written: writes to the spool what waits behind it, and reads on there. Without live traffic,
+    /// waits for brokers that are slow.
+    pub fn settle(&mut self, counters: &mut SinkCounters) {
+        if self.spool.is_none() {
+            return;
+        }
+        let start = Instant::now();
+        loop {
+            self.advance(counters);
+            let waiting = self.in_hand.bytes() + self.spool.as_ref().map_or(0, Spooled::bytes);
+            let left = self.deadline(start, false).saturating_duration_since(Instant::now());
+            if self.is_live || self.producer.is_none() || waiting <= self.destination.buffer_bytes || left.is_zero() {
+                break;
+            }
+            self.take_events(left.min(SHORT_WAIT), counters);
+        }
+    }
+
+    /// The same while there are no records: waits for brokers for a short time if records wait for them.
+    pub fn tick(&mut self, counters: &mut SinkCounters) {
+        self.connect(counters);
+        let end = Instant::now() + TICK_WAIT;
+        while self.spool.is_some() {
+            self.advance(counters);
+            let left = end.saturating_duration_since(Instant::now());
+            let has_all = self.in_hand.is_empty() && !self.is_behind();
+            if has_all || left.is_zero() || self.down_since.is_some() || self.producer.is_none() {
+                break;
+            }
+            self.take_events(left.min(SHORT_WAIT), counters);
+        }
+    }
+
+    /// Moves flows between memory, spool and librdkafka as far as there is room.
+    fn advance(&mut self, counters: &mut SinkCounters) {
+        self.take_events(Duration::ZERO, counters);
+        self.spill(Vec::new(), counters);
+        match self.transactions {
+            Some(_) => self.advance_transaction(counters),
+            None => self.refill(counters),
+        }
+        if let Some(spool) = &mut self.spool {
+            spool.settle(false, counters);
+        }
+    }
+
+    /// Writes flows to the spool, and those that wait behind it. What it does not take stays in memory up to the limit.
+    fn spill(&mut self, flows: Vec<QueuedFlow>, counters: &mut SinkCounters) {
+        let Some(spool) = &mut self.spool else { return };
+        let left = spool.spill(flows);
+        spool.keep(left);
+        self.lost_flows += spool.lose_oldest(self.destination.buffer_bytes, counters);
+    }
+
+    /// Sends flows of the spool, if there is room for them.
+    fn refill(&mut self, counters: &mut SinkCounters) {
+        while self.producer.is_some()
+            && self.in_hand.bytes() <= self.destination.buffer_bytes / 2
+            && let Some(spool) = self.spool.as_mut().filter(|spool| spool.is_behind())
+        {
+            let flows = spool.next();
+            if flows.is_empty() {
+                break;
+            }
+            self.submit_all(flows, counters);
+        }
+        self.release(counters);
+    }
+
+    /// Sends the flows of a batch, or those that were in memory only.
+    pub(super) fn submit_all(&mut self, flows: Vec<QueuedFlow>, counters: &mut SinkCounters) {
+        let of_spool = flows.first().and_then(|flow| flow.of_spool);
+        let number = of_spool.map(|of_spool| self.in_hand.begin_batch(of_spool, flows.len()));
+        for (place, flow) in flows.into_iter().enumerate() {
+            let of_copy = if number.is_none() { flow.memory_bytes() } else { 0 };
+            let messages = flow.messages();
+            let in_hand = match of_spool.and_then(|of_spool| self.reason_of_refusal(of_spool, place)) {
+                Some(reason) => FlowInHand { lost: Some(reason), ..FlowInHand::new(flow.pending(), 0) },
+                None => self.submit(&messages, flow.pending(), memory_bytes(&messages) + of_copy),
+            };
+            let origin = number.map_or(Origin::Copy(flow), |number| Origin::Spool(number, place));
+            self.in_hand.add(FlowInHand { origin, ..in_hand }, counters);
+        }
+    }
+
+    /// Counts the flows of finished batches, which leave the spool.
+    pub(super) fn release(&mut self, counters: &mut SinkCounters) {
+        while let (Some(spool), Some(batch)) = (&mut self.spool, self.in_hand.finished_batch()) {
+            batch.count(spool, counters);
         }
     }
 
@@ -226,6 +359,12 @@ impl KafkaOutput {
     fn deadline(&self, start: Instant, all: bool) -> Instant {
         let is_live = self.is_live && !all;
         match (self.until, self.down_since) {
+            // What waits is safe on disk.
+            (_, Some(_)) if self.spool.is_some() && !all => start,
+            (until, Some(_)) if self.spool.is_some() => {
+                let end = start + RETURN_WAIT.min(self.times.outage);
+                until.map_or(end, |until| until.min(end))
+            }
             (Some(until), _) => until,
             (None, Some(_)) if is_live => start,
             (None, None) if is_live => start + LIVE_WAIT,
@@ -255,42 +394,33 @@ impl KafkaOutput {
         }
     }
 
-    /// Counts the outcome of a message, and that of its flow if it was the last one.
+    /// Counts the outcome of a message.
     fn count_report(&mut self, report: Report, counters: &mut SinkCounters) {
-        let Report { number, error } = report;
-        if error == 0 {
-            counters.messages += 1;
-            self.note_delivery();
-        } else {
-            self.warn(error, "Kafka refuses records, they are lost", &self.library.sentence(error));
-        }
-        let Some(flow) = self.flows.get_mut(number.wrapping_sub(self.first)) else { return };
-        if error != 0 {
-            flow.lost = Some(reason(error));
-        }
-        flow.messages = flow.messages.saturating_sub(1);
-        if flow.messages == 0 {
-            self.waiting_bytes -= std::mem::take(&mut flow.memory_bytes);
-            match flow.lost {
-                Some(reason) => flow.pending.count_lost(reason, counters),
-                None => {
-                    counters.octets += flow.octets as u64;
-                    flow.pending.count_exported(counters);
-                }
+        let outcome = match report.error {
+            0 => {
+                self.note_delivery();
+                MessageOutcome::Delivered
             }
-        }
-        while self.flows.front().is_some_and(|flow| flow.messages == 0) {
-            self.flows.pop_front();
-            self.first = self.first.wrapping_add(1);
-        }
+            error => {
+                if let Some(transactions) = &mut self.transactions {
+                    transactions.note_failure();
+                }
+                self.outcome(error)
+            }
+        };
+        self.in_hand.report(report.number, outcome, counters);
     }
 
-    fn note_delivery(&mut self) {
+    pub(super) fn note_delivery(&mut self) {
         self.last_delivery = Some(Instant::now());
         self.down_since = None;
         if std::mem::take(&mut self.is_logged) {
-            let late: u64 = self.flows.iter().filter(|flow| flow.messages > 0).map(|f| f.pending.flows.flows).sum();
-            info!(sink = self.sink, late, lost = self.lost_flows, "connected to the collector again");
+            info!(
+                sink = self.sink,
+                late = self.in_hand.flows(),
+                lost = self.lost_flows,
+                "connected to the collector again"
+            );
         }
     }
 
@@ -315,7 +445,7 @@ impl KafkaOutput {
 
     /// Logs that no broker can be reached. An idle connection that a broker ends is no reason.
     fn log_outage(&mut self) {
-        let matters = !self.flows.is_empty() || self.last_delivery.is_none();
+        let matters = !self.in_hand.is_empty() || self.is_behind() || self.last_delivery.is_none();
         if self.down_since.is_some() && matters && !std::mem::replace(&mut self.is_logged, true) {
             let (sink, error) = (&self.sink, &self.last_error);
             warn!(sink, error, "collector cannot be reached, trying again, its records wait until then");
@@ -323,55 +453,122 @@ impl KafkaOutput {
     }
 
     /// The client has failed for good, as after a loss of data in a broker. Its messages are lost, and another client
-    /// is made.
-    fn give_up_client(&mut self, counters: &mut SinkCounters) {
+    /// is made. With a spool, that one sends them again.
+    pub(super) fn give_up_client(&mut self, counters: &mut SinkCounters) {
         self.has_failed = false;
-        let Some(producer) = self.producer.take() else { return };
-        let error = producer.fatal_error().unwrap_or_else(|| "no reason given".into());
-        let lost = self.lose_all(ExportLossReason::CollectorRefused, counters);
-        self.next_attempt = Instant::now() + self.times.retry;
-        end(producer, self.times.close);
-        warn!(sink = self.sink, error, lost, "client of Kafka has failed, another one is made");
-    }
-
-    /// Counts everything in hand as lost. Returns the number of flows.
-    fn lose_all(&mut self, reason: ExportLossReason, counters: &mut SinkCounters) -> u64 {
-        let mut lost = RecordTotals::default();
-        self.first = self.first.wrapping_add(self.flows.len());
-        for flow in self.flows.drain(..).filter(|flow| flow.messages > 0) {
-            lost.merge(flow.pending.flows);
-            flow.pending.count_lost(flow.lost.unwrap_or(reason), counters);
+        let Some(mut producer) = self.producer.take() else { return };
+        let error = producer.fatal_error().unwrap_or_else(|| self.last_error.clone());
+        let flows = self.in_hand.flows();
+        let (batches, unsent) = self.in_hand.take_all(ExportLossReason::CollectorRefused, counters);
+        if let Some(transactions) = &mut self.transactions {
+            transactions.restart(&batches);
         }
-        self.waiting_bytes = 0;
-        lost.flows
+        self.next_attempt = Instant::now() + self.times.retry;
+        let has_spool = self.spool.is_some();
+        if let Some(spool) = &mut self.spool {
+            producer.purge();
+            spool.rewind();
+        }
+        end(producer, self.times.close);
+        self.spill(unsent, counters);
+        match has_spool {
+            true => self.warn(code::FATAL, "client of Kafka has failed, another one sends its records again", &error),
+            false => warn!(sink = self.sink, error, lost = flows, "client of Kafka has failed, another one is made"),
+        }
     }
 
-    /// Waits for the reports of all messages, as long as the kind of run permits. The others are lost.
+    /// Waits for the reports of all messages, as long as the kind of run permits. The others are lost, or wait in the
+    /// spool for the next run.
     pub fn finish(&mut self, counters: &mut SinkCounters) {
         let start = Instant::now();
-        while !self.flows.is_empty() {
+        self.is_draining = true;
+        loop {
+            self.advance(counters);
+            let has_all = self.in_hand.is_empty() && !self.is_behind();
             let left = self.deadline(start, true).saturating_duration_since(Instant::now());
-            let Some(producer) = self.producer.as_mut().filter(|_| !left.is_zero()) else { break };
+            let Some(producer) = self.producer.as_mut().filter(|_| !left.is_zero() && !has_all) else { break };
             producer.flush(left.min(Duration::from_millis(1)));
             self.take_events(left.min(SHORT_WAIT), counters);
         }
-        let reason = match self.down_since {
-            Some(_) => ExportLossReason::CollectorUnreachable,
-            None => ExportLossReason::DrainTimeout,
-        };
-        let lost = self.lose_all(reason, counters);
+        self.is_ending = true;
+        let mut producer = self.producer.take();
+        if let Some(producer) = &mut producer {
+            producer.purge();
+            if self.transactions.is_some() && !self.in_hand.is_empty() {
+                // Otherwise consumers wait for its end. If it fails, the next run ends it.
+                let _ = producer.abort_transaction(SHORT_WAIT);
+            }
+        }
+        self.end_spool(&mut producer, counters);
+        let reason = self.reason_at_end();
+        let lost = self.in_hand.flows();
+        self.in_hand.take_all(reason, counters);
         if lost > 0 {
             let (sink, error) = (&self.sink, &self.last_error);
             warn!(sink, lost, error, "records were not delivered in time");
         }
-        if let Some(mut producer) = self.producer.take() {
-            producer.purge();
+        if let Some(producer) = producer {
             end(producer, self.times.close);
         }
     }
 
+    fn reason_at_end(&self) -> ExportLossReason {
+        match self.down_since {
+            Some(_) => ExportLossReason::CollectorUnreachable,
+            None => ExportLossReason::DrainTimeout,
+        }
+    }
+
+    /// Looks at the reports of an aborted transaction.
+    pub(super) fn take_reports(&mut self, counters: &mut SinkCounters) {
+        while let Some(event) = self.producer.as_mut().and_then(|producer| producer.poll(Duration::ZERO)) {
+            if let Event::Reports(reports) = event {
+                reports.into_iter().for_each(|report| self.count_report(report, counters));
+            }
+        }
+    }
+
+    /// How long a step of a transaction is waited for at a time.
+    pub(super) fn step_wait(&self) -> Duration {
+        match self.is_live && !self.is_draining || self.down_since.is_some() {
+            true => LIVE_WAIT,
+            false => SHORT_WAIT,
+        }
+    }
+
+    /// Looks at the last reports, and leaves what is not delivered to the next run.
+    fn end_spool(&mut self, producer: &mut Option<Producer>, counters: &mut SinkCounters) {
+        if self.spool.is_none() {
+            return;
+        }
+        let end = Instant::now() + self.times.close;
+        while !self.in_hand.is_reported()
+            && let Some(producer) = producer
+        {
+            let left = end.saturating_duration_since(Instant::now());
+            match producer.poll(left.min(SHORT_WAIT)) {
+                Some(Event::Reports(reports)) => {
+                    reports.into_iter().for_each(|report| self.count_report(report, counters));
+                }
+                _ if left.is_zero() => break,
+                _ => {}
+            }
+        }
+        if self.transactions.is_none() {
+            self.release(counters);
+        }
+        let reason = self.reason_at_end();
+        let (_, unsent) = self.in_hand.take_all(reason, counters);
+        if let Some(spool) = &mut self.spool {
+            let flows = spool.end(unsent, reason, counters);
+            if flows > 0 {
+                info!(sink = self.sink, flows, "records wait in the spool for the next run");
+            }
+        }
+    }
+
     /// Logs an error, unless the log had it a short time ago.
-    fn warn(&mut self, number: i32, what: &str, error: &str) {
+    pub(super) fn warn(&mut self, number: i32, what: &str, error: &str) {
         let now = Instant::now();
         if self.logged.get(&number).is_none_or(|&last| now - last >= self.times.log) {
             self.logged.insert(number, now);
@@ -392,11 +589,17 @@ fn end(producer: Producer, limit: Duration) {
     }
 }
 
+/// What the messages of a flow take in librdkafka.
+fn memory_bytes(messages: &Messages<'_>) -> usize {
+    let octets: usize = messages.values.iter().map(|value| value.len()).sum();
+    octets + messages.values.len() * (MESSAGE_BYTES + messages.probe.len())
+}
+
 /// Why a message is lost.
 fn reason(error: i32) -> ExportLossReason {
     match error {
         code::QUEUE_FULL => ExportLossReason::BufferFull,
-        code::TRANSPORT | TIMED_OUT => ExportLossReason::CollectorUnreachable,
+        code::TRANSPORT | code::MESSAGE_TIMED_OUT => ExportLossReason::CollectorUnreachable,
         _ => ExportLossReason::CollectorRefused,
     }
 }

@@ -3,16 +3,18 @@
 use super::clickhouse::{PROBE, parse_probe};
 use super::collector::parse_host;
 use super::file::FIELDS;
+use super::spool::{LIMIT, SPOOL};
 use super::stream::BUFFER;
 use super::{SinkKind, SinkSetting, WHERE};
 use crate::host::host_name;
-use crate::kafka::{Destination, KafkaOutput, KafkaSink, MessageFormat};
+use crate::kafka::{Destination, KafkaOutput, KafkaSink, MessageFormat, QueuedFlow};
 use crate::kafka_options::{ConnectionTimes, Options, check_visible};
 use crate::protobuf::MessageEncoder;
 use crate::rotation::parse_size;
 use crate::sink::{Attempts, Error, ExportOptions, InvalidSink, Sink};
+use crate::spooled::{SpoolSettings, Spooled};
 use crate::stream::DEFAULT_BUFFER_BYTES;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_fields::{Column, select_columns};
 
@@ -32,6 +34,12 @@ const OPTIONS: SinkSetting = SinkSetting {
     default: "",
     effect: "Kafka: file of options of librdkafka, NAME=VALUE on each line; the place for passwords",
 };
+const TRANSACTIONAL_ID: SinkSetting = SinkSetting {
+    name: "transactional.id",
+    value: "NAME",
+    default: "",
+    effect: "Kafka: with spool=, records are sent in transactions of this name: each once, also after a kill",
+};
 const COMPRESSION: SinkSetting = SinkSetting {
     name: "compression.type",
     value: "zstd",
@@ -44,7 +52,7 @@ pub(super) const KIND: SinkKind = SinkKind {
     place: "://BROKER/TOPIC",
     writes: "messages of a topic of Kafka, protobuf or JSON",
     example: "kafka://192.0.2.1/flows",
-    settings: &[FORMAT, FIELDS, PROBE, BUFFER, OPTIONS, COMPRESSION, WHERE],
+    settings: &[FORMAT, FIELDS, PROBE, BUFFER, SPOOL, LIMIT, TRANSACTIONAL_ID, OPTIONS, COMPRESSION, WHERE],
     endings: &[],
     view: None,
     parse: |text| Ok(Arc::new(KafkaTopic::parse(text)?)),
@@ -62,6 +70,8 @@ struct KafkaTopic {
     buffer_bytes: usize,
     options: Vec<(String, String)>,
     options_file: Option<PathBuf>,
+    spool: Option<SpoolSettings>,
+    transactional_id: Option<String>,
 }
 
 impl KafkaTopic {
@@ -83,12 +93,20 @@ impl KafkaTopic {
             buffer_bytes: DEFAULT_BUFFER_BYTES as usize,
             options: Vec::new(),
             options_file: None,
+            spool: None,
+            transactional_id: None,
         };
         let is_legal = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
         if topic.len() > MAX_TOPIC_OCTETS || ["", ".", ".."].contains(&topic) || !topic.bytes().all(is_legal) {
             return Err(InvalidSink::Topic(topic.into()));
         }
         settings.split('&').filter(|setting| !setting.is_empty()).try_for_each(|setting| kafka.add(setting))?;
+        kafka.spool.iter().try_for_each(SpoolSettings::check_settings)?;
+        if kafka.transactional_id.is_some() && kafka.spool.is_none() {
+            return Err(InvalidSink::Syntax(
+                "transactional.id= needs a spool, whose batches it sends; add spool=FOLDER",
+            ));
+        }
         Ok(kafka)
     }
 
@@ -104,6 +122,9 @@ impl KafkaTopic {
                 self.buffer_bytes = bytes.ok_or_else(|| InvalidSink::Buffer(value.into()))?;
             }
             ("probe", name) => self.probe = parse_probe(name)?,
+            ("spool" | "limit", _) => SpoolSettings::set(&mut self.spool, name, value)?,
+            ("transactional.id", "") => return Err(InvalidSink::Syntax("the name after transactional.id= is missing")),
+            ("transactional.id", _) => self.transactional_id = Some(value.into()),
             ("options", "") => return Err(InvalidSink::Syntax("the name of the file is missing after options=")),
             ("options", _) => self.options_file = Some(value.into()),
             _ if !name.contains('.') => return Err(unknown()),
@@ -115,34 +136,55 @@ impl KafkaTopic {
         Ok(())
     }
 
-    /// Where it goes, with all options.
-    fn destination(&self, name: &str, options: &ExportOptions) -> Result<Destination, Error> {
-        let failed = |problem| Error::KafkaOptions { sink: name.into(), problem };
+    /// The brokers, as an option of librdkafka.
+    fn broker_list(&self) -> String {
         let address = |(host, port): &(String, u16)| {
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
         };
-        let brokers: Vec<String> = self.brokers.iter().map(address).collect();
+        self.brokers.iter().map(address).collect::<Vec<_>>().join(",")
+    }
+
+    /// The topic and the format, as spools name them.
+    fn collector(&self) -> String {
+        let format = if self.is_json { "?format=json" } else { "" };
+        format!("kafka://{}/{}{format}", self.broker_list(), self.topic)
+    }
+
+    /// Where it goes, with all options.
+    fn destination(&self, name: &str, options: &ExportOptions) -> Result<Destination, Error> {
+        let failed = |problem| Error::KafkaOptions { sink: name.into(), problem };
         let Attempts { reconnect, reconnect_max, connect, .. } = options.attempts;
         let times = ConnectionTimes { reconnect, reconnect_max, connect };
-        let mut all = Options::of_weir(&brokers.join(","), self.buffer_bytes, times);
+        let mut all = Options::of_weir(&self.broker_list(), self.buffer_bytes, times);
         if let Some(path) = &self.options_file {
             all.add_file(path).map_err(failed)?;
         }
         all.0.extend(self.options.iter().cloned());
         all.read_files().map_err(failed)?;
-        Ok(Destination { topic: self.topic.clone(), options: all, buffer_bytes: self.buffer_bytes })
+        if let Some(id) = &self.transactional_id {
+            all.set_transactional(id);
+        }
+        let (topic, transactional_id) = (self.topic.clone(), self.transactional_id.clone());
+        Ok(Destination { topic, transactional_id, options: all, buffer_bytes: self.buffer_bytes })
     }
 
-    fn output(&self, name: &str, retries: bool, options: &ExportOptions) -> Result<KafkaOutput, Error> {
+    fn output(
+        &self,
+        name: &str,
+        spool: Option<Spooled<QueuedFlow>>,
+        retries: bool,
+        options: &ExportOptions,
+    ) -> Result<KafkaOutput, Error> {
         let destination = self.destination(name, options)?;
-        KafkaOutput::open(name, destination, retries, options.attempts)
+        KafkaOutput::open(name, destination, spool, retries, options.attempts)
             .map_err(|error| Error::Kafka { sink: name.into(), error })
     }
 }
 
 impl super::Destination for KafkaTopic {
     fn open(&self, name: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
-        let output = self.output(name, options.retries, options)?;
+        let spool = self.spool.as_ref().map(|spool| spool.open(name, &self.collector(), options)).transpose()?;
+        let output = self.output(name, spool, options.retries, options)?;
         let format = match self.is_json {
             true => MessageFormat::Json(self.columns.clone().unwrap_or_else(|| options.columns.clone())),
             false => {
@@ -154,7 +196,10 @@ impl super::Destination for KafkaTopic {
     }
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        self.output(name, true, options).map(drop)
+        if let Some(spool) = &self.spool {
+            spool.check(name, &self.collector())?;
+        }
+        self.output(name, None, true, options).map(drop)
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {
@@ -169,8 +214,13 @@ impl super::Destination for KafkaTopic {
         self.brokers.iter().map(|(_, port)| *port).collect()
     }
 
+    fn spool(&self) -> Option<&Path> {
+        self.spool.as_ref().map(|spool| spool.folder.as_path())
+    }
+
     fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.buffer_bytes as u64
+        // With a spool that cannot be written, as much again waits for it.
+        self.buffer_bytes as u64 * if self.spool.is_some() { 2 } else { 1 }
     }
 }
 
@@ -203,6 +253,13 @@ mod tests {
             ("kafka://a/b?linger=1", "\"linger=1\" is not a setting of Kafka; use format=json, fields=NAME,..."),
             ("kafka://a/b?sasl.password=x", "sasl.password is a secret, which other users see in a command line"),
             ("kafka://a/b?message.timeout.ms=1", "message.timeout.ms cannot be set: records wait as long"),
+            (
+                "kafka://a/b?transactional.id=a",
+                "transactional.id= needs a spool, whose batches it sends; add spool=FOLDER",
+            ),
+            ("kafka://a/b?transactional.id=&spool=a", "the name after transactional.id= is missing"),
+            ("kafka://a/b?limit=1GiB", "limit= is the size of a spool; add spool=FOLDER"),
+            ("kafka://a/b?spool=", "the folder of the spool is missing"),
             ("kafka://a/b?options=", "the name of the file is missing after options="),
         ] {
             let error = spec.parse::<SinkSpec>().expect_err(spec).to_string();

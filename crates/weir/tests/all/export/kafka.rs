@@ -17,9 +17,9 @@ use testbed::{
 };
 
 /// The test that is the process of a cluster, when it is started as one.
-const PROCESS: &str = "export::kafka::a_cluster_is_served_in_a_process_of_its_own";
+pub(super) const PROCESS: &str = "export::kafka::a_cluster_is_served_in_a_process_of_its_own";
 /// Partitions of a topic that a client asks for first.
-const PARTITIONS: i32 = 4;
+pub(super) const PARTITIONS: i32 = 4;
 /// Fields of goflow2 that are named otherwise in JSON.
 const NAMES: [(&str, &str); 20] = [
     ("src_addr", "src_ip"),
@@ -43,7 +43,7 @@ const NAMES: [(&str, &str); 20] = [
     ("time_flow_start_ns", "start_time"),
     ("time_flow_end_ns", "end_time"),
 ];
-const OPTIONS: [&str; 6] = [
+pub(super) const OPTIONS: [&str; 6] = [
     "--idle",
     "100ms",
     "--status",
@@ -51,22 +51,22 @@ const OPTIONS: [&str; 6] = [
     "--timing",
     "sink_reconnect=20ms,sink_reconnect_max=50ms,sink_tick=20ms,sink_retry=20ms",
 ];
-const UNREACHABLE: &str = "collector cannot be reached";
-const AGAIN: &str = "connected to the collector again";
+pub(super) const UNREACHABLE: &str = "collector cannot be reached";
+pub(super) const AGAIN: &str = "connected to the collector again";
 
 fn schema() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/weir-flow.proto")
 }
 
-fn capture(flows: u16) -> SavedCapture {
+pub(super) fn capture(flows: u16) -> SavedCapture {
     Pcap::of(&(0..flows).flat_map(request_and_response).collect::<Vec<_>>()).saved()
 }
 
-fn exported(ledger: &Value) -> u64 {
+pub(super) fn exported(ledger: &Value) -> u64 {
     number(&ledger["sinks"][0]["exported"]["flows"])
 }
 
-fn lost(ledger: &Value, reason: &str) -> u64 {
+pub(super) fn lost(ledger: &Value, reason: &str) -> u64 {
     number(&ledger["sinks"][0]["lost"][reason]["flows"])
 }
 
@@ -254,7 +254,7 @@ fn a_cluster_is_served_in_a_process_of_its_own() {
 
 /// A cluster in a network namespace of its own, whose brokers can return. A client that tries the port of a broker must
 /// not get this port for its own end: the broker could not listen there again, and librdkafka ends the process then.
-fn cluster_that_returns() -> Option<KafkaCluster> {
+pub(super) fn cluster_that_returns() -> Option<KafkaCluster> {
     if !network() {
         return None;
     }

@@ -8,6 +8,7 @@ mod failover;
 mod file_errors;
 mod ipfix_source;
 mod kafka;
+mod kafka_spool;
 mod options_records;
 mod rotation;
 mod spool;
