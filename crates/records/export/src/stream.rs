@@ -93,6 +93,8 @@ pub(crate) struct StreamOutput {
     /// End of the time for the last records of the run.
     until: Option<Instant>,
     watch: Watch,
+    /// No records follow.
+    is_ending: bool,
     /// There is a connection, and the messages of its session come first.
     is_new_session: bool,
     /// The addresses of the name when it was last resolved; none before.
@@ -132,6 +134,7 @@ impl StreamOutput {
             lost_flows: 0,
             until: None,
             watch: Watch::default(),
+            is_ending: false,
             is_new_session: false,
             addresses: VecDeque::new(),
             is_unresolved: false,
@@ -254,6 +257,9 @@ impl StreamOutput {
     /// lost, the oldest first. Returns whether a new session begins: the sink sends its messages and calls
     /// this again.
     pub fn settle(&mut self, all: bool, counters: &mut SinkCounters) -> bool {
+        if all && !mem::replace(&mut self.is_ending, true) {
+            self.attempt_now();
+        }
         let (start, limit) = (Instant::now(), if all { 0 } else { self.settings.buffer_bytes });
         let outcome = self.send_until(limit, |output| output.deadline(start, all), counters);
         if matches!(outcome, Outcome::Late) {
@@ -368,6 +374,14 @@ impl StreamOutput {
         let wait = self.back_off.mul_f64(0.75 + f64::from(fraction) / 2000.0).min(self.times.reconnect_max);
         self.state = State::Down { next_attempt: Instant::now() + wait };
         self.back_off = (2 * self.back_off).min(self.times.reconnect_max);
+    }
+
+    /// The collector may be back long before the next attempt, and the run does not wait for that long.
+    fn attempt_now(&mut self) {
+        if let State::Down { next_attempt } = &mut self.state {
+            *next_attempt = Instant::now();
+            self.back_off = self.times.reconnect;
+        }
     }
 
     /// Connects, or waits until it is time for that. Returns whether a new session begins.

@@ -439,6 +439,29 @@ fn without_traffic_attempts_come_when_they_are_due() {
 }
 
 #[test]
+fn at_the_end_an_attempt_comes_at_once() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let mut sender = Sender::new(LEFT);
+    let address = free_address();
+    let times = "sink_reconnect=10m,sink_reconnect_max=10m";
+    for sink in [format!("json+tcp://{address}"), format!("ipfix+tcp://{address}")] {
+        let arguments =
+            ["-o", &sink, "--idle", "100ms", "--status", "json", "--drain-timeout", "10m", "--timing", times];
+        let probe = Running::probe(&format!("af_packet:{RIGHT}"), &arguments);
+        send_requests(&mut sender, 0..50);
+        probe.wait_for(UNREACHABLE);
+        until("the records have ended", || number(&probe.ledger()["sinks"][0]["waiting"]["flows"]) == 50);
+        let (collector, _) = Collector::tcp(&address);
+        let (err, _, ledger) = probe.stop(0);
+        assert_eq!(exported(&ledger), 50, "{err}");
+        collector.stop();
+    }
+}
+
+#[test]
 fn a_connection_that_reaches_itself_is_refused() {
     if !network() {
         return;
