@@ -24,7 +24,7 @@ const SECRETS: [&str; 6] = [
 ];
 
 /// Options that are part of the sink, and what is in their place.
-const OF_SINK: [(&str, &str); 13] = [
+const OF_SINK: [(&str, &str); 15] = [
     ("bootstrap.servers", "the brokers are in the name of the sink"),
     ("metadata.broker.list", "the brokers are in the name of the sink"),
     ("queue.buffering.max.kbytes", "use buffer=16MiB"),
@@ -32,6 +32,8 @@ const OF_SINK: [(&str, &str); 13] = [
     ("message.timeout.ms", "records wait as long as there is room (buffer=)"),
     ("delivery.timeout.ms", "records wait as long as there is room (buffer=)"),
     ("transactional.id", "it is a setting of the sink: transactional.id=NAME"),
+    ("acks", "a record counts as exported when all brokers that keep the topic have it"),
+    ("request.required.acks", "a record counts as exported when all brokers that keep the topic have it"),
     ("plugin.library.paths", "a running probe loads no code"),
     ("log.queue", "its log is that of Weir"),
     ("log_level", "its log is that of Weir"),

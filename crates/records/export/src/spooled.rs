@@ -118,6 +118,11 @@ impl<T: Item> Spooled<T> {
         self.spool.number()
     }
 
+    /// Whether what waits is safe on disk: the last write succeeded.
+    pub fn is_usable(&self) -> bool {
+        !self.is_failed_logged
+    }
+
     /// Octets on disk and in memory that are to be read.
     pub fn bytes(&self) -> usize {
         let on_disk = if self.spool.has_unread() { self.spool.status().octets } else { 0 };

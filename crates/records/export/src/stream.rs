@@ -276,7 +276,7 @@ impl StreamOutput {
         if self.watch.must_end() {
             return Some(start);
         }
-        if self.waiting.has_spool() && self.down_since.is_some() {
+        if self.waiting.is_safe() && self.down_since.is_some() {
             // What waits is safe on disk: only a connection that is being made is waited for.
             return match self.state {
                 State::Connecting { until, .. } if all => Some(self.until.map_or(until, |end| end.min(until))),

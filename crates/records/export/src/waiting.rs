@@ -71,6 +71,11 @@ impl Waiting {
         self.spool.is_some()
     }
 
+    /// Whether there is a spool that takes what waits.
+    pub fn is_safe(&self) -> bool {
+        self.spool.as_ref().is_some_and(Spooled::is_usable)
+    }
+
     /// Sets the messages with the templates of this run, which its batches in the spool need.
     pub fn set_context(&mut self, context: &[u8]) {
         if let Some(spool) = self.spool.as_mut().filter(|spool| *spool.context != *context) {

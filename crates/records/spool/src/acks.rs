@@ -67,9 +67,17 @@ impl Acks {
             file.take(4 * MOST_OCTETS).read_to_end(&mut octets).map_err(failed)?;
         }
         let [last, on_disk] = [Meaning::Gone, Meaning::OnDisk].map(|meaning| furthest(&octets, meaning));
+        let whole = octets.len() / ENTRY_OCTETS * ENTRY_OCTETS;
         let octets = both(last, on_disk);
-        let file = folder.replace(ACKS, &octets).map_err(failed)?;
-        Ok(Self { file, octets: octets.len() as u64, last, on_disk, is_synced: true })
+        let (file, octets) = match folder.replace(ACKS, &octets) {
+            Ok(file) => (file, octets.len()),
+            // What is on a full disk is delivered all the same: that makes space.
+            Err(error) if exists && error.kind() == io::ErrorKind::StorageFull => {
+                (folder.read_write(ACKS).map_err(failed)?, whole)
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Self { file, octets: octets as u64, last, on_disk, is_synced: true })
     }
 
     /// Writes that all batches up to here are on the disk. Without space, what the last segment loses is not counted.

@@ -64,3 +64,10 @@ pub enum Error {
         error: io::Error,
     },
 }
+
+impl Error {
+    /// The disk has no space.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::StorageFull)
+    }
+}

@@ -171,8 +171,10 @@ impl Folder {
         let part = format!("{name}{PART}");
         self.delete(&part)?;
         let file = self.create(&part)?;
-        self.write_at(&file, octets, 0)?;
-        file.sync_all()?;
+        if let Err(error) = self.write_at(&file, octets, 0).and_then(|()| file.sync_all()) {
+            self.delete(&part)?;
+            return Err(error);
+        }
         renameat_with(&self.folder, part.as_str(), &self.folder, name, RenameFlags::empty())?;
         self.sync()?;
         Ok(file)

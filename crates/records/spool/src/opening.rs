@@ -65,7 +65,11 @@ impl Spool {
         let acks = Acks::open(&folder, content.has_acks)?;
         let last_id = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.id).fold(last_id, u64::max);
         identity.runs = identity.runs.max((last_id >> BATCH_BITS) as u32) + 1;
-        identity.write(&folder)?;
+        match identity.write(&folder) {
+            // The next run finds the number of this one in its batches, if there are any.
+            Err(error) if !error.is_full_disk() => return Err(error),
+            _ => {}
+        }
         let first = segments.front().map_or(Count::default(), |segment| segment.start);
         let read = acks.last.map_or(first, |ack| ack.position);
         let known = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.position);

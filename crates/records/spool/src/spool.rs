@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::folder::segment_name;
 use crate::state::{Active, BATCH_BITS, BatchId, Place, Segment, Spool, Status};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use weir_ledger::RecordTotals;
 
@@ -91,6 +92,12 @@ impl Spool {
     /// Writes an entry to the end of the last segment. After an error, a part of it is removed.
     fn write(&mut self, entry: &[u8]) -> Result<(), Error> {
         let (Some(segment), Some(active)) = (self.segments.back_mut(), self.active.as_mut()) else { return Ok(()) };
+        if active.file.metadata().is_ok_and(|file| file.nlink() == 0) {
+            // What it had counts as damaged when it is to be read.
+            self.active = None;
+            let error = io::Error::new(io::ErrorKind::NotFound, "the file was removed");
+            return Err(self.folder.error(&segment_name(segment.number), error));
+        }
         if let Err(error) = self.folder.write_at(&active.file, entry, segment.octets) {
             let name = segment_name(segment.number);
             let is_whole = active.file.set_len(segment.octets).is_ok();

@@ -273,7 +273,8 @@ impl ClickHouseSink {
     /// When [`ClickHouseSink::settle`] ends that began at `start`.
     fn deadline(&self, state: &State, start: Instant, all: bool) -> Option<Instant> {
         // What waits goes to the disk.
-        if self.watch.must_end() || self.is_live && !all || self.spool.is_some() && state.down_since.is_some() {
+        let is_safe = self.spool.as_ref().is_some_and(Spooled::is_usable);
+        if self.watch.must_end() || self.is_live && !all || is_safe && state.down_since.is_some() {
             return Some(start);
         }
         // A live run abandons a sink that accepts nothing for as long as an outage: it ends before that.

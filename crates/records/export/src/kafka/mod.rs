@@ -15,6 +15,7 @@ use crate::pending_records::PendingRecords;
 use crate::protobuf::{MessageContext, MessageEncoder};
 use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::unidirectional::unidirectional;
+use crate::watch::Watch;
 use in_hand::Messages;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -130,6 +131,10 @@ impl Sink for KafkaSink {
 
     fn drain(&mut self, _flows: u64, until: Instant) {
         self.output.drain(until);
+    }
+
+    fn watch(&mut self, watch: &Watch) {
+        self.output.watch(watch);
     }
 
     fn finish(&mut self) -> Result<(), Error> {

@@ -16,6 +16,7 @@ use crate::kafka_options::Options;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Attempts, Intake};
 use crate::spooled::{Item, Spooled};
+use crate::watch::Watch;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::mpsc;
@@ -80,6 +81,7 @@ pub(crate) struct KafkaOutput {
     logged: BTreeMap<i32, Instant>,
     /// End of the time for the last records of the run.
     until: Option<Instant>,
+    watch: Watch,
     /// No more records follow.
     pub(super) is_draining: bool,
     /// The client sends nothing any longer.
@@ -137,6 +139,7 @@ impl KafkaOutput {
             lost_flows: 0,
             logged: BTreeMap::new(),
             until: None,
+            watch: Watch::default(),
             is_draining: false,
             is_ending: false,
             transactions,
@@ -166,6 +169,11 @@ impl KafkaOutput {
     /// The run ends: nothing waits any longer than this.
     pub fn drain(&mut self, until: Instant) {
         self.until = Some(until);
+    }
+
+    /// See [`Sink::watch`](crate::Sink::watch).
+    pub fn watch(&mut self, watch: &Watch) {
+        self.watch = watch.clone();
     }
 
     /// Makes a client if there is none, and counts what is delivered.
@@ -358,6 +366,9 @@ impl KafkaOutput {
     /// When a wait ends that began at `start`. `all`: at the end of the run.
     fn deadline(&self, start: Instant, all: bool) -> Instant {
         let is_live = self.is_live && !all;
+        if self.watch.must_end() {
+            return start;
+        }
         match (self.until, self.down_since) {
             // What waits is safe on disk.
             (_, Some(_)) if self.spool.is_some() && !all => start,
@@ -413,6 +424,7 @@ impl KafkaOutput {
 
     pub(super) fn note_delivery(&mut self) {
         self.last_delivery = Some(Instant::now());
+        self.watch.step();
         self.down_since = None;
         if std::mem::take(&mut self.is_logged) {
             info!(
@@ -560,6 +572,7 @@ impl KafkaOutput {
         let reason = self.reason_at_end();
         let (_, unsent) = self.in_hand.take_all(reason, counters);
         if let Some(spool) = &mut self.spool {
+            self.watch.save();
             let flows = spool.end(unsent, reason, counters);
             if flows > 0 {
                 info!(sink = self.sink, flows, "records wait in the spool for the next run");

@@ -329,7 +329,7 @@ impl Destination for ClickHouseTable {
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
         if let Some(spool) = &self.spool {
-            spool.check(name, &self.collector())?;
+            spool.check(name, &self.collector(), options)?;
         }
         let addresses = (self.host.as_str(), self.port).to_socket_addrs().map(drop);
         let usable = addresses.and_then(|()| self.client(options.attempts).map(drop));

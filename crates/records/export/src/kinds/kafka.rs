@@ -197,7 +197,7 @@ impl super::Destination for KafkaTopic {
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
         if let Some(spool) = &self.spool {
-            spool.check(name, &self.collector())?;
+            spool.check(name, &self.collector(), options)?;
         }
         self.output(name, None, true, options).map(drop)
     }

@@ -57,20 +57,21 @@ impl SpoolSettings {
         options: &ExportOptions,
     ) -> Result<Spooled<T>, Error> {
         let owner = options.file_owner.map(|Owner { user, group }| (user, group));
-        let opened = Spooled::open(sink, self.of_collector(collector, owner));
+        let opened = Spooled::open(sink, self.of_collector(collector, options.anonymised, owner));
         opened.map_err(|error| Error::Spool { sink: sink.into(), error })
     }
 
     /// Whether [`SpoolSettings::open`] would succeed. Changes nothing.
-    pub(super) fn check(&self, sink: &str, collector: &str) -> Result<(), Error> {
-        let checked = weir_spool::check(&self.of_collector(collector, None));
+    pub(super) fn check(&self, sink: &str, collector: &str, options: &ExportOptions) -> Result<(), Error> {
+        let checked = weir_spool::check(&self.of_collector(collector, options.anonymised, None));
         checked.map_err(|error| Error::Spool { sink: sink.into(), error })
     }
 
-    fn of_collector(&self, collector: &str, owner: Option<(u32, u32)>) -> Settings {
+    /// A run that anonymises does not send what another one has left, nor the other way round.
+    fn of_collector(&self, collector: &str, anonymised: bool, owner: Option<(u32, u32)>) -> Settings {
         Settings {
             folder: self.folder.clone(),
-            sink: collector.into(),
+            sink: format!("{collector}{}", if anonymised { " with --anonymise" } else { "" }),
             limit: self.limit,
             segment_bytes: SEGMENT_BYTES,
             owner,

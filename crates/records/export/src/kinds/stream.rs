@@ -83,8 +83,8 @@ impl super::Destination for TcpCollector {
         Ok(Box::new(TemplateSink::new(name, Format::Ipfix, self.templates.clone(), stream, options)?))
     }
 
-    fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        self.stream.check("ipfix", name)
+    fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.stream.check("ipfix", name, options)
     }
 
     fn spool(&self) -> Option<&Path> {
@@ -151,8 +151,8 @@ impl super::Destination for JsonCollector {
         Ok(Box::new(JsonStreamSink::new(name, self.stream.open("json", name, options)?, columns, options)))
     }
 
-    fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
-        self.stream.check("json", name)
+    fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.stream.check("json", name, options)
     }
 
     fn spool(&self) -> Option<&Path> {
@@ -261,9 +261,9 @@ impl StreamSettings {
         StreamOutput::open(name, self.clone(), tls, options, spool).map_err(error)
     }
 
-    pub(super) fn check(&self, format: &str, name: &str) -> Result<(), Error> {
+    pub(super) fn check(&self, format: &str, name: &str, options: &ExportOptions) -> Result<(), Error> {
         if let Some(spool) = &self.spool {
-            spool.check(name, &self.collector(format))?;
+            spool.check(name, &self.collector(format), options)?;
         }
         let checked = self.load_tls().and_then(|_| self.peer.addresses());
         checked.map(drop).map_err(|error| Error::Io { sink: name.into(), error })

@@ -135,9 +135,9 @@ impl super::Destination for SyslogReceiver {
         Ok(Box::new(SyslogSink::new(name, output, self.facility, columns, options)))
     }
 
-    fn check(&self, name: &str, _: &ExportOptions) -> Result<(), Error> {
+    fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
         match &self.receiver {
-            Receiver::Stream(stream) => stream.check("syslog", name),
+            Receiver::Stream(stream) => stream.check("syslog", name, options),
             Receiver::Udp(collector, _) => resolve(collector, name),
         }
     }

@@ -259,7 +259,7 @@ fn a_file_is_continued_after_input_and_output_errors_and_an_exhausted_quota() {
 
 /// Mounts a file system of this size that only this thread and its processes see. Prints the reason
 /// and returns false where that is not permitted.
-fn mount_small_disk(path: &Path, kilobytes: u32) -> bool {
+pub fn mount_small_disk(path: &Path, kilobytes: u32) -> bool {
     let target = CString::new(path.to_str().unwrap()).unwrap();
     let size = CString::new(format!("size={kilobytes}k,mode=0777")).unwrap();
     // SAFETY: the strings end with 0 and live across the calls. The first call concerns this thread

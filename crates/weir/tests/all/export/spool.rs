@@ -1,6 +1,7 @@
 //! Records that wait on disk for a collector (`spool=`).
 
 use super::certificates::{Authority, collect};
+use super::file_errors::mount_small_disk;
 use super::tcp_export::{
     AGAIN, Collector, OPTIONS, capture, count, decoded, exported, free_address, lines, lost, records, unix_seconds,
     wait_for_file,
@@ -9,6 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -252,6 +254,60 @@ fn folders_and_limits_are_checked() {
     let foreign = format!("json+tcp://{address}?spool={}", Path::new(capture.name()).parent().unwrap().display());
     let err = failure(1, ["read", capture.name(), "-o", &foreign]);
     assert!(err.contains("is not part of a spool; name an empty folder"), "{err}");
+}
+
+#[test]
+fn what_is_on_a_full_disk_is_delivered() {
+    let (disk, capture, one) = (tempfile::tempdir().unwrap(), capture(3000), capture(1));
+    if !mount_small_disk(disk.path(), 512) {
+        return;
+    }
+    let address = free_address();
+    let sink = format!("json+tcp://{address}?buffer=64KiB&spool={}", disk.path().join("spool").display());
+    let (_, err, ledger) = ledger_of(["read", capture.name(), "-o", &sink, "--timing", "sink_outage=100ms"]);
+    let kept = flows(&ledger, "spooled");
+    assert!(kept > 0 && kept < 3000 && err.contains("No space left"), "{err} {ledger}");
+    let mut filler = fs::File::create(disk.path().join("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    let (collector, _) = Collector::tcp(&address);
+    let (code, err, ledger) = read(one.name(), &sink);
+    assert_eq!((code, exported(&ledger), earlier(&ledger)), (0, 1, [kept, 0, kept]), "{err}");
+    assert_eq!(lines(&collector.stop()[0]).len() as u64, kept + 1);
+}
+
+#[test]
+fn a_folder_that_is_removed_is_noticed() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let (mut sender, parent) = (Sender::new(LEFT), tempfile::tempdir().unwrap());
+    let (address, folder) = (free_address(), parent.path().join("spool"));
+    let sink = format!("json+tcp://{address}?buffer=64KiB&spool={}", folder.display());
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&["-o", sink.as_str()][..], &OPTIONS].concat());
+    send_requests(&mut sender, 0..1500);
+    until("some are on disk", || flows(&probe.ledger(), "spooled") > 0);
+    fs::remove_dir_all(&folder).unwrap();
+    send_requests(&mut sender, 1500..1600);
+    probe.wait_for("the spool cannot be used");
+    let (collector, _) = Collector::tcp(&address);
+    probe.wait_for(AGAIN);
+    let (err, _, ledger) = probe.stop(2);
+    let (sent, damaged) = (exported(&ledger), lost(&ledger, "spool_damaged"));
+    assert!(sent >= 100 && sent + damaged == 1600, "{err} {ledger}");
+    assert_eq!(lines(&collector.stop().concat()).len() as u64, sent);
+}
+
+#[test]
+fn a_run_that_anonymises_does_not_send_what_another_has_left() {
+    let (capture, parent) = (capture(3), tempfile::tempdir().unwrap());
+    let [folder, key] = ["spool", "key"].map(|name| parent.path().join(name));
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+    let sink = format!("json+tcp://{}?spool={}", free_address(), folder.display());
+    assert_eq!(read(capture.name(), &sink).0, 0);
+    let err = failure(1, ["read", capture.name(), "-o", &sink, "--anonymise", key.to_str().unwrap()]);
+    assert!(err.contains("the spool belongs to the sink") && err.contains("with --anonymise"), "{err}");
 }
 
 #[test]
