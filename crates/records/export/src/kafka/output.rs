@@ -95,7 +95,7 @@ impl KafkaOutput {
     pub fn open(
         sink: &str,
         mut destination: Destination,
-        spool: Option<Spooled<QueuedFlow>>,
+        mut spool: Option<Spooled<QueuedFlow>>,
         retries: bool,
         times: Attempts,
     ) -> Result<Self, Error> {
@@ -115,8 +115,11 @@ impl KafkaOutput {
             result => result?,
         }
         debug!(version = library.version(), "librdkafka is loaded");
-        let transactions = match (&destination.transactional_id, &spool) {
-            (Some(id), Some(spool)) => Some(Transactions::new(id, &destination.topic, spool)?),
+        let transactions = match (&destination.transactional_id, &mut spool) {
+            (Some(id), Some(spool)) => {
+                spool.is_for_all = true;
+                Some(Transactions::new(id, &destination.topic, spool)?)
+            }
             _ => None,
         };
         Ok(Self {
