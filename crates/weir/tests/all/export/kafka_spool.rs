@@ -311,8 +311,8 @@ fn a_real_broker_has_each_record_of_the_spool_once_after_kills() {
     let log = fs::read_to_string(&log).unwrap_or_default();
     let known = log.matches("are in the topic already").count();
     println!(
-        "{kills} kills: {} records seen in the spool, {missing} of them missing, {} messages, {twice} records twice; {known} \
-         runs found batches that were in the topic already",
+        "{kills} kills: {} records seen in the spool, {missing} of them missing, {} messages, {twice} records twice; \
+         {known} runs found batches that were in the topic already",
         on_disk.len(),
         messages.len()
     );
