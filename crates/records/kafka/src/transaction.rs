@@ -73,7 +73,7 @@ impl Position {
                 if error == 0 { Ok((*offset).offset) } else { Err(Error::Unreachable(library.sentence(error))) }
             });
             (functions.destroy_flags)(client, NO_CONSUMER_CLOSE);
-            Ok(result.map(|offset| (offset >= 0).then_some(offset))?)
+            result.map(|offset| (offset >= 0).then_some(offset))
         }
     }
 
