@@ -511,8 +511,8 @@ pub enum InvalidSink {
     KafkaFormat(String),
     /// The setting of a sink of Kafka is unknown.
     #[error(
-        "{0:?} is not a setting of Kafka; use format=json, fields=NAME,..., probe=NAME, buffer=16MiB, options=FILE, and options of \
-         librdkafka that have a dot in their name"
+        "{0:?} is not a setting of Kafka; use format=json, fields=NAME,..., probe=NAME, buffer=16MiB, spool=FOLDER, \
+         limit=10GiB, options=FILE, and options of librdkafka that have a dot in their name"
     )]
     KafkaSetting(String),
     /// The option of librdkafka is not for a sink.

@@ -65,6 +65,8 @@ pub(crate) struct Spooled<T> {
     tail_bytes: usize,
     /// The log says that records wait on disk.
     is_logged: bool,
+    /// All records go through it, so that the log does not say when they wait in it.
+    pub is_for_all: bool,
     /// The log says that the spool is full, or cannot be used.
     is_full_logged: bool,
     is_failed_logged: bool,
@@ -95,6 +97,7 @@ impl<T: Item> Spooled<T> {
             tail: Vec::new(),
             tail_bytes: 0,
             is_logged: flows > 0,
+            is_for_all: false,
             is_full_logged: false,
             is_failed_logged: false,
             late_flows: 0,
@@ -200,7 +203,7 @@ impl<T: Item> Spooled<T> {
         if items.is_empty() {
             return items;
         }
-        if !std::mem::replace(&mut self.is_logged, true) {
+        if !self.is_for_all && !std::mem::replace(&mut self.is_logged, true) {
             info!(sink = self.sink, "records wait in the spool on disk from now on");
         }
         self.spool.set_context(&self.context.clone());

@@ -54,8 +54,8 @@ impl Position {
         let mut reason = [0; REASON_BYTES];
         let own = [("group.id", self.group.to_string_lossy()), ("enable.auto.commit", "false".into())];
         let own = own.map(|(name, value)| (name.to_owned(), value.into_owned()));
-        // SAFETY: the configuration is used by this thread only; `rd_kafka_new` owns it if it returns a client, otherwise
-        // it is destroyed here. The client is destroyed once.
+        // SAFETY: the configuration is used by this thread only; `rd_kafka_new` owns it if it returns a client,
+        // otherwise it is destroyed here. The client is destroyed once.
         unsafe {
             let configuration = (functions.conf_new)();
             if let Err(error) = set_all(library, configuration, &[options, &own].concat()) {
@@ -73,7 +73,7 @@ impl Position {
                 if error == 0 { Ok((*offset).offset) } else { Err(Error::Unreachable(library.sentence(error))) }
             });
             (functions.destroy_flags)(client, NO_CONSUMER_CLOSE);
-            Ok(result.map(|offset| (offset >= 0).then_some(offset))?)
+            result.map(|offset| (offset >= 0).then_some(offset))
         }
     }
 
@@ -85,8 +85,8 @@ impl Position {
         call: impl FnOnce(Handle, *mut crate::library::CTopicPartition) -> T,
     ) -> T {
         let functions = &library.functions;
-        // SAFETY: the list and its entry are alive until the list is destroyed, once, after the call. The name ends with
-        // NUL and is copied.
+        // SAFETY: the list and its entry are alive until the list is destroyed, once, after the call. The name ends
+        // with NUL and is copied.
         unsafe {
             let list = (functions.topic_partition_list_new)(1);
             let entry = (functions.topic_partition_list_add)(list, self.topic.as_ptr(), PARTITION);

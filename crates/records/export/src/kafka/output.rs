@@ -6,8 +6,8 @@
 //!        with a spool, they go to the disk, and newer ones behind them
 //! ```
 //! A flow is exported when all of its messages are delivered. librdkafka gives nothing back: with a spool, a copy of
-//! what it has stays here, and goes to the spool at the end of the run. The client is made by the thread that writes, so
-//! that its threads are in the sandbox, too.
+//! what it has stays here, and goes to the spool at the end of the run. The client is made by the thread that writes,
+//! so that its threads are in the sandbox, too.
 
 use super::in_hand::{FlowInHand, InHand, MessageOutcome, Messages, Origin};
 use super::queued_flow::QueuedFlow;
@@ -97,7 +97,7 @@ impl KafkaOutput {
     pub fn open(
         sink: &str,
         mut destination: Destination,
-        spool: Option<Spooled<QueuedFlow>>,
+        mut spool: Option<Spooled<QueuedFlow>>,
         retries: bool,
         times: Attempts,
     ) -> Result<Self, Error> {
@@ -117,8 +117,11 @@ impl KafkaOutput {
             result => result?,
         }
         debug!(version = library.version(), "librdkafka is loaded");
-        let transactions = match (&destination.transactional_id, &spool) {
-            (Some(id), Some(spool)) => Some(Transactions::new(id, &destination.topic, spool)?),
+        let transactions = match (&destination.transactional_id, &mut spool) {
+            (Some(id), Some(spool)) => {
+                spool.is_for_all = true;
+                Some(Transactions::new(id, &destination.topic, spool)?)
+            }
             _ => None,
         };
         Ok(Self {
@@ -271,8 +274,8 @@ impl KafkaOutput {
         }
     }
 
-    /// A batch of flows was written: writes to the spool what waits behind it, and reads on there. Without live traffic,
-    /// waits for brokers that are slow.
+    /// A batch of flows was written: writes to the spool what waits behind it, and reads on there. Without live
+    /// traffic, waits for brokers that are slow.
     pub fn settle(&mut self, counters: &mut SinkCounters) {
         if self.spool.is_none() {
             return;

@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn flows_of_a_batch_are_those_that_were_written() {
         let of = |probe, values| Messages { key: &[9; 8], batch: b"0f-3", probe, octets: b"one two", values };
-        let (both, one) = ([0..3, 3..7], [0..0]);
-        let written = [of(b"probe", &both), of(b"", &one)];
+        let (both, others) = ([0..3, 3..7], [0..0, 1..2]);
+        let written = [of(b"probe", &both), of(b"", &others)];
         let none = Context::from([]);
         let mut octets = Vec::new();
         written.iter().for_each(|messages| QueuedFlow::new(messages, TOTALS).append_to(&mut octets));

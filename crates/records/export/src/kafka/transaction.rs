@@ -4,9 +4,9 @@
 //! all flows -> spool -> begin -> messages of batches -> all reported -> position -> commit -> batches released
 //!                └────────────────── read again <- abort <── one refused, or unknown
 //! ```
-//! The position is the identifier of the last batch, as the offset of a group of its own, so that it is committed if the
-//! messages are. A client begins with this position: batches up to it are in the topic, even if no run has got so far as
-//! to release them.
+//! The position is the identifier of the last batch, as the offset of a group of its own, so that it is committed if
+//! the messages are. A client begins with this position: batches up to it are in the topic, even if no run has got so
+//! far as to release them.
 
 use super::in_hand::{BatchInHand, FlowInHand, Origin};
 use super::output::KafkaOutput;

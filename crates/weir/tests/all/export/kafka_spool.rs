@@ -179,7 +179,8 @@ fn spools_of_others_are_refused() {
         assert!(code == 1 && err.contains("the spool belongs to the sink"), "{err}");
     }
     let _sender = Sender::new(LEFT);
-    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&["-o", sink.as_str()], &OPTIONS[..]].concat());
+    let options = ["-o", sink.as_str(), "--user", "root"];
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&options, &OPTIONS[..]].concat());
     let err = failure(1, ["read", capture.name(), "-o", &sink]);
     assert!(err.contains("the spool is in use by the process"), "{err}");
     let (err, _, ledger) = probe.stop(0);
@@ -207,7 +208,8 @@ fn transactions_deliver_what_has_waited_and_what_follows() {
     cluster.set_down(true);
     let (code, err, ledger) = read(capture(2000).name(), &sink);
     assert_eq!((code, exported(&ledger), spooled(&ledger)), (0, 0, 2000), "{err} {ledger}");
-    let sinks = ["-o", sink.as_str(), "-o", &json];
+    // The spool belongs to the user of the first run.
+    let sinks = ["-o", sink.as_str(), "-o", &json, "--user", "root"];
     let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&sinks[..], &OPTIONS].concat());
     probe.wait_for(UNREACHABLE);
     send_requests(&mut sender, 0..500);
@@ -291,8 +293,8 @@ fn a_real_broker_has_each_record_of_the_spool_once_after_kills() {
             on_disk.extend(records_on_disk(&folder));
             on_disk.len() > before || process.try_wait().unwrap().is_some()
         });
-        // Numbers without a pattern (Knuth's multiplier), up to 1 s.
-        std::thread::sleep(Duration::from_micros((kill * 2_654_435_761 >> 7) % 1_000_000));
+        // Numbers without a pattern (Knuth's multiplier), up to 3 s.
+        std::thread::sleep(Duration::from_micros((kill * 2_654_435_761 >> 7) % 3_000_000));
         let _ = process.kill();
         process.wait().unwrap();
         on_disk.extend(records_on_disk(&folder));
@@ -309,8 +311,8 @@ fn a_real_broker_has_each_record_of_the_spool_once_after_kills() {
     let log = fs::read_to_string(&log).unwrap_or_default();
     let known = log.matches("are in the topic already").count();
     println!(
-        "{kills} kills: {} records seen in the spool, {missing} of them missing, {} messages, {twice} records twice; {known} \
-         runs found batches that were in the topic already",
+        "{kills} kills: {} records seen in the spool, {missing} of them missing, {} messages, {twice} records twice; \
+         {known} runs found batches that were in the topic already",
         on_disk.len(),
         messages.len()
     );
