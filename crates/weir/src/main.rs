@@ -63,12 +63,7 @@ const FAILURE_TIME: Duration = Duration::from_secs(5);
 const SPACES: [char; 5] = ['\t', '\n', '\x0b', '\x0c', '\r'];
 
 fn main() -> ExitCode {
-    let mut given: Vec<OsString> = std::env::args_os().collect();
-    let mut parsed = Arguments::parse_at_start(&given);
-    while let Some(joined) = parsed.as_ref().err().and_then(|error| arguments::join_value(&given, error)) {
-        given = joined;
-        parsed = Arguments::parse_at_start(&given);
-    }
+    let (given, parsed) = parse_given();
     let parsed = match parsed {
         Ok(arguments) => Ok((arguments, given.clone(), vec![])),
         Err(error) => probe::without_invalid_values(&given).ok_or(error),
@@ -132,6 +127,17 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// The command line, and what it says.
+fn parse_given() -> (Vec<OsString>, Result<Arguments, clap::Error>) {
+    let mut given: Vec<OsString> = std::env::args_os().collect();
+    let mut parsed = Arguments::parse_at_start(&given);
+    while let Some(joined) = parsed.as_ref().err().and_then(|error| arguments::join_value(&given, error)) {
+        given = joined;
+        parsed = Arguments::parse_at_start(&given);
+    }
+    (given, parsed)
 }
 
 /// Prints why a command failed: each line behind `weir: `, or as an event of a JSON log.

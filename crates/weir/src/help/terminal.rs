@@ -150,20 +150,20 @@ mod tests {
     fn text_is_wrapped_and_code_is_not() {
         let page = "# Title\n\nSome words of `code` and others.\n\n```console\n$ a very long line of code\n```\n\n* one\n* two words\n";
         let expected = "Title\n\n    Some words of\n    `code` and\n    others.\n\n      $ a very long line of code\n\n    * one\n    * two words\n";
-        assert_eq!(text(&read(page), 20), expected);
+        assert_eq!(text(&read(page, |_| None), 20), expected);
     }
 
     #[test]
     fn tables_are_aligned_wrapped_or_paragraphs() {
         let page = "| name | meaning |\n|---|---|\n| `a` | what the letter means here |\n";
         assert_eq!(
-            text(&read(page), 80),
+            text(&read(page, |_| None), 80),
             "    name  meaning\n    ----  --------------------------\n    a     what the letter means here\n"
         );
         assert_eq!(
-            text(&read(page), 28),
+            text(&read(page, |_| None), 28),
             "    name  meaning\n    ----  ------------------\n    a     what the letter\n          means here\n"
         );
-        assert_eq!(text(&read(page), 22), "    a\n      meaning: what\n      the letter means\n      here\n");
+        assert_eq!(text(&read(page, |_| None), 22), "    a\n      meaning: what\n      the letter means\n      here\n");
     }
 }

@@ -90,7 +90,7 @@ fn name_of(page: &'static str) -> Cow<'static, str> {
 impl Topic {
     /// What it has.
     pub fn blocks(&self) -> Vec<Block> {
-        let blocks = page::read(self.text);
+        let blocks = page::read(self.text, of_link);
         let Some(section) = self.section else { return blocks };
         let is_start = |block: &Block| matches!(block, Block::Heading(2, text) if page::plain(text) == section.heading);
         let is_end = |block: &Block| matches!(block, Block::Heading(..=2, _));
@@ -104,7 +104,7 @@ impl Topic {
         if let Some(section) = self.section {
             return section.sentence.into();
         }
-        let rows = page::read(INDEX).into_iter().filter_map(|block| match block {
+        let rows = page::read(INDEX, of_link).into_iter().filter_map(|block| match block {
             Block::Table(rows) => Some(rows),
             _ => None,
         });
@@ -127,7 +127,7 @@ pub fn list() -> Vec<Block> {
     let intro = "Print a topic with 'weir help TOPIC', the options of a command with 'weir COMMAND --help'.";
     let heading = |text: &str| Block::Heading(1, vec![Span::Text(text.into())]);
     let mut list = vec![heading("Topics"), Block::Paragraph(vec![Span::Text(intro.into())])];
-    for block in page::read(INDEX) {
+    for block in page::read(INDEX, of_link) {
         match block {
             Block::Heading(2, text) => list.push(Block::Heading(2, text)),
             Block::Table(rows) => list.push(Block::List(rows.into_iter().filter(is_topic).map(to_name).collect())),
@@ -158,6 +158,16 @@ mod tests {
             assert!(!topic.sentence().is_empty(), "docs/README.md lacks a sentence about {file}");
             assert!(topic.blocks().len() > 3, "{file}");
         }
+    }
+
+    #[test]
+    fn links_lead_to_topics() {
+        for (target, name) in
+            [("views.md", "views"), ("views.md#expressions", "expressions"), ("tcp.md#x", "tcp-guide")]
+        {
+            assert_eq!(of_link(target).as_deref(), Some(name));
+        }
+        assert_eq!(of_link("../SECURITY.md").or(of_link("decisions/README.md")).or(of_link("#views")), None);
     }
 
     #[test]
