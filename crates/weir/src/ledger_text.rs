@@ -64,7 +64,7 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
     let OverloadCounters { level, highest, level_changes, .. } = ledger.overload;
     if highest > 0 {
         let levels = format!("level {level}, highest {highest}, {level_changes} changes");
-        rows.add_text("overload (docs/overload.md)", levels);
+        rows.add_text("overload (weir help overload)", levels);
     }
     for (name, flows) in [
         ("  records without inspection", ledger.overload.uninspected_flows),
@@ -163,7 +163,7 @@ fn add_inspection(rows: &mut Rows, inspection: InspectionCounters) {
 /// What rules did with packets, and what became of those that were forwarded.
 fn add_actions(rows: &mut Rows, actions: &ActionCounters) {
     let totals = |PacketTotals { packets, octets }: PacketTotals| [packets, octets];
-    rows.add("rules (docs/rules.md)", &["packets", "bytes on the wire"]);
+    rows.add("rules (weir help rules)", &["packets", "bytes on the wire"]);
     for (name, packets) in [
         ("- dropped by rules", actions.dropped),
         ("- shunted", actions.shunted),

@@ -19,6 +19,7 @@ mod error;
 mod eve;
 mod files;
 mod findings;
+mod help;
 mod input;
 mod ledger_text;
 mod memory;
@@ -47,9 +48,9 @@ mod tcp;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::CommandFactory;
-use clap::builder::StyledStr;
+use clap::error::ErrorKind;
 use console::log::{self, Prefix};
-use console::{print, printable, style};
+use console::{printable, style};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -62,12 +63,7 @@ const FAILURE_TIME: Duration = Duration::from_secs(5);
 const SPACES: [char; 5] = ['\t', '\n', '\x0b', '\x0c', '\r'];
 
 fn main() -> ExitCode {
-    let mut given: Vec<OsString> = std::env::args_os().collect();
-    let mut parsed = Arguments::parse_at_start(&given);
-    while let Some(joined) = parsed.as_ref().err().and_then(|error| arguments::join_value(&given, error)) {
-        given = joined;
-        parsed = Arguments::parse_at_start(&given);
-    }
+    let (given, parsed) = parse_given();
     let parsed = match parsed {
         Ok(arguments) => Ok((arguments, given.clone(), vec![])),
         Err(error) => probe::without_invalid_values(&given).ok_or(error),
@@ -88,13 +84,13 @@ fn main() -> ExitCode {
             } else if error.use_stderr() {
                 print_usage_error(&error);
             } else {
-                return print_help(&error.render());
+                return print_help(&error, &arguments);
             }
             return ExitCode::from(1);
         }
     };
     let Some(command) = arguments.command else {
-        return print_help(&Arguments::command().render_help());
+        return help::print(&help::short(Arguments::command())).into();
     };
     // `weir probe` starts the log when it has read its configuration file.
     let is_quiet = command.is_quiet();
@@ -118,6 +114,7 @@ fn main() -> ExitCode {
         Command::Fields(fields) => pages::fields(&fields),
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),
+        Command::Help(words) => help::run(&words),
     });
     match result {
         Ok(status) => status.into(),
@@ -132,6 +129,17 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line, and what it says.
+fn parse_given() -> (Vec<OsString>, Result<Arguments, clap::Error>) {
+    let mut given: Vec<OsString> = std::env::args_os().collect();
+    let mut parsed = Arguments::parse_at_start(&given);
+    while let Some(joined) = parsed.as_ref().err().and_then(|error| arguments::join_value(&given, error)) {
+        given = joined;
+        parsed = Arguments::parse_at_start(&given);
+    }
+    (given, parsed)
+}
+
 /// Prints why a command failed: each line behind `weir: `, or as an event of a JSON log.
 fn print_failure(message: &str) {
     if log::is_json() {
@@ -142,10 +150,10 @@ fn print_failure(message: &str) {
 }
 
 /// Prints help or version.
-fn print_help(help: &StyledStr) -> ExitCode {
+fn print_help(error: &clap::Error, given: &[OsString]) -> ExitCode {
     log::init(Logging { log_level: None, log_format: LogFormat::Text }, false, Prefix::Program);
-    let is_styled = style::is_on(&std::io::stdout());
-    print(if is_styled { help.ansi().to_string() } else { help.to_string() }.as_bytes()).into()
+    let is_help = error.kind() == ErrorKind::DisplayHelp;
+    help::print(&if is_help { help::of_given(given) } else { error.render() }).into()
 }
 
 /// Prints the message of the command line parser.

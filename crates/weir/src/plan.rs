@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
             .map_err(|problem| MachineError::BenchReport { path: path.display().to_string(), problem })?,
         (None, None) => (
             default_mpps_per_core(),
-            "half of 14.8, the internet mix in docs/performance.md; to measure this machine: weir bench mix --json FILE, then \
+            "half of 14.8, the internet mix ('weir help performance'); to measure this machine: weir bench mix --json FILE, then \
              --bench FILE"
                 .into(),
         ),

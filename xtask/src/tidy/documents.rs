@@ -70,14 +70,44 @@ fn security_page(root: &Path) -> Vec<String> {
     report(root, &page, missing_tests(&tests, &Markdown::parse(&text).inline_code))
 }
 
-/// Names, comments and strings of the sources are free of retired words.
+/// Names, comments and strings of the sources are free of retired words, and texts of the program of names of pages.
 fn sources(root: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
     for source in files(&root.join("crates"), "rs") {
         let text = fs::read_to_string(&source).expect("a source can be read");
         wrong.extend(report(root, &source, retired_words_of_source(&text)));
+        wrong.extend(report(root, &source, pages_in_texts(root, &source, &text)));
     }
     wrong
+}
+
+/// Pages of `docs` that texts of the program name: an installed machine has `weir help TOPIC` instead. Comments of code
+/// and tests may name them.
+fn pages_in_texts(root: &Path, source: &Path, text: &str) -> Vec<(usize, String)> {
+    let is_of = |folder: &str| source.starts_with(root.join(folder));
+    let name = source.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if is_of("crates/dev") || source.components().any(|part| part.as_os_str() == "tests") || name == "tests.rs" {
+        return vec![];
+    }
+    // Comments of the items of these folders are texts of the program: help, and the description of the HTTP interface.
+    let has_texts = is_of("crates/weir/src/arguments") || is_of("crates/run/control/src");
+    let is_page = |word: &str| {
+        let page = word.trim_start_matches("docs/").strip_suffix(".md");
+        page.is_some_and(|page| !page.is_empty() && root.join("docs").join(format!("{page}.md")).exists())
+    };
+    let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let mut found = Vec::new();
+    for (index, line) in product.lines().enumerate() {
+        let is_comment = line.trim_start().starts_with("//");
+        let is_text = !is_comment || has_texts && line.trim_start().starts_with("///");
+        if !is_text || line.contains("include_str!") {
+            continue;
+        }
+        let words = line.split(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./".contains(letter));
+        let pages = words.map(|word| word.trim_end_matches('.')).filter(|word| is_page(word));
+        found.extend(pages.map(|page| (index + 1, format!("names {page}: name a topic of `weir help`"))));
+    }
+    found
 }
 
 /// All files below a folder with this extension; build outputs and hidden folders are left out. Cargo does not tag a
@@ -267,6 +297,18 @@ fn missing_tests(tests: &BTreeSet<String>, inline_code: &[(usize, String)]) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_name_pages_are_found() {
+        let root = crate::root();
+        let found = |file: &str, text: &str| pages_in_texts(&root, &root.join(file), text).len();
+        let text = "// docs/views.md\n/// docs/views.md.\nlet a = \"(docs/views.md)\";\nlet b = \"see views.md.\";\n";
+        assert_eq!(found("crates/weir/src/read.rs", text), 2);
+        assert_eq!(found("crates/weir/src/arguments/read.rs", text), 3);
+        assert_eq!(found("crates/weir/tests/all/main.rs", text), 0);
+        assert_eq!(found("crates/weir/src/read.rs", "let a = \"none-such.md\"; include_str!(\"docs/views.md\");"), 0);
+        assert_eq!(found("crates/weir/src/read.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}")), 0);
+    }
 
     #[test]
     fn names_of_tests_are_checked() {

@@ -64,7 +64,7 @@ mod tests {
         let message = |selection| netflow9(selection).unwrap_err().to_string();
         assert_eq!(
             message("*_mss,duration_ns"),
-            "NetFlow v9 has no element for \"*_mss,duration_ns\" (docs/fields.md)"
+            "NetFlow v9 has no element for \"*_mss,duration_ns\" (weir help fields)"
         );
         assert_eq!(message("flowStartNanoseconds"), "NetFlow v9 has no element flowStartNanoseconds");
         assert_eq!(message("src_op"), "there is no field or element \"src_op\" (did you mean src_ip?)");

@@ -388,7 +388,7 @@ pub enum InvalidSink {
     #[error(transparent)]
     Fields(#[from] InvalidFields),
     /// No field and no element has this name.
-    #[error("there is no field or element {name:?} ({})", similar.map_or("names: docs/fields.md".into(), |similar| format!("did you mean {similar}?")))]
+    #[error("there is no field or element {name:?} ({})", similar.map_or("names: weir help fields".into(), |similar| format!("did you mean {similar}?")))]
     Field {
         /// The name as the user wrote it.
         name: String,
@@ -404,7 +404,7 @@ pub enum InvalidSink {
         name: &'static str,
     },
     /// The format has no element for any field of the selection.
-    #[error("{format} has no element for {selection:?} (docs/fields.md)")]
+    #[error("{format} has no element for {selection:?} (weir help fields)")]
     NoElement {
         /// IPFIX or NetFlow v9.
         format: &'static str,

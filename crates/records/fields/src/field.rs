@@ -244,6 +244,28 @@ const WORDS: [Field; 19] = [
     one("icmp_type", "fwd_icmp_type", Kind::Number(255), icmp),
 ];
 
+/// What the words mean that are no columns.
+const MEANINGS: [(&str, &str); 13] = [
+    ("host", "Address of either side: `src_ip` and `dst_ip`."),
+    ("port", "Port of either side: `src_port` and `dst_port`."),
+    ("ip_version", "4 or 6."),
+    ("flags", "TCP flags: `fwd_tcp_flags` and `rev_tcp_flags`; in --by of both directions together."),
+    ("vlan", "Outer VLAN ID of either direction; in --by of the forward direction, or else of the reverse direction."),
+    ("inner_vlan", "Inner VLAN ID, in the same way."),
+    ("mpls", "MPLS label, in the same way."),
+    ("mac", "MAC address of either side: `src_mac` and `dst_mac`."),
+    ("as", "Autonomous system of either side: `src_as` and `dst_as`."),
+    ("country", "Country of either side: `src_country` and `dst_country`."),
+    ("tunnel", "Tunnel type of the forward direction, or else of the reverse direction."),
+    ("duration", "The same as `duration_ns`; a number needs a unit."),
+    ("icmp_type", "ICMP or ICMPv6 type of the forward direction, or else of the reverse direction."),
+];
+
+/// The words of expressions and views that are no columns, each with its meaning.
+pub fn words() -> impl Iterator<Item = (Field, &'static str)> {
+    MEANINGS.iter().filter_map(|&(name, meaning)| Some((field(name)?, meaning)))
+}
+
 const fn one(name: &'static str, column: &'static str, kind: Kind, read: fn(&FlowRecord) -> FieldValue<'_>) -> Field {
     Field { name, kind, read: Read::One(read), column }
 }
@@ -471,6 +493,13 @@ pub fn server_responses(flow: &FlowRecord) -> Option<&ResponseTimes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_word_is_a_column_or_has_a_meaning() {
+        let names: Vec<&str> = words().map(|(word, _)| word.name).collect();
+        let expected = WORDS.iter().map(|word| word.name).filter(|name| column(name).is_err());
+        assert_eq!(names, expected.collect::<Vec<_>>());
+    }
 
     #[test]
     fn the_words_of_every_column_are_known() {

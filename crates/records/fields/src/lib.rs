@@ -38,10 +38,10 @@ pub use element::{
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
 pub use field::{
     Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
-    view_field,
+    view_field, words,
 };
 pub use omitted::restore_omitted;
-pub use page::profiles;
+pub use page::{profile_names, profiles};
 pub use restore::StoredValue;
 pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};

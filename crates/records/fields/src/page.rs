@@ -3,6 +3,11 @@
 use crate::column::Column;
 use crate::selection::{FIELD_PROFILES, FieldProfile};
 
+/// The names of the profiles.
+pub fn profile_names() -> impl Iterator<Item = &'static str> {
+    FIELD_PROFILES.iter().map(|(name, _)| *name)
+}
+
 /// The smallest profiles that have a column. All columns are in `all`.
 pub fn profiles(column: &Column) -> String {
     let has = |profile: &&FieldProfile| profile.1(column) && profile.0 != "all";

@@ -167,10 +167,10 @@ struct Readiness {
 #[derive(Serialize, ToSchema)]
 struct Status {
     /// The figures of the last whole interval, as `weir probe --status json` prints them
-    /// (docs/probe.md); null before the first one has ended.
+    /// (weir help probe-guide); null before the first one has ended.
     #[schema(value_type = Option<Object>)]
     interval: Value,
-    /// The ledger since the start, as `--stats` writes it (docs/metering.md).
+    /// The ledger since the start, as `--stats` writes it (weir help metering).
     #[schema(value_type = Object)]
     ledger: Value,
     /// Pipelines that do not respond. Their counters are older, so the ledger may not balance.

@@ -28,7 +28,7 @@ const MAX_FIELDS: usize = 512;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Query {
-    /// Only flows that match this expression, as --where (docs/views.md)
+    /// Only flows that match this expression, as --where (weir help expressions)
     r#where: Option<String>,
     /// Only the flow with this Community ID
     community_id: Option<String>,
@@ -37,7 +37,7 @@ pub struct Query {
     /// How many flows, up to 1000. Default: 20
     #[param(value_type = Option<usize>)]
     top: Option<String>,
-    /// Fields of each flow, as --fields (docs/fields.md). Default: basic
+    /// Fields of each flow, as --fields (weir help fields). Default: basic
     fields: Option<String>,
 }
 

@@ -33,7 +33,7 @@ const OF_PIPELINES: &[Figure<GroupStatus>] = &[
     ("weir_flows_active", "Flow records that are open, or have ended and await export", |of| {
         of.account.ledger.live.flows
     }),
-    ("weir_overload_level", "Level of the load shedder; 0 without overload (docs/overload.md)", |of| {
+    ("weir_overload_level", "Level of the load shedder; 0 without overload (weir help overload)", |of| {
         of.account.ledger.overload.level.into()
     }),
     ("weir_flows_created_total", "Flow records that the meter created", |of| of.account.ledger.flows_created),

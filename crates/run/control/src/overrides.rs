@@ -16,7 +16,7 @@ use weir_query::protocol_number;
 const DEFAULT_EXPIRY: u64 = 300;
 const MAX_EXPIRY: u64 = 86_400;
 const MAX_PORT: u64 = u16::MAX as u64;
-/// ICMP and ICMPv6: the place of ports has what their messages are (docs/fields.md).
+/// ICMP and ICMPv6: the place of ports has what their messages are (weir help fields).
 const ICMP: [u8; 2] = [1, 58];
 
 /// A flow: by addresses, ports and protocol, or by its Community ID.

@@ -35,7 +35,7 @@ const MAX_GROUP_FIELDS: usize = 4;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Query {
-    /// Only flows that match this expression, as --where (docs/views.md)
+    /// Only flows that match this expression, as --where (weir help expressions)
     r#where: Option<String>,
     /// Only flows that start at this time or later, as --from of weir read: 2026-11-20T12:00, 2026-11-20, 12:00 (today),
     /// -2h (before now); UTC without a zone. Default: -1h
@@ -50,7 +50,7 @@ pub struct Query {
     /// How many flows or groups, up to 1000. Default: 20
     #[param(value_type = Option<usize>)]
     top: Option<String>,
-    /// Fields of each flow, as --fields (docs/fields.md); without by only. Default: basic
+    /// Fields of each flow, as --fields (weir help fields); without by only. Default: basic
     fields: Option<String>,
     /// Which of the stores of the probe, from 1, in the order of its sinks. Default: 1
     #[param(value_type = Option<usize>)]

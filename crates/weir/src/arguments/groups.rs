@@ -34,11 +34,11 @@ Live interfaces, with settings after the name, each after a comma:
     attach=auto            auto, native or generic
     snap=OCTETS            truncate frames to this length [default: whole frames]
     frames=4096            frame buffers per queue
-  dpdk:DEVICE            in a build with DPDK (docs/dpdk.md)
+  dpdk:DEVICE            in a build with DPDK (weir help dpdk)
 ";
 
-/// Settings of sources and sinks in the help texts of `weir read` and `weir probe`. docs/reference.md
-/// has the same.
+/// Settings of sources and sinks in the help texts of `weir read` and `weir probe`. The page
+/// reference of `docs` has the same.
 pub(super) fn settings_help() -> String {
     let mut text = format!("{LIVE}\nSinks, with settings after ?, joined by &:\n");
     let files =
@@ -64,7 +64,7 @@ fn append_setting(text: &mut String, setting: &SinkSetting) {
     let value = if setting.default.is_empty() { setting.value } else { setting.default };
     for (at, line) in wrap(setting.effect, 70).iter().enumerate() {
         let name = if at == 0 { format!("{}={value}", setting.name) } else { String::new() };
-        *text += &format!("    {name:<23}{line}\n");
+        *text += &format!("    {name:<22} {line}\n");
     }
 }
 
@@ -111,7 +111,7 @@ pub struct Sinks {
     pub order: Option<Order>,
 
     /// Sum up flows by these fields: host, src_ip, dst_ip, port, service_port, server_ip, protocol, application, vlan,
-    /// interface, tunnel, country and as (with --geo), a prefix as in src_ip/24, or any field (docs/views.md). Tables, CSV and JSON have a row per group
+    /// interface, tunnel, country and as (with --geo), a prefix as in src_ip/24, or any field (weir help views). Tables, CSV and JSON have a row per group
     #[arg(long = "by", value_name = "FIELD", value_delimiter = ',')]
     pub by: Vec<GroupField>,
 
@@ -132,14 +132,14 @@ pub struct Sinks {
     pub groups: Option<u64>,
 
     /// Only pass flow records that match this expression to the sinks, as in 'src net 10.0.0.0/8 and port 443 and
-    /// bytes > 1M' (docs/views.md). All packets are metered; the ledger counts the other records as filtered. For one
+    /// bytes > 1M' (weir help expressions). All packets are metered; the ledger counts the other records as filtered. For one
     /// sink alone: -o 'SINK?where=EXPRESSION'
     #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression)]
     pub records: Option<Expression>,
 
     /// Anonymise records before any output has them: addresses by Crypto-PAn with the key in this file (32 octets, or 64
     /// hexadecimal digits), MAC addresses and names as keyed hashes. KEYFILE?ipv4=24&ipv6=48 keeps these leading bits of
-    /// anonymised addresses only, names=drop leaves names out (docs/anonymise.md). Expressions of --where have the true values
+    /// anonymised addresses only, names=drop leaves names out (weir help anonymise). Expressions of --where have the true values
     #[arg(long, value_name = "KEYFILE")]
     pub anonymise: Option<AnonymisationSpec>,
 
@@ -192,7 +192,7 @@ pub struct Metering {
     pub layer2: bool,
 
     /// Record the MAC addresses of IP flows, too: src_mac and dst_mac, with the word mixed_mac in approximate if they
-    /// changed. Costs 120 to 180 ns per packet, and 25 bytes per slot of the flow cache (docs/performance.md)
+    /// changed. Costs 120 to 180 ns per packet, and 25 bytes per slot of the flow cache (weir help performance)
     #[arg(long)]
     pub mac_addresses: bool,
 
@@ -216,7 +216,7 @@ pub struct Metering {
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub flows: Option<u32>,
 
-    /// Inspect the first payload of each flow to recognise its application (docs/applications.md) [default: light; off with
+    /// Inspect the first payload of each flow to recognise its application (weir help applications) [default: light; off with
     /// --layout split and spread]
     #[arg(long, value_name = "LEVEL", help_heading = INSPECTION)]
     pub dpi: Option<Inspection>,
@@ -298,7 +298,7 @@ pub enum FullPolicy {
 #[command(next_help_heading = ENRICHMENT)]
 pub struct Enrichment {
     /// Name the networks of source and destination from this table: CSV with the columns prefix, name, site, role and local
-    /// (docs/enrichment.md)
+    /// (weir help enrichment)
     #[arg(long, value_name = "FILE")]
     pub networks: Option<PathBuf>,
 
@@ -389,7 +389,7 @@ pub struct LocalTime {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Hardening {
     /// Do not restrict the process, once its inputs and outputs are open, to the system calls and files that it needs. To
-    /// find out whether the sandbox is the cause of an error (docs/probe.md)
+    /// find out whether the sandbox is the cause of an error (weir help probe-guide)
     #[arg(long, help_heading = OPERATION)]
     pub no_sandbox: bool,
 }

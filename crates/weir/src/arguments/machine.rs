@@ -57,7 +57,7 @@ Examples:
   weir doctor --json | jq '.findings[] | select(.severity == \"critical\").summary'
 
 Values that cannot be read are listed as unknown. NIC settings are read with ethtool (apt install
-ethtool). docs/doctor.md explains every check.
+ethtool). 'weir help doctor-guide' explains every check.
 
 Exit codes:
   0  no critical findings

@@ -35,7 +35,7 @@ pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use store::Store;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
-pub use usage::{join_value, with_short_value, with_tip};
+pub use usage::{command_of, join_value, with_short_value, with_tip};
 pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};
 
 use values::parse_fields;
@@ -63,7 +63,7 @@ const LOGGING: &str = "Logging";
 
 /// Exact flow records from network traffic: every packet and byte is accounted for.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "weir", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -91,7 +91,8 @@ Examples:
                                             Suricata tells a probe which packets it needs no more
   weir doctor                               check this machine for settings that lose packets
 
-'weir COMMAND --help' describes a command, its options and its exit codes.
+'weir COMMAND --help' describes a command, its options and its exit codes. 'weir help topics' lists
+texts about subjects: 'weir help expressions' is about --where.
 
 Exit codes:
   0  success
@@ -117,6 +118,7 @@ pub enum Command {
     Fields(Fields),
     Completions(Completions),
     Man(Man),
+    Help(Help),
 }
 
 impl Arguments {
@@ -207,12 +209,32 @@ pub enum LogFormat {
   weir fields basic                 those of JSON and CSV without --fields
   weir fields 'fwd_*,*_rtt_ns'      some fields
 
-Expressions, --by and --sort also have words that are no fields: host, port, flags, vlan, mac, as,
-country, duration and others (docs/views.md).")]
+  weir fields --format csv          a machine-readable list; also json
+  weir fields basic --format sql    the columns of a table of DuckDB
+
+The last lines of all fields are words of --where, --by and --sort, which are no columns
+('weir help expressions').")]
 pub struct Fields {
     /// Fields to list: names, profiles (basic, layer2, tcp, places, applications, store, all) and patterns with *, separated by commas
     #[arg(value_name = "FIELDS", default_value = "all", value_parser = parse_fields)]
     pub fields: FieldList,
+
+    /// Format of the list
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: FieldsFormat,
+}
+
+/// Format of the list of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FieldsFormat {
+    /// A table for people
+    Text,
+    /// One array, with an object for each field
+    Json,
+    /// A line for each field
+    Csv,
+    /// CREATE TABLE for DuckDB, with a comment for each column
+    Sql,
 }
 
 /// Print completions for a shell
@@ -230,9 +252,29 @@ pub struct Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   weir man | man -l -                       show the manual page of weir
-  weir man -o /usr/local/share/man/man1     write the pages of all commands")]
+  weir man expressions | man -l -           that of a topic
+  weir man -o /usr/local/share/man/man1     write the pages of all commands, and to man7 beside it
+                                            those of all topics")]
 pub struct Man {
-    /// Write the pages of all commands into this directory [default: print the page of weir]
+    /// A command, or a topic (weir help topics)
+    #[arg(value_name = "COMMAND|TOPIC", conflicts_with = "output")]
+    pub name: Option<String>,
+
+    /// Write the pages of all commands and topics into this directory; those of topics (section 7) into man7 beside it, if its
+    /// name is man1 [default: print the page of weir]
     #[arg(short = 'o', long = "output", value_name = "DIRECTORY")]
     pub output: Option<PathBuf>,
+}
+
+/// Print the help of a command, or a text about a subject
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  weir help topics              list all texts about subjects
+  weir help expressions         what --where selects
+  weir help fields              every field of a flow record
+  weir help read                the help of a command: the same as weir read --help")]
+pub struct Help {
+    /// A command, or a topic (weir help topics)
+    #[arg(value_name = "COMMAND|TOPIC")]
+    pub words: Vec<String>,
 }

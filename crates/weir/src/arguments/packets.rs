@@ -23,7 +23,7 @@ pub struct Packets {
     pub flow: Option<Query>,
 
     /// Find the flows whose records match this expression, as in 'src net 10.0.0.0/8 and port 443 and bytes > 1M'
-    /// (docs/views.md). Conditions on host, port and protocol alone need one pass, others meter the packets first
+    /// (weir help expressions). Conditions on host, port and protocol alone need one pass, others meter the packets first
     #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression, help_heading = INPUT)]
     pub records: Option<Expression>,
 

@@ -37,7 +37,7 @@ pub struct ProbeOptions {
     #[command(flatten)]
     pub enrichment: Enrichment,
 
-    /// Hand packets on to interfaces, pipes and files by the rules of this file (docs/rules.md)
+    /// Hand packets on to interfaces, pipes and files by the rules of this file (weir help rules)
     #[arg(long, value_name = "FILE", help_heading = ACTIONS)]
     pub rules: Option<PathBuf>,
 
@@ -60,7 +60,7 @@ pub struct ProbeOptions {
 
     /// What to do when packets arrive faster than they can be metered. shed: reduce detail level by level (inspection of
     /// payload and TCP analysis in the order of --shed, records of small new flows, then sampling) and restore it when the load
-    /// falls. lose: keep full detail and count lost packets. 0 to 13: stay at this overload level (docs/overload.md)
+    /// falls. lose: keep full detail and count lost packets. 0 to 13: stay at this overload level (weir help overload)
     #[arg(long, value_name = "POLICY", default_value = "shed", value_parser = parse_overload, help_heading = OVERLOAD)]
     pub overload: OverloadPolicy,
 
@@ -136,7 +136,7 @@ pub struct ProbeOptions {
     pub drain_timeout_ns: u64,
 
     /// Serve health, status and metrics for Prometheus over HTTP. A port alone is on loopback; other addresses need
-    /// --tls-cert, --tls-key and --token-file (docs/control.md) [default: off]
+    /// --tls-cert, --tls-key and --token-file (weir help control) [default: off]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address, help_heading = CONTROL)]
     pub listen: Option<SocketAddr>,
 
@@ -198,7 +198,7 @@ pub enum Layout {
 pub enum StatusFormat {
     /// One line per interval, the summary and the ledger
     Text,
-    /// One JSON object per line (docs/probe.md)
+    /// One JSON object per line (weir help probe-guide)
     Json,
 }
 

@@ -9,7 +9,7 @@ use weir_text::units::{parse_duration, parse_number};
 /// Ask stored flows in SQL, or by a ready question
 ///
 /// Queries are SELECT statements of DuckDB, whose library does the work. The view flows has the stored flows, a column
-/// per field (docs/query.md). Without QUERY, the ready questions are listed
+/// per field (weir help query). Without QUERY, the ready questions are listed
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Query {

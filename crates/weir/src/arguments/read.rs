@@ -14,8 +14,8 @@ use weir_capture::SourceSpec;
 #[command(after_help = after_help())]
 pub struct Read {
     /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or decoded packets (packets:FILE; see
-    /// docs/packet-records.md). Several are merged in time order. Or stored flows: stores (folders), Parquet files
-    /// (docs/store.md), IPFIX files (docs/ipfix-files.md) and files of nfdump 1.7 (docs/nfdump-files.md)
+    /// weir help packet-records). Several are merged in time order. Or stored flows: stores (folders), Parquet files
+    /// (weir help store), IPFIX files (weir help ipfix-files) and files of nfdump 1.7
     #[arg(value_name = "FILE|FOLDER")]
     pub files: Vec<SourceSpec>,
 
@@ -55,7 +55,7 @@ pub struct Read {
     #[command(flatten)]
     pub enrichment: Enrichment,
 
-    /// Hand packets on to interfaces, pipes and files by the rules of this file (docs/rules.md)
+    /// Hand packets on to interfaces, pipes and files by the rules of this file (weir help rules)
     #[arg(long, value_name = "FILE", help_heading = ACTIONS)]
     pub rules: Option<PathBuf>,
 
@@ -106,21 +106,21 @@ Examples:
   weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only packets that match
   weir read capture.pcap -f 'vlan and udp port 53'    the same for VLAN-tagged packets
   weir read capture.pcap --where 'dst port 443 and bytes > 1M'
-                                                      only flows that match (docs/views.md)
+                                                      only flows that match
   weir read capture.pcap --by host                    top talkers: sums of the flows of each host
   weir read capture.pcap --by src_ip/24,service_port --sort flows -o csv:-
   weir read capture.pcap --by src_ip --count hosts,ports --sort hosts
                                                       who scans: different hosts and ports
   weir read capture.pcap --every 10s                  a time line
   weir read capture.pcap --sort duration --top 5      the longest flows
-  weir read flows --from -2h --by host                top talkers of the last two hours of a store (parquet:flows)
+  weir read flows --from -2h --by host                top talkers of the last two hours of a store
   weir read flows --where 'host 192.0.2.1' -o json:-  stored flows of a host
-  weir read flows.ipfix --by host                     IPFIX files of Weir, YAF and others (docs/ipfix-files.md)
-  weir read nfcapd.202611240000 --by host             files of nfdump 1.7 (docs/nfdump-files.md)
+  weir read flows.ipfix --by host                     IPFIX files of Weir, YAF and others
+  weir read nfcapd.202611240000 --by host             files of nfdump 1.7 (weir help nfdump-files)
   weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
-  weir read capture.pcap -o packets:FILE              decoded packets instead of records, to read as packets:FILE
+  weir read capture.pcap -o packets:FILE              decoded packets instead of records
   weir read -i af_packet:eth0 -o json:-               live traffic until Ctrl-C; needs CAP_NET_RAW
   weir read capture.pcap -v --stats ledger.json       the ledger, as text and as JSON
 ";

@@ -22,7 +22,7 @@ pub enum RulesCommand {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RulesCheck {
-    /// The rules file (docs/rules.md)
+    /// The rules file (weir help rules)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 

@@ -14,7 +14,7 @@ pub struct Synth {
     pub spec: String,
 
     /// Capture file to write (pcap with nanosecond time stamps), or packets:FILE for decoded packets
-    /// (docs/packet-records.md). Use - for standard output
+    /// (weir help packet-records). Use - for standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: PathBuf,
 

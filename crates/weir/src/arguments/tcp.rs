@@ -131,7 +131,7 @@ Examples:
 The share of retransmitted segments counts retransmissions (also of segments lost before the
 capture point) and retransmitted SYNs of both directions, divided by all segments with payload, SYN
 or FIN. Duplicates that the capture made are in neither number. The delay of a connection says where
-most of its time went: network, server or client. docs/tcp.md defines all terms.
+most of its time went: network, server or client. 'weir help tcp-guide' defines all terms.
 
 Exit codes:
   0  success

@@ -157,7 +157,8 @@ fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 }
 
 /// The command that these arguments name.
-fn command_of(given: &[impl AsRef<OsStr>]) -> Command {
+/// The command that a command line names.
+pub fn command_of(given: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Arguments::command();
     command.build();
     for argument in given.iter().skip(1) {

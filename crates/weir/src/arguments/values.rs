@@ -198,7 +198,7 @@ pub fn parse_fields(text: &str) -> Result<FieldList, InvalidFields> {
 /// Why an option value is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidValue {
-    #[error("use shed, lose, or an overload level from 0 to {MAX_LEVEL} (docs/overload.md)")]
+    #[error("use shed, lose, or an overload level from 0 to {MAX_LEVEL} (weir help overload)")]
     Overload,
     #[error("there is no '{0}'; there are: fingerprints, dpi, tcp")]
     ShedStep(String),

@@ -29,6 +29,11 @@ pub fn table(number: usize, line: &str) -> Vec<(Range<usize>, Style)> {
     if number == 0 { whole(line, HEADING) } else { vec![] }
 }
 
+/// A page of `weir help`: its headings have less indentation than all else.
+pub fn page(_: usize, line: &str) -> Vec<(Range<usize>, Style)> {
+    if line.starts_with("   ") { vec![] } else { whole(line, HEADING) }
+}
+
 /// The summary and the ledger.
 pub fn ledger(_: usize, line: &str) -> Vec<(Range<usize>, Style)> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| line.starts_with(beginning));

@@ -36,7 +36,7 @@ pub fn control_advice(error: &weir_control::Error) -> &'static str {
             _ => "",
         },
         weir_control::Error::NotLoopback(_) => {
-            ": give --tls-cert, --tls-key and --token-file, or listen on 127.0.0.1 (docs/control.md)"
+            ": give --tls-cert, --tls-key and --token-file, or listen on 127.0.0.1 (weir help control)"
         }
         weir_control::Error::File { error, .. } => input_advice(error),
         weir_control::Error::TokenOwner { .. } => {

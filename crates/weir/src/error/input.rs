@@ -31,7 +31,7 @@ pub enum InputError {
     FromAfterTo,
     #[error("{0}: flows and packets cannot be read together")]
     FlowsAndPackets(String),
-    #[error("{place}: {field} is not known of the stored flows (docs/store.md)")]
+    #[error("{place}: {field} is not known of the stored flows (weir help store)")]
     NotStored { place: String, field: String },
     #[error("{0} needs packets: stored flows are metered already")]
     NeedsPackets(&'static str),

@@ -10,7 +10,7 @@ pub fn policy_text(settings: &Settings) -> String {
     match settings.overload {
         OverloadPolicy::Shed => {
             let steps: Vec<_> = settings.shed.steps().map(step_text).collect();
-            format!("live sources: reduce detail level by level, first {} (docs/overload.md)", steps.join(", then "))
+            format!("live sources: reduce detail level by level, first {} (weir help overload)", steps.join(", then "))
         }
         OverloadPolicy::Lose => "keep full detail, count lost packets".into(),
         OverloadPolicy::Level(level) => {

@@ -24,7 +24,7 @@ pub(super) const TEMPLATE: SinkSetting = SinkSetting {
     name: "template",
     value: "NAME",
     default: "basic",
-    effect: "IPFIX, NetFlow v9: basic, full, or a profile (docs/collectors.md)",
+    effect: "IPFIX, NetFlow v9: basic, full, or a profile (weir help collectors)",
 };
 pub(super) const ELEMENTS: SinkSetting =
     SinkSetting { name: "fields", value: "LIST", default: "", effect: "IPFIX, NetFlow v9: elements of the records" };
@@ -276,8 +276,8 @@ mod tests {
                 "host?template=rich",
                 "template must be basic, full, nfdump, pmacct, goflow2, akvorado, ntopng, logstash or ipfixcol2, not \"rich\"",
             ),
-            ("host?fields=", "there is no field or element \"\" (names: docs/fields.md)"),
-            ("host?fields=octetDeltaCount,", "there is no field or element \"\" (names: docs/fields.md)"),
+            ("host?fields=", "there is no field or element \"\" (names: weir help fields)"),
+            ("host?fields=octetDeltaCount,", "there is no field or element \"\" (names: weir help fields)"),
             (
                 "host?fields=octetDeltacount",
                 "there is no field or element \"octetDeltacount\" (did you mean octetDeltaCount?)",

@@ -65,7 +65,7 @@ const WHERE: SinkSetting = SinkSetting {
     name: "where",
     value: "EXPRESSION",
     default: "",
-    effect: "only the records that match; the last setting (docs/views.md)",
+    effect: "only the records that match; the last setting (weir help expressions)",
 };
 
 /// A kind of sink.

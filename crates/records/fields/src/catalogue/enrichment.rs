@@ -15,10 +15,10 @@ const COMMON: Properties = Properties { known: Known::AtFirst, ..Properties::of(
 #[rustfmt::skip]
 fields! {
     COMMON;
-    flow "interface_name", Text, "", "Name of `interface`, if the source knows it; with --interface-names (enrichment.md).",
+    flow "interface_name", Text, "", "Name of `interface`, if the source knows it; with --interface-names (weir help enrichment).",
         [Element::iana(82, "interfaceName", DataType::String).only_listed()],
         |r| of_places(r.flow, |places| places.interface.as_deref()), needs: Some(InterfaceNames), anonymisation: Some(Keep);
-    flow "src_network", Text, "", "Name of the network of the source in the table of `--networks` (enrichment.md).",
+    flow "src_network", Text, "", "Name of the network of the source in the table of `--networks` (weir help enrichment).",
         [text_element(95, "sourceNetworkName")], |r| network(r.flow, SOURCE, |n| &n.name), needs: Some(Networks), anonymisation: Some(Keep);
     flow "dst_network", Text, "", "Name of the network of the destination.",
         [text_element(96, "destinationNetworkName")], |r| network(r.flow, DESTINATION, |n| &n.name), needs: Some(Networks), anonymisation: Some(Keep);

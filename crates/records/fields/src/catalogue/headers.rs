@@ -25,7 +25,7 @@ fields! {
         [Element::common(256, "ethernetType", Unsigned16).only_for(Network::Layer2).basic()],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port)) => |r, v| r.set_ethertype(v), profiles: &[Layer2], known: AtFirst, needs: Some(Layer2Flows);
-    flow "src_mac", Mac, "", "MAC address of the source of a layer-2 flow. IP flows, with `--mac-addresses`: that of the first frame that the source sent in this record or, if there is none, received; of a tunnelled packet the frame outside the tunnel (metering.md section 6).",
+    flow "src_mac", Mac, "", "MAC address of the source of a layer-2 flow. IP flows, with `--mac-addresses`: that of the first frame that the source sent in this record or, if there is none, received; of a tunnelled packet the frame outside the tunnel (`weir help metering`, section 6).",
         [Element::common(56, "sourceMacAddress", MacAddress).basic_for(Network::Layer2)],
         |r| optional(r.flow.mac_addresses()[0], FieldValue::Mac) => |r, v| r.set_mac(v, 0), profiles: &[Layer2], known: AtFirst, needs: Some(MacAddresses), anonymisation: Some(Mac);
     flow "dst_mac", Mac, "", "MAC address of the destination in the same frame as `src_mac`.",

@@ -34,11 +34,11 @@ const METHODS: &[&str] = &[
 #[rustfmt::skip]
 fields! {
     COMMON;
-    flow "application", Word, "", "Application protocol that inspection of the payload recognised (docs/applications.md). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
+    flow "application", Word, "", "Application protocol that inspection of the payload recognised (weir help applications). In IPFIX and NetFlow v9, applicationId is the octet 6 (user-defined, RFC 6759) and the number of the application in 3 octets.",
         [Element::common(95, "applicationId", OctetArray).only_basic(), Element::iana(96, "applicationName", DataType::String).only_listed()], |r| optional(application(r), |(application, _)| FieldValue::Code(application as u8, application.name())) => |r, v| r.set_application(v), profiles: &[Basic, Store], alias: Some("app"), words: Some(Words::Application);
     flow "application_by", Word, "", "How the application is known: message, pattern, announced or port, from the most to the least certain; 1 to 4 in IPFIX.",
         [Element::weir(66, "applicationConfidence", Unsigned8, Semantics::Identifier, Units::None).only_listed()], |r| optional(application(r), |(_, by)| FieldValue::Code(by as u8, by.name())) => |r, v| r.set_confidence(v), words: Some(Words::ApplicationBy), profiles: &[Store], restored_from: &["application"];
-    flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory), unfingerprinted (overload.md); bits 1 to 16 in IPFIX.",
+    flow "application_notes", Words, "", "Limits of inspection that were met, separated by spaces: gap (octets are missing), conflict (a retransmission with other octets; the first ones were used), cut (a fact did not fit), limit (of packets, octets or memory), unfingerprinted (weir help overload); bits 1 to 16 in IPFIX.",
         [Element::weir(67, "applicationNotes", Unsigned8, Semantics::Flags, Units::None).only_listed()], notes => |r, v| r.set_notes(v), words: Some(Words::ApplicationNotes);
     flow "sni", HostName, "", "Server name that the client asked for in TLS, DTLS or QUIC; with ECH that of the outer ClientHello.",
         [ntop_text(188, "TLS_SERVER_NAME")], |r| fact_text(r, has_client_hello, Fact::ServerName) => |r, v| r.set_fact(Fact::ServerName, v), profiles: &[Store], fact: Some(Fact::ServerName), anonymisation: Some(Name);

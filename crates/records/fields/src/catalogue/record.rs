@@ -77,18 +77,18 @@ fields! {
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name()) => |r, v| assign(&mut r.flow.end_reason, word(v, &EndReason::ALL, EndReason::name, |one| one as u8)), profiles: &[Basic, Store], words: Some(Words::EndReason);
     flow "interface", Integer, "", "Interface that captured the first packet: its number in the capture file, from 1 on; the interface index of the system (`ip link`); or the DPDK port number plus 1.",
         [Element::common(10, "ingressInterface", Unsigned32).basic()], |r| FieldValue::Unsigned(r.flow.interface.into()) => |r, v| set(&mut r.flow.interface, v), profiles: &[Basic, Store], known: AtFirst;
-    flow "queue_lost", Integer, "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
+    flow "queue_lost", Integer, "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (`weir help metering`, section 7). IPFIX omits it if it is 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost) => |r, v| set(&mut r.flow.queue_lost, v), profiles: &[Basic, Store];
     flow "udp_response_ns", Integer, "ns", "UDP: time from the first packet of the initiator to the first packet of the responder in this record.",
         [quantity(56, "udpResponseTime", Unsigned64, Units::Nanoseconds)], |r| optional(udp_response_ns(r.flow), FieldValue::Unsigned) => |r, v| r.set_udp_response(v), profiles: &[Store];
-    flow "sampling_min", Integer or 1, "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). 1 without sampling.",
+    flow "sampling_min", Integer or 1, "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (weir help overload). 1 without sampling.",
         [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
         |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into())) => |r, v| r.set_sampling_min(v);
     flow "sampling_max", Integer or 1, "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into())) => |r, v| r.set_sampling(v), profiles: &[Basic, Store];
-    flow "approximate", Words, "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md), clock_set (metering.md), mixed_mac, uninspected (overload.md); bits 1 to 2048 in IPFIX.",
+    flow "approximate", Words, "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (weir help overload), clock_set (weir help metering), mixed_mac, uninspected (weir help overload); bits 1 to 2048 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) } => |r, v| assign(&mut r.flow.approximate.0, words(v, &Approximate::NAMES)), profiles: &[Basic, Store], words: Some(Words::Approximate);
     flow "community_id", Text, "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",

@@ -19,7 +19,7 @@ const COMMON: Properties = Properties::of(Origin::TcpAnalysis);
 #[rustfmt::skip]
 fields! {
     COMMON;
-    each "tcp_syn_count", Integer, "packets", "Segments with SYN, including retransmitted segments, without duplicates. tcp.md defines all TCP fields.",
+    each "tcp_syn_count", Integer, "packets", "Segments with SYN, including retransmitted segments, without duplicates. `weir help tcp-guide` defines all TCP fields.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
         |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN)) => |r, v| set(&mut r.class(SegmentClass::Syn).segments, v), profiles: &[Store];
     each "tcp_syn_bytes", Integer, "octets", "Payload of segments with SYN, without retransmitted segments.",
@@ -103,7 +103,7 @@ fields! {
     each "tcp_handshake_rtt_ns", Integer, "ns", "Time from the SYN of the other side to the first acknowledgment of this side. For the responder it is the round-trip time between capture point and responder; for the initiator, between capture point and initiator.",
         [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.handshake_rtt_ns) => |r, v| set_some(&mut r.tcp().handshake_rtt_ns, v), profiles: &[Store];
-    each "tcp_response_count", Integer, "", "Answers of this side: payload that acknowledges all that the other side sent before. tcp.md section 6 defines response times, round trips and throughput.",
+    each "tcp_response_count", Integer, "", "Answers of this side: payload that acknowledges all that the other side sent before. `weir help tcp-guide`, section 6 defines response times, round trips and throughput.",
         [quantity(57, "tcpResponseCount", Unsigned64, Units::None).only_listed()], |r| tcp_count(r, |t| t.responses.count) => |r, v| set(&mut r.tcp().responses.count, v), profiles: &[Store];
     each "tcp_response_first_ns", Integer, "ns", "Response time of the first answer of this side: time from the last octet of the request of the other side to the first octet of the answer.",
         [quantity(58, "tcpResponseTimeFirst", Unsigned64, Units::Nanoseconds).only_listed()],

@@ -24,7 +24,7 @@ pub fn check(machine: &Machine, nics: &[&Nic]) -> Vec<Finding> {
         Some("never") => {
             let (summary, impact) = (
                 "transparent huge pages are off",
-                "The flow cache uses 4 KiB pages, which costs 8 to 12 % from a million flows on (docs/performance.md).",
+                "The flow cache uses 4 KiB pages, which costs 8 to 12 % from a million flows on (weir help performance).",
             );
             Finding::new(Severity::Warning, "transparent-huge-pages", MACHINE, summary, impact)
                 .with_commands(&["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".into()], "")

@@ -59,7 +59,7 @@ impl CaptureReport {
         }
         let _ = write!(
             page,
-            "<p class=\"faint\">Weir {}, analysed on: {}. Terms: docs/tcp.md.</p>\n\
+            "<p class=\"faint\">Weir {}, analysed on: {}. Terms: <code>weir help tcp-guide</code>.</p>\n\
              <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             env!("CARGO_PKG_VERSION"),
             escape(&self.engine)

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 17] = [
     "read",
     "probe",
     "tcp",
     "packets",
+    "rules",
     "store",
+    "query",
+    "clickhouse",
     "bypass",
     "synth",
     "bench",
@@ -17,7 +20,18 @@ const COMMANDS: [&str; 13] = [
     "fields",
     "completions",
     "man",
+    "help",
 ];
+
+/// Commands below others.
+const BELOW: [[&str; 2]; 4] =
+    [["rules", "check"], ["bench", "live"], ["clickhouse", "schema"], ["clickhouse", "check"]];
+
+/// The words of every command.
+fn all_commands() -> Vec<Vec<&'static str>> {
+    let single = COMMANDS.iter().map(|command| vec![*command]);
+    [vec![]].into_iter().chain(single).chain(BELOW.iter().map(|words| words.to_vec())).collect()
+}
 
 #[test]
 fn without_a_command_it_prints_short_help() {
@@ -29,11 +43,11 @@ fn without_a_command_it_prints_short_help() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in COMMANDS {
+    for command in COMMANDS.into_iter().filter(|command| !["rules", "clickhouse"].contains(command)) {
         let out = success([command, "--help"]);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
     }
-    for [command, of_command] in [["bench", "live"], ["clickhouse", "schema"], ["clickhouse", "check"]] {
+    for [command, of_command] in BELOW {
         let out = success([command, of_command, "--help"]);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command} {of_command}")), "{out}");
     }
@@ -67,7 +81,7 @@ fn options_that_commands_share_are_below_their_headings() {
 fn examples_in_help_texts_are_not_wrapped() {
     for command in COMMANDS {
         let help = success([command, "--help"]);
-        let (_, examples) = help.split_once("Examples:").unwrap();
+        let Some((_, examples)) = help.split_once("Examples:") else { continue };
         // clap wraps at 100 columns and does not indent continuation lines.
         let lines: Vec<&str> = examples.lines().collect();
         let wrapped =
@@ -89,6 +103,142 @@ fn help_and_reference_list_the_same_settings_of_sources_and_sinks() {
         assert_eq!(of_help, of_page, "{command}");
     }
     assert!(of_page.len() > 12, "{of_page:?}");
+}
+
+#[test]
+fn short_help_has_at_most_40_lines_and_names_the_rest() {
+    for command in all_commands() {
+        for columns in ["80", "100"] {
+            let out = testbed::command().args(&command).arg("-h").env("COLUMNS", columns).output().unwrap();
+            let help = String::from_utf8(out.stdout).unwrap();
+            assert!(out.status.success() && help.lines().count() <= 40, "{command:?}: {help}");
+            let name = [&["weir"][..], &command].concat().join(" ");
+            assert!(help.contains(&format!("Usage: {name}")), "{help}");
+            assert!(help.contains(&format!("'{name} --help' shows all")), "{help}");
+            let is_option = |line: &&str| line.starts_with("  -") || line.starts_with("      --");
+            let of_options = help.lines().skip_while(|line| *line != "Options:").take_while(|line| !line.is_empty());
+            let options = of_options.filter(is_option).count();
+            assert!(options <= 8, "{command:?}: {options} options: {help}");
+        }
+    }
+    let help = success(["read", "-h"]);
+    let options = ["--input", "--output", "--fields", "--top", "--sort", "--by", "--where", "--filter"];
+    assert!(options.iter().all(|option| help.contains(option)), "{help}");
+    assert!(help.matches("\n  weir read ").count() >= 5 && !help.contains("--no-sandbox"), "{help}");
+}
+
+#[test]
+fn long_help_has_the_examples_in_front_of_the_options() {
+    for command in all_commands() {
+        let help = success([&command[..], &["--help"]].concat());
+        let (examples, options) = (help.find("Examples:"), help.find("\nOptions:"));
+        assert!(options.is_some(), "{help}");
+        assert!(examples.is_none_or(|examples| Some(examples) < options), "{help}");
+        assert!(help.contains("--log-level"), "{help}");
+    }
+    // All options of short help are in it, and more.
+    let (short, long) = (success(["probe", "-h"]), success(["probe", "--help"]));
+    for option in short.split_whitespace().filter(|word| word.starts_with("--") && !word.contains('\'')) {
+        assert!(long.contains(option), "{option}");
+    }
+    assert!(
+        long.contains("--no-sandbox") && long.contains("Signals:") && long.contains("weir help probe-guide"),
+        "{long}"
+    );
+}
+
+#[test]
+fn help_of_a_command_is_its_long_help() {
+    for command in
+        all_commands().into_iter().filter(|words| !matches!(words[..], ["rules" | "store" | "query" | "fields"]))
+    {
+        assert_eq!(
+            success([&["help"][..], &command].concat()),
+            success([&command[..], &["--help"]].concat()),
+            "{command:?}"
+        );
+    }
+    assert_usage_errors(&[
+        (&["help", "expresions"], "there is no such command or topic; did you mean expressions?"),
+        (&["help", "read", "write"], "there is no such command or topic"),
+        (&["man", "nonsense"], "there is no such command or topic"),
+    ]);
+}
+
+/// The names in the list of topics.
+fn topics() -> Vec<String> {
+    let list = success(["help", "topics"]);
+    let rows = list.lines().filter_map(|line| line.strip_prefix("    ")?.split_once("  "));
+    rows.map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty() && !name.contains(' ')).collect()
+}
+
+#[test]
+fn topics_are_printed_as_text_that_fits_the_terminal() {
+    let names = topics();
+    for name in
+        ["expressions", "fields", "sinks", "outputs", "sources", "rules", "views", "store", "query", "probe-guide"]
+    {
+        assert!(names.iter().any(|topic| topic == name), "{name}: {names:?}");
+    }
+    for name in &names {
+        let page = success(["help", name]);
+        assert!(page.lines().count() > 20, "{page}");
+        // Code stays as it is; paragraphs are wrapped, and links are names of topics.
+        let is_prose = |line: &&str| line.starts_with("    ") && !line.starts_with("      ");
+        let is_long = |line: &&str| line.chars().count() > 80 && line.split_whitespace().count() > 4;
+        assert_eq!(page.lines().filter(is_prose).find(is_long), None, "{name}");
+        assert!(!page.contains("](") && !page.contains("|---"), "{page}");
+    }
+    let page = success(["help", "where"]);
+    assert_eq!(page, success(["help", "expressions"]));
+    assert!(
+        page.starts_with("Expressions\n") && page.contains("starts-with") && !page.contains("HyperLogLog"),
+        "{page}"
+    );
+    assert!(page.contains("    host A, ip A, src host A, dst host A,  with this address"), "{page}");
+    assert!(success(["help", "rules"]).contains("(`weir help overload`)"));
+}
+
+#[test]
+fn topics_have_manual_pages_of_the_same_text() {
+    let folder = tempfile::tempdir().unwrap();
+    success(arguments!["man", "-o", folder.path().join("man1")]);
+    for name in topics().iter().filter(|name| !["sinks", "sources", "where"].contains(&name.as_str())) {
+        let page = std::fs::read_to_string(folder.path().join(format!("man7/weir-{name}.7"))).unwrap();
+        assert!(page.contains(&format!(".TH weir-{name} 7")), "{page}");
+        assert_eq!(page, success(["man", name]));
+    }
+    let page = success(["man", "rules"]);
+    assert!(page.contains("\\fBweir\\-overload(7)\\fR") && page.contains("Levels"), "{page}");
+    assert!(success(["man", "read"]).contains(".TH weir-read 1"));
+}
+
+/// A page of `docs` that a text names.
+fn named_page(text: &str) -> Option<&str> {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./".contains(letter));
+    let is_page = |word: &&str| {
+        let name = word.trim_end_matches('.').trim_start_matches("docs/");
+        name != "README.md" && name.ends_with(".md") && std::path::Path::new(docs).join(name).exists()
+    };
+    words.into_iter().find(is_page)
+}
+
+#[test]
+fn no_help_and_no_manual_page_names_a_page_that_only_the_source_code_has() {
+    assert_eq!(named_page("see (docs/views.md)."), Some("docs/views.md"));
+    let commands = all_commands()
+        .into_iter()
+        .flat_map(|words| [[&words[..], &["--help"]].concat(), [&words[..], &["-h"]].concat()]);
+    let other =
+        [vec!["fields"], vec!["man"], vec!["man", "read"], vec!["man", "probe"], vec!["probe", "--print-config"]];
+    for command in commands.chain(other) {
+        assert_eq!(named_page(&success(&command)), None, "{command:?}");
+    }
+    for topic in topics() {
+        assert_eq!(named_page(&success(["help", &topic])), None, "{topic}");
+        assert_eq!(named_page(&success(["man", &topic])), None, "{topic}");
+    }
 }
 
 #[test]
@@ -273,6 +423,66 @@ fn the_fields_are_listed_with_their_names() {
     for field in ["src_ip", "rev_packets", "community_id", "iat_mean_ns"] {
         assert!(out.contains(field), "{field}: {out}");
     }
+    // Every word of expressions is a column, or one of the last lines.
+    for word in ["rtt", "response", "server_ip", "client_ip", "service_port", "retransmitted", "bps", "host", "as"] {
+        assert_eq!(out.lines().filter(|line| line.split_whitespace().next() == Some(word)).count(), 1, "{word}: {out}");
+    }
+}
+
+#[test]
+fn the_fields_are_listed_for_programs() {
+    let json: serde_json::Value = serde_json::from_str(&success(["fields", "--format", "json"])).unwrap();
+    let field = |name: &str| json.as_array().unwrap().iter().find(|field| field["name"] == name).unwrap();
+    let rtt = field("rtt");
+    assert_eq!((&rtt["type"], &rtt["unit"], &rtt["column"]), (&"integer".into(), &"ns".into(), &true.into()), "{rtt}");
+    assert_eq!(field("src_port")["elements"][0]["number"], 7);
+    assert_eq!(field("src_port")["elements"][0]["name"], "sourceTransportPort");
+    assert!(field("src_port")["profiles"].as_array().unwrap().contains(&"basic".into()), "{json}");
+    assert_eq!(field("host")["column"], false);
+
+    let csv = success(["fields", "--format", "csv"]);
+    assert!(csv.starts_with("name,type,unit,profiles,elements,column,meaning\n"), "{csv}");
+    assert_eq!(csv.lines().count() - 1, json.as_array().unwrap().len());
+    assert!(csv.contains("\nrtt,integer,ns,tcp,") && csv.contains("sourceTransportPort (7)"), "{csv}");
+
+    let sql = success(["fields", "basic", "--format", "sql"]);
+    let columns: Vec<&str> = sql.lines().filter_map(|line| line.strip_prefix("    ")?.split(' ').next()).collect();
+    let capture = small().saved();
+    let header = success(["read", capture.name(), "-q", "-o", "csv:-"]);
+    assert_eq!(columns, header.lines().next().unwrap().split(',').collect::<Vec<_>>());
+    assert!(sql.starts_with("CREATE TABLE flows (\n    start_time TIMESTAMPTZ, -- "), "{sql}");
+}
+
+#[test]
+fn bash_completes_fields_profiles_sinks_and_topics() {
+    let script = success(["completions", "bash"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.bash");
+    std::fs::write(&file, &script).unwrap();
+    let completed = |words: &[&str]| {
+        let (word, before) = (words[words.len() - 1], words[words.len() - 2]);
+        let line = format!(
+            "source {}; COMP_WORDS=({}); COMP_CWORD={}; _weir weir {word} {before}; echo ${{COMPREPLY[@]}}",
+            file.display(),
+            words.join(" "),
+            words.len() - 1
+        );
+        let out = std::process::Command::new("bash").args(["--norc", "-c", &line]).output().unwrap();
+        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(completed(&["weir", "read", "--by", "src_po"]), ["src_port"]);
+    assert_eq!(
+        completed(&["weir", "read", "--fields", "appl"]),
+        ["applications", "application", "application_by", "application_notes"]
+    );
+    assert_eq!(completed(&["weir", "read", "--sort", "retransmitted_s"]), ["retransmitted_share"]);
+    assert_eq!(completed(&["weir", "probe", "-o", "parq"]), ["parquet:"]);
+    assert!(completed(&["weir", "probe", "-i", "af_packet"]).contains(&"af_packet:lo".into()));
+    assert_eq!(completed(&["weir", "help", "expr"]), ["expressions"]);
+    assert_eq!(completed(&["weir", "fields", "--format", "s"]), ["sql"]);
+    let zsh = success(["completions", "zsh"]);
+    assert!(zsh.contains("src_port") && zsh.contains("parquet"), "{zsh}");
 }
 
 #[test]
