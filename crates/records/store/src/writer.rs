@@ -4,6 +4,7 @@
 //! enough. Until then they wait, as those in a queue. So a file is on the disk whole, or not at all, and a
 //! full disk delays files, up to a limit of memory, before it loses records.
 
+use crate::encoded_chunk;
 use crate::error::Error;
 use crate::folder::{Folder, Hour};
 use crate::maintenance::Maintenance;
@@ -80,7 +81,7 @@ pub fn memory_bytes(columns: usize, runs_on: bool) -> u64 {
     const VALUE_BYTES: usize = 12;
     let rows = ROW_GROUP_ROWS * columns * VALUE_BYTES;
     // Measured: 0.7 octets a column and row, and 1 with spare room.
-    let hour = rows + FILE_ROWS * columns;
+    let hour = rows + FILE_ROWS * columns + encoded_chunk::kept_bytes(ROW_GROUP_ROWS);
     let others = if runs_on { MAX_WAITING_OCTETS + crate::compaction::memory_bytes(columns) } else { 0 };
     (MAX_HOURS * hour + others) as u64
 }
@@ -115,31 +116,32 @@ impl Writer {
     /// # Errors
     /// A file cannot be written, and is not tried again. Its records, and all later ones, are lost.
     pub fn write(&mut self, rows: &[Row<'_>]) -> Result<(), Error> {
-        let hour = |row: &Row<'_>| Hour::of(row.flow.start_ns());
         if self.has_ended {
             rows.iter().for_each(|row| self.counters.add_lost(ExportLossReason::WriteFailed, row.totals));
             return Ok(());
         }
         rows.iter().for_each(|row| self.pending.merge(row.totals));
-        for rows in rows.chunk_by(|a, b| hour(a) == hour(b)) {
-            let mut rows = rows;
-            while let Some(first) = rows.first() {
-                let at = match self.hours.iter().rposition(|open| open.hour == hour(first)) {
-                    Some(at) => at,
-                    None => self.begin_hour(hour(first))?,
-                };
-                let open = &mut self.hours[at];
-                let (now, later) = rows.split_at(rows.len().min(ROW_GROUP_ROWS - open.rows.len));
-                rows = later;
-                open.rows.push(now);
-                now.iter().for_each(|row| open.flows.merge(row.totals));
-                if open.rows.len == ROW_GROUP_ROWS {
-                    let encoded = open.encode_rows();
-                    let is_full = open.written_rows >= FILE_ROWS;
-                    encoded.map_err(|error| invalid(&self.folder, error))?;
-                    if is_full {
-                        self.end_hour(at)?;
-                    }
+        let mut rows = rows;
+        while let Some(first) = rows.first() {
+            let hour = Hour::of(first.flow.start_ns());
+            let of_hour = hour.start_ns()..hour.end_ns();
+            let is_other = |row: &Row<'_>| !of_hour.contains(&row.flow.start_ns());
+            let end = rows[1..].iter().position(is_other).map_or(rows.len(), |at| at + 1);
+            let at = match self.hours.iter().rposition(|open| open.hour == hour) {
+                Some(at) => at,
+                None => self.begin_hour(hour)?,
+            };
+            let open = &mut self.hours[at];
+            let (now, later) = rows.split_at(end.min(ROW_GROUP_ROWS - open.rows.len));
+            rows = later;
+            open.rows.push(now);
+            now.iter().for_each(|row| open.flows.merge(row.totals));
+            if open.rows.len == ROW_GROUP_ROWS {
+                let encoded = open.encode_rows();
+                let is_full = open.written_rows >= FILE_ROWS;
+                encoded.map_err(|error| invalid(&self.folder, error))?;
+                if is_full {
+                    self.end_hour(at)?;
                 }
             }
         }
