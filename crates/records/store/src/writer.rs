@@ -38,6 +38,8 @@ pub struct Writer {
     schema: Schema,
     lock: File,
     hours: Vec<OpenHour>,
+    /// The memory of the rows of a file that has ended, for the next one.
+    spare: Option<Rows>,
     waiting: VecDeque<EncodedFile>,
     failure: Option<Failure>,
     maintenance: Option<Maintenance>,
@@ -101,6 +103,7 @@ impl Writer {
             schema,
             lock,
             hours: Vec::new(),
+            spare: None,
             waiting: VecDeque::new(),
             failure: None,
             maintenance: None,
@@ -152,7 +155,8 @@ impl Writer {
         if self.hours.len() == MAX_HOURS {
             self.end_hour(0)?;
         }
-        let open = OpenHour::new(hour, &self.schema).map_err(|error| invalid(&self.folder, error))?;
+        let rows = self.spare.take().unwrap_or_else(|| Rows::new(&self.schema.columns));
+        let open = OpenHour::new(hour, &self.schema, rows).map_err(|error| invalid(&self.folder, error))?;
         self.hours.push(open);
         Ok(self.hours.len() - 1)
     }
@@ -173,12 +177,13 @@ impl Writer {
 
     /// Ends a file, and writes it.
     fn end_hour(&mut self, at: usize) -> Result<(), Error> {
-        let encoded = self.hours.remove(at).encode().map_err(|error| invalid(&self.folder, error))?;
-        let beyond = encoded.1;
+        let (file, mut rows) = self.hours.remove(at).encode().map_err(|error| invalid(&self.folder, error))?;
+        let beyond = std::mem::take(&mut rows.beyond_integers);
         if beyond > 0 {
             *self.counters.altered.entry("number_beyond_format").or_default() += beyond;
         }
-        self.waiting.push_back(encoded.0);
+        self.spare = Some(rows);
+        self.waiting.push_back(file);
         self.write_waiting(false)
     }
 
@@ -285,10 +290,9 @@ impl Writer {
 }
 
 impl OpenHour {
-    fn new(hour: Hour, schema: &Schema) -> Result<Self, ParquetError> {
+    fn new(hour: Hour, schema: &Schema, rows: Rows) -> Result<Self, ParquetError> {
         let file = SerializedFileWriter::new(Vec::new(), schema.root.clone(), schema.properties.clone())?;
-        let (rows, flows) = (Rows::new(&schema.columns), RecordTotals::default());
-        Ok(Self { hour, rows, file, written_rows: 0, flows, began: Instant::now() })
+        Ok(Self { hour, rows, file, written_rows: 0, flows: RecordTotals::default(), began: Instant::now() })
     }
 
     fn encode_rows(&mut self) -> Result<(), ParquetError> {
@@ -296,14 +300,14 @@ impl OpenHour {
         self.rows.write(&mut self.file)
     }
 
-    /// The file, and the number of its rows with a number that is too large.
-    fn encode(mut self) -> Result<(EncodedFile, u64), ParquetError> {
+    /// The file, and the memory of its rows.
+    fn encode(mut self) -> Result<(EncodedFile, Rows), ParquetError> {
         if self.rows.len > 0 {
             self.encode_rows()?;
         }
         let octets = self.file.into_inner()?;
         let Self { hour, rows, written_rows, flows, .. } = self;
-        Ok((EncodedFile { hour, octets, rows: written_rows, flows }, rows.beyond_integers))
+        Ok((EncodedFile { hour, octets, rows: written_rows, flows }, rows))
     }
 }
 
