@@ -3,21 +3,20 @@
 //!
 //! A file is made column by column: the rows in memory are those of one column, and what is encoded.
 
+use crate::encoded_chunk::EncodedChunk;
 use crate::folder::{Folder, Hour, StoredFile, create_file};
 use crate::inspection::verify;
 use crate::reading::{Reader, guarded, read_column, reader, too_few_values, unknown_type};
 use crate::replacement::Replacement;
-use crate::schema::{ROW_GROUP_ROWS, RowForm, is_address, is_time, writer_properties};
-use bytes::Bytes;
+use crate::schema::{ROW_GROUP_ROWS, RowForm, SORTED_PAGE_ROWS, is_address, is_time, writer_properties};
 use parking_lot::Mutex;
 use parquet::basic::Type as Physical;
-use parquet::column::writer::{ColumnCloseResult, get_column_writer, get_typed_column_writer};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{FileMetaData, KeyValue};
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::reader::FileReader;
-use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, TypePtr};
 use std::fs::File;
 use std::io::{self, Write};
@@ -156,9 +155,9 @@ fn kept_metadata(metadata: &FileMetaData) -> Option<Vec<KeyValue>> {
 fn sort(folder: &Folder, group: &Group<'_>, path: &Path, stop: &AtomicBool) -> Result<bool> {
     let readers: Vec<_> = group.files.iter().map(|file| reader(&file.path)).collect::<Result<_>>()?;
     let columns = SchemaDescriptor::new(group.root.clone());
-    let properties = writer_properties(group.root.get_fields(), group.metadata.clone())?;
+    let properties = writer_properties(group.root.get_fields(), group.metadata.clone(), SORTED_PAGE_ROWS)?;
     let order = order(&readers, &columns)?;
-    let mut chunks: Vec<Vec<Chunk>> = Vec::new();
+    let mut chunks: Vec<Vec<EncodedChunk>> = Vec::new();
     for at in 0..columns.num_columns() {
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
@@ -171,18 +170,19 @@ fn sort(folder: &Folder, group: &Group<'_>, path: &Path, stop: &AtomicBool) -> R
     Ok(true)
 }
 
-/// A column of a row group, encoded.
-struct Chunk(Vec<u8>, ColumnCloseResult);
-
-fn write_file(file: File, root: &TypePtr, properties: WriterPropertiesPtr, columns: Vec<Vec<Chunk>>) -> Result<()> {
+fn write_file(
+    file: File,
+    root: &TypePtr,
+    properties: WriterPropertiesPtr,
+    columns: Vec<Vec<EncodedChunk>>,
+) -> Result<()> {
     let mut file = SerializedFileWriter::new(file, root.clone(), properties)?;
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     let groups = columns.first().map_or(0, ExactSizeIterator::len);
     for _ in 0..groups {
         let mut group = file.next_row_group()?;
         for chunks in &mut columns {
-            let Chunk(octets, closed) = chunks.next().ok_or_else(too_few_values)?;
-            group.append_column(&Bytes::from(octets), closed)?;
+            chunks.next().ok_or_else(too_few_values)?.append(&mut group)?;
         }
         group.close()?;
     }
@@ -199,7 +199,7 @@ fn sorted_column(
     at: usize,
     order: &[u32],
     properties: &WriterPropertiesPtr,
-) -> Result<Vec<Chunk>> {
+) -> Result<Vec<EncodedChunk>> {
     let write = match columns.column(at).physical_type() {
         Physical::INT32 => sorted_column_of::<Int32Type>,
         Physical::INT64 => sorted_column_of::<Int64Type>,
@@ -216,7 +216,7 @@ fn sorted_column_of<T: DataType>(
     at: usize,
     order: &[u32],
     properties: &WriterPropertiesPtr,
-) -> Result<Vec<Chunk>> {
+) -> Result<Vec<EncodedChunk>> {
     let column = read_column::<T>(readers, at)?;
     let (mut values, mut present) = (Vec::new(), Vec::new());
     let mut chunks = Vec::new();
@@ -228,13 +228,7 @@ fn sorted_column_of<T: DataType>(
             present.push(i16::from(value.is_some()));
             values.extend(value.cloned());
         }
-        let mut octets = TrackedWrite::new(Vec::new());
-        let page_writer = Box::new(SerializedPageWriter::new(&mut octets));
-        let writer = get_column_writer(columns.column(at), properties.clone(), page_writer);
-        let mut writer = get_typed_column_writer::<T>(writer);
-        writer.write_batch(&values, Some(&present), None)?;
-        let closed = writer.close()?;
-        chunks.push(Chunk(octets.into_inner()?, closed));
+        chunks.push(EncodedChunk::new::<T>(columns.column(at), properties, &values, &present)?);
     }
     Ok(chunks)
 }

@@ -8,6 +8,7 @@
 mod arrow;
 mod column_group;
 mod compaction;
+mod encoded_chunk;
 mod error;
 mod folder;
 mod inspection;

@@ -120,30 +120,39 @@ impl RowGroup {
             self.chunk.selected.resize(rows, true);
             return Ok(true);
         };
-        for row in (0..rows).step_by(SLICE) {
-            self.decide(selection, row, SLICE.min(rows - row))?;
+        let mut differs = vec![false; rows];
+        differs[0] = true;
+        self.columns.iter().filter(|of| of.decides).for_each(|of| of.values.compare(&mut differs));
+        for (at, differs) in differs.chunks(SLICE).enumerate() {
+            self.decide(selection, at * SLICE, differs)?;
         }
         self.columns.iter_mut().filter(|of| of.decides).for_each(|of| of.values.take_again());
-        let is_any = self.chunk.selected.contains(&true);
+        let selected = &self.chunk.selected;
+        let wanted = selected.iter().position(|is| *is).zip(selected.iter().rposition(|is| *is));
         for of in self.columns.iter_mut().filter(|of| !of.decides) {
-            if is_any {
-                of.decode(rows)?;
-            } else {
-                of.values.skip(rows);
+            match wanted {
+                Some((first, last)) => of.decode_some(rows, first, last)?,
+                None => of.values.skip(rows),
             }
         }
-        Ok(is_any)
+        Ok(wanted.is_some())
     }
 
-    /// Decides about some rows.
-    fn decide(&mut self, selection: &Selection, row: usize, rows: usize) -> Result<()> {
+    /// Decides about some rows: about those that differ from the row before, and as about that row otherwise.
+    fn decide(&mut self, selection: &Selection, row: usize, differs: &[bool]) -> Result<()> {
         self.scratch.clear();
-        self.scratch.resize_with(rows, Restored::begin);
+        self.scratch.resize_with(differs.iter().filter(|differs| **differs).count(), Restored::begin);
         for RowColumn { column, values, .. } in self.columns.iter_mut().filter(|of| of.decides) {
-            values.take(column, row, &[true; SLICE][..rows], &mut self.scratch)?;
+            values.take(column, row, differs, &mut self.scratch)?;
         }
         finish(&mut self.scratch)?;
-        self.chunk.selected.extend(self.scratch.iter().map(|record| (selection.matches)(record)));
+        let mut records = self.scratch.iter();
+        let selected = &mut self.chunk.selected;
+        for differs in differs {
+            let record = if *differs { records.next() } else { None };
+            let before = selected.last().copied().unwrap_or_default();
+            selected.push(record.map_or(before, |record| (selection.matches)(record)));
+        }
         Ok(())
     }
 }
@@ -166,6 +175,15 @@ impl RowColumn {
         }
         Ok(())
     }
+
+    /// Decodes some of the next rows. The others have no value.
+    fn decode_some(&mut self, rows: usize, first: usize, last: usize) -> Result<()> {
+        self.values.skip(first);
+        self.decode(last + 1 - first)?;
+        self.values.surround(first, rows);
+        self.values.skip(rows - 1 - last);
+        Ok(())
+    }
 }
 
 /// Calls a method of the values, whatever their type.
@@ -173,10 +191,9 @@ macro_rules! each {
     ($values:expr, $typed:ident => $call:expr) => {
         match $values {
             Values::Times(times) => {
-                let (micros, rest) = &mut **times;
-                let $typed = micros;
+                let $typed = &mut times.0;
                 $call;
-                if let Some($typed) = rest {
+                if let Some($typed) = &mut times.1 {
                     $call;
                 }
             }
@@ -230,6 +247,24 @@ impl Values {
     /// Leaves out the next rows.
     pub fn skip(&mut self, rows: usize) {
         each!(self, typed => typed.skip(rows));
+    }
+
+    /// Marks the decoded rows whose value is another one than that of the row before.
+    fn compare(&self, differs: &mut [bool]) {
+        match self {
+            Self::Times(times) => {
+                times.0.compare(differs);
+                times.1.iter().for_each(|rest| rest.compare(differs));
+            }
+            Self::Integers(integers) => integers.compare(differs),
+            Self::Numbers(numbers) => numbers.compare(differs),
+            Self::Addresses(texts) | Self::Texts(texts) => texts.compare(differs),
+        }
+    }
+
+    /// Rows without a value come before the decoded ones, and behind them, so that there are as many as `rows`.
+    fn surround(&mut self, before: usize, rows: usize) {
+        each!(self, typed => typed.surround(before, rows));
     }
 
     /// The decoded rows are taken once more.
@@ -323,6 +358,20 @@ impl<T: DataType> Typed<T> {
             self.present.resize(before + read, 1);
         }
         Ok(())
+    }
+
+    fn compare(&self, differs: &mut [bool]) {
+        let (mut values, mut last) = (self.values.iter(), None);
+        for (present, differs) in self.present.iter().zip(differs) {
+            let value = if *present == 0 { None } else { values.next() };
+            *differs |= value != last;
+            last = value;
+        }
+    }
+
+    fn surround(&mut self, before: usize, rows: usize) {
+        self.present.splice(0..0, std::iter::repeat_n(0, before));
+        self.present.resize(rows, 0);
     }
 
     /// `convert` gets the place of a value, too.

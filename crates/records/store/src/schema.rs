@@ -20,6 +20,8 @@ use weir_fields::{Column, ColumnKind};
 
 /// Rows of a row group, at most.
 pub const ROW_GROUP_ROWS: usize = 1 << 16;
+/// Rows of a page of a sorted file, at most: what a search decompresses of each column.
+pub const SORTED_PAGE_ROWS: usize = 1 << 13;
 /// What follows the name of a time, for the column of the nanoseconds left.
 pub const NS_REST: &str = "_ns_rest";
 /// Key in the metadata of a file: the fields, as JSON.
@@ -79,7 +81,7 @@ impl Schema {
         let root = Type::group_type_builder("flows").with_fields(fields).build()?;
         let mut metadata = vec![KeyValue::new(FIELDS_KEY.into(), describe(columns))];
         metadata.extend(file_metadata(rows).map(|(key, value)| KeyValue::new(key.into(), value.to_owned())));
-        let properties = writer_properties(root.get_fields(), Some(metadata))?;
+        let properties = writer_properties(root.get_fields(), Some(metadata), ROW_GROUP_ROWS)?;
         Ok(Self { columns: columns.into(), root: Arc::new(root), properties })
     }
 }
@@ -102,16 +104,20 @@ fn column_types(column: &Column) -> impl Iterator<Item = Result<TypePtr>> {
     [own].into_iter().chain(rest)
 }
 
-/// How files with these columns of Parquet are written.
+/// How files with these columns of Parquet are written, with this number of rows of a page at most.
 ///
 /// # Errors
 /// None that is known: the values are constants.
-pub fn writer_properties(columns: &[TypePtr], metadata: Option<Vec<KeyValue>>) -> Result<WriterPropertiesPtr> {
+pub fn writer_properties(
+    columns: &[TypePtr],
+    metadata: Option<Vec<KeyValue>>,
+    page_rows: usize,
+) -> Result<WriterPropertiesPtr> {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).into())
         .set_key_value_metadata(metadata)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_data_page_row_count_limit(ROW_GROUP_ROWS)
+        .set_data_page_row_count_limit(page_rows)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);

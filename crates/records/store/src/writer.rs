@@ -4,6 +4,7 @@
 //! enough. Until then they wait, as those in a queue. So a file is on the disk whole, or not at all, and a
 //! full disk delays files, up to a limit of memory, before it loses records.
 
+use crate::encoded_chunk;
 use crate::error::Error;
 use crate::folder::{Folder, Hour};
 use crate::maintenance::Maintenance;
@@ -37,6 +38,8 @@ pub struct Writer {
     schema: Schema,
     lock: File,
     hours: Vec<OpenHour>,
+    /// The memory of the rows of a file that has ended, for the next one.
+    spare: Option<Rows>,
     waiting: VecDeque<EncodedFile>,
     failure: Option<Failure>,
     maintenance: Option<Maintenance>,
@@ -80,7 +83,7 @@ pub fn memory_bytes(columns: usize, runs_on: bool) -> u64 {
     const VALUE_BYTES: usize = 12;
     let rows = ROW_GROUP_ROWS * columns * VALUE_BYTES;
     // Measured: 0.7 octets a column and row, and 1 with spare room.
-    let hour = rows + FILE_ROWS * columns;
+    let hour = rows + FILE_ROWS * columns + encoded_chunk::kept_bytes(ROW_GROUP_ROWS);
     let others = if runs_on { MAX_WAITING_OCTETS + crate::compaction::memory_bytes(columns) } else { 0 };
     (MAX_HOURS * hour + others) as u64
 }
@@ -100,6 +103,7 @@ impl Writer {
             schema,
             lock,
             hours: Vec::new(),
+            spare: None,
             waiting: VecDeque::new(),
             failure: None,
             maintenance: None,
@@ -115,31 +119,32 @@ impl Writer {
     /// # Errors
     /// A file cannot be written, and is not tried again. Its records, and all later ones, are lost.
     pub fn write(&mut self, rows: &[Row<'_>]) -> Result<(), Error> {
-        let hour = |row: &Row<'_>| Hour::of(row.flow.start_ns());
         if self.has_ended {
             rows.iter().for_each(|row| self.counters.add_lost(ExportLossReason::WriteFailed, row.totals));
             return Ok(());
         }
         rows.iter().for_each(|row| self.pending.merge(row.totals));
-        for rows in rows.chunk_by(|a, b| hour(a) == hour(b)) {
-            let mut rows = rows;
-            while let Some(first) = rows.first() {
-                let at = match self.hours.iter().rposition(|open| open.hour == hour(first)) {
-                    Some(at) => at,
-                    None => self.begin_hour(hour(first))?,
-                };
-                let open = &mut self.hours[at];
-                let (now, later) = rows.split_at(rows.len().min(ROW_GROUP_ROWS - open.rows.len));
-                rows = later;
-                open.rows.push(now);
-                now.iter().for_each(|row| open.flows.merge(row.totals));
-                if open.rows.len == ROW_GROUP_ROWS {
-                    let encoded = open.encode_rows();
-                    let is_full = open.written_rows >= FILE_ROWS;
-                    encoded.map_err(|error| invalid(&self.folder, error))?;
-                    if is_full {
-                        self.end_hour(at)?;
-                    }
+        let mut rows = rows;
+        while let Some(first) = rows.first() {
+            let hour = Hour::of(first.flow.start_ns());
+            let of_hour = hour.start_ns()..hour.end_ns();
+            let is_other = |row: &Row<'_>| !of_hour.contains(&row.flow.start_ns());
+            let end = rows[1..].iter().position(is_other).map_or(rows.len(), |at| at + 1);
+            let at = match self.hours.iter().rposition(|open| open.hour == hour) {
+                Some(at) => at,
+                None => self.begin_hour(hour)?,
+            };
+            let open = &mut self.hours[at];
+            let (now, later) = rows.split_at(end.min(ROW_GROUP_ROWS - open.rows.len));
+            rows = later;
+            open.rows.push(now);
+            now.iter().for_each(|row| open.flows.merge(row.totals));
+            if open.rows.len == ROW_GROUP_ROWS {
+                let encoded = open.encode_rows();
+                let is_full = open.written_rows >= FILE_ROWS;
+                encoded.map_err(|error| invalid(&self.folder, error))?;
+                if is_full {
+                    self.end_hour(at)?;
                 }
             }
         }
@@ -150,7 +155,8 @@ impl Writer {
         if self.hours.len() == MAX_HOURS {
             self.end_hour(0)?;
         }
-        let open = OpenHour::new(hour, &self.schema).map_err(|error| invalid(&self.folder, error))?;
+        let rows = self.spare.take().unwrap_or_else(|| Rows::new(&self.schema.columns));
+        let open = OpenHour::new(hour, &self.schema, rows).map_err(|error| invalid(&self.folder, error))?;
         self.hours.push(open);
         Ok(self.hours.len() - 1)
     }
@@ -171,12 +177,13 @@ impl Writer {
 
     /// Ends a file, and writes it.
     fn end_hour(&mut self, at: usize) -> Result<(), Error> {
-        let encoded = self.hours.remove(at).encode().map_err(|error| invalid(&self.folder, error))?;
-        let beyond = encoded.1;
+        let (file, mut rows) = self.hours.remove(at).encode().map_err(|error| invalid(&self.folder, error))?;
+        let beyond = std::mem::take(&mut rows.beyond_integers);
         if beyond > 0 {
             *self.counters.altered.entry("number_beyond_format").or_default() += beyond;
         }
-        self.waiting.push_back(encoded.0);
+        self.spare = Some(rows);
+        self.waiting.push_back(file);
         self.write_waiting(false)
     }
 
@@ -283,10 +290,9 @@ impl Writer {
 }
 
 impl OpenHour {
-    fn new(hour: Hour, schema: &Schema) -> Result<Self, ParquetError> {
+    fn new(hour: Hour, schema: &Schema, rows: Rows) -> Result<Self, ParquetError> {
         let file = SerializedFileWriter::new(Vec::new(), schema.root.clone(), schema.properties.clone())?;
-        let (rows, flows) = (Rows::new(&schema.columns), RecordTotals::default());
-        Ok(Self { hour, rows, file, written_rows: 0, flows, began: Instant::now() })
+        Ok(Self { hour, rows, file, written_rows: 0, flows: RecordTotals::default(), began: Instant::now() })
     }
 
     fn encode_rows(&mut self) -> Result<(), ParquetError> {
@@ -294,14 +300,14 @@ impl OpenHour {
         self.rows.write(&mut self.file)
     }
 
-    /// The file, and the number of its rows with a number that is too large.
-    fn encode(mut self) -> Result<(EncodedFile, u64), ParquetError> {
+    /// The file, and the memory of its rows.
+    fn encode(mut self) -> Result<(EncodedFile, Rows), ParquetError> {
         if self.rows.len > 0 {
             self.encode_rows()?;
         }
         let octets = self.file.into_inner()?;
         let Self { hour, rows, written_rows, flows, .. } = self;
-        Ok((EncodedFile { hour, octets, rows: written_rows, flows }, rows.beyond_integers))
+        Ok((EncodedFile { hour, octets, rows: written_rows, flows }, rows))
     }
 }
 
