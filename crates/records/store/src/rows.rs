@@ -144,7 +144,7 @@ impl ColumnRows {
                 1
             })),
             Values::Integers(integers) => present.extend(flows.enumerate().map(|(at, flow)| {
-                let FieldValue::Unsigned(number) = column.read(flow) else { return 0 };
+                let (FieldValue::Unsigned(number) | FieldValue::Implied(number)) = column.read(flow) else { return 0 };
                 integers.push(i64::try_from(number).unwrap_or_else(|_| {
                     beyond.push(first + at);
                     i64::MAX

@@ -174,7 +174,7 @@ fn what_a_collector_does_not_read_until_the_end_goes_to_the_spool() {
     }
     ip("link set lo up");
     let mut sender = Sender::new(LEFT);
-    for scheme in ["json+tcp", "ipfix+tcp"] {
+    for scheme in ["json+tcp", "syslog+tcp"] {
         let (folder, deaf) = (tempfile::tempdir().unwrap(), deaf());
         let spool = folder.path().join("spool");
         let sink = format!("{scheme}://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
@@ -294,7 +294,7 @@ fn a_folder_that_is_removed_is_noticed() {
     probe.wait_for(AGAIN);
     let (err, _, ledger) = probe.stop(2);
     let (sent, damaged) = (exported(&ledger), lost(&ledger, "spool_damaged"));
-    assert!(sent >= 100 && sent + damaged == 1600, "{err} {ledger}");
+    assert!(sent > 0 && damaged > 0 && sent + damaged + lost(&ledger, "buffer_full") == 1600, "{err} {ledger}");
     assert_eq!(lines(&collector.stop().concat()).len() as u64, sent);
 }
 
