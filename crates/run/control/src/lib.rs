@@ -19,14 +19,18 @@ mod answers;
 mod api;
 mod connections;
 mod error;
+mod fields;
 mod flows;
+mod history;
 mod in_effect;
 mod json;
 mod metrics;
 mod overrides;
+mod page;
 mod remote;
 mod report;
 mod server;
+mod sessions;
 mod stored;
 mod stream;
 
