@@ -178,13 +178,26 @@ async function request(method: string, path: string, headers: Record<string, str
     throw new Refusal(response.status, failure.error ?? `the probe answered ${response.status}`, failure.place);
 }
 
-/** Asks for a path with parameters; those without a value are left out. */
+/** The probe answers one search at a time. */
+const BUSY = 429;
+const RETRY_MS = 250;
+/** A search takes 10 s at most. */
+const RETRIES = 48;
+
+/** Asks for a path with parameters; those without a value are left out. Waits while another search is running. */
 export async function get<T>(path: string, parameters: Record<string, string | undefined> = {}): Promise<T> {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) {
         if (value) query.set(name, value);
     }
-    return (await request('GET', query.size ? `${path}?${query}` : path, {})) as T;
+    for (let tries = 0; ; tries += 1) {
+        try {
+            return (await request('GET', query.size ? `${path}?${query}` : path, {})) as T;
+        } catch (error) {
+            if (!(error instanceof Refusal) || error.status !== BUSY || tries === RETRIES) throw error;
+            await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+        }
+    }
 }
 
 /** Gives the token once; the browser keeps the cookie of the session, which scripts cannot read. */

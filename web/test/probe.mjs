@@ -26,13 +26,20 @@ export function makeWire() {
     }
 }
 
-/** A running probe: its address, and what it has written to standard error. */
+/** A running probe. */
 export class Probe {
+    static running = new Set();
+
+    static async stopAll() {
+        for (const probe of Probe.running) await probe.stop();
+    }
+
     static async start(...options) {
         const probe = new Probe();
         const fixed = ['probe', '-i', 'af_packet:right', '-o', 'json:/dev/null', '--dpi', 'full', '--dpi-fields'];
         const all = options.includes('--listen') ? options : ['--listen', '0', ...options];
         probe.process = spawn(WEIR, [...fixed, ...all], { stdio: ['ignore', 'ignore', 'pipe'] });
+        Probe.running.add(probe);
         probe.ended = once(probe.process, 'exit');
         const log = [];
         for await (const line of createInterface({ input: probe.process.stderr })) {
@@ -65,6 +72,7 @@ export class Probe {
     }
 
     async stop() {
+        Probe.running.delete(this);
         this.process.kill('SIGINT');
         const [code] = await this.ended;
         return code;
