@@ -6,7 +6,7 @@ export const count = (value: number): string => value.toLocaleString('en-US');
 
 const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
 
-/** A rate or size with three digits and a prefix of the SI. */
+/** A rate or size with up to three digits and a prefix of the SI. */
 export function short(value: number, unit: string): string {
     let scaled = value;
     let power = 0;
@@ -14,8 +14,7 @@ export function short(value: number, unit: string): string {
         scaled /= 1000;
         power += 1;
     }
-    const digits = power === 0 && Number.isInteger(scaled) ? String(scaled) : scaled.toPrecision(3);
-    return `${digits} ${PREFIXES[power]}${unit}`.trim();
+    return `${+scaled.toPrecision(3)} ${PREFIXES[power]}${unit}`.trim();
 }
 
 /** Seconds since 1970 as a time of the day, UTC. */
@@ -40,10 +39,9 @@ export function value(of: Value | undefined, field: Field | undefined): string {
     if (typeof of !== 'number') return String(of);
     if (field?.unit === 'ns') return duration(of);
     const unit = field?.unit ?? '';
-    const isCount = ['packets', 'octets', ''].includes(unit) && Number.isInteger(of);
+    if (!Number.isInteger(of)) return String(+of.toPrecision(6));
     // Ports and numbers of protocols are names rather than counts.
-    if (unit === '') return Number.isInteger(of) ? String(of) : String(+of.toPrecision(6));
-    return `${isCount ? count(of) : +of.toPrecision(6)}`;
+    return unit === '' ? String(of) : count(of);
 }
 
 /** The same with its unit. */
