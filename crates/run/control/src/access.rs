@@ -4,6 +4,9 @@
 //! must not read through a name that points to 127.0.0.1 (DNS rebinding), so the `Host` of a request
 //! without token has to be an IP address or `localhost`. A page of another site must not make the probe work either,
 //! although it cannot read the answer: `Sec-Fetch-Site` and `Origin` have to be of the probe itself.
+//!
+//! The page itself (`page.rs`) has no data, and needs no token. A session (`sessions.rs`) stands for the token in
+//! requests to read, which have to come from the page.
 
 use crate::address::is_loopback;
 use crate::error::{Error, LEAST_OCTETS, MOST_OCTETS};
