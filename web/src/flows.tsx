@@ -68,6 +68,7 @@ function Mistake({ error, place }: { error: string; place: Place | undefined }) 
 
 function Columns({ fields, now }: { fields: Field[]; now: Asked }) {
     const [search, setSearch] = useState('');
+    const [isOpen, open] = useState(false);
     const chosen = now.fields.split(',');
     const matching = fields.filter(({ name, meaning }) => `${name} ${meaning}`.toLowerCase().includes(search.toLowerCase()));
     const toggle = (name: string, isChosen: boolean) => {
@@ -75,7 +76,7 @@ function Columns({ fields, now }: { fields: Field[]; now: Asked }) {
         if (names.length > 0) go(now, { fields: names.join(',') });
     };
     return (
-        <details class="columns">
+        <details class="columns" onToggle={(event) => open(event.currentTarget.open)}>
             <summary>Columns ({chosen.length})</summary>
             <label>
                 Find a field <input type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
@@ -84,7 +85,7 @@ function Columns({ fields, now }: { fields: Field[]; now: Asked }) {
                 Default columns
             </button>
             <div class="choices" role="group" aria-label="Columns" tabIndex={0}>
-                {matching.map(({ name, meaning }) => (
+                {(isOpen ? matching : []).map(({ name, meaning }) => (
                     <label key={name} title={meaning}>
                         <input
                             type="checkbox"

@@ -285,7 +285,8 @@ test('no view has a serious fault, at any width, in light and dark', async () =>
                 await (isWrong ? page.getByRole('alert') : page.locator('tbody tr').first()).waitFor();
                 const name = `${isWrong ? 'error' : view}-${width}-${colorScheme}`;
                 await page.screenshot({ path: `${SCREENSHOTS}${name}.png`, fullPage: true });
-                assert.deepEqual(await axe(page), [], name);
+                // Colours do not depend on the width.
+                if (width === SIZES[0] || colorScheme === SCHEMES[0]) assert.deepEqual(await axe(page), [], name);
                 assert.equal(await page.evaluate('document.documentElement.scrollWidth'), width, `${name} is too wide`);
             }
             await page.goto(`${origin}/#flows`);
