@@ -22,7 +22,7 @@ test: ## Install missing packages, check format and lints, and run all tests.
 	@scripts/test
 
 test-web: ## Test the page of the HTTP interface in a browser (needs Node 20; installs chromium, 360 MB).
-	@scripts/bootstrap web
+	@scripts/bootstrap test-web
 	@scripts/test-web
 
 test-servers: ## Test the sink of ClickHouse and deploy/ with its engine (downloads chdb, 181 MB; needs Python).
