@@ -18,6 +18,8 @@ export interface Watched {
 }
 
 function joined(earlier: History, later: History): History {
+    // The clock of the probe was set back: it has begun a new history.
+    if ((later.time_ms[0] ?? Infinity) <= (earlier.time_ms.at(-1) ?? 0)) return later;
     const names = Object.keys(later) as (keyof History)[];
     return Object.fromEntries(
         names.map((name) => [name, [...earlier[name], ...later[name]].slice(-MAX_SAMPLES)]),

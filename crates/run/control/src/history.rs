@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Query {
-    /// Only samples after this time, ms since 1970. Default: all
+    /// Only samples after this time, ms since 1970; all if it is later than the newest one. Default: all
     #[param(value_type = Option<u64>)]
     after: Option<String>,
 }
@@ -123,15 +123,21 @@ impl History {
 
     fn add(&self, sample: Sample) {
         let mut samples = self.0.write();
+        if samples.back().is_some_and(|last| last.time_ms > sample.time_ms) {
+            // The clock was set back: times of a history only increase.
+            samples.clear();
+        }
         if samples.len() == MAX_SAMPLES {
             samples.pop_front();
         }
         samples.push_back(sample);
     }
 
-    /// The samples after a time.
+    /// The samples after a time; all if that is later than the newest, which is from before the clock was set back.
     pub fn samples(&self, after_ms: u64) -> Samples {
         let samples = self.0.read();
+        let is_past = samples.back().is_none_or(|last| after_ms <= last.time_ms);
+        let after_ms = if is_past { after_ms } else { 0 };
         let column = |value: fn(&Sample) -> u64| {
             samples.iter().filter(|sample| sample.time_ms > after_ms).map(value).collect::<Vec<_>>()
         };
@@ -162,6 +168,15 @@ mod tests {
         let all = history.samples(0);
         assert_eq!((all.time_ms.len(), all.time_ms[0], all.received_packets[3599]), (3600, 401, 8000));
         assert_eq!(history.samples(3998).received_packets, [7998, 8000]);
-        assert!(history.samples(u64::MAX).time_ms.is_empty());
+        assert!(history.samples(4000).time_ms.is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_begins_a_new_history_which_all_clients_get() {
+        let history = History::default();
+        let add = |time_ms| history.add(Sample { time_ms, ..Sample::default() });
+        [5000, 6000, 1000, 2000].into_iter().for_each(add);
+        assert_eq!([history.samples(0).time_ms, history.samples(6000).time_ms], [[1000, 2000], [1000, 2000]]);
+        assert_eq!(history.samples(1000).time_ms, [2000]);
     }
 }
