@@ -72,8 +72,9 @@ async function open(probe, fragment = '', settings = {}, scheme = 'http') {
     const faults = [];
     page.on('pageerror', (error) => faults.push(error.message));
     page.on('console', (message) => {
-        // Refusals that the page handles are logged by the browser as well.
-        if (message.type() === 'error' && !/status of 4\d\d|ERR_CONNECTION/.test(message.text())) faults.push(message.text());
+        // The browser also logs refusals and lost connections, which the page handles.
+        const isHandled = /status of [45]\d\d|net::ERR_/.test(message.text());
+        if (message.type() === 'error' && !isHandled) faults.push(message.text());
     });
     page.on('request', (request) => {
         if (!request.url().startsWith(`${origin}/`)) faults.push(request.url());
@@ -137,7 +138,7 @@ test('texts of an attacker stay text', async () => {
     const probe = await Probe.start();
     await sendTraffic(probe);
     const fields = 'src_port,http_host,http_path,http_user_agent,server_software,sni,dns_name,packets';
-    const { page, faults, close } = await open(probe, `#flows?fields=${fields}&where=src+port+4000`);
+    const { page, faults } = await open(probe, `#flows?fields=${fields}&where=src+port+4000`);
     const row = page.getByRole('region', { name: 'Flows' }).locator('tbody tr');
     await row.waitFor();
     assert.deepEqual((await row.locator('td').allTextContents()).slice(0, 4), ['4000', ATTACK, `/${ATTACK}`, ATTACK]);
@@ -195,9 +196,10 @@ test('a filter with an error has its place marked, and the URL has the view', as
 });
 
 test('a probe that goes away and comes back', async () => {
-    const probe = await Probe.start();
+    // No port that the browser can have for a connection of its own.
+    const probe = await Probe.start('--listen', '9477');
     const ledger = await sendTraffic(probe);
-    const { page, faults, close } = await open(probe);
+    const { page, faults } = await open(probe);
     const received = (packets) => page.getByRole('row', { name: `packets received ${packets}`, exact: true });
     await received(ledger.packets.received).waitFor();
     await probe.stop();
@@ -211,7 +213,7 @@ test('a probe that goes away and comes back', async () => {
 });
 
 /** A probe that is reachable from other machines, so that it wants the token. */
-async function startForAll(token, port = 0) {
+async function startForAll(token, port) {
     const [cert, key, file] = ['cert.pem', 'key.pem', 'token'].map((name) => join(folder, name));
     const made = '-x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=probe'.split(' ');
     execFileSync('openssl', ['req', ...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
@@ -220,8 +222,8 @@ async function startForAll(token, port = 0) {
 }
 
 test('the token is asked for, and again when it has changed', async () => {
-    const probe = await startForAll(TOKEN);
-    const { page, faults, close } = await open(probe, '', {}, 'https');
+    const probe = await startForAll(TOKEN, 9478);
+    const { page, faults } = await open(probe, '', {}, 'https');
     const urls = [];
     page.on('request', (request) => urls.push(request.url()));
     await page.getByLabel('Token').fill('a-wrong-token-of-16');
@@ -237,7 +239,7 @@ test('the token is asked for, and again when it has changed', async () => {
     await page.reload();
     await page.getByRole('heading', { name: 'Sinks', exact: true }).waitFor();
     await probe.stop();
-    const again = await startForAll('another-token-of-this-probe', probe.port);
+    const again = await startForAll('another-token-of-this-probe', 9478);
     await page.getByLabel('Token').fill('another-token-of-this-probe');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Sinks', exact: true }).waitFor();
@@ -246,14 +248,14 @@ test('the token is asked for, and again when it has changed', async () => {
 
 test('without JavaScript there is one sentence', async () => {
     const probe = await Probe.start();
-    const { page, close } = await open(probe, '', { javaScriptEnabled: false });
+    const { page } = await open(probe, '', { javaScriptEnabled: false });
     assert.match((await page.locator('body').innerText()).trim(), /^This page needs JavaScript; [^.]*\.$/);
 });
 
 test('everything is reached by keyboard', async () => {
     const probe = await Probe.start();
     await sendTraffic(probe);
-    const { page, close } = await open(probe, '#flows');
+    const { page } = await open(probe, '#flows');
     await page.getByText('33 of 33 flows match').waitFor();
     const focused = () => page.evaluate('document.activeElement.textContent + (document.activeElement.name ?? "")');
     const seen = [];
